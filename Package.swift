@@ -1,0 +1,90 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// Every dependency is a C library of the distribution (`Docker/setup` installs them), so that a build needs no network.
+
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .treatAllWarnings(as: .error),
+]
+
+/// Modules that touch C or raw memory mark every unsafe use.
+let wrapper = strict + [.strictMemorySafety()]
+
+/// A module of the worker and its tests, `Sources/NAME` and `Tests/NAMETests`.
+func module(
+    _ name: String, _ dependencies: [Target.Dependency] = [], settings: [SwiftSetting] = strict,
+    tests testDependencies: [Target.Dependency] = []
+) -> [Target] {
+    [
+        .target(name: name, dependencies: dependencies, swiftSettings: settings),
+        .testTarget(
+            name: "\(name)Tests", dependencies: [.byName(name: name)] + dependencies + testDependencies,
+            swiftSettings: strict),
+    ]
+}
+
+func library(_ name: String, pkgConfig: String, apt: String) -> Target {
+    .systemLibrary(
+        name: name, path: "Sources/CLibraries/\(name)", pkgConfig: pkgConfig, providers: [.apt([apt])])
+}
+
+let libraries: [Target] = [
+    library("CRdkafka", pkgConfig: "rdkafka", apt: "librdkafka-dev"),
+    library("CNghttp2", pkgConfig: "libnghttp2", apt: "libnghttp2-dev"),
+    library("COpenSSL", pkgConfig: "openssl", apt: "libssl-dev"),
+    library("CYAML", pkgConfig: "yaml-0.1", apt: "libyaml-dev"),
+    library("CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev"),
+    .target(name: "CLinux", path: "Sources/CLibraries/CLinux"),
+]
+
+let package = Package(
+    name: "apns-worker",
+    products: [
+        .executable(name: "apns-worker", targets: ["apns-worker"]),
+        .executable(name: "apns-bench", targets: ["apns-bench"]),
+        .library(name: "PushRecords", targets: ["PushRecords"]),
+    ],
+    targets: libraries
+        + module("JSON", settings: wrapper)
+        + module("Kafka", ["CRdkafka"], settings: wrapper, tests: ["TestSupport"])
+        + module("TLS", ["COpenSSL"], settings: wrapper)
+        + module("HTTP2", ["CNghttp2"], settings: wrapper)
+        + module("YAML", ["CYAML"], settings: wrapper)
+        + module("HTTPServer", ["CMicrohttpd"], settings: wrapper)
+        + module("EventLoop", ["CLinux"], settings: wrapper)
+        + module("Network", ["EventLoop", "TLS", "CLinux"], settings: wrapper)
+        + module("PushRecords", ["JSON"])
+        + module("Delivery", ["PushRecords"])
+        + module("APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON"])
+        + module("APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer"])
+        + module("Observability", ["CLinux"])
+        + module("Configuration", ["YAML", "PushRecords", "CLinux"])
+        + module(
+            "Worker",
+            [
+                "Kafka", "Delivery", "APNs", "PushRecords", "Configuration", "Observability", "EventLoop", "Network", "TLS",
+                "JSON",
+            ], tests: ["TestSupport"]) + [
+                .executableTarget(
+                    name: "apns-worker",
+                    dependencies: [
+                        "Worker", "APNsSimulator", "Configuration", "Observability", "Kafka", "TLS", "EventLoop", "Network",
+                        "PushRecords", "JSON", "CLinux",
+                    ],
+                    swiftSettings: strict),
+                .executableTarget(
+                    name: "apns-bench",
+                    dependencies: ["Worker", "Configuration", "Kafka", "PushRecords", "JSON", "CLinux", "CRdkafka"],
+                    swiftSettings: strict),
+                .target(
+                    name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",
+                    swiftSettings: strict),
+                .testTarget(
+                    name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords", "JSON"],
+                    swiftSettings: strict),
+            ]
+)

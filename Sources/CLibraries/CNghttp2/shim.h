@@ -1,0 +1,3 @@
+// What Swift imports of this library; macros and variadic functions get a static inline function here.
+#pragma once
+#include <nghttp2/nghttp2.h>
