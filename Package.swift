@@ -66,25 +66,26 @@ let package = Package(
         + module(
             "Worker",
             [
-                "Kafka", "Delivery", "APNs", "PushRecords", "Configuration", "Observability", "EventLoop", "Network", "TLS",
+                "Kafka", "Delivery", "APNs", "PushRecords", "Configuration", "Observability", "EventLoop", "Network",
+                "TLS",
                 "JSON",
             ], tests: ["TestSupport"]) + [
-                .executableTarget(
-                    name: "apns-worker",
-                    dependencies: [
-                        "Worker", "APNsSimulator", "Configuration", "Observability", "Kafka", "TLS", "EventLoop", "Network",
-                        "PushRecords", "JSON", "CLinux",
-                    ],
-                    swiftSettings: strict),
-                .executableTarget(
-                    name: "apns-bench",
-                    dependencies: ["Worker", "Configuration", "Kafka", "PushRecords", "JSON", "CLinux", "CRdkafka"],
-                    swiftSettings: strict),
-                .target(
-                    name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",
-                    swiftSettings: strict),
-                .testTarget(
-                    name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords", "JSON"],
-                    swiftSettings: strict),
-            ]
+            .executableTarget(
+                name: "apns-worker",
+                dependencies: [
+                    "Worker", "APNsSimulator", "Configuration", "Observability", "Kafka", "TLS", "EventLoop", "Network",
+                    "PushRecords", "JSON", "CLinux",
+                ],
+                swiftSettings: strict),
+            .executableTarget(
+                name: "apns-bench",
+                dependencies: ["Worker", "Configuration", "Kafka", "PushRecords", "JSON", "CLinux", "CRdkafka"],
+                swiftSettings: strict),
+            .target(
+                name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",
+                swiftSettings: strict),
+            .testTarget(
+                name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords", "JSON"],
+                swiftSettings: strict),
+        ]
 )

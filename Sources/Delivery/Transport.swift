@@ -1,0 +1,161 @@
+package import PushRecords
+
+// What the Delivery machine and a transport say to each other: batches of requests in, batches of fates out.
+// The transport runs on another thread; both sides pass whole batches through a mailbox.
+
+/// One try of one notification: its slot in the machine and that slot's generation, so that a late fate finds nobody.
+package struct NotificationID: Hashable, Sendable {
+    package var slot: UInt32
+    package var generation: UInt32
+
+    @inlinable package init(slot: UInt32, generation: UInt32) {
+        self.slot = slot
+        self.generation = generation
+    }
+}
+
+/// An app of the configuration, by its place in it.
+package struct AppIndex: Hashable, Sendable {
+    package var value: Int
+
+    @inlinable package init(_ value: Int) { self.value = value }
+}
+
+/// What a transport needs to send one notification. The bytes are lent: they stay valid and unchanged until the
+/// notification's fate was handed back, so the transport copies none of them.
+package struct OutgoingRequest: @unchecked Sendable {
+    package var id: NotificationID
+    /// Lower-case hex; the base64 channel id when `isBroadcast`.
+    package var token: UnsafeRawBufferPointer
+    /// The payload, as the producer wrote it.
+    package var payload: UnsafeRawBufferPointer
+    /// `apns-topic`; never empty (for a broadcast: the bundle id of the path).
+    package var topic: UnsafeRawBufferPointer
+    /// `apns-collapse-id`; empty: none.
+    package var collapseID: UnsafeRawBufferPointer
+    /// `apns-id`; `.none`: Apple makes one.
+    package var apnsID: NotificationUUID
+    /// `apns-expiration` in seconds since the epoch; `nil`: not sent.
+    package var expiration: UInt32?
+    package var pushType: PushType
+    /// `apns-priority`; 0: not sent.
+    package var priority: UInt8
+    package var isBroadcast: Bool
+    /// A notification under which connections died (`delivery.md`: quarantine).
+    package var isSuspect: Bool
+
+    package init(
+        id: NotificationID, token: UnsafeRawBufferPointer, payload: UnsafeRawBufferPointer,
+        topic: UnsafeRawBufferPointer, collapseID: UnsafeRawBufferPointer, apnsID: NotificationUUID,
+        expiration: UInt32?, pushType: PushType, priority: UInt8, isBroadcast: Bool = false, isSuspect: Bool = false
+    ) {
+        self.id = id
+        self.token = token
+        self.payload = payload
+        self.topic = topic
+        self.collapseID = collapseID
+        self.apnsID = apnsID
+        self.expiration = expiration
+        self.pushType = pushType
+        self.priority = priority
+        self.isBroadcast = isBroadcast
+        self.isSuspect = isSuspect
+    }
+}
+
+/// How one try ended; every request handed to a transport is answered by exactly one.
+package struct Fate: Sendable {
+    package enum Kind: UInt8, Sendable {
+        /// APNs answered: `status` and `reason` say what.
+        case answered
+        /// APNs never processed it (GOAWAY above last-stream-id, REFUSED_STREAM, never written, recalled).
+        case notProcessed
+        /// It may have been processed: connection lost, reset, or no response in time.
+        case inDoubt
+    }
+
+    package var id: NotificationID
+    package var kind: Kind
+    package var reason: ReasonCode
+    /// The HTTP status; 0 when there was no answer.
+    package var status: UInt16
+    /// Index into `FateBatch.texts` of a reason not known by name; -1: none.
+    package var reasonText: Int32
+    /// Index into `FateBatch.texts` of `apns-unique-id` (development only); -1: none.
+    package var uniqueIDText: Int32
+    /// The `apns-id` of the answer where it is a UUID, else `.none`. Only needed when none was sent.
+    package var apnsID: NotificationUUID
+    /// Apple's `timestamp` of a 410, in milliseconds since the epoch; 0: none.
+    package var unregisteredAtMs: Int64
+    /// Wall clock when the request was handed to a connection, in milliseconds since the epoch; 0: never.
+    package var sentAtMs: Int64
+    /// The connection died under this try (it counts towards quarantine).
+    package var connectionDied: Bool
+    /// The provider token this try carried is older than the one its connection would use now.
+    package var carriedOlderToken: Bool
+
+    package init(
+        id: NotificationID, kind: Kind, status: UInt16 = 0, reason: ReasonCode = .none, reasonText: Int32 = -1,
+        uniqueIDText: Int32 = -1, apnsID: NotificationUUID = .none, unregisteredAtMs: Int64 = 0, sentAtMs: Int64 = 0,
+        connectionDied: Bool = false, carriedOlderToken: Bool = false
+    ) {
+        self.id = id
+        self.kind = kind
+        self.status = status
+        self.reason = reason
+        self.reasonText = reasonText
+        self.uniqueIDText = uniqueIDText
+        self.apnsID = apnsID
+        self.unregisteredAtMs = unregisteredAtMs
+        self.sentAtMs = sentAtMs
+        self.connectionDied = connectionDied
+        self.carriedOlderToken = carriedOlderToken
+    }
+}
+
+/// Fates of one turn of a transport's thread, in the order in which they were decided.
+package struct FateBatch: Sendable {
+    package var app: AppIndex
+    package var fates: [Fate]
+    /// The rare strings that fates refer to.
+    package var texts: [String]
+
+    package init(app: AppIndex, fates: [Fate] = [], texts: [String] = []) {
+        self.app = app
+        self.fates = fates
+        self.texts = texts
+    }
+}
+
+/// What the core tells a transport.
+package enum TransportCommand: Sendable {
+    /// Send these; never more in total than the capacity last reported allows.
+    case send([OutgoingRequest])
+    /// Give back, as `notProcessed`, whatever of these is not on a connection yet (a partition is being revoked).
+    case recall([NotificationID])
+    /// Finish what is on connections, give back the rest, close. Answered by `TransportEvent.closed`.
+    case close
+}
+
+/// What a transport tells the core.
+package enum TransportEvent: Sendable {
+    case fates(FateBatch)
+    /// How many requests of this app may be unanswered at once, over all its connections; 0: none is connected.
+    /// A fate frees one. The transport may report less than is outstanding: then nothing is handed over until it fits.
+    case capacity(app: AppIndex, requests: Int)
+    /// Something an operator wants to know; the transport itself never logs.
+    case note(app: AppIndex, TransportNote)
+    case closed(app: AppIndex)
+}
+
+/// Events of a transport's connections, for log and metrics.
+package enum TransportNote: Sendable, Equatable {
+    case connected(address: String, streams: Int)
+    /// A connection could not be made; the next try comes after `retryInMs`.
+    case connectFailed(host: String, reason: String, retryInMs: Int64)
+    case disconnected(address: String, reason: String, unanswered: Int)
+    case goAway(address: String, reason: String, resent: Int)
+    case providerTokenRenewed(keyID: String)
+    case credentialFault(reason: String)
+    case warning(String)
+}
