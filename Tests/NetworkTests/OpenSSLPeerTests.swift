@@ -70,18 +70,24 @@ import Testing
     /// `K` makes s_client send a KeyUpdate that asks for ours (RFC 8446, 4.6.3): the answer must leave unasked.
     @Test func keyUpdatesInTheMiddle() throws {
         let world = try World()
-        let client = try OpenSSLPeer.client(["-tls1_3", "-alpn", "h2"], world, withErrors: true)
+        let client = try OpenSSLPeer.client(["-tls1_3", "-msg", "-alpn", "h2"], world, withErrors: true)
         try world.run { world.servers.first?.isOpen == true }
         let server = world.servers[0]
         for round in 0..<5 {
             client.write("K\n")
+            // A command stands alone in a read; its KeyUpdate leaves with what is sent next.
             try world.run {
                 client.read()
                 return client.text.components(separatedBy: "KEYUPDATE").count == round + 2
             }
-            world.settle(turns: 5)
             client.write("after \(round)\n")
             try world.run { server.received.count == 8 * (round + 1) }
+            // What -msg shows of messages that came.
+            try world.run {
+                client.read()
+                let lines = client.text.split(separator: "\n")
+                return lines.count { $0.hasPrefix("<<< TLS 1.3") && $0.hasSuffix("KeyUpdate") } == round + 1
+            }
             server.channel.send(Array("answer \(round)\n".utf8))
             try world.run {
                 client.read()
