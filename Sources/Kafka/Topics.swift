@@ -67,7 +67,7 @@ package struct TopicConfiguration: Hashable, Sendable {
     package func create(_ topics: [NewTopic], timeoutMs: Int32) throws(KafkaError) -> [String: KafkaError] {
         let request = AdminRequest(client, RD_KAFKA_ADMIN_OP_CREATETOPICS, timeoutMs: timeoutMs)
         var list: [OpaquePointer?] = unsafe []
-        defer { for unsafetopic in unsafe list { unsafe rd_kafka_NewTopic_destroy(topic) } }
+        defer { unsafe rd_kafka_NewTopic_destroy_array(&list, list.count) }
         for topic in topics {
             var text = [CChar](repeating: 0, count: 256)
             let new = unsafe rd_kafka_NewTopic_new(
@@ -106,7 +106,7 @@ package struct TopicConfiguration: Hashable, Sendable {
         var list: [OpaquePointer?] = unsafe topics.map {
             unsafe rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, $0)
         }
-        defer { for unsaferesource in unsafe list { unsafe rd_kafka_ConfigResource_destroy(resource) } }
+        defer { unsafe rd_kafka_ConfigResource_destroy_array(&list, list.count) }
         unsafe rd_kafka_DescribeConfigs(client.raw, &list, list.count, request.options, request.queue)
         let event = try request.wait(timeoutMs: timeoutMs)
         var count = 0
