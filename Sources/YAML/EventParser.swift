@@ -36,7 +36,10 @@ enum EventParser {
         unsafe yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
         unsafe bytes.withUnsafeBufferPointer { buffer in
             // yaml.h: the input is not copied, so parsing stays inside this closure.
-            unsafe yaml_parser_set_input_string(parser, buffer.baseAddress, buffer.count)
+            // A byte order mark is skipped here: with a given encoding libyaml would count it as a column.
+            let text =
+                unsafe buffer.starts(with: [0xEF, 0xBB, 0xBF]) ? UnsafeBufferPointer(rebasing: buffer[3...]) : buffer
+            unsafe yaml_parser_set_input_string(parser, text.baseAddress, text.count)
             while true {
                 guard unsafe yaml_parser_parse(parser, event) == 1 else {
                     _ = body(unsafe syntaxError(of: parser))

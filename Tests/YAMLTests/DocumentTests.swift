@@ -47,11 +47,11 @@ private func outline(_ node: Node) -> String {
         ("a: !!str 1", ["1:4 tags (!) are not supported"]),
         ("{[a, b]: c, d: e}", ["1:2 a key must be a single word"]),
         ("a: 1\n---\nb: 2", ["2:1 a second document begins here; one file holds one"]),
-        ("a: [1, 2", ["1:9 not valid YAML: did not find expected ',' or ']' while parsing a flow sequence"]),
+        ("a: [1, 2", ["2:1 not valid YAML: did not find expected ',' or ']' while parsing a flow sequence"]),
         ("a: b\n  c: d", ["2:4 not valid YAML: mapping values are not allowed in this context"]),
         (
             "a: 1\n\tb: 2",
-            ["2:1 not valid YAML: found character that cannot start any token while scanning for the next token"]
+            ["2:1 not valid YAML: found a tab character that violates indentation while scanning a plain scalar"]
         ),
         (
             "a: 1\na: 2\nc: [",
@@ -104,7 +104,7 @@ private func outline(_ node: Node) -> String {
         limits.nodes = 10
         func problems(_ text: String) -> [String] {
             let document = Document(utf8: Array(text.utf8), limits: limits)
-            #expect((document.root == nil) == !document.problems.isEmpty)
+            #expect(document.root == nil || document.problems.isEmpty)
             return document.problems.map(\.text)
         }
         #expect(problems("[[[a]]]").isEmpty)
