@@ -104,7 +104,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
               max_open: 100
               max_open_bytes: 1GiB
               commit_interval: 1s
-              verdicts: {Shutdown: resend, BadDeviceToken: unregister, TopicMismatch: credential_fault}
+              verdicts: {Shutdown: resend, BadDeviceToken: unregister, TooMuchOfAll: credential_fault}
             apps:
               - name: one
                 transport: http2
@@ -161,7 +161,8 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.delivery.commitInterval == .seconds(1))
         #expect(
             c.delivery.verdicts == [
-                .shutdown: .resend, .badDeviceToken: .unregister, .topicMismatch: .credentialFault,
+                Reason(rawValue: "Shutdown"): .resend, Reason(rawValue: "BadDeviceToken"): .unregister,
+                Reason(rawValue: "TooMuchOfAll"): .credentialFault,
             ])
         #expect(c.apps.map(\.name) == ["one", "two"])
         #expect(c.apps[0].bundleIDs == ["com.example.a", "com.example.b"])

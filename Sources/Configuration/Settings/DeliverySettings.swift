@@ -33,8 +33,8 @@ package struct DeliverySettings: Hashable, Sendable {
     package var maxOpen = 20_000
     package var maxOpenBytes = 16 << 20
     package var commitInterval = Duration.milliseconds(20)
-    /// Overrides of the table in the design; `none` and `other` are never keys.
-    package var verdicts: [ReasonCode: Verdict] = [:]
+    /// What answers with a reason lead to, instead of what the worker would do.
+    package var verdicts: [Reason: Verdict] = [:]
 
     package init() {}
 }
@@ -57,18 +57,19 @@ extension DeliverySettings {
         section.read("verdicts", into: &verdicts) { Self.verdicts(reading: $0) }
     }
 
-    private static func verdicts(reading value: Value) -> [ReasonCode: Verdict]? {
+    /// Apple may add reasons, so an unknown one is taken, unless it looks like a known one misspelt.
+    private static func verdicts(reading value: Value) -> [Reason: Verdict]? {
         guard let section = value.section() else { return nil }
-        var verdicts: [ReasonCode: Verdict] = [:]
+        let known = ReasonCode.allCases.compactMap { $0.text?.description }
+        var verdicts: [Reason: Verdict] = [:]
         for (name, mark, value) in section.pairs {
-            let codes = ReasonCode.allCases.filter { $0.text != nil }
-            guard let code = codes.first(where: { $0.text?.description == name }) else {
-                let near = nearest(to: name, among: codes.compactMap { $0.text?.description })
-                let suggestion = near.map { "did you mean \($0)?" } ?? "expected one of Apple's, such as Shutdown"
-                value.reading.refuse(value.path, "unknown reason; \(suggestion)", at: mark)
-                continue
+            if !known.contains(name), let near = nearest(to: name, among: known) {
+                value.reading.refuse(value.path, "unknown reason; did you mean \(near)?", at: mark)
+            } else if !name.unicodeScalars.allSatisfy({ $0.isASCIIWord || $0 == " " }) || name.isEmpty {
+                value.reading.refuse(value.path, "expected a reason of Apple's, such as Shutdown", at: mark)
+            } else if let verdict: Verdict = value.choice() {
+                verdicts[Reason(rawValue: name)] = verdict
             }
-            if let verdict: Verdict = value.choice() { verdicts[code] = verdict }
         }
         return verdicts
     }
