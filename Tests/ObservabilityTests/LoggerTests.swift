@@ -1,0 +1,4 @@
+import Observability
+import Testing
+
+@Suite struct LoggerTests {}
