@@ -138,7 +138,8 @@ struct ServerState {
         unsafe memory.free()
         unsafe output.free()
         unsafe sink.free()
-        for unsafeslot in unsafe all {
+        for index in unsafe all.indices {
+            let slot = unsafe all[index]
             unsafe slot.pointee.free()
             unsafe slot.deallocate()
         }
