@@ -64,6 +64,7 @@ import Testing
         #expect(peers.client.freeStreams == 2)
         #expect(try push.submit(to: peers.client) != .refused)
         #expect(try push.submit(to: peers.client) != .refused)
+        try peers.exchange()
         try peers.server.changeSettings([.maxConcurrentStreams(1)])
         try peers.exchange()
         #expect(peers.client.allowedStreams == 1)
@@ -89,11 +90,10 @@ import Testing
         try peers.exchange()
         #expect(peers.client.nextEvent() == .goAway(lastStreamID: 3, code: .noError))
         #expect(String(decoding: peers.client.goAwayData, as: UTF8.self) == #"{"reason":"x"}"#)
-        let refused = Set(peers.clientEvents().map { "\($0)" })
-        #expect(
-            refused
-                == Set(
-                    [2, 3].map { "\(ClientEvent.ended(user: $0, code: .refusedStream, status: 0))" }))
+        let refused = peers.clientEvents()
+        #expect(refused.count == 2)
+        #expect(refused.contains(.ended(user: 2, code: .refusedStream, status: 0)))
+        #expect(refused.contains(.ended(user: 3, code: .refusedStream, status: 0)))
         #expect(try peers.respond(1, "200"))
         #expect(try peers.respond(3, "200"))
         #expect(try !peers.respond(5, "200"))
@@ -133,8 +133,10 @@ import Testing
         var server = ServerOptions()
         server.settings = [.maxConcurrentStreams(1), .initialWindowSize(10)]
         server.announcesHeaders = true
+        server.canStall = true
         let peers = try Peers(server: server)
         try peers.connect()
+        try peers.server.setStalled(true)
         var push = Push()
         push.body = Lent(String(repeating: "x", count: 5_000))
         #expect(try push.submit(to: peers.client, user: 3) == .waiting(stream: 1))
@@ -151,32 +153,21 @@ import Testing
     @Test func aBodyThatWaitedSaysWhereItEnded() throws {
         var server = ServerOptions()
         server.settings = [.initialWindowSize(10)]
+        server.canStall = true
         let peers = try Peers(server: server)
         try peers.connect()
+        try peers.server.setStalled(true)
         var push = Push()
-        push.body = Lent(String(repeating: "x", count: 25))
+        push.body = Lent(String(repeating: "x", count: 15))
         #expect(try push.submit(to: peers.client, user: 3) == .waiting(stream: 1))
         try peers.exchange()
         #expect(peers.clientEvents() == [])
-        try peers.server.changeSettings([.initialWindowSize(100)])
-        while peers.server.output.isEmpty == false {
-            let bytes = peers.takeServer()
-            try bytes.withUnsafeBytes { try peers.client.receive($0) }
-        }
-        // What follows END_STREAM in the output is the acknowledgement of the SETTINGS, or nothing.
-        let events = peers.clientEvents()
-        guard case .bodySent(let user, let end) = events.last else {
-            Issue.record("no bodySent in \(events)")
-            return
-        }
-        #expect(user == 3)
-        #expect(end <= peers.client.outputTotal)
-        let sent = Frame.all(peers.takeClient())
-        #expect(sent.last { $0.type == 0 }?.flags == 1)
-        try peers.exchange()
-        try peers.answerAll()
-        try peers.exchange()
-        #expect(peers.clientEvents() == [.response(user: 3, status: 200)])
+        try peers.server.setStalled(false)
+        let bytes = peers.takeServer()
+        try bytes.withUnsafeBytes { try peers.client.receive($0) }
+        #expect(peers.clientEvents() == [.bodySent(user: 3, end: peers.client.outputTotal)])
+        let five = Array("xxxxx".utf8)
+        #expect(Frame.all(peers.takeClient()) == [Frame(type: 0, flags: 1, stream: 1, payload: five)])
     }
 
     @Test func theConnectionWindowIsCounted() throws {
@@ -298,8 +289,9 @@ import Testing
             _ = try push.submit(to: peers.client)
             sizes.append(Frame.all(peers.takeClient()).first { $0.type == 1 }!.payload.count)
         }
-        // 0x1f, index - 15, then a Huffman string of 8 digits at 5 or 6 bits; the name is not spelled out again.
-        #expect(sizes[1] == 61 - 5 + 2 + 1 + 5 || sizes[1] < sizes[0])
-        #expect(sizes[2] <= sizes[1] + 1)
+        // Later ones: 0x1f, index - 15, length; the name's five bytes are not spelled out again.
+        #expect(sizes[1] < 90 && sizes[0] > 200)
+        let field = 2 + 1 + (8 * 5 + 7) / 8
+        #expect(sizes[1] - field == sizes[2] - field - 1 || sizes[1] == sizes[2])
     }
 }

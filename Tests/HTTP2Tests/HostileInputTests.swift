@@ -7,7 +7,10 @@ import Testing
     static func recording() throws -> (bytes: [UInt8], submit: (ClientSession) throws -> Void, events: [ClientEvent]) {
         let push = Push()
         let submit: (ClientSession) throws -> Void = { client in
-            for user in 1...5 { #expect(try push.submit(to: client, user: UInt32(user)) != .refused) }
+            for user in 1...5 as ClosedRange<UInt32> {
+                let submission = try push.submit(to: client, user: user)
+                #expect(submission != .refused)
+            }
         }
         let peers = try Peers()
         try peers.connect()
