@@ -1,0 +1,28 @@
+/// The `push-retry-*` headers of a retry record. Owns nothing.
+package struct RetryFields {
+    /// The original request.
+    package var request: RequestPlace
+    /// How many attempts were used up, this retry's cause included.
+    package var attempt: Int32
+    package var dueMs: Int64
+    /// The original record's timestamp.
+    package var firstMs: Int64
+    /// Why: a reason's text; lent, may be empty.
+    package var reason: UnsafeRawBufferPointer
+    /// Sends so far, over all workers, and how many of them are in doubt.
+    package var sends: Int32
+    package var inDoubt: Int32
+
+    package init(
+        request: RequestPlace, attempt: Int32, dueMs: Int64, firstMs: Int64, reason: UnsafeRawBufferPointer,
+        sends: Int32, inDoubt: Int32
+    ) {
+        self.request = request
+        self.attempt = attempt
+        self.dueMs = dueMs
+        self.firstMs = firstMs
+        self.reason = reason
+        self.sends = sends
+        self.inDoubt = inDoubt
+    }
+}
