@@ -38,6 +38,8 @@ package struct ClientOptions: Sendable {
     package var wantedHeaders: [StaticString] = []
     /// See `AuthorizationIndexing`.
     package var indexAuthorization = true
+    /// Odd; where stream ids begin (for tests of their end).
+    package var firstStreamID: Int32 = 1
 
     package init() {}
 }
@@ -63,12 +65,16 @@ package final class ClientSession {
         let code = unsafe nghttp2_session_client_new3(&raw, ClientCallbacks.shared, state, nil, &memory)
         guard code == 0, let raw = unsafe raw else {
             unsafe state.pointee.free()
+            unsafe state.deinitialize(count: 1)
             unsafe state.deallocate()
             throw HTTP2Error(describe(code))
         }
         unsafe self.state = unsafe state
         unsafe session = unsafe raw
         self.options = options
+        if options.firstStreamID != 1 {
+            _ = unsafe nghttp2_session_set_next_stream_id(raw, options.firstStreamID)
+        }
         // The connection preface; RFC 9113, 3.4. Pushes are never wanted.
         var entries = [nghttp2_settings_entry(settings_id: 2, value: 0)]
         _ = unsafe nghttp2_submit_settings(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), &entries, entries.count)

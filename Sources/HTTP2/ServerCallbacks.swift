@@ -50,6 +50,7 @@ enum ServerCallbacks {
             if unsafe state.pointee.options.canStall {
                 if unsafe state.pointee.isStalled {
                     unsafe state.pointee.unconsumed += count
+                    if let slot = unsafe slot(session, stream) { unsafe slot.pointee.unconsumed += count }
                 } else {
                     _ = unsafe nghttp2_session_consume(session, stream, count)
                 }

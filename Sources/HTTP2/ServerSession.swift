@@ -188,6 +188,9 @@ package final class ServerSession {
         let owed = unsafe state.pointee.unconsumed
         unsafe state.pointee.unconsumed = 0
         _ = unsafe nghttp2_session_consume_connection(session, owed)
+        unsafe state.pointee.forEachOwing { stream, bytes in
+            _ = unsafe nghttp2_session_consume_stream(session, stream, bytes)
+        }
         try pump()
     }
 

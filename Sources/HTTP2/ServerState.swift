@@ -17,6 +17,8 @@ struct RequestSlot {
     var pendingEvents = 0
     var wasCut = false
     var isEnd = true
+    /// Body bytes taken in while stalled, not given back to the stream's window yet.
+    var unconsumed = 0
 
     var bytes: UnsafeMutablePointer<UInt8>?
     private var capacity: UInt32 = 0
@@ -52,6 +54,7 @@ struct RequestSlot {
         unsafe headerCount = 0
         unsafe responseCount = 0
         unsafe responseSent = 0
+        unsafe unconsumed = 0
     }
 
     /// At most 64 headers; more are dropped, and `wasCut` says so.
@@ -138,7 +141,8 @@ struct ServerState {
         unsafe memory.free()
         unsafe output.free()
         unsafe sink.free()
-        for unsafeslot in unsafe all {
+        for index in unsafe all.indices {
+            let slot = unsafe all[index]
             unsafe slot.pointee.free()
             unsafe slot.deallocate()
         }
@@ -168,6 +172,16 @@ struct ServerState {
         unsafe current = nil
         unsafe slot.pointee.pendingEvents -= 1
         unsafe giveBackIfDone(slot)
+    }
+
+    /// Streams whose window is owed bytes; they are owed nothing afterwards.
+    func forEachOwing(_ body: (Int32, Int) -> Void) {
+        for index in unsafe all.indices {
+            let slot = unsafe all[index]
+            guard unsafe slot.pointee.unconsumed > 0, unsafe !slot.pointee.isClosed else { continue }
+            unsafe body(slot.pointee.streamID, slot.pointee.unconsumed)
+            unsafe slot.pointee.unconsumed = 0
+        }
     }
 
     mutating func giveBackIfDone(_ slot: UnsafeMutablePointer<RequestSlot>) {

@@ -116,7 +116,8 @@ struct StreamSlab {
     }
 
     func deallocate() {
-        for unsafeblock in unsafe blocks {
+        for index in unsafe blocks.indices {
+            let block = unsafe blocks[index]
             for offset in 0..<slabBlock { unsafe block[offset].kept?.deallocate() }
             unsafe block.deallocate()
         }
