@@ -1,7 +1,7 @@
 import PushRecords
 
 /// An answer on its way: what to say on which stream of which connection, and when.
-struct DueAnswer: BitwiseCopyable {
+struct DueAnswer: Sendable {
     var dueNs: Int64
     var connection: ConnectionNumber
     var stream: Int32
@@ -9,7 +9,7 @@ struct DueAnswer: BitwiseCopyable {
 }
 
 /// All that an answer is made of; plain bytes, so that a million can wait without an object each.
-struct Reply: BitwiseCopyable {
+struct Reply: Sendable {
     var status: UInt16
     var reason: ReasonCode
     var body: Answer.Body
@@ -22,7 +22,7 @@ struct Reply: BitwiseCopyable {
 }
 
 /// A connection's place in its loop's table; a place taken again has another generation.
-struct ConnectionNumber: BitwiseCopyable, Hashable {
+struct ConnectionNumber: Hashable, Sendable {
     var place: UInt32
     var generation: UInt32
 }
