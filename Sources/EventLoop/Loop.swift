@@ -15,6 +15,9 @@ internal import Synchronization
     /// Turns since the start, for tests and metrics. Loop's thread.
     package private(set) var turns: UInt64 = 0
 
+    /// Two buffers for whoever reads on this loop: used inside one callback, their contents mean nothing afterwards.
+    package let scratch = Scratch()
+
     private let epoll: Int32
     private let wakeUp: Int32
     private var watched: [Watched] = []
@@ -319,6 +322,19 @@ internal import Synchronization
         var one: UInt64 = 1
         // eventfd(2): EAGAIN only when the counter is full, and then it is readable anyway.
         _ = unsafe write(wakeUp, &one, 8)
+    }
+}
+
+/// Memory to read into, one pair for all descriptors of a loop.
+@safe package final class Scratch {
+    /// 64 KiB for what comes from a descriptor.
+    package let raw = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 * 1024, alignment: 64)
+    /// 96 KiB for what is made of it.
+    package let cooked = UnsafeMutableRawBufferPointer.allocate(byteCount: 96 * 1024, alignment: 64)
+
+    deinit {
+        unsafe raw.deallocate()
+        unsafe cooked.deallocate()
     }
 }
 

@@ -19,6 +19,8 @@ struct RepeatLimit {
     static let intervalNs: Int64 = 10_000_000_000
     private let capacity: Int
     private var states: [Key: State] = [:]
+    /// When kinds whose ten seconds are over are looked for again, so that a flood of kinds stays cheap.
+    private var nextPruneNs = Int64.min
 
     init(capacity: Int = 500) {
         self.capacity = capacity
@@ -28,7 +30,7 @@ struct RepeatLimit {
     mutating func admit(_ line: Line, about subject: String, nowNs: Int64) -> Line? {
         var key = Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
         if states[key] == nil, states.count >= capacity {
-            states = states.filter { nowNs - $0.value.writtenAtNs < Self.intervalNs || $0.value.leftOut > 0 }
+            prune(nowNs: nowNs)
             if states.count >= capacity { key.subject = "" }
         }
         guard var state = states[key] else {
@@ -46,6 +48,12 @@ struct RepeatLimit {
         written.repeated = state.leftOut
         state = State(writtenAtNs: nowNs, leftOut: 0)
         return written
+    }
+
+    private mutating func prune(nowNs: Int64) {
+        guard nowNs >= nextPruneNs else { return }
+        nextPruneNs = nowNs + Self.intervalNs / 10
+        states = states.filter { nowNs - $0.value.writtenAtNs < Self.intervalNs || $0.value.leftOut > 0 }
     }
 
     /// The last of each kind that was left out and whose ten seconds are over (`all`: or not), with their count.

@@ -10,25 +10,25 @@ internal import Glibc
     private let expectsProtocol: [String]
     package private(set) var isHandshakeComplete = false
 
-    /// The most ciphertext that may be pending; a session whose peer never reads fails beyond it.
-    package static let outputLimit = 1 << 20
-
     /// For a connection to `hostName`, which the server's certificate must be valid for: a DNS name (also sent as SNI) or
-    /// an IP address literal.
-    package static func client(_ context: ClientContext, hostName: String) throws(TLSError) -> Session {
-        let session = unsafe try Session(context.raw, peer: hostName, expectsProtocol: context.alpn)
+    /// an IP address literal. More than `outputLimit` bytes of pending ciphertext fail the session.
+    package static func client(
+        _ context: ClientContext, hostName: String, outputLimit: Int = 1 << 20
+    ) throws(TLSError) -> Session {
+        let session = unsafe try Session(
+            context.raw, peer: hostName, expectsProtocol: context.alpn, outputLimit: outputLimit)
         unsafe SSL_set_connect_state(session.raw)
         try session.expect(hostName)
         return session
     }
 
-    package static func server(_ context: ServerContext) throws(TLSError) -> Session {
-        let session = unsafe try Session(context.raw, peer: "the client", expectsProtocol: [])
+    package static func server(_ context: ServerContext, outputLimit: Int = 1 << 20) throws(TLSError) -> Session {
+        let session = unsafe try Session(context.raw, peer: "the client", expectsProtocol: [], outputLimit: outputLimit)
         unsafe SSL_set_accept_state(session.raw)
         return session
     }
 
-    private init(_ context: OpaquePointer, peer: String, expectsProtocol: [String]) throws(TLSError) {
+    private init(_ context: OpaquePointer, peer: String, expectsProtocol: [String], outputLimit: Int) throws(TLSError) {
         ErrorQueue.clear()
         guard let raw = unsafe SSL_new(context) else {
             throw TLSError(.protocolFailure, "OpenSSL cannot make a session: \(ErrorQueue.takeText())")
@@ -37,7 +37,7 @@ internal import Glibc
         self.peer = peer
         self.expectsProtocol = expectsProtocol
         unsafe wire = .allocate(capacity: 1)
-        unsafe wire.initialize(to: Wire(outputLimit: Self.outputLimit))
+        unsafe wire.initialize(to: Wire(outputLimit: outputLimit))
         guard let bio = unsafe WireBIO.make(wire) else {
             throw TLSError(.protocolFailure, "OpenSSL cannot make a session: \(ErrorQueue.takeText())")
         }

@@ -1,1 +1,3 @@
-print("apns-worker")
+import Glibc
+
+exit(Command.dispatch(Array(CommandLine.arguments.dropFirst())).rawValue)

@@ -1,12 +1,13 @@
+import Glibc
 package import PushRecords
-import Synchronization
 
 /// What the simulator saw, readable from any thread while it runs: the second of an audit's three books.
 ///
 /// Loops write one request at a time under a lock that is held for well under a microsecond; readers hold it for one
-/// piece of a dump at a time.
-package final class Books: Sendable {
-    private let state: Mutex<State>
+/// piece of a dump at a time. The lock is what `@unchecked Sendable` stands for.
+package final class Books: @unchecked Sendable {
+    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+    private var state: State
 
     struct State: ~Copyable {
         var book: NotificationBook
@@ -17,16 +18,25 @@ package final class Books: Sendable {
 
     /// At most so many distinct pairs of apns-id and token are kept; what comes beyond is counted as overflow.
     package init(limit: Int = 64_000_000) {
-        state = Mutex(State(book: NotificationBook(limit: limit)))
+        mutex = .allocate(capacity: 1)
+        pthread_mutex_init(mutex, nil)
+        state = State(book: NotificationBook(limit: limit))
+    }
+
+    deinit {
+        pthread_mutex_destroy(mutex)
+        mutex.deallocate()
     }
 
     @inline(__always)
     func write<R>(_ body: (inout State) -> R) -> R {
-        state.withLock { body(&$0) }
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        return body(&state)
     }
 
     package var totals: Totals {
-        state.withLock { state in
+        write { state in
             var totals = state.totals
             totals.acceptedDistinct = state.book.acceptedRows
             totals.acceptedAgain = state.book.acceptedAgain
@@ -38,7 +48,7 @@ package final class Books: Sendable {
 
     /// Forgets all rows and counts; open connections stay counted.
     package func reset() {
-        state.withLock { state in
+        write { state in
             let open = state.totals.openConnections
             state.book = NotificationBook(limit: state.book.limit)
             state.totals = Totals()
@@ -53,7 +63,7 @@ package final class Books: Sendable {
     package func forEach(
         _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
     ) {
-        state.withLock { state in
+        write { state in
             for place in 0..<state.book.rowCount {
                 let row = state.book.row(place)
                 let token = hexText(state.book.bytes(ofToken: Int(row.token)))
@@ -62,12 +72,12 @@ package final class Books: Sendable {
         }
     }
 
-    /// How often requests for a token (lower-case hex) came and were accepted.
-    package func counts(ofToken wanted: String) -> (received: Int, accepted: Int) {
-        state.withLock { state in
+    /// How often requests for a token (lower-case hex) came, and were accepted.
+    package func counts(ofToken wanted: String) -> (arrived: Int, accepted: Int) {
+        write { state in
             for place in 0..<state.book.tokenCount where hexText(state.book.bytes(ofToken: place)) == wanted {
                 let token = state.book.token(place)
-                return (Int(token.received), Int(token.accepted))
+                return (Int(token.arrived), Int(token.accepted))
             }
             return (0, 0)
         }
@@ -81,7 +91,7 @@ extension Books {
         case accepted
         /// `apns-id token count` for all that came, whatever became of it.
         case received
-        /// `token received accepted`.
+        /// `token arrived accepted`: how many requests for it came at all, those not processed included.
         case tokens
     }
 
@@ -106,7 +116,7 @@ extension Books {
 
     /// Writes whole lines into the buffer, as many as fit; it must have room for 300 bytes.
     package func dump(_ cursor: inout Cursor, into buffer: UnsafeMutableRawBufferPointer) -> Piece {
-        state.withLock { state in
+        write { state in
             if let generation = cursor.generation, generation != state.generation { return .reset }
             cursor.generation = state.generation
             var writer = LineWriter(buffer)
@@ -116,7 +126,7 @@ extension Books {
                 case .tokens:
                     let token = state.book.token(cursor.place)
                     writer.hex(state.book.bytes(ofToken: cursor.place))
-                    writer.number(token.received)
+                    writer.number(token.arrived)
                     writer.number(token.accepted)
                     writer.endLine()
                 case .accepted, .received:

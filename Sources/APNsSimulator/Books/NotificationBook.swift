@@ -11,7 +11,7 @@ struct NotificationBook: ~Copyable {
         var high: UInt64
         var low: UInt64
         var token: UInt32
-        /// Requests that came with this pair, whatever became of them.
+        /// Requests with this pair that were, or may have been, processed.
         var received: UInt32
         /// Those that were accepted: Apple would have shown them.
         var accepted: UInt32
@@ -20,7 +20,8 @@ struct NotificationBook: ~Copyable {
     struct Token: BitwiseCopyable {
         /// Where its bytes begin in `tokenBytes`; their number is the byte before.
         var offset: Int
-        var received: UInt32
+        /// Requests for it, whatever became of them, those that were not processed included.
+        var arrived: UInt32
         var accepted: UInt32
     }
 
@@ -51,21 +52,23 @@ struct NotificationBook: ~Copyable {
             start: tokenBytes.memory + offset, count: Int(tokenBytes.memory[offset - 1]))
     }
 
-    /// A request came for a device token (its bytes, not its digits; 1 to 100). Returns how many had come for this token
-    /// before, and the row to say what became of it; no row once the book is full.
-    mutating func receive(id: NotificationUUID, token: UnsafeRawBufferPointer) -> (row: Int?, earlier: UInt32) {
-        guard let tokenPlace = place(ofToken: token) else {
+    /// A request came for a device token (its bytes, not its digits; 1 to 100). Returns the token's place, `nil` when the
+    /// book is full, and how many had come for it before.
+    mutating func arrive(token: UnsafeRawBufferPointer) -> (place: Int?, earlier: UInt32) {
+        guard let place = place(ofToken: token) else { return (nil, 0) }
+        let earlier = tokens.memory[place].arrived
+        tokens.memory[place].arrived = earlier &+ 1
+        return (place, earlier)
+    }
+
+    /// A request that is or may have been processed: its row, to say what became of it; `nil` once the book is full.
+    mutating func receive(id: NotificationUUID, token: Int?) -> Int? {
+        guard let token, let row = place(of: id, token: UInt32(token)) else {
             overflow += 1
-            return (nil, 0)
-        }
-        let earlier = tokens.memory[tokenPlace].received
-        tokens.memory[tokenPlace].received = earlier &+ 1
-        guard let row = place(of: id, token: UInt32(tokenPlace)) else {
-            overflow += 1
-            return (nil, earlier)
+            return nil
         }
         rows.memory[row].received &+= 1
-        return (row, earlier)
+        return row
     }
 
     /// The request of that row was accepted.
@@ -120,7 +123,7 @@ struct NotificationBook: ~Copyable {
         if let found { return Int(found) }
         if new == nil { return nil }
         tokenBytes.append(UInt8(token.count))
-        tokens.append(Token(offset: tokenBytes.count, received: 0, accepted: 0))
+        tokens.append(Token(offset: tokenBytes.count, arrived: 0, accepted: 0))
         tokenBytes.append(bytes: token)
         return count
     }

@@ -43,11 +43,11 @@ package enum Fault: Hashable, Sendable {
     case cut(Cut)
     /// From now on the connection takes all bytes and answers nothing.
     case blackhole
-    /// From now on the connection reads nothing: its windows never open.
+    /// Accepted; from now on the connection gives no window back, so that bodies come to a halt after 65,535 bytes.
     case stall
     /// SETTINGS_MAX_CONCURRENT_STREAMS falls to 1, and rises again with the next accepted request.
     case oneStream
-    /// A frame that is none, and the connection closes.
+    /// 64 bytes that are no frame, and nothing after them.
     case garbage
     /// Accepted, and everything the connection still has to say goes out in pieces of 1 to 7 bytes.
     case splitFrames
@@ -56,9 +56,19 @@ package enum Fault: Hashable, Sendable {
     var isProcessed: Bool {
         switch self {
         case .answer(let answer): answer.status == 200
-        case .late, .cut(.inside), .cut(.after), .oneStream, .splitFrames: true
-        case .goAway(let kind): kind != .below && kind != .immediate && kind != .badEnvironment
-        case .noAnswer, .resetStream, .refuseStream, .cut(.before), .cut(.reset), .blackhole, .stall, .garbage: false
+        case .late, .cut(.inside), .cut(.after), .stall, .oneStream, .splitFrames: true
+        case .goAway(let kind): kind == .graceful || kind == .shutdown || kind == .twice
+        case .noAnswer, .resetStream, .refuseStream, .cut(.before), .cut(.reset), .blackhole, .garbage: false
+        }
+    }
+
+    /// Whether the client is told that a request that gets it was not processed.
+    var isUnprocessed: Bool {
+        switch self {
+        case .refuseStream, .goAway(.below), .goAway(.badEnvironment): true
+        case .answer, .late, .noAnswer, .resetStream, .goAway, .cut, .blackhole, .stall, .oneStream, .garbage,
+            .splitFrames:
+            false
         }
     }
 
@@ -94,9 +104,9 @@ struct NamedFault: Sendable {
         .init("cut-after", .cut(.after), "connection closed after the answer (accepted)"),
         .init("tcp-reset", .cut(.reset), "TCP RST in place of the answer"),
         .init("blackhole", .blackhole, "the connection takes bytes and answers nothing any more"),
-        .init("stall", .stall, "the connection reads nothing any more: its windows never open"),
-        .init("one-stream", .oneStream, "SETTINGS_MAX_CONCURRENT_STREAMS 1 until the next accepted request"),
-        .init("garbage", .garbage, "a frame that is none, then closed"),
+        .init("stall", .stall, "accepted; the connection gives no window back any more: bodies come to a halt"),
+        .init("one-stream", .oneStream, "accepted; SETTINGS_MAX_CONCURRENT_STREAMS 1 until the next accepted request"),
+        .init("garbage", .garbage, "64 bytes of 0xff in place of the answer, and nothing after them"),
         .init("split-frames", .splitFrames, "accepted; from now on the connection sends 1 to 7 bytes at a time"),
     ]
 

@@ -31,6 +31,10 @@ void linux_name_thread(const char *name) {
     pthread_setname_np(pthread_self(), short_name);
 }
 
+int linux_accept(int socket, struct sockaddr *address, socklen_t *count) {
+    return accept4(socket, address, count, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
 int linux_unacknowledged_bytes(int socket) {
     int bytes = 0;
     return ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : -1;

@@ -12,8 +12,8 @@ package struct UsageError: Error, Hashable, Sendable, CustomStringConvertible {
 /// A command's options: one table that getopt_long reads by and `--help` is printed from.
 ///
 /// Long options may be shortened as far as they stay unique, and take their value as `--name value` or `--name=value`.
-package struct OptionTable<Values> {
-    package struct Option {
+package struct OptionTable<Values>: Sendable {
+    package struct Option: Sendable {
         /// Without the hyphens.
         var name: String
         var letter: Character?
@@ -21,12 +21,12 @@ package struct OptionTable<Values> {
         var value: String?
         var help: String
         /// Takes the value ("" where it has none); throws what would be right, without the option's name.
-        var apply: (inout Values, String) throws(UsageError) -> Void
+        var apply: @Sendable (inout Values, String) throws(UsageError) -> Void
 
         /// An option that takes a value.
         package init(
             _ name: String, _ letter: Character? = nil, value: String, _ help: String,
-            apply: @escaping (inout Values, String) throws(UsageError) -> Void
+            apply: @escaping @Sendable (inout Values, String) throws(UsageError) -> Void
         ) {
             self.name = name
             self.letter = letter
@@ -37,7 +37,8 @@ package struct OptionTable<Values> {
 
         /// An option without a value.
         package init(
-            _ name: String, _ letter: Character? = nil, _ help: String, apply: @escaping (inout Values) -> Void
+            _ name: String, _ letter: Character? = nil, _ help: String,
+            apply: @escaping @Sendable (inout Values) -> Void
         ) {
             self.name = name
             self.letter = letter
@@ -53,7 +54,7 @@ package struct OptionTable<Values> {
     }
 
     /// As typed: `apns-worker run`.
-    let command: String
+    package let command: String
     /// Ways to call it, each without the command itself: `--config FILE`.
     let usage: [String]
     /// A paragraph each.

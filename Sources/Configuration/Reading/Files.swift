@@ -6,6 +6,11 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What the system says: `No such file or directory`.
     package var reason: String
 
+    package init(path: String, reason: String) {
+        self.path = path
+        self.reason = reason
+    }
+
     package var description: String { "cannot read \(path): \(reason)" }
 }
 

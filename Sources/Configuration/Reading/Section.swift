@@ -45,10 +45,14 @@ struct Section {
     mutating func required<T>(_ name: String, into target: inout T, _ body: (Value) -> T?) {
         guard has(name) else {
             known.insert(name)
-            reading.refuse(path(of: name), "is missing", at: mark)
+            refuseMissing(name)
             return
         }
         read(name, into: &target, body)
+    }
+
+    func refuseMissing(_ name: String) {
+        reading.refuse(path(of: name), "is missing", at: mark)
     }
 
     /// Reads a mapping that must be there.

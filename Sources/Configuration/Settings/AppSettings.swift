@@ -139,7 +139,8 @@ extension AppSettings {
     }
 
     private static func isBundleID(_ text: String) -> Bool {
-        text.utf8.count <= 155 && text.first != "." && text.last != "."
+        text.utf8.count <= 155
+            && text.split(separator: ".", omittingEmptySubsequences: false).allSatisfy { !$0.isEmpty }
             && text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
     }
 }
@@ -150,7 +151,7 @@ extension TokenCredential {
         if let key = section.secret("key") {
             self.key = key
         } else if !section.has("key"), !section.has("key_file") {
-            section.reading.refuse(section.path, "needs key_file, or key with the PEM text itself")
+            section.refuseMissing("key_file")
         }
         section.required("key_id", into: &keyID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }
         section.required("team_id", into: &teamID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }

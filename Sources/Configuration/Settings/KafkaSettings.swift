@@ -32,7 +32,7 @@ package struct KafkaSettings: Hashable, Sendable {
 }
 
 /// A librdkafka property of the user's. Its value may be a secret: never show it.
-package struct KafkaProperty: Hashable, Sendable, CustomStringConvertible {
+package struct KafkaProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
     package var name: String
     package var value: String
     /// Where it stands: `worker.yaml:12:5: kafka.librdkafka.acks`, to begin an error with.
@@ -45,6 +45,7 @@ package struct KafkaProperty: Hashable, Sendable, CustomStringConvertible {
     }
 
     package var description: String { name }
+    package var customMirror: Mirror { Mirror(self, children: ["name": name]) }
 
     // Where it stands is no part of what it is: a line moved in the file changes nothing.
     package static func == (left: KafkaProperty, right: KafkaProperty) -> Bool {

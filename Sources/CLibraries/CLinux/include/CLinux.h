@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 
 /// `environ`, which Swift 6 refuses as a mutable global.
 char *const *linux_environment(void);
@@ -24,6 +25,9 @@ const char *linux_error_name(int code);
 
 /// Names the calling thread (at most 15 bytes are kept), as `top -H` shows it.
 void linux_name_thread(const char *name);
+
+/// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, which Swift's Glibc module lacks.
+int linux_accept(int socket, struct sockaddr *address, socklen_t *count);
 
 /// Bytes in the socket's send queue that the peer's kernel has not acknowledged (SIOCOUTQ); -1 with errno on failure.
 int linux_unacknowledged_bytes(int socket);
