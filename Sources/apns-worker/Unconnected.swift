@@ -15,5 +15,3 @@ func check(_ loaded: LoadedConfiguration) -> ExitCode {
 }
 
 func runDemo(_ arguments: [String]) -> ExitCode { .failed }
-
-func simulate(_ arguments: [String]) -> ExitCode { .failed }
