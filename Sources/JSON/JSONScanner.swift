@@ -59,7 +59,7 @@ package enum JSONScanner {
 
     /// What a value is that begins with this byte, if it is well-formed.
     @inline(__always)
-    static func kind(of first: UInt8) -> JSONKind {
+    package static func kind(of first: UInt8) -> JSONKind {
         switch first {
         case 0x7B: .object
         case 0x5B: .array

@@ -19,6 +19,12 @@
         needsComma = false
     }
 
+    /// Begins anew behind what was written: the next value gets no comma before it.
+    package mutating func removeStructure() { needsComma = false }
+
+    /// Gives up the buffer, and with it what was written.
+    package consuming func finish() -> ByteWriter { out }
+
     package mutating func beginObject() { open(0x7B) }
     package mutating func endObject() { close(0x7D) }
     package mutating func beginArray() { open(0x5B) }
