@@ -20,7 +20,9 @@ package enum DerivedID {
 
     /// 40 bits: FNV-1a of 64 bits over the name's bytes, its upper 24 bits folded onto the lower 40. Once a topic.
     package static func topicHash(_ topic: UnsafeRawBufferPointer) -> UInt64 {
-        fatalError("not yet")
+        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
+        for byte in topic { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
+        return (hash >> 40 ^ hash) & 0xFF_FFFF_FFFF
     }
 
     /// The id of a notification. O(1), no allocation.
@@ -37,6 +39,9 @@ package enum DerivedID {
 
     /// The place an id spells; `nil` when it is not a UUIDv8.
     package static func decode(_ id: NotificationUUID) -> Place? {
-        fatalError("not yet")
+        guard id.high >> 12 & 0xF == 8, id.low >> 62 == 0b10 else { return nil }
+        return Place(
+            offset: Int64(id.high >> 16), index: Int32((id.high & 0xFFF) << 2 | id.low >> 60 & 3),
+            partition: Int32(id.low >> 40 & 0xF_FFFF), topicHash: id.low & 0xFF_FFFF_FFFF)
     }
 }

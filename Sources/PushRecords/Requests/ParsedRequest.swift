@@ -73,3 +73,73 @@ package enum RecordRole: UInt8 {
     /// A retry topic: payload form only, whatever the value looks like, and the `push-retry-*` headers are read.
     case retry
 }
+
+extension ParsedRequest {
+    /// A request for which everything is still to be found out.
+    init(copiedHeaders: UnsafeBufferPointer<RecordHeader>) {
+        target = .none
+        form = .payload
+        deadLetter = nil
+        isInvalid = false
+        failureReason = .none
+        detail = .none
+        token = .nothing
+        tokenList = .nothing
+        tokenCount = 0
+        channelID = .nothing
+        payload = .nothing
+        topic = .nothing
+        collapseID = .nothing
+        app = .nothing
+        environment = nil
+        pushType = .alert
+        priority = 0
+        expiration = nil
+        apnsID = .none
+        key = .nothing
+        self.copiedHeaders = copiedHeaders
+        retry = nil
+    }
+
+    /// No notification can be read from the record.
+    mutating func bury(_ reason: DeadLetterReason, _ detail: Detail) {
+        target = .none
+        tokenCount = 0
+        deadLetter = reason
+        self.detail = detail
+    }
+
+    /// Its notifications are invalid; the first fault found is the one that is reported.
+    @inline(never)
+    mutating func fail(_ fault: Fault) {
+        guard !isInvalid else { return }
+        isInvalid = true
+        failureReason = fault.reason
+        detail = fault.detail
+    }
+
+    /// Keeps the record's key where results must name it.
+    mutating func keepKey(_ key: UnsafeRawBufferPointer) {
+        switch target {
+        case .none: break
+        case .devices: self.key = key
+        case .device: if !key.isSameToken(token) { self.key = key }
+        case .channel: if !key.isSameToken(channelID) { self.key = key }
+        }
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// Whether both are the same bytes, or hex digits that differ in case only.
+    func isSameToken(_ other: UnsafeRawBufferPointer) -> Bool {
+        guard count == other.count else { return false }
+        guard let one = baseAddress, let two = other.baseAddress else { return true }
+        if one == two { return true }
+        for place in 0..<count {
+            let a = one.load(fromByteOffset: place, as: UInt8.self)
+            let b = two.load(fromByteOffset: place, as: UInt8.self)
+            guard a == b || (a | 0x20 == b | 0x20 && Hex.value(a) != nil && Hex.value(b) != nil) else { return false }
+        }
+        return true
+    }
+}

@@ -26,3 +26,22 @@ package struct RetryFields {
         self.inDoubt = inDoubt
     }
 }
+
+extension RetryFields {
+    /// `nil` when `push-retry-request`, `-attempt`, `-due-ms` or `-first-ms` is missing, or any number is none.
+    init?(_ fields: borrowing FieldTable) {
+        func number(_ name: HeaderName, or absent: Int64? = nil) -> Int64? {
+            guard let value = fields[name] else { return absent }
+            return HeaderCheck.unsigned(value)
+        }
+        guard let place = fields[.retryRequest], let request = RequestPlace(text: place),
+            let attempt = number(.retryAttempt).flatMap({ Int32(exactly: $0) }),
+            let dueMs = number(.retryDue), let firstMs = number(.retryFirst),
+            let sends = number(.retrySends, or: 0).flatMap({ Int32(exactly: $0) }),
+            let inDoubt = number(.retryInDoubt, or: 0).flatMap({ Int32(exactly: $0) })
+        else { return nil }
+        self.init(
+            request: request, attempt: attempt, dueMs: dueMs, firstMs: firstMs,
+            reason: fields[.retryReason] ?? .nothing, sends: sends, inDoubt: inDoubt)
+    }
+}

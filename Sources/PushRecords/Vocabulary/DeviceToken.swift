@@ -21,6 +21,15 @@ package enum DeviceToken {
     package static func normalize(
         _ text: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer
     ) -> Normalized {
-        fatalError("not yet")
+        precondition(buffer.count >= textLimit, "room for a device token's text")
+        guard let source = text.baseAddress, let target = buffer.baseAddress, text.count > 0 else {
+            return Normalized(count: 0, failure: .missingDeviceToken)
+        }
+        if text.count <= textLimit, text.count & 1 == 0, Hex.lowercase(source, count: text.count, into: target) {
+            return Normalized(count: text.count, failure: .none)
+        }
+        let count = min(text.count, textLimit)
+        target.copyMemory(from: source, byteCount: count)
+        return Normalized(count: count, failure: .badDeviceToken)
     }
 }
