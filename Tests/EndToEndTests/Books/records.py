@@ -6,6 +6,7 @@ alone (README.md of the project), never from the worker's code.
 
 import json
 import random
+import re
 import zlib
 from dataclasses import dataclass
 
@@ -47,6 +48,25 @@ REASONS = {
     "ServiceUnavailable": (503, "abandoned"),
     "Shutdown": (503, "abandoned"),
 }
+
+
+
+def read_prefixes(help_text):
+    """Reason -> the token prefix that provokes it always, from what `apns-worker simulate --help` prints.
+
+    Raises ValueError where the table and Apple's page differ.
+    """
+    table = re.findall(r"^ *(fa17[0-9a-f]{4}) +(\d{3}) (\w+) *$", help_text, re.MULTILINE)
+    prefixes = {reason: code + "0" for code, status, reason in table if REASONS.get(reason, (0,))[0] == int(status)}
+    if missing := REASONS.keys() - prefixes.keys():
+        raise ValueError("no token prefix, or another status than Apple's, for " + ", ".join(sorted(missing)))
+    return prefixes
+
+
+def apples_time(token):
+    """When the simulator says that a token died, in milliseconds; as `apns-worker simulate --help` has it."""
+    return 1_600_000_000_000 + int(token[-9:], 16)
+
 
 # Answers that cost a connection or stop a whole app for a while: a handful each, whatever the number of records.
 DISTURBING = {
