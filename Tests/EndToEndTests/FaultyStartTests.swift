@@ -6,55 +6,56 @@ extension EndToEnd {
     /// What an operator sees when something is wrong at the start: one line that names it.
     @Suite(.serialized) struct FaultyStartTests {
         /// What is wrong, how the scene is made so, the words that its line must hold, and whether `run` keeps trying.
-        struct Fault: CustomTestStringConvertible {
-            var testDescription: String
+        struct Fault: Sendable {
+            var name: String
             var words: [String]
             var keepsTrying = false
-            var arrange: (Scene) throws -> Void
+            var arrange: @Sendable (Scene) throws -> Void
         }
 
         static let deadPort = KafkaBroker.freePorts(1)[0]
 
         static let faults = [
-            Fault(testDescription: "a key that does not exist", words: ["conections", "connections"]) { scene in
+            Fault(name: "a key that does not exist", words: ["conections", "connections"]) { scene in
                 scene.configuration.more = "conections: 3"
             },
-            Fault(testDescription: "a request topic that is missing", words: ["no.such.topic"]) { scene in
+            Fault(name: "a request topic that is missing", words: ["no.such.topic"]) { scene in
                 scene.configuration.requests = "no.such.topic"
             },
-            Fault(testDescription: "a result topic that is missing", words: ["no.such.results"]) { scene in
+            Fault(name: "a result topic that is missing", words: ["no.such.results"]) { scene in
                 scene.configuration.results = "no.such.results"
             },
-            Fault(testDescription: "a key file that is missing", words: ["gone.p8"]) { scene in
+            Fault(name: "a key file that is missing", words: ["gone.p8"]) { scene in
                 scene.configuration.keyFile = "gone.p8"
             },
-            Fault(testDescription: "a key file that holds no key", words: ["garbage.p8"]) { scene in
-                try scene.write("-----BEGIN PRIVATE KEY-----\nbm90IGEga2V5\n-----END PRIVATE KEY-----\n", to: "garbage.p8")
+            Fault(name: "a key file that holds no key", words: ["garbage.p8"]) { scene in
+                try scene.write(
+                    "-----BEGIN PRIVATE KEY-----\nbm90IGEga2V5\n-----END PRIVATE KEY-----\n", to: "garbage.p8")
                 scene.configuration.keyFile = "garbage.p8"
             },
-            Fault(testDescription: "an authority that is missing", words: ["gone.pem"]) { scene in
+            Fault(name: "an authority that is missing", words: ["gone.pem"]) { scene in
                 scene.configuration.caFile = "gone.pem"
             },
-            Fault(testDescription: "a property that breaks the promise", words: ["enable.idempotence"]) { scene in
+            Fault(name: "a property that breaks the promise", words: ["enable.idempotence"]) { scene in
                 scene.configuration.kafka = "producer: {enable.idempotence: false}"
             },
             Fault(
-                testDescription: "a broker that does not answer", words: ["127.0.0.1:\(deadPort)"], keepsTrying: true
+                name: "a broker that does not answer", words: ["127.0.0.1:\(deadPort)"], keepsTrying: true
             ) { scene in
                 scene.configuration.servers = "127.0.0.1:\(deadPort)"
             },
             Fault(
-                testDescription: "an APNs host that does not answer", words: ["localhost", "\(deadPort)"],
+                name: "an APNs host that does not answer", words: ["localhost", "\(deadPort)"],
                 keepsTrying: true
             ) { scene in
                 scene.configuration.port = deadPort
             },
-            Fault(testDescription: "an APNs host without an address", words: ["apns.invalid"], keepsTrying: true) {
+            Fault(name: "an APNs host without an address", words: ["apns.invalid"], keepsTrying: true) {
                 scene in
                 scene.configuration.host = "apns.invalid"
             },
             Fault(
-                testDescription: "an APNs host that another authority signed for", words: ["localhost", "certificate"],
+                name: "an APNs host that another authority signed for", words: ["localhost", "certificate"],
                 keepsTrying: true
             ) { scene in
                 try scene.makeCertificate()
@@ -76,7 +77,7 @@ extension EndToEnd {
                 return (fault, try scene.startWorker("check"), try scene.startWorker("run"))
             }
             for (fault, check, run) in started {
-                let name = fault.testDescription
+                let name = fault.name
                 let checked = try check.wait(seconds: 60)
                 #expect(checked == .exited(1), "check, \(name): \(check.text)")
                 #expect(Self.lines(of: check, naming: fault.words).count == 1, "check, \(name): \(check.text)")
