@@ -27,6 +27,21 @@ extension EndToEnd {
             try simulator.process.stop()
         }
 
+        /// Some requests make the server close, cut or reset its connections, or leave them unanswered: all are resent, and
+        /// what may have been accepted twice says so.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
+        func lostConnectionsLoseNothing() throws {
+            let scene = try Scene("faults")
+            let simulator = try scene.startSimulator()
+            scene.configuration.more = "delivery: {response_timeout: 2s}"
+            let worker = try scene.startWorker()
+            try scene.produce(max(200, Scene.records / 10), "--prefixes", scene.prefixes(), "--faults")
+            try scene.settle(worker)
+            try scene.stop(worker)
+            try scene.audit("--simulator", simulator.control, "--doubtful")
+            try simulator.process.stop()
+        }
+
         /// nghttp2's own server knows some device tokens and answers 404 to others.
         @Test(.needs(.worker, .broker, .python, .nghttpd, .openssl), .timeLimit(.minutes(5)))
         func aServerThatIsNotOursGetsWhatItUnderstands() throws {

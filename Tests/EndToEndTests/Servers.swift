@@ -53,10 +53,35 @@ extension Scene {
                 "-a", "127.0.0.1", "-m", "1000", "-d", folder.appending(path: "htdocs").path, "\(port)",
                 file("server.key"), file("server.pem"),
             ])
-        try server.waitFor("listen", seconds: 20)
+        try awaitListener(port, of: server)
         configuration.port = port
         configuration.caFile = "server.pem"
         return server
+    }
+
+    /// Until something accepts connections on the port: nghttpd says so only once its output fills a buffer.
+    private func awaitListener(_ port: Int, of server: ChildProcess) throws {
+        let deadline = Date(timeIntervalSinceNow: 20)
+        while !canConnect(port) {
+            guard server.ended == nil, Date() < deadline else {
+                throw Unexpected("nothing listens on port \(port): \(server.text)")
+            }
+            usleep(20_000)
+        }
+    }
+
+    private func canConnect(_ port: Int) -> Bool {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = in_port_t(port).bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        return withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+            }
+        }
     }
 
     /// A certificate for localhost that signs itself: `server.pem` and `server.key`.

@@ -37,12 +37,14 @@ class Result:
 
 class Audit:
     """`crashed`: a worker was killed, so a notification may have been sent, and its result stand, more than once; the
-    server may have accepted as many again as `repeatable` says."""
+    server may have accepted as many again as `repeatable` says. `doubtful`: the server cut connections, so some
+    notifications may be in doubt; those that say so may have been accepted again."""
 
-    def __init__(self, topic, crashed=False, repeatable=None):
+    def __init__(self, topic, crashed=False, repeatable=None, doubtful=False):
         self.topic = topic
         self.crashed = crashed
         self.repeatable = repeatable
+        self.doubtful = doubtful
         self.findings = Counter()
         self.examples = defaultdict(list)
         self.counts = Counter()
@@ -206,13 +208,17 @@ class Audit:
             ids.add(result.id)
             if token and token != result.token:
                 self.found("server saw another token", name)
-            if accepted != (result.outcome == "accepted") and not (self.crashed and accepted and
-                                                                   result.outcome == "accepted"):
+            again = accepted - (result.outcome == "accepted")
+            if again and not (again > 0 and (self.crashed or again <= result.in_doubt)):
                 kind = "sent twice" if accepted > 1 else "server's verdict is not the result's"
                 self.found(kind, f"{name}: {result.outcome}, accepted {accepted} times")
             if requests < (result.attempts > 0) or (requests != result.attempts and not self.crashed):
                 self.found("server saw another number of requests",
                            f"{name}: {requests}, attempts {result.attempts}, {result.outcome} {result.reason or ''}")
+            if result.in_doubt:
+                self.counts["in doubt"] += 1
+                if not (self.crashed or self.doubtful):
+                    self.found("in doubt, though no connection was cut", name)
             if accepted > 1:
                 self.counts["accepted again"] += accepted - 1
                 if not result.in_doubt:

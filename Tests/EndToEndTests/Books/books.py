@@ -40,11 +40,14 @@ def produce(options):
         with open(options.known) as file:
             stream = records.Known(options.count, options.seed, file.read().split())
     else:
-        prefixes = {}
+        prefixes, faults = {}, {}
         if options.prefixes:
             with open(options.prefixes) as file:
-                prefixes = records.read_prefixes(file.read())
-        stream = records.Generator(options.count, options.seed, prefixes, plain=options.plain)
+                help_text = file.read()
+            prefixes = records.read_prefixes(help_text)
+            if options.faults:
+                faults = records.read_faults(help_text)
+        stream = records.Generator(options.count, options.seed, prefixes, plain=options.plain, faults=faults)
     started = time.monotonic()
     with open(options.book, "a") as book:
         written = topics.produce(
@@ -119,7 +122,7 @@ def compare(options):
     from audit import Audit
 
     started = time.monotonic()
-    audit = Audit(options.topic, options.crashed, options.repeats_at_most)
+    audit = Audit(options.topic, options.crashed, options.repeats_at_most, options.doubtful)
     with open(options.book) as book:
         for line in book:
             audit.produced(json.loads(line))
@@ -176,6 +179,7 @@ def main():
     made.add_argument("--book", required=True, help="file the book is appended to: a JSON line for each record")
     made.add_argument("--prefixes", help="file with what `apns-worker simulate --help` prints; none: nothing but 200")
     made.add_argument("--plain", action="store_true", help="only what is accepted; nothing malformed, no other reason")
+    made.add_argument("--faults", action="store_true", help="some requests make the server cut or close connections")
     made.add_argument("--known", help="file of device tokens that the server knows; others are to end in HTTP 404")
 
     made = command(settle, "settle", "waits until the group, and its .retry group, have committed everything")
@@ -199,6 +203,7 @@ def main():
     made.add_argument("--retry-topics", nargs="*", default=[])
     made.add_argument("--simulator", help="address of the simulator's control endpoint")
     made.add_argument("--crashed", action="store_true", help="a worker was killed: repeats are counted, not faults")
+    made.add_argument("--doubtful", action="store_true", help="the server cut connections: some sends may be in doubt")
     made.add_argument("--repeats-at-most", type=int, help="after a kill: how often the server may have accepted again")
     made.add_argument("--withhold", type=int, default=0, help="leave out the N-th result, to see the audit fail")
 

@@ -141,6 +141,7 @@ FAULTS = [
     ("the server saw one twice", resend, "sent twice"),
     ("the server saw one that was never written", lambda b: b.seen.update({"x": ("ab", 1, 1)}), "has no result"),
     ("a send is not in attempts", lambda b: change(b, "rejected", attempts=2), "number of requests"),
+    ("a result is in doubt without a fault", lambda b: change(b, "accepted", in_doubt=1), "in doubt"),
     ("offsets are not committed", lambda b: setattr(b, "lag", 3), "lag of the group"),
 ]
 
