@@ -90,6 +90,9 @@ import CRdkafka
         }
     }
 
+    /// Records that came over the main queue although their partition's queue was split off; none are expected.
+    package private(set) var strayCount = 0
+
     /// A record on the main queue belongs to a partition whose queue was not split off in time, or that was given up.
     private func keepStray(_ event: OpaquePointer) {
         guard let list = unsafe rd_kafka_event_topic_partition(event) else {
@@ -102,6 +105,7 @@ import CRdkafka
             unsafe rd_kafka_event_destroy(event)
             return
         }
+        strayCount += 1
         queue.takeStray(unsafe StrayRecord(adopting: event))
     }
 

@@ -1,5 +1,41 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
+#include <linux/sockios.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 char *const *linux_environment(void) { return environ; }
+
+char *linux_optarg(void) { return optarg; }
+int linux_optind(void) { return optind; }
+int linux_optopt(void) { return optopt; }
+
+void linux_getopt_reset(void) {
+    optind = 0;
+    opterr = 0;
+}
+
+const char *linux_error_text(int code) {
+    const char *text = strerrordesc_np(code);
+    return text ? text : "unknown error";
+}
+
+const char *linux_error_name(int code) { return strerrorname_np(code); }
+
+void linux_name_thread(const char *name) {
+    // pthread_setname_np(3): at most 16 bytes including the terminating NUL, or it fails with ERANGE.
+    char short_name[16] = {0};
+    strncpy(short_name, name, sizeof short_name - 1);
+    pthread_setname_np(pthread_self(), short_name);
+}
+
+int linux_accept(int socket, struct sockaddr *address, socklen_t *count) {
+    return accept4(socket, address, count, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+int linux_unacknowledged_bytes(int socket) {
+    int bytes = 0;
+    return ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : -1;
+}

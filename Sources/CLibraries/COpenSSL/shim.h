@@ -4,8 +4,53 @@
 #include <openssl/err.h>
 #include <openssl/bio.h>
 #include <openssl/pem.h>
+#include <openssl/rand.h>
 #include <openssl/x509v3.h>
 #include <openssl/pkcs12.h>
 #include <openssl/provider.h>
 #include <openssl/ec.h>
 #include <openssl/evp.h>
+
+static inline int openssl_ctx_set_min_tls12(SSL_CTX *context) {
+    return (int)SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+}
+
+static inline void openssl_ctx_disable_session_cache(SSL_CTX *context) {
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+}
+
+static inline uint64_t openssl_options(void) {
+    return SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_NO_TICKET;
+}
+
+/// Server Name Indication; the name is copied.
+static inline int openssl_set_server_name(SSL *ssl, const char *name) {
+    return (int)SSL_set_tlsext_host_name(ssl, name);
+}
+
+static inline EVP_PKEY *openssl_generate_p256(void) { return EVP_EC_gen("P-256"); }
+
+static inline EVP_PKEY *openssl_generate_rsa(size_t bits) { return EVP_RSA_gen(bits); }
+
+static inline int openssl_error_reason(unsigned long code) { return ERR_GET_REASON(code); }
+
+static inline int openssl_error_library(unsigned long code) { return ERR_GET_LIB(code); }
+
+/// A stack that borrows the certificates pushed to it.
+static inline STACK_OF(X509) *openssl_certificates_new(void) { return sk_X509_new_null(); }
+
+static inline int openssl_certificates_push(STACK_OF(X509) *stack, X509 *certificate) {
+    return sk_X509_push(stack, certificate);
+}
+
+static inline X509 *openssl_certificates_pop(STACK_OF(X509) *stack) { return sk_X509_pop(stack); }
+
+/// Frees the stack, not the certificates.
+static inline void openssl_certificates_free(STACK_OF(X509) *stack) { sk_X509_free(stack); }
+
+/// RFC 2253, UTF-8 unescaped.
+static inline unsigned long openssl_name_flags(void) { return XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB; }
+
+static inline void openssl_bio_clear_retry(BIO *bio) { BIO_clear_retry_flags(bio); }
+
+static inline void openssl_bio_retry_read(BIO *bio) { BIO_set_retry_read(bio); }

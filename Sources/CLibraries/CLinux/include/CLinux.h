@@ -1,6 +1,33 @@
 // The system calls and C globals that Swift's Glibc module does not offer, or not safely.
 #pragma once
+#include <getopt.h>
+#include <signal.h>
 #include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
 
 /// `environ`, which Swift 6 refuses as a mutable global.
 char *const *linux_environment(void);
+
+/// getopt_long's globals, which Swift 6 refuses as mutable globals. One thread only, as getopt_long itself.
+char *linux_optarg(void);
+int linux_optind(void);
+int linux_optopt(void);
+/// Starts a new scan: `optind = 0` makes glibc forget the last one; its own error lines are switched off.
+void linux_getopt_reset(void);
+
+/// The XSI-independent strerror: a pointer to static or thread-local text, never NULL.
+const char *linux_error_text(int code);
+/// "ECONNRESET" and the like; NULL for a number without a name.
+const char *linux_error_name(int code);
+
+/// Names the calling thread (at most 15 bytes are kept), as `top -H` shows it.
+void linux_name_thread(const char *name);
+
+/// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, which Swift's Glibc module lacks.
+int linux_accept(int socket, struct sockaddr *address, socklen_t *count);
+
+/// Bytes in the socket's send queue that the peer's kernel has not acknowledged (SIOCOUTQ); -1 with errno on failure.
+int linux_unacknowledged_bytes(int socket);

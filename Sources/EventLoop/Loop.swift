@@ -1,0 +1,360 @@
+internal import CLinux
+internal import Glibc
+internal import Synchronization
+
+/// One thread's event loop over epoll(7): descriptors (level-triggered), timers, mailboxes.
+///
+/// A turn: wait; read both clocks; deliver ready descriptors, then mailboxes, then due timers; then the ends of the turn
+/// (`onTurnEnd` bodies in the order given, then whoever asked by `atTurnEnd`).
+///
+/// Everything is used on the loop's thread (the one in `run`; before that, the one that sets it up), except `stop`,
+/// `perform` and mailboxes, which any thread may use. That is what `@unchecked Sendable` stands for.
+@safe package final class Loop: @unchecked Sendable {
+    /// The time of this turn. Loop's thread.
+    package private(set) var now: LoopTime
+    /// Turns since the start, for tests and metrics. Loop's thread.
+    package private(set) var turns: UInt64 = 0
+
+    /// Two buffers for whoever reads on this loop: used inside one callback, their contents mean nothing afterwards.
+    package let scratch = Scratch()
+
+    private let epoll: Int32
+    private let wakeUp: Int32
+    private var watched: [Watched] = []
+    private var freeWatched: [UInt32] = []
+    private let ready: UnsafeMutableBufferPointer<epoll_event>
+    private var timers = TimerHeap()
+    private var turnEndBodies: [() -> Void] = []
+    private var turnEnders: [any TurnEnder] = []
+    private var turnEndersInTurn: [any TurnEnder] = []
+    private var wantsAnotherTurn = false
+    private var owner: pthread_t?
+
+    /// What other threads may touch.
+    private let inbound = Mutex(Inbound())
+    private var delivering: [any Deliverable] = []
+
+    private struct Watched {
+        var generation: UInt32 = 0
+        var descriptor: Int32 = -1
+        var handler: ((Readiness) -> Void)?
+    }
+
+    private struct Inbound {
+        var deliverables: [any Deliverable] = []
+        var bodies: [@Sendable () -> Void] = []
+        /// True while the thread waits, or is about to: only then a post needs a system call.
+        var isAsleep = false
+        var isStopping = false
+
+        var isEmpty: Bool { deliverables.isEmpty && bodies.isEmpty && !isStopping }
+
+        /// True when the thread must be woken; later posts of the same sleep need not.
+        mutating func takeSleep() -> Bool {
+            defer { isAsleep = false }
+            return isAsleep
+        }
+    }
+
+    /// The most ready descriptors taken per turn; the rest come in the next.
+    private static let readyLimit = 256
+    /// The wake-up descriptor's name among the ready ones.
+    private static let wakeUpName = UInt64.max
+
+    package init() throws(SystemError) {
+        now = LoopTime.read()
+        epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
+        guard epoll >= 0 else { throw SystemError(call: "epoll_create1", code: errno) }
+        wakeUp = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
+        unsafe ready = .allocate(capacity: Self.readyLimit)
+        guard wakeUp >= 0 else { throw SystemError(call: "eventfd", code: errno) }
+        // Edge-triggered: every write to the eventfd is an edge, so it never needs to be read (eventfd(2): the
+        // counter would overflow after 2^64 - 2 of them).
+        var event = unsafe epoll_event(
+            events: EPOLLIN.rawValue | EPOLLET.rawValue, data: epoll_data_t(u64: Self.wakeUpName))
+        guard unsafe epoll_ctl(epoll, EPOLL_CTL_ADD, wakeUp, &event) == 0 else {
+            throw SystemError(call: "epoll_ctl", code: errno)
+        }
+    }
+
+    deinit {
+        if epoll >= 0 { close(epoll) }
+        if wakeUp >= 0 { close(wakeUp) }
+        unsafe ready.deallocate()
+    }
+
+    // MARK: Running
+
+    /// Turns until `stop`. The calling thread becomes the loop's.
+    package func run() {
+        owner = pthread_self()
+        while turn(waitAtMostNs: .max) {}
+        owner = nil
+        inbound.withLock { $0.isStopping = false }
+    }
+
+    /// One turn that waits at most `timeoutNs`, for tests and set-up. The calling thread is the loop's meanwhile.
+    package func runOnce(timeoutNs: Int64 = 0) {
+        let former = owner
+        owner = pthread_self()
+        _ = turn(waitAtMostNs: timeoutNs)
+        owner = former
+    }
+
+    /// Makes `run` return after the turn it is in, or at once when called before. Any thread.
+    package func stop() {
+        let mustWake = inbound.withLock { inbound in
+            inbound.isStopping = true
+            return inbound.takeSleep()
+        }
+        if mustWake { wake() }
+    }
+
+    /// Runs a body on the loop's thread in its next turn. Any thread. For rare things: batches go through a mailbox.
+    package func perform(_ body: @escaping @Sendable () -> Void) {
+        let mustWake = inbound.withLock { inbound in
+            inbound.bodies.append(body)
+            return inbound.takeSleep()
+        }
+        if mustWake { wake() }
+    }
+
+    /// Whether the calling thread may touch the loop: true on its thread, and before it runs.
+    package var isOnThread: Bool {
+        guard let owner else { return true }
+        return pthread_equal(owner, pthread_self()) != 0
+    }
+
+    /// Traps when called from another thread than the loop's.
+    package func assertOnThread() {
+        precondition(isOnThread, "a loop's things are used on the loop's thread only")
+    }
+
+    // MARK: Descriptors
+
+    /// Watches a descriptor, level-triggered; the handler gets what it is ready for, on the loop's thread.
+    /// The descriptor stays the caller's, who unregisters before closing it.
+    package func register(
+        _ descriptor: Int32, for events: Readiness, handler: @escaping (Readiness) -> Void
+    ) throws(SystemError) -> Registration {
+        assertOnThread()
+        let slot: UInt32
+        if let free = freeWatched.popLast() {
+            slot = free
+        } else {
+            slot = UInt32(watched.count)
+            watched.append(Watched())
+        }
+        let registration = Registration(slot: slot, generation: watched[Int(slot)].generation)
+        var event = unsafe epoll_event(events: events.rawValue, data: epoll_data_t(u64: registration.name))
+        guard unsafe epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0 else {
+            freeWatched.append(slot)
+            throw SystemError(call: "epoll_ctl", code: errno)
+        }
+        watched[Int(slot)].descriptor = descriptor
+        watched[Int(slot)].handler = handler
+        return registration
+    }
+
+    /// Changes what a descriptor is watched for; nothing keeps only hang-up and failure.
+    package func update(_ registration: Registration, for events: Readiness) {
+        assertOnThread()
+        precondition(isCurrent(registration), "update of a descriptor that is not registered")
+        var event = unsafe epoll_event(events: events.rawValue, data: epoll_data_t(u64: registration.name))
+        let result = unsafe epoll_ctl(epoll, EPOLL_CTL_MOD, watched[Int(registration.slot)].descriptor, &event)
+        // epoll_ctl(2), MOD: EBADF and ENOENT are ours (closed before unregistering), ENOMEM has no answer.
+        precondition(result == 0, "epoll_ctl failed: was the descriptor closed before it was unregistered?")
+    }
+
+    /// Stops watching; events of this turn that were not delivered yet are dropped. Twice is harmless.
+    package func unregister(_ registration: Registration) {
+        assertOnThread()
+        guard isCurrent(registration) else { return }
+        let slot = Int(registration.slot)
+        _ = epoll_ctl(epoll, EPOLL_CTL_DEL, watched[slot].descriptor, nil)
+        watched[slot].generation &+= 1
+        watched[slot].descriptor = -1
+        watched[slot].handler = nil
+        freeWatched.append(registration.slot)
+    }
+
+    private func isCurrent(_ registration: Registration) -> Bool {
+        let slot = Int(registration.slot)
+        return slot < watched.count && watched[slot].generation == registration.generation
+            && watched[slot].handler != nil
+    }
+
+    // MARK: Timers
+
+    /// Runs a body once, in the first turn at or after `afterNs` nanoseconds from this turn's time; at 0 or less in the
+    /// next turn. Resolution: a millisecond, never early.
+    @discardableResult
+    package func schedule(afterNs: Int64, _ body: @escaping () -> Void) -> TimerID {
+        assertOnThread()
+        let id = timers.reserve(firesOnce: true, body)
+        timers.arm(id, deadlineNs: deadline(afterNs))
+        return id
+    }
+
+    /// True: it will not fire. False: it has fired, or was cancelled.
+    @discardableResult
+    package func cancel(_ id: TimerID) -> Bool {
+        assertOnThread()
+        return timers.disarm(id)
+    }
+
+    func reserveAlarm(_ body: @escaping () -> Void) -> TimerID { timers.reserve(firesOnce: false, body) }
+    func arm(_ id: TimerID, atNs: Int64) { timers.arm(id, deadlineNs: atNs) }
+    func isArmed(_ id: TimerID) -> Bool { timers.isArmed(id) }
+    func release(_ id: TimerID) { timers.release(id) }
+
+    func deadline(_ afterNs: Int64) -> Int64 {
+        let (sum, overflow) = now.monotonicNs.addingReportingOverflow(max(0, afterNs))
+        return overflow ? .max : sum
+    }
+
+    // MARK: The turn's end
+
+    /// Runs a body at the end of every turn, for good; bodies run in the order given.
+    package func onTurnEnd(_ body: @escaping () -> Void) {
+        assertOnThread()
+        turnEndBodies.append(body)
+    }
+
+    /// Calls `turnEnded()` once at the end of this turn, after every `onTurnEnd` body. Allocates nothing in the steady
+    /// state; the caller guards against asking twice.
+    package func atTurnEnd(_ ender: any TurnEnder) {
+        turnEnders.append(ender)
+    }
+
+    /// The next turn does not wait.
+    package func wantAnotherTurn() { wantsAnotherTurn = true }
+
+    // MARK: One turn
+
+    private func turn(waitAtMostNs: Int64) -> Bool {
+        let isIdle = inbound.withLock { inbound in
+            let isIdle = inbound.isEmpty && !wantsAnotherTurn && turnEnders.isEmpty
+            inbound.isAsleep = isIdle
+            return isIdle
+        }
+        wantsAnotherTurn = false
+        let count = wait(isIdle ? timeoutMs(atMostNs: waitAtMostNs) : 0)
+        now = LoopTime.read()
+        turns += 1
+        deliverReady(count)
+        let isStopping = deliverInbound()
+        fireTimers()
+        endTurn()
+        return !isStopping
+    }
+
+    private func timeoutMs(atMostNs: Int64) -> Int32 {
+        var waitNs = atMostNs
+        if let deadlineNs = timers.nextDeadlineNs {
+            waitNs = min(waitNs, max(0, deadlineNs - LoopTime.read().monotonicNs))
+        }
+        if waitNs == .max { return -1 }
+        // Rounded up: a timer is never early.
+        return Int32(clamping: (waitNs.clamped(to: 0...(.max - 999_999)) + 999_999) / 1_000_000)
+    }
+
+    private func wait(_ timeoutMs: Int32) -> Int {
+        let count = unsafe epoll_wait(epoll, ready.baseAddress, Int32(Self.readyLimit), timeoutMs)
+        if count >= 0 { return Int(count) }
+        // epoll_wait(2): EINTR is a signal handler's; EBADF, EFAULT and EINVAL are ours.
+        precondition(errno == EINTR, "epoll_wait failed")
+        return 0
+    }
+
+    private func deliverReady(_ count: Int) {
+        for index in 0..<count {
+            let event = unsafe ready[index]
+            let name = unsafe event.data.u64
+            if name == Self.wakeUpName { continue }
+            let slot = Int(UInt32(truncatingIfNeeded: name))
+            // Unregistered earlier in this turn, perhaps taken by another since.
+            guard watched[slot].generation == UInt32(truncatingIfNeeded: name >> 32) else { continue }
+            watched[slot].handler?(Readiness(rawValue: unsafe event.events))
+        }
+    }
+
+    private func deliverInbound() -> Bool {
+        var bodies: [@Sendable () -> Void] = []
+        let isStopping = inbound.withLock { inbound in
+            inbound.isAsleep = false
+            swap(&inbound.deliverables, &delivering)
+            swap(&inbound.bodies, &bodies)
+            return inbound.isStopping
+        }
+        for deliverable in delivering { deliverable.deliver() }
+        delivering.removeAll(keepingCapacity: true)
+        for body in bodies { body() }
+        return isStopping
+    }
+
+    private func fireTimers() {
+        let mark = timers.nextSequence
+        while let body = timers.popDue(nowNs: now.monotonicNs, armedBefore: mark) { body() }
+    }
+
+    private func endTurn() {
+        for body in turnEndBodies { body() }
+        while !turnEnders.isEmpty {
+            swap(&turnEnders, &turnEndersInTurn)
+            for ender in turnEndersInTurn { ender.turnEnded() }
+            turnEndersInTurn.removeAll(keepingCapacity: true)
+        }
+    }
+
+    // MARK: Mailboxes
+
+    /// Queues a mailbox that has just become non-empty. Any thread.
+    func deliverSoon(_ deliverable: any Deliverable) {
+        let mustWake = inbound.withLock { inbound in
+            inbound.deliverables.append(deliverable)
+            return inbound.takeSleep()
+        }
+        if mustWake { wake() }
+    }
+
+    private func wake() {
+        var one: UInt64 = 1
+        // eventfd(2): EAGAIN only when the counter is full, and then it is readable anyway.
+        _ = unsafe write(wakeUp, &one, 8)
+    }
+}
+
+/// Memory to read into, one pair for all descriptors of a loop.
+@safe package final class Scratch {
+    /// 64 KiB for what comes from a descriptor.
+    package let raw = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 * 1024, alignment: 64)
+    /// 96 KiB for what is made of it.
+    package let cooked = UnsafeMutableRawBufferPointer.allocate(byteCount: 96 * 1024, alignment: 64)
+
+    deinit {
+        unsafe raw.deallocate()
+        unsafe cooked.deallocate()
+    }
+}
+
+/// Who wants to be called at the end of a turn.
+package protocol TurnEnder: AnyObject {
+    /// Loop's thread.
+    func turnEnded()
+}
+
+/// What can be queued for delivery on a loop's thread.
+protocol Deliverable: AnyObject, Sendable {
+    func deliver()
+}
+
+extension Registration {
+    fileprivate var name: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
+}
+
+extension Int64 {
+    fileprivate func clamped(to range: ClosedRange<Int64>) -> Int64 {
+        Swift.min(Swift.max(self, range.lowerBound), range.upperBound)
+    }
+}

@@ -1,0 +1,96 @@
+internal import EventLoop
+internal import Glibc
+
+/// An open descriptor with one owner, closed when the owner goes.
+package final class Descriptor {
+    package let raw: Int32
+
+    package init(adopting raw: Int32) { self.raw = raw }
+
+    deinit { close(raw) }
+}
+
+/// A TCP socket's options and calls.
+extension Descriptor {
+    /// A non-blocking TCP socket for one address family.
+    static func tcpSocket(family: Int32) throws(SystemError) -> Descriptor {
+        let flags = Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
+        let raw = socket(family, flags, Int32(IPPROTO_TCP))
+        guard raw >= 0 else { throw SystemError(call: "socket", code: errno) }
+        return Descriptor(adopting: raw)
+    }
+
+    /// Sets an integer option; what the kernel does not know is not worth failing for.
+    func set(_ level: Int32, _ option: Int32, _ value: Int32) {
+        var value = value
+        _ = unsafe setsockopt(raw, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
+    }
+
+    /// tcp(7): small writes leave at once; written data not acknowledged for so long ends the connection.
+    func setConnectionOptions(userTimeoutMs: Int32) {
+        set(Int32(IPPROTO_TCP), TCP_NODELAY, 1)
+        set(Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, userTimeoutMs)
+    }
+
+    /// socket(7): closing then sends a reset and drops what is unsent.
+    func setResetOnClose() {
+        var value = linger(l_onoff: 1, l_linger: 0)
+        _ = unsafe setsockopt(raw, SOL_SOCKET, SO_LINGER, &value, socklen_t(MemoryLayout<linger>.size))
+    }
+
+    /// The error of a connect that was under way; 0: connected.
+    func takeError() -> Int32 {
+        var code: Int32 = 0
+        var count = socklen_t(MemoryLayout<Int32>.size)
+        return unsafe getsockopt(raw, SOL_SOCKET, SO_ERROR, &code, &count) == 0 ? code : errno
+    }
+
+    var localAddress: SocketAddress? {
+        var storage = sockaddr_storage()
+        var count = socklen_t(MemoryLayout<sockaddr_storage>.size)
+        return unsafe withUnsafeMutablePointer(to: &storage) { storage in
+            unsafe storage.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                guard unsafe getsockname(raw, address, &count) == 0 else { return nil }
+                return unsafe SocketAddress(address)
+            }
+        }
+    }
+
+    enum Transfer {
+        case bytes(Int)
+        /// The peer's end of stream (reading only).
+        case end
+        case wouldBlock
+        /// No memory in the kernel just now (ENOBUFS, ENOMEM): waiting for readiness would spin.
+        case exhausted
+        case failed(Int32)
+    }
+
+    func receive(into buffer: UnsafeMutableRawBufferPointer) -> Transfer {
+        while true {
+            let count = unsafe recv(raw, buffer.baseAddress, buffer.count, 0)
+            if count > 0 { return .bytes(count) }
+            if count == 0 { return .end }
+            if errno != EINTR { return Self.outcome(errno) }
+        }
+    }
+
+    /// MSG_NOSIGNAL: EPIPE instead of SIGPIPE.
+    func send(_ bytes: UnsafeRawBufferPointer) -> Transfer {
+        while true {
+            let count = unsafe Glibc.send(raw, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
+            if count >= 0 { return .bytes(count) }
+            if errno != EINTR { return Self.outcome(errno) }
+        }
+    }
+
+    func endWriting() { _ = shutdown(raw, Int32(SHUT_WR)) }
+
+    private static func outcome(_ code: Int32) -> Transfer {
+        switch code {
+        case EAGAIN, EWOULDBLOCK: .wouldBlock
+        case ENOBUFS, ENOMEM: .exhausted
+        default: .failed(code)
+        }
+    }
+}

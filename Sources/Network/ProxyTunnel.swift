@@ -1,0 +1,108 @@
+internal import EventLoop
+
+/// An HTTP CONNECT over a fresh connection to a proxy (RFC 9110, 9.3.6). Loop's thread.
+final class ProxyTunnel {
+    /// A longer answer is none.
+    private static let answerLimit = 8 * 1024
+
+    private let descriptor: Descriptor
+    private let loop: Loop
+    private var then: ((_ failure: String?) -> Void)?
+    private var registration: Registration?
+    private var request: ArraySlice<UInt8>
+    private var answer: [UInt8] = []
+
+    /// `then` gets nil when the tunnel stands, else what is wrong; never from inside this call.
+    init(
+        _ descriptor: Descriptor, to target: DialTarget, proxy: DialTarget.Proxy, loop: Loop,
+        then: @escaping (_ failure: String?) -> Void
+    ) {
+        self.descriptor = descriptor
+        self.loop = loop
+        self.then = then
+        request = Array(Self.request(target, proxy).utf8)[...]
+        do throws(SystemError) {
+            registration = try loop.register(descriptor.raw, for: .writable) { [self] _ in proceed() }
+        } catch {
+            loop.schedule(afterNs: 0) { [self] in finish("\(error)") }
+        }
+    }
+
+    func cancel() {
+        then = nil
+        if let registration { loop.unregister(registration) }
+        registration = nil
+    }
+
+    static func request(_ target: DialTarget, _ proxy: DialTarget.Proxy) -> String {
+        let host = target.host.contains(":") ? "[\(target.host)]" : target.host
+        var text = "CONNECT \(host):\(target.port) HTTP/1.1\r\nHost: \(host):\(target.port)\r\n"
+        if !proxy.credentials.isEmpty {
+            text += "Proxy-Authorization: Basic \(base64(Array(proxy.credentials.utf8)))\r\n"
+        }
+        return text + "\r\n"
+    }
+
+    private func proceed() {
+        guard then != nil, let registration else { return }
+        if !request.isEmpty {
+            switch unsafe request.withUnsafeBytes({ unsafe descriptor.send($0) }) {
+            case .bytes(let count): request.removeFirst(count)
+            case .wouldBlock, .exhausted, .end: return
+            case .failed(let code): return finish(SystemError.text(code))
+            }
+            if request.isEmpty { loop.update(registration, for: .readable) }
+            return
+        }
+        read()
+    }
+
+    /// One byte at a time beyond nothing: what follows the answer's empty line is the tunnel's, and stays in the socket.
+    private func read() {
+        while then != nil {
+            var byte: UInt8 = 0
+            switch unsafe withUnsafeMutableBytes(of: &byte, { unsafe descriptor.receive(into: $0) }) {
+            case .bytes: answer.append(byte)
+            case .wouldBlock, .exhausted: return
+            case .end: return finish("ended the connection instead of answering CONNECT")
+            case .failed(let code): return finish(SystemError.text(code))
+            }
+            if answer.suffix(4) == [13, 10, 13, 10] || answer.suffix(2) == [10, 10] {
+                return finish(Self.verdict(answer))
+            }
+            if answer.count >= Self.answerLimit { return finish("its answer to CONNECT is too long") }
+        }
+    }
+
+    /// nil: 2xx.
+    static func verdict(_ answer: [UInt8]) -> String? {
+        let line = String(decoding: answer.prefix { $0 != 13 && $0 != 10 }, as: UTF8.self)
+        let words = line.split(separator: " ", maxSplits: 2)
+        guard words.count >= 2, words[0].hasPrefix("HTTP/1."), words[1].utf8.count == 3, let status = Int(words[1])
+        else {
+            return "does not speak HTTP"
+        }
+        return (200...299).contains(status) ? nil : "refused to connect: \(words[1...].joined(separator: " "))"
+    }
+
+    private func finish(_ failure: String?) {
+        let then = self.then
+        cancel()
+        then?(failure)
+    }
+
+    /// RFC 4648, 4.
+    static func base64(_ bytes: [UInt8]) -> String {
+        let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+        var text: [UInt8] = []
+        for start in stride(from: 0, to: bytes.count, by: 3) {
+            let group = bytes[start..<min(start + 3, bytes.count)]
+            var bits = group.reduce(0) { $0 << 8 | UInt32($1) }
+            bits <<= UInt32(8 * (3 - group.count))
+            for index in 0..<4 {
+                text.append(index <= group.count ? alphabet[Int(bits >> UInt32(18 - 6 * index) & 63)] : 0x3D)
+            }
+        }
+        return String(decoding: text, as: UTF8.self)
+    }
+}

@@ -1,0 +1,479 @@
+package import EventLoop
+internal import CLinux
+internal import Glibc
+package import TLS
+
+/// A TCP connection with TLS on one loop: dials or adopts, shakes hands, carries bytes both ways.
+///
+/// `send` gathers: plaintext becomes TLS records of 16 KB, which are written at the end of the turn in one system call
+/// (or sooner, each time 64 KB are there). Loop's thread. It lives, and keeps its delegate alive, until `channelClosed`:
+/// whoever drops it first calls `close` or `abort`.
+@safe package final class SecureChannel: TurnEnder {
+    package enum State: Hashable, Sendable {
+        case dialing, handshaking, open
+        /// `close` was called: what was sent drains, what comes is dropped.
+        case closing
+        case closed
+    }
+
+    package private(set) var state: State
+    /// The peer's address, once connected; a proxy's when there is one.
+    package private(set) var peerAddress: SocketAddress?
+    /// The peer's certificate, once open.
+    package var peerCertificate: CertificateDetails? { session?.peerCertificate }
+    /// `TLSv1.3`, once open.
+    package var tlsVersion: String? { state == .open ? session?.version : nil }
+    /// Plaintext `send` has taken, in all. The mark to compare with `writtenBytes`.
+    package private(set) var sentBytes: Int64 = 0
+    /// Plaintext of which the kernel has every byte of its TLS records: the peer cannot have read anything beyond.
+    /// Still right after the channel was closed.
+    package var writtenBytes: Int64 { marks.plaintextWritten }
+    /// Below this, `room` counts as spent and `channelWritable` follows.
+    package let lowRoom: Int
+
+    private let loop: Loop
+    private let options: ChannelOptions
+    private var delegate: (any SecureChannelDelegate)?
+    private var peerName: String
+
+    private var attempt: DialAttempt?
+    private var descriptor: Descriptor?
+    private var registration: Registration?
+    private var session: Session?
+    /// The handshake's deadline, then that of `close`, or of a peer after a failed write.
+    private var alarm: Alarm?
+
+    /// Plaintext not encrypted yet, less than one record.
+    private let gather: UnsafeMutableRawBufferPointer
+    private var gathered = 0
+    private var marks = WrittenMarks()
+    /// The kernel takes no more: nothing is written until it says so.
+    private var isBlocked = false
+    private var isReadingPaused = false
+    private var wantsWritable = false
+    private var isAskedToTurn = false
+    private var writeFailure: Int32?
+    private var hasEndedWriting = false
+    private var end: ChannelEnd?
+
+    /// A TLS record's most plaintext (RFC 8446, 5.1).
+    private static let recordLimit = 16_384
+    /// So much ciphertext is written before the turn ends: the peer gets to work, and the buffer stays small.
+    private static let writeThreshold = 64 * 1024
+    /// How long a peer that was told the end may take to end its side.
+    private static let lingerNs: Int64 = 1_000_000_000
+    /// Without memory in the kernel (ENOBUFS), the next try comes after so long.
+    private static let exhaustedRetryNs: Int64 = 10_000_000
+
+    // MARK: Opening
+
+    /// Dials; ends in `channelOpened` or `channelClosed`, neither from inside this call.
+    package convenience init(
+        dialing target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
+        options: ChannelOptions = ChannelOptions(), delegate: any SecureChannelDelegate
+    ) {
+        self.init(
+            state: .dialing, name: "\(target.host):\(target.port)", loop: loop, options: options, delegate: delegate)
+        attempt = dialer.dial(
+            target, timeoutNs: options.dialTimeoutNs, userTimeoutMs: options.userTimeoutMs
+        ) { [self] result in
+            attempt = nil
+            switch result {
+            case .failure(let end): finish(end)
+            case .success(let connected):
+                peerName += " (\(connected.address))"
+                shakeHands(connected.descriptor, connected.address) { [options] () throws(TLSError) in
+                    try .client(context, hostName: target.host, outputLimit: options.sessionOutputLimit)
+                }
+            }
+        }
+    }
+
+    /// Serves an accepted connection; ends in `channelOpened` or `channelClosed`, neither from inside this call.
+    package convenience init(
+        accepted: Listener.Accepted, context: ServerContext, loop: Loop, options: ChannelOptions = ChannelOptions(),
+        delegate: any SecureChannelDelegate
+    ) {
+        self.init(
+            state: .handshaking, name: "client \(accepted.address)", loop: loop, options: options, delegate: delegate)
+        accepted.descriptor.setConnectionOptions(userTimeoutMs: options.userTimeoutMs)
+        shakeHands(accepted.descriptor, accepted.address) { [options] () throws(TLSError) in
+            try .server(context, outputLimit: options.sessionOutputLimit)
+        }
+    }
+
+    private init(
+        state: State, name: String, loop: Loop, options: ChannelOptions, delegate: any SecureChannelDelegate
+    ) {
+        loop.assertOnThread()
+        precondition(options.outputLimit >= 2 * Self.recordLimit, "a channel's output limit is at least 32 KiB")
+        self.state = state
+        peerName = name
+        self.loop = loop
+        self.options = options
+        self.delegate = delegate
+        lowRoom = min(2 * Self.recordLimit, options.outputLimit / 2)
+        unsafe gather = .allocate(byteCount: Self.recordLimit, alignment: 64)
+        alarm = Alarm(loop: loop) { [weak self] in self?.timedOut() }
+    }
+
+    deinit { unsafe gather.deallocate() }
+
+    private func shakeHands(
+        _ descriptor: Descriptor, _ address: SocketAddress, _ makeSession: () throws(TLSError) -> Session
+    ) {
+        state = .handshaking
+        self.descriptor = descriptor
+        peerAddress = address
+        do {
+            let session = try makeSession()
+            self.session = session
+            registration = try loop.register(descriptor.raw, for: .readable) { [self] in ready($0) }
+            alarm?.set(afterNs: options.handshakeTimeoutNs)
+            // A client's first message; a server has nothing to say yet.
+            _ = try session.handshake()
+            askToTurn()
+        } catch let error as TLSError {
+            failed(error)
+        } catch {
+            finish(ChannelEnd(.lost, "\(peerName): \(error)"))
+        }
+    }
+
+    // MARK: Sending
+
+    /// How much `send` takes now.
+    package var room: Int {
+        guard state == .open, end == nil, let session else { return 0 }
+        return unsafe max(0, options.outputLimit - gathered - session.pendingOutput.count)
+    }
+
+    /// Queues plaintext; it leaves at the end of the turn at the latest, unless the kernel takes no more.
+    ///
+    /// - Returns: how much was taken: all of it when it is not more than `room`, else `room`; 0 unless open.
+    @discardableResult
+    package func send(_ bytes: UnsafeRawBufferPointer) -> Int {
+        let taken = min(bytes.count, room)
+        if taken < bytes.count { wantsWritable = true }
+        guard taken > 0, let session else { return 0 }
+        do throws(TLSError) {
+            var position = 0
+            while position < taken {
+                let count = min(Self.recordLimit - gathered, taken - position)
+                let part = unsafe UnsafeRawBufferPointer(rebasing: bytes[position..<position + count])
+                position += count
+                sentBytes += Int64(count)
+                if count == Self.recordLimit {
+                    try unsafe session.write(part)
+                    unsafe marks.encrypted(upTo: sentBytes, pending: session.pendingOutput.count)
+                } else {
+                    unsafe memcpy(gather.baseAddress! + gathered, part.baseAddress!, count)
+                    gathered += count
+                    if gathered == Self.recordLimit { try encryptGathered() }
+                }
+                if unsafe !isBlocked && session.pendingOutput.count >= Self.writeThreshold { writeOut() }
+            }
+        } catch {
+            failed(error)
+        }
+        if room < lowRoom { wantsWritable = true }
+        askToTurn()
+        return taken
+    }
+
+    /// Encrypts and writes now what was gathered, instead of at the end of the turn.
+    package func flush() {
+        guard state == .open, end == nil, !isBlocked else { return }
+        do throws(TLSError) {
+            try encryptGathered()
+            writeOut()
+        } catch {
+            failed(error)
+        }
+    }
+
+    /// Ciphertext given to the kernel that the peer's kernel has not acknowledged (SIOCOUTQ); 0 unless connected.
+    package var unacknowledgedBytes: Int {
+        descriptor.map { max(0, Int(linux_unacknowledged_bytes($0.raw))) } ?? 0
+    }
+
+    private func encryptGathered() throws(TLSError) {
+        guard gathered > 0, let session else { return }
+        let plaintext = unsafe UnsafeRawBufferPointer(rebasing: gather[..<gathered])
+        gathered = 0
+        try unsafe session.write(plaintext)
+        unsafe marks.encrypted(upTo: sentBytes, pending: session.pendingOutput.count)
+    }
+
+    private func writeOut() {
+        guard let session, let descriptor, !isBlocked, writeFailure == nil else { return }
+        while true {
+            let pending = unsafe session.pendingOutput
+            if unsafe pending.isEmpty { break }
+            switch unsafe descriptor.send(pending) {
+            case .bytes(let count):
+                session.consumeOutput(count)
+                marks.wrote(count)
+                if count < pending.count { return block() }
+            case .wouldBlock, .end: return block()
+            case .exhausted: return pauseWriting()
+            case .failed(let code): return writeFailed(code)
+            }
+        }
+        if state == .closing { drained() }
+    }
+
+    private func block() {
+        isBlocked = true
+        watch()
+    }
+
+    private func pauseWriting() {
+        isBlocked = true
+        loop.schedule(afterNs: Self.exhaustedRetryNs) { [weak self] in self?.unblock() }
+    }
+
+    private func unblock() {
+        guard isBlocked, end == nil else { return }
+        isBlocked = false
+        watch()
+        do throws(TLSError) {
+            if state == .open { try encryptGathered() }
+        } catch {
+            return failed(error)
+        }
+        writeOut()
+        tellWritable()
+    }
+
+    private func tellWritable() {
+        guard wantsWritable, state == .open, room >= lowRoom else { return }
+        wantsWritable = false
+        delegate?.channelWritable(self)
+    }
+
+    /// The peer may have said why before it went (a GOAWAY, an error frame): reading goes on and tells the end.
+    private func writeFailed(_ code: Int32) {
+        writeFailure = code
+        if state == .open { alarm?.set(afterNs: Self.lingerNs) } else { lost(SystemError.text(code)) }
+    }
+
+    // MARK: Receiving
+
+    /// Stops reading from the socket (TCP's own flow control then stops the peer). What was read already is still
+    /// delivered.
+    package func pauseReading() {
+        isReadingPaused = true
+        watch()
+    }
+
+    package func resumeReading() {
+        isReadingPaused = false
+        watch()
+    }
+
+    private func watch() {
+        guard let registration else { return }
+        var events: Readiness = []
+        if !isReadingPaused || state == .closing { events.insert(.readable) }
+        if isBlocked { events.insert(.writable) }
+        loop.update(registration, for: events)
+    }
+
+    private func ready(_ events: Readiness) {
+        if events.contains(.writable) { unblock() }
+        // Hang-up and failure are always reported, and again and again: only reading ends them.
+        if !events.isDisjoint(with: [.readable, .hangUp, .failed]) { read() }
+    }
+
+    private func read() {
+        guard let descriptor, let session, end == nil else { return }
+        let buffer = unsafe loop.scratch.raw
+        switch unsafe descriptor.receive(into: buffer) {
+        case .bytes(let count):
+            if state == .closing { return }
+            unsafe received(UnsafeRawBufferPointer(rebasing: buffer[..<count]), session)
+        case .end: endOfStream()
+        case .wouldBlock, .exhausted: return
+        case .failed(let code): lost(SystemError.text(writeFailure ?? code))
+        }
+    }
+
+    private func received(_ ciphertext: UnsafeRawBufferPointer, _ session: Session) {
+        unsafe session.receive(ciphertext)
+        do throws(TLSError) {
+            if state == .handshaking {
+                guard try session.handshake() else { return askToTurn() }
+                opened(session)
+            }
+            try deliver(session)
+        } catch {
+            failed(error)
+        }
+        // The lent bytes are gone after this call.
+        session.dropCiphertext()
+        if unsafe !session.pendingOutput.isEmpty { askToTurn() }
+    }
+
+    private func opened(_ session: Session) {
+        state = .open
+        alarm?.clear()
+        askToTurn()
+        delegate?.channelOpened(self, applicationProtocol: session.applicationProtocol)
+    }
+
+    /// Decrypts all there is and hands it over at once.
+    private func deliver(_ session: Session) throws(TLSError) {
+        let buffer = unsafe loop.scratch.cooked
+        var filled = 0
+        var isPeerDone = false
+        while state == .open {
+            let result: Session.ReadResult
+            do throws(TLSError) {
+                result = try unsafe session.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[filled...]))
+            } catch {
+                unsafe handOver(buffer, &filled)
+                throw error
+            }
+            if case .bytes(let count) = result {
+                filled += count
+                // A record always fits whole.
+                if buffer.count - filled >= Self.recordLimit { continue }
+            }
+            unsafe handOver(buffer, &filled)
+            if case .bytes = result { continue }
+            isPeerDone = result == .closed
+            break
+        }
+        if isPeerDone, state == .open {
+            session.closeNotify()
+            flush()
+            finish(ChannelEnd(.closedByPeer, "\(peerName): closed by the peer"))
+        }
+    }
+
+    private func handOver(_ buffer: UnsafeMutableRawBufferPointer, _ filled: inout Int) {
+        guard filled > 0 else { return }
+        let bytes = unsafe UnsafeRawBufferPointer(rebasing: buffer[..<filled])
+        filled = 0
+        unsafe delegate?.channelReceived(self, bytes)
+    }
+
+    private func endOfStream() {
+        switch state {
+        case .handshaking: lost("the peer ended the connection during the TLS handshake")
+        case .open: lost(writeFailure.map { SystemError.text($0) } ?? "the peer ended it without close_notify")
+        case .closing, .dialing, .closed: finish(closedHere)
+        }
+    }
+
+    // MARK: Closing
+
+    /// Closes in order: no more is taken or delivered; what was sent drains, then close_notify. `channelClosed` follows,
+    /// at the latest after the close timeout.
+    package func close() { closeWriting(notify: true) }
+
+    /// Ends the TCP stream after what was sent, but without close_notify, as a peer that dies (for simulated faults).
+    package func cut() { closeWriting(notify: false) }
+
+    /// Closes at once, dropping what is unsent. `channelClosed` follows at the end of the turn.
+    package func abort() {
+        loop.assertOnThread()
+        finish(closedHere)
+    }
+
+    /// The same with a TCP reset (for simulated faults).
+    package func reset() {
+        descriptor?.setResetOnClose()
+        abort()
+    }
+
+    private var closedHere: ChannelEnd { ChannelEnd(.closedHere, "\(peerName): closed") }
+
+    private func closeWriting(notify: Bool) {
+        loop.assertOnThread()
+        guard state == .open, end == nil else {
+            if state != .closing { finish(closedHere) }
+            return
+        }
+        do throws(TLSError) { try encryptGathered() } catch { return failed(error) }
+        state = .closing
+        if notify { session?.closeNotify() }
+        alarm?.set(afterNs: options.closeTimeoutNs)
+        watch()
+        if writeFailure != nil { return finish(closedHere) }
+        askToTurn()
+    }
+
+    /// All is written: what the peer still sends is read and dropped, or closing would reset what it has not read.
+    private func drained() {
+        guard !hasEndedWriting else { return }
+        hasEndedWriting = true
+        descriptor?.endWriting()
+        alarm?.set(afterNs: min(Self.lingerNs, options.closeTimeoutNs))
+    }
+
+    private func timedOut() {
+        switch state {
+        case .handshaking:
+            finish(ChannelEnd(.handshakeTimedOut, "\(peerName): the TLS handshake was not over in time"))
+        case .open: lost(SystemError.text(writeFailure ?? ETIMEDOUT))
+        case .closing, .dialing, .closed: finish(closedHere)
+        }
+    }
+
+    private func failed(_ error: TLSError) {
+        // The alert, if there is one to tell the peer.
+        writeOut()
+        finish(
+            ChannelEnd(error.kind == .connectionLost ? .lost : .tlsFailed, "\(peerName): \(error.text)"))
+    }
+
+    private func lost(_ why: String) {
+        finish(state == .closing ? closedHere : ChannelEnd(.lost, "\(peerName): connection lost: \(why)"))
+    }
+
+    private func finish(_ end: ChannelEnd) {
+        guard self.end == nil else { return }
+        self.end = end
+        state = .closed
+        attempt?.cancel()
+        attempt = nil
+        if let registration { loop.unregister(registration) }
+        registration = nil
+        alarm = nil
+        descriptor = nil
+        session = nil
+        gathered = 0
+        askToTurn()
+    }
+
+    // MARK: The turn's end
+
+    private func askToTurn() {
+        guard !isAskedToTurn else { return }
+        isAskedToTurn = true
+        loop.atTurnEnd(self)
+    }
+
+    package func turnEnded() {
+        isAskedToTurn = false
+        if let end {
+            let delegate = self.delegate
+            self.delegate = nil
+            delegate?.channelClosed(self, end)
+            return
+        }
+        if state == .open { flush() } else { writeOut() }
+        // Written at once: the news may wait for the next turn, so that a fast peer does not make this one endless.
+        if wantsWritable, !isBlocked, state == .open {
+            loop.schedule(afterNs: 0) { [weak self] in self?.tellWritable() }
+        }
+    }
+}
+
+extension ChannelOptions {
+    /// More than the channel ever leaves pending: beyond it, TLS itself (key updates, alerts) fills the buffer of a
+    /// peer that does not read.
+    fileprivate var sessionOutputLimit: Int { outputLimit + 128 * 1024 }
+}

@@ -1,0 +1,203 @@
+internal import COpenSSL
+
+/// Which authorities a client trusts.
+package enum Trust: Hashable, Sendable {
+    /// The system's CA certificates (the image needs `ca-certificates`; SSL_CERT_FILE and SSL_CERT_DIR are heeded).
+    case system
+    /// A PEM file with one or more CA certificates, instead of the system's.
+    case file(String)
+    /// The same, as text.
+    case pem(String)
+    /// Anyone: no verification at all.
+    case anyone
+}
+
+/// How a client connects.
+package struct ClientOptions: Sendable {
+    package var trust: Trust
+    /// Application protocols offered (RFC 7301), in order of preference; empty: none offered. When any are offered,
+    /// a server that picks none fails the handshake.
+    package var alpn: [String]
+    /// The client certificate, for servers that ask for one.
+    package var identity: Identity?
+
+    package init(trust: Trust = .system, alpn: [String] = ["h2"], identity: Identity? = nil) {
+        self.trust = trust
+        self.alpn = alpn
+        self.identity = identity
+    }
+}
+
+/// What all of a client's sessions share: TLS 1.2 or later, trust, certificate. Immutable; any thread.
+@safe package final class ClientContext: @unchecked Sendable {
+    let raw: OpaquePointer
+    let alpn: [String]
+    let verifies: Bool
+
+    /// - Throws: `TLSError` of kind `credential`.
+    package init(_ options: ClientOptions) throws(TLSError) {
+        unsafe raw = try makeContext(TLS_client_method())
+        alpn = options.alpn
+        verifies = options.trust != .anyone
+        unsafe try setTrust(options.trust, raw)
+        unsafe SSL_CTX_set_verify(raw, verifies ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nil)
+        if let identity = options.identity { unsafe try use(identity, raw) }
+        if !alpn.isEmpty {
+            let list = try protocolList(alpn)
+            // SSL_CTX_set_alpn_protos(3): copied; returns 0 on success, unlike most.
+            guard unsafe SSL_CTX_set_alpn_protos(raw, list, UInt32(list.count)) == 0 else { throw outOfMemory() }
+        }
+    }
+
+    deinit { unsafe SSL_CTX_free(raw) }
+}
+
+/// How a server accepts.
+package struct ServerOptions: Sendable {
+    package enum ClientCertificates: Hashable, Sendable {
+        case notRequested
+        /// Asked for, not insisted on, and not verified (a simulator accepts every provider's).
+        case requested
+        /// Insisted on, and verified against these authorities.
+        case required(Trust)
+    }
+
+    package var identity: Identity
+    /// Application protocols accepted, in order of preference; empty: ALPN is not answered. A client that offers none of
+    /// them is refused; one that does not use ALPN is not (see `Session.applicationProtocol`).
+    package var alpn: [String]
+    package var clientCertificates: ClientCertificates
+
+    package init(
+        identity: Identity, alpn: [String] = ["h2"], clientCertificates: ClientCertificates = .notRequested
+    ) {
+        self.identity = identity
+        self.alpn = alpn
+        self.clientCertificates = clientCertificates
+    }
+}
+
+/// What all of a server's sessions share. Immutable; any thread.
+@safe package final class ServerContext: @unchecked Sendable {
+    let raw: OpaquePointer
+    /// The accepted protocols as RFC 7301 writes them; OpenSSL's callback reads them while the context lives.
+    private let protocols: UnsafeMutableBufferPointer<UInt8>
+
+    /// - Throws: `TLSError` of kind `credential`.
+    package init(_ options: ServerOptions) throws(TLSError) {
+        unsafe raw = try makeContext(TLS_server_method())
+        let list = try protocolList(options.alpn)
+        unsafe protocols = .allocate(capacity: list.count + 1)
+        _ = unsafe protocols.update(fromContentsOf: list)
+        unsafe protocols[list.count] = 0
+        unsafe try use(options.identity, raw)
+        // No session tickets: nobody resumes, and they would be written before the first answer.
+        unsafe SSL_CTX_set_num_tickets(raw, 0)
+        switch options.clientCertificates {
+        case .notRequested:
+            unsafe SSL_CTX_set_verify(raw, SSL_VERIFY_NONE, nil)
+        case .requested:
+            // SSL_CTX_set_verify(3): a callback that returns 1 goes on whatever was found. The handshake's thread.
+            unsafe SSL_CTX_set_verify(raw, SSL_VERIFY_PEER) { _, _ in 1 }
+        case .required(let trust):
+            unsafe try setTrust(trust, raw)
+            unsafe SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nil)
+        }
+        guard !list.isEmpty else { return }
+        unsafe SSL_CTX_set_alpn_select_cb(
+            raw,
+            { _, out, outCount, offered, offeredCount, list in unsafe select(out, outCount, offered, offeredCount, list)
+            },
+            protocols.baseAddress)
+    }
+
+    deinit {
+        unsafe SSL_CTX_free(raw)
+        unsafe protocols.deallocate()
+    }
+}
+
+/// Called by the handshake, on its thread: our first protocol that the client offers, else an alert. `list` is NUL-terminated.
+private func select(
+    _ out: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ outCount: UnsafeMutablePointer<UInt8>?,
+    _ offered: UnsafePointer<UInt8>?, _ offeredCount: UInt32, _ list: UnsafeMutableRawPointer?
+) -> Int32 {
+    let ours = unsafe list!.assumingMemoryBound(to: UInt8.self)
+    var count = 0
+    while unsafe ours[count] != 0 { unsafe count += 1 + Int(ours[count]) }
+    var chosen: UnsafeMutablePointer<UInt8>?
+    let result = unsafe SSL_select_next_proto(&chosen, outCount, ours, UInt32(count), offered, offeredCount)
+    guard result == OPENSSL_NPN_NEGOTIATED else { return SSL_TLSEXT_ERR_ALERT_FATAL }
+    unsafe out!.pointee = UnsafePointer(chosen)
+    return SSL_TLSEXT_ERR_OK
+}
+
+/// RFC 7301, 3.1: each name with its length before it.
+private func protocolList(_ names: [String]) throws(TLSError) -> [UInt8] {
+    var list: [UInt8] = []
+    for name in names {
+        guard (1...255).contains(name.utf8.count) else {
+            throw TLSError(.credential, "an application protocol's name has 1 to 255 bytes: \"\(name)\"")
+        }
+        list.append(UInt8(name.utf8.count))
+        list += name.utf8
+    }
+    return list
+}
+
+private func makeContext(_ method: OpaquePointer?) throws(TLSError) -> OpaquePointer {
+    ErrorQueue.clear()
+    guard let raw = unsafe SSL_CTX_new(method) else { throw outOfMemory() }
+    _ = unsafe openssl_ctx_set_min_tls12(raw)
+    unsafe openssl_ctx_disable_session_cache(raw)
+    unsafe SSL_CTX_set_options(raw, openssl_options())
+    return unsafe raw
+}
+
+private func use(_ identity: Identity, _ context: OpaquePointer) throws(TLSError) {
+    // A stack that borrows its certificates; SSL_CTX_use_cert_and_key(3) takes references of its own.
+    let chain = unsafe openssl_certificates_new()
+    defer { unsafe openssl_certificates_free(chain) }
+    for certificate in identity.chain { unsafe openssl_certificates_push(chain, certificate.raw) }
+    guard unsafe SSL_CTX_use_cert_and_key(context, identity.certificate.raw, identity.key.raw, chain, 1) == 1 else {
+        throw TLSError(.credential, "the certificate cannot be used: \(ErrorQueue.takeText())")
+    }
+}
+
+private func setTrust(_ trust: Trust, _ context: OpaquePointer) throws(TLSError) {
+    let store: OpaquePointer
+    switch trust {
+    case .anyone: return
+    case .system:
+        guard let system = unsafe systemStore.raw else { throw outOfMemory() }
+        unsafe store = system
+        // SSL_CTX_set_cert_store(3) takes over a reference.
+        unsafe X509_STORE_up_ref(store)
+    case .file(let file): unsafe store = try makeStore(PEM(file: file))
+    case .pem(let text): unsafe store = try makeStore(PEM(text: text, name: "CA certificate"))
+    }
+    unsafe SSL_CTX_set_cert_store(context, store)
+}
+
+private func makeStore(_ pem: PEM) throws(TLSError) -> OpaquePointer {
+    let certificates = try pem.certificates()
+    guard let store = unsafe X509_STORE_new() else { throw outOfMemory() }
+    // X509_STORE_add_cert(3): takes a reference of its own; a certificate twice is no error.
+    for certificate in certificates { unsafe X509_STORE_add_cert(store, certificate.raw) }
+    return unsafe store
+}
+
+/// The system's CA certificates, read once and shared: some 140 of them, 2 MB, for each context otherwise.
+@safe private struct SystemStore: @unchecked Sendable {
+    let raw: OpaquePointer? = {
+        guard let store = unsafe X509_STORE_new() else { return nil }
+        guard unsafe X509_STORE_set_default_paths(store) == 1 else { return nil }
+        return unsafe store
+    }()
+}
+
+private let systemStore = SystemStore()
+
+private func outOfMemory() -> TLSError {
+    TLSError(.credential, "OpenSSL cannot set up TLS: \(ErrorQueue.takeText())")
+}

@@ -1,0 +1,140 @@
+internal import COpenSSL
+internal import Glibc
+
+/// PEM text: what it holds, and its objects. Errors are of kind `credential` and begin with `name`, which says where
+/// the text came from.
+struct PEM {
+    /// Larger files are no credentials.
+    static let fileLimit = 1 << 20
+
+    let text: String
+    let name: String
+
+    init(text: String, name: String) {
+        self.text = text
+        self.name = name
+    }
+
+    /// Reads a file of at most 1 MiB.
+    init(file: String) throws(TLSError) {
+        self.init(text: String(decoding: try readCredential(file: file), as: UTF8.self), name: file)
+    }
+
+    /// The labels of its blocks: `PRIVATE KEY`, `CERTIFICATE`.
+    var labels: [Substring] {
+        text.split(separator: "-----BEGIN ").dropFirst(text.hasPrefix("-----BEGIN ") ? 0 : 1)
+            .compactMap { block in
+                guard let end = block.firstRange(of: "-----") else { return nil }
+                return block[..<end.lowerBound]
+            }
+    }
+
+    func failure(_ what: String) -> TLSError { TLSError(.credential, "\(name): \(what)") }
+
+    func certificates() throws(TLSError) -> [Certificate] {
+        ErrorQueue.clear()
+        var certificates: [Certificate] = []
+        let labels = labels.filter { $0 == "CERTIFICATE" || $0 == "X509 CERTIFICATE" || $0 == "TRUSTED CERTIFICATE" }
+        guard !labels.isEmpty else { throw failure(nothing(wanted: "certificate", label: "CERTIFICATE")) }
+        let source = MemoryReader(text)
+        for _ in labels {
+            // PEM_read_bio_X509(3): skips other blocks; the certificate is the caller's to free.
+            guard let raw = unsafe PEM_read_bio_X509(source.bio, nil, nil, nil) else {
+                throw failure("a certificate in it cannot be decoded: \(ErrorQueue.takeText())")
+            }
+            certificates.append(unsafe Certificate(adopting: raw))
+        }
+        return certificates
+    }
+
+    func privateKey(passphrase: String?) throws(TLSError) -> PrivateKey {
+        ErrorQueue.clear()
+        guard let label = labels.first(where: { $0.hasSuffix("PRIVATE KEY") }) else {
+            throw failure(nothing(wanted: "private key", label: "PRIVATE KEY"))
+        }
+        let isEncrypted = label == "ENCRYPTED PRIVATE KEY" || text.contains("Proc-Type: 4,ENCRYPTED")
+        if isEncrypted, passphrase == nil {
+            throw failure("the private key is encrypted and no passphrase was given")
+        }
+        let source = MemoryReader(text)
+        // PEM_read_bio_PrivateKey(3): with no callback, `u` is the NUL-terminated passphrase; with neither it would ask
+        // on the terminal, so there is always one.
+        let raw = unsafe (passphrase ?? "").withCString {
+            unsafe PEM_read_bio_PrivateKey(source.bio, nil, nil, UnsafeMutableRawPointer(mutating: $0))
+        }
+        if let raw = unsafe raw { return unsafe PrivateKey(adopting: raw) }
+        let reason = ErrorQueue.takeText()
+        throw failure(
+            isEncrypted
+                ? "the private key cannot be decrypted: wrong passphrase? (\(reason))"
+                : "the private key cannot be decoded: \(reason)")
+    }
+
+    private func nothing(wanted: String, label: String) -> String {
+        let labels = labels
+        if labels.isEmpty { return "is not PEM: no line -----BEGIN \(label)-----" }
+        return "holds no \(wanted), but: \(Set(labels).sorted().joined(separator: ", "))"
+    }
+}
+
+/// Reads a credential's file, at most 1 MiB.
+func readCredential(file: String) throws(TLSError) -> [UInt8] {
+    let descriptor = unsafe open(file, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw unreadable(file) }
+    defer { close(descriptor) }
+    var bytes = [UInt8](repeating: 0, count: PEM.fileLimit + 1)
+    var count = 0
+    while count < bytes.count {
+        let got = unsafe bytes.withUnsafeMutableBytes {
+            unsafe read(descriptor, $0.baseAddress! + count, $0.count - count)
+        }
+        if got < 0, errno == EINTR { continue }
+        guard got >= 0 else { throw unreadable(file) }
+        if got == 0 { break }
+        count += got
+    }
+    guard count <= PEM.fileLimit else {
+        throw TLSError(.credential, "\(file): is larger than 1 MiB, so it is no certificate or key")
+    }
+    bytes.removeLast(bytes.count - count)
+    return bytes
+}
+
+private func unreadable(_ file: String) -> TLSError {
+    // strerror(3) is thread-safe in glibc since 2.32.
+    unsafe TLSError(.credential, "\(file): cannot be read: \(String(cString: strerror(errno)))")
+}
+
+/// A read-only memory BIO over a copy of a text.
+@safe final class MemoryReader {
+    let bio: OpaquePointer
+    private let bytes: UnsafeMutableRawBufferPointer
+
+    init(_ text: String) {
+        let utf8 = Array(text.utf8)
+        unsafe bytes = .allocate(byteCount: max(1, utf8.count), alignment: 1)
+        unsafe bytes.copyBytes(from: utf8)
+        // BIO_new_mem_buf(3): the memory is not copied and must outlive the BIO; NULL only without memory.
+        unsafe bio = BIO_new_mem_buf(bytes.baseAddress, Int32(utf8.count))!
+    }
+
+    deinit {
+        unsafe BIO_free(bio)
+        unsafe bytes.deallocate()
+    }
+}
+
+/// What a function of OpenSSL writes into a memory BIO.
+func writtenText(_ body: (OpaquePointer) -> Int32) -> String? {
+    guard let bio = unsafe BIO_new(BIO_s_mem()) else { return nil }
+    defer { unsafe BIO_free(bio) }
+    guard unsafe body(bio) == 1 else { return nil }
+    var text: [UInt8] = []
+    var chunk = [UInt8](repeating: 0, count: 4096)
+    while true {
+        let count = unsafe chunk.withUnsafeMutableBytes { unsafe BIO_read(bio, $0.baseAddress, Int32($0.count)) }
+        guard count > 0 else { break }
+        text += chunk[..<Int(count)]
+    }
+    return String(decoding: text, as: UTF8.self)
+}

@@ -1,0 +1,147 @@
+internal import COpenSSL
+
+/// Keys for simulator, demo and tests; never for production.
+package enum SelfSigned {
+    /// A new EC P-256 private key in PEM as Apple's `.p8` has it (PKCS#8, not encrypted).
+    package static func privateKey() throws(TLSError) -> String {
+        guard let pem = try PrivateKey.generate().pem else { throw failed() }
+        return pem
+    }
+
+    fileprivate static func failed() -> TLSError {
+        TLSError(.credential, "a certificate cannot be made: \(ErrorQueue.takeText())")
+    }
+}
+
+/// A certificate authority made on the spot, for simulator, demo and tests. All keys are EC P-256.
+package struct CertificateAuthority: Sendable {
+    package let certificatePEM: String
+    package let keyPEM: String
+    private let certificate: Certificate
+    private let key: PrivateKey
+
+    /// A new one, valid for ten years.
+    package init(commonName: String = "apns-worker test CA") throws(TLSError) {
+        let key = try PrivateKey.generate()
+        let certificate = try build(
+            Template(
+                subject: [("CN", commonName)],
+                extensions: [
+                    (NID_basic_constraints, "critical,CA:TRUE"), (NID_key_usage, "critical,keyCertSign,cRLSign"),
+                    (NID_subject_key_identifier, "hash"),
+                ], days: 3650),
+            key: key, issuer: nil, issuerKey: key)
+        guard let certificatePEM = certificate.pem, let keyPEM = key.pem else { throw SelfSigned.failed() }
+        self.certificatePEM = certificatePEM
+        self.keyPEM = keyPEM
+        self.certificate = certificate
+        self.key = key
+    }
+
+    /// One made before, to be used again.
+    package init(certificatePEM: String, keyPEM: String) throws(TLSError) {
+        self.certificatePEM = certificatePEM
+        self.keyPEM = keyPEM
+        certificate = try PEM(text: certificatePEM, name: "CA certificate").certificates()[0]
+        key = try PEM(text: keyPEM, name: "CA key").privateKey(passphrase: nil)
+    }
+
+    package struct Issued: Sendable {
+        package var certificatePEM: String
+        package var keyPEM: String
+
+        package func identity() throws(TLSError) -> Identity {
+            try Identity(certificatePEM: certificatePEM, keyPEM: keyPEM)
+        }
+    }
+
+    /// A server certificate, valid for `localhost`, `127.0.0.1`, `::1` and the names given (DNS names or IP addresses).
+    /// `validForDays` may be negative: expired already.
+    package func issueServer(names: [String] = [], validForDays: Int = 825) throws(TLSError) -> Issued {
+        try issueServer(onlyFor: ["localhost", "127.0.0.1", "::1"] + names, validForDays: validForDays)
+    }
+
+    /// A server certificate for these names only; at least one.
+    package func issueServer(onlyFor names: [String], validForDays: Int = 825) throws(TLSError) -> Issued {
+        let alternatives = names.map { isAddress($0) ? "IP:\($0)" : "DNS:\($0)" }.joined(separator: ",")
+        return try issue(
+            Template(
+                subject: [("CN", names.first ?? "localhost")],
+                extensions: [
+                    (NID_basic_constraints, "critical,CA:FALSE"), (NID_ext_key_usage, "serverAuth"),
+                    (NID_subject_alt_name, alternatives),
+                ], days: validForDays))
+    }
+
+    /// A client certificate as Apple's: the bundle id is `UID` of the subject.
+    package func issueClient(bundleID: String, validForDays: Int = 395) throws(TLSError) -> Issued {
+        try issue(
+            Template(
+                subject: [("UID", bundleID), ("CN", "Apple Push Services: \(bundleID)")],
+                extensions: [(NID_basic_constraints, "critical,CA:FALSE"), (NID_ext_key_usage, "clientAuth")],
+                days: validForDays))
+    }
+
+    private func issue(_ template: Template) throws(TLSError) -> Issued {
+        let ours = try PrivateKey.generate()
+        let issued = try build(template, key: ours, issuer: certificate, issuerKey: key)
+        guard let certificatePEM = issued.pem, let keyPEM = ours.pem else { throw SelfSigned.failed() }
+        return Issued(certificatePEM: certificatePEM, keyPEM: keyPEM)
+    }
+}
+
+/// What a certificate is to say.
+private struct Template {
+    var subject: [(field: String, value: String)]
+    /// In the words of x509v3_config(5).
+    var extensions: [(identifier: Int32, value: String)]
+    var days: Int
+}
+
+private func isAddress(_ name: String) -> Bool {
+    // a2i_IPADDRESS(3): NULL when it is no address; ours to free.
+    guard let address = unsafe a2i_IPADDRESS(name) else {
+        ErrorQueue.clear()
+        return false
+    }
+    unsafe ASN1_OCTET_STRING_free(address)
+    return true
+}
+
+/// `issuer` nil: signed by itself.
+private func build(
+    _ template: Template, key: PrivateKey, issuer: Certificate?, issuerKey: PrivateKey
+) throws(TLSError) -> Certificate {
+    ErrorQueue.clear()
+    guard let raw = unsafe X509_new() else { throw SelfSigned.failed() }
+    let certificate = unsafe Certificate(adopting: raw)
+    let issuerRaw = unsafe issuer?.raw ?? raw
+    // X509 versions count from 0: this is version 3.
+    var isBuilt = unsafe X509_set_version(raw, 2) == 1
+    isBuilt =
+        unsafe isBuilt && ASN1_INTEGER_set_uint64(X509_get_serialNumber(raw), .random(in: 1...UInt64(Int64.max))) == 1
+    // A day earlier than now, for clocks that differ; an expired certificate was valid for a day.
+    let startDays = min(-1, template.days - 1)
+    isBuilt = unsafe isBuilt && X509_gmtime_adj(X509_getm_notBefore(raw), startDays * 86_400) != nil
+    isBuilt = unsafe isBuilt && X509_gmtime_adj(X509_getm_notAfter(raw), template.days * 86_400) != nil
+    isBuilt = unsafe isBuilt && X509_set_pubkey(raw, key.raw) == 1
+    let name = unsafe X509_get_subject_name(raw)
+    for (field, value) in template.subject {
+        let added = unsafe X509_NAME_add_entry_by_txt(name, field, MBSTRING_FLAG | 0x1000, value, -1, -1, 0)
+        isBuilt = isBuilt && added == 1
+    }
+    isBuilt = unsafe isBuilt && X509_set_issuer_name(raw, X509_get_subject_name(issuerRaw)) == 1
+    for (identifier, value) in template.extensions where isBuilt {
+        isBuilt = unsafe add(identifier, value, to: raw, issuer: issuerRaw)
+    }
+    guard unsafe isBuilt && X509_sign(raw, issuerKey.raw, EVP_sha256()) > 0 else { throw SelfSigned.failed() }
+    return certificate
+}
+
+private func add(_ identifier: Int32, _ value: String, to raw: OpaquePointer, issuer: OpaquePointer) -> Bool {
+    var context = unsafe X509V3_CTX()
+    unsafe X509V3_set_ctx(&context, issuer, raw, nil, nil, 0)
+    guard let made = unsafe X509V3_EXT_conf_nid(nil, &context, identifier, value) else { return false }
+    defer { unsafe X509_EXTENSION_free(made) }
+    return unsafe X509_add_ext(raw, made, -1) == 1
+}

@@ -1,0 +1,210 @@
+internal import COpenSSL
+internal import Glibc
+
+/// One TLS connection without a socket: ciphertext in and out as memory. One thread at a time.
+@safe package final class Session {
+    private let raw: OpaquePointer
+    private let wire: UnsafeMutablePointer<Wire>
+    /// Whom we talk to, for errors: the host name, or "the client".
+    private let peer: String
+    private let expectsProtocol: [String]
+    package private(set) var isHandshakeComplete = false
+
+    /// For a connection to `hostName`, which the server's certificate must be valid for: a DNS name (also sent as SNI) or
+    /// an IP address literal. More than `outputLimit` bytes of pending ciphertext fail the session.
+    package static func client(
+        _ context: ClientContext, hostName: String, outputLimit: Int = 1 << 20
+    ) throws(TLSError) -> Session {
+        let session = unsafe try Session(
+            context.raw, peer: hostName, expectsProtocol: context.alpn, outputLimit: outputLimit)
+        unsafe SSL_set_connect_state(session.raw)
+        try session.expect(hostName)
+        return session
+    }
+
+    package static func server(_ context: ServerContext, outputLimit: Int = 1 << 20) throws(TLSError) -> Session {
+        let session = unsafe try Session(context.raw, peer: "the client", expectsProtocol: [], outputLimit: outputLimit)
+        unsafe SSL_set_accept_state(session.raw)
+        return session
+    }
+
+    private init(_ context: OpaquePointer, peer: String, expectsProtocol: [String], outputLimit: Int) throws(TLSError) {
+        ErrorQueue.clear()
+        guard let raw = unsafe SSL_new(context) else {
+            throw TLSError(.protocolFailure, "OpenSSL cannot make a session: \(ErrorQueue.takeText())")
+        }
+        unsafe self.raw = raw
+        self.peer = peer
+        self.expectsProtocol = expectsProtocol
+        unsafe wire = .allocate(capacity: 1)
+        unsafe wire.initialize(to: Wire(outputLimit: outputLimit))
+        guard let bio = unsafe WireBIO.make(wire) else {
+            throw TLSError(.protocolFailure, "OpenSSL cannot make a session: \(ErrorQueue.takeText())")
+        }
+        // SSL_set_bio(3): the same BIO for both directions takes over one reference.
+        unsafe SSL_set_bio(raw, bio, bio)
+    }
+
+    deinit {
+        // SSL_free(3) frees the BIO too.
+        unsafe SSL_free(raw)
+        unsafe wire.pointee.deallocate()
+        unsafe wire.deallocate()
+    }
+
+    private func expect(_ hostName: String) throws(TLSError) {
+        let name = hostName.hasSuffix(".") ? String(hostName.dropLast()) : hostName
+        let parameters = unsafe SSL_get0_param(raw)
+        // X509_VERIFY_PARAM_set1_ip_asc(3): 0 when it is no address.
+        if unsafe X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 { return }
+        ErrorQueue.clear()
+        unsafe X509_VERIFY_PARAM_set_hostflags(parameters, UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS))
+        guard unsafe !name.isEmpty && SSL_set1_host(raw, name) == 1 && openssl_set_server_name(raw, name) == 1 else {
+            ErrorQueue.clear()
+            throw TLSError(.verification, "\"\(hostName)\" is no host name")
+        }
+    }
+
+    // MARK: Ciphertext
+
+    /// Lends ciphertext from the peer; it must stay valid until `handshake` or `read` has asked for more or thrown.
+    /// What was lent before must be used up.
+    package func receive(_ ciphertext: UnsafeRawBufferPointer) { unsafe wire.pointee.lend(ciphertext) }
+
+    /// How much of the ciphertext lent was not used yet.
+    package var unreadCiphertext: Int { unsafe wire.pointee.unreadCount }
+
+    /// Forgets ciphertext lent: the session is given up.
+    package func dropCiphertext() { unsafe wire.pointee.dropInput() }
+
+    /// The peer's stream has ended: once what was lent is used up, `handshake` and `read` throw `connectionLost` (or
+    /// `read` says `closed`, when there was a close_notify).
+    package func receivedEndOfStream() { unsafe wire.pointee.isInputEnded = true }
+
+    /// Ciphertext for the peer; valid until the next call of this session.
+    package var pendingOutput: UnsafeRawBufferPointer { unsafe wire.pointee.pendingOutput }
+
+    /// The first bytes of `pendingOutput` were written.
+    package func consumeOutput(_ count: Int) { unsafe wire.pointee.consumeOutput(count) }
+
+    // MARK: Handshake
+
+    /// Goes on with the handshake. A client's first call makes its ClientHello.
+    ///
+    /// - Returns: true when complete; false when it wants more ciphertext.
+    /// - Throws: `TLSError`; there may be an alert to write then.
+    package func handshake() throws(TLSError) -> Bool {
+        if isHandshakeComplete { return true }
+        ErrorQueue.clear()
+        let result = unsafe SSL_do_handshake(raw)
+        guard result == 1 else {
+            let code = unsafe SSL_get_error(raw, result)
+            if code == SSL_ERROR_WANT_READ { return false }
+            throw failure(code, during: "handshake")
+        }
+        if !expectsProtocol.isEmpty, applicationProtocol == nil {
+            throw TLSError(
+                .applicationProtocol,
+                "\(peer) does not speak \(expectsProtocol.joined(separator: " or ")): it agreed to no protocol (ALPN)")
+        }
+        isHandshakeComplete = true
+        return true
+    }
+
+    /// What ALPN agreed on.
+    package var applicationProtocol: String? {
+        var name: UnsafePointer<UInt8>?
+        var count: UInt32 = 0
+        unsafe SSL_get0_alpn_selected(raw, &name, &count)
+        guard let start = unsafe name, count > 0 else { return nil }
+        return unsafe String(decoding: UnsafeBufferPointer(start: start, count: Int(count)), as: UTF8.self)
+    }
+
+    /// `TLSv1.3`.
+    package var version: String { unsafe String(cString: SSL_get_version(raw)) }
+
+    /// The peer's certificate, when it sent one.
+    package var peerCertificate: CertificateDetails? {
+        // SSL_get1_peer_certificate(3): a reference of ours.
+        unsafe SSL_get1_peer_certificate(raw).map { unsafe CertificateDetails(Certificate(adopting: $0)) }
+    }
+
+    // MARK: Plaintext
+
+    package enum ReadResult: Hashable, Sendable {
+        case bytes(Int)
+        /// All ciphertext lent was used up.
+        case wantsMore
+        /// The peer's close_notify: it will send nothing more.
+        case closed
+    }
+
+    /// Decrypts at most one record into the buffer, which must not be empty.
+    package func read(into plaintext: UnsafeMutableRawBufferPointer) throws(TLSError) -> ReadResult {
+        ErrorQueue.clear()
+        var count = 0
+        let result = unsafe SSL_read_ex(raw, plaintext.baseAddress, plaintext.count, &count)
+        if result == 1 { return .bytes(count) }
+        let code = unsafe SSL_get_error(raw, result)
+        switch code {
+        case SSL_ERROR_WANT_READ: return .wantsMore
+        case SSL_ERROR_ZERO_RETURN: return .closed
+        default: throw failure(code, during: "connection")
+        }
+    }
+
+    /// Encrypts all of it, in records of at most 16,384 bytes, into the pending output.
+    package func write(_ plaintext: UnsafeRawBufferPointer) throws(TLSError) {
+        guard unsafe !plaintext.isEmpty else { return }
+        ErrorQueue.clear()
+        var count = 0
+        let result = unsafe SSL_write_ex(raw, plaintext.baseAddress, plaintext.count, &count)
+        // The wire takes all or fails, so there is no partial write.
+        guard result == 1 else { throw unsafe failure(SSL_get_error(raw, result), during: "connection") }
+    }
+
+    /// Encrypts close_notify, once, if the handshake is complete.
+    package func closeNotify() {
+        guard isHandshakeComplete else { return }
+        ErrorQueue.clear()
+        // SSL_shutdown(3): not after a fatal error; 0 means sent and the peer's not yet received, which is all we want.
+        _ = unsafe SSL_shutdown(raw)
+        ErrorQueue.clear()
+    }
+
+    // MARK: Failures
+
+    private func failure(_ code: Int32, during phase: String) -> TLSError {
+        let error = ErrorQueue.take()
+        let reason = openssl_error_library(error) == ERR_LIB_SSL ? openssl_error_reason(error) : 0
+        switch reason {
+        case SSL_R_UNEXPECTED_EOF_WHILE_READING:
+            return TLSError(.connectionLost, "\(peer) ended the \(phase) without close_notify")
+        case SSL_R_CERTIFICATE_VERIFY_FAILED:
+            return TLSError(.verification, verificationText())
+        case SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL:
+            return TLSError(
+                .applicationProtocol, "\(peer) does not speak \(expectsProtocol.joined(separator: " or ")) (ALPN)")
+        case SSL_R_NO_APPLICATION_PROTOCOL:
+            return TLSError(.applicationProtocol, "\(peer) offers none of our protocols (ALPN)")
+        case SSL_R_WRONG_VERSION_NUMBER, SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST:
+            return TLSError(.protocolFailure, "\(peer) does not speak TLS (\(ErrorQueue.text(error)))")
+        default:
+            if error == 0, code == SSL_ERROR_SYSCALL {
+                return TLSError(.connectionLost, "\(peer) reads too slowly, or the \(phase) was lost")
+            }
+            return TLSError(.protocolFailure, "TLS \(phase) with \(peer) failed: \(ErrorQueue.text(error))")
+        }
+    }
+
+    private func verificationText() -> String {
+        let result = unsafe SSL_get_verify_result(raw)
+        let why = unsafe String(cString: X509_verify_cert_error_string(result))
+        switch Int32(truncatingIfNeeded: result) {
+        case X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH:
+            return "the certificate of \(peer) is for another name (\(why))"
+        default:
+            return "the certificate of \(peer) is not trusted: \(why)"
+        }
+    }
+}

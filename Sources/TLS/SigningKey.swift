@@ -1,0 +1,127 @@
+internal import COpenSSL
+
+/// An EC P-256 private key that signs with ES256 (RFC 7518, 3.4), as Apple's `.p8` files hold one. Immutable; any thread.
+package final class SigningKey: Sendable {
+    /// Bytes of a signature: r and s, 32 big-endian bytes each.
+    package static let signatureCount = 64
+
+    private let key: PrivateKey
+
+    /// - Throws: `TLSError` of kind `credential` whose text says what is wrong and with which file: cannot be read, not
+    ///   PEM, a certificate or public key, encrypted, not EC, another curve than P-256.
+    package convenience init(file: String) throws(TLSError) { try self.init(PEM(file: file)) }
+
+    /// The same from text.
+    package convenience init(pem: String) throws(TLSError) { try self.init(PEM(text: pem, name: "signing key")) }
+
+    private init(_ pem: PEM) throws(TLSError) {
+        if pem.labels.contains("ENCRYPTED PRIVATE KEY") || pem.text.contains("Proc-Type: 4,ENCRYPTED") {
+            throw pem.failure(
+                "the private key is encrypted, which Apple's .p8 files are not; decrypt it with: openssl pkey -in FILE")
+        }
+        key = try pem.privateKey(passphrase: nil)
+        guard key.algorithm == "EC" else {
+            throw pem.failure("is a key for \(key.algorithm), but provider tokens are signed with EC P-256 (ES256)")
+        }
+        guard key.curve == "prime256v1" else {
+            throw pem.failure(
+                "is a key on the curve \(key.curve ?? "unknown"), but provider tokens are signed with EC P-256 (ES256)")
+        }
+    }
+
+    /// ES256 over the message: SHA-256, ECDSA, r || s as JOSE has them. Some 25 us.
+    package func sign(_ message: UnsafeRawBufferPointer) -> [UInt8] {
+        let context = unsafe EVP_MD_CTX_new()
+        defer { unsafe EVP_MD_CTX_free(context) }
+        // A P-256 signature in DER has at most 72 bytes.
+        var der = [UInt8](repeating: 0, count: 80)
+        var count = der.count
+        let base = unsafe message.baseAddress?.assumingMemoryBound(to: UInt8.self)
+        let isReady = unsafe EVP_DigestSignInit(context, nil, EVP_sha256(), nil, key.raw) == 1
+        let isSigned = unsafe isReady && EVP_DigestSign(context, &der, &count, base, message.count) == 1
+        precondition(isSigned, "a P-256 key checked when it was read can sign")
+        return Self.jose(Array(der.prefix(count)))
+    }
+
+    package func sign(_ message: [UInt8]) -> [UInt8] { unsafe message.withUnsafeBytes { unsafe sign($0) } }
+
+    package var verificationKey: VerificationKey {
+        unsafe EVP_PKEY_up_ref(key.raw)
+        return unsafe VerificationKey(PrivateKey(adopting: key.raw))
+    }
+
+    /// ECDSA-Sig-Value (RFC 3279, 2.2.3) to r || s.
+    private static func jose(_ der: [UInt8]) -> [UInt8] {
+        unsafe der.withUnsafeBufferPointer { der in
+            var start = der.baseAddress
+            let signature = unsafe d2i_ECDSA_SIG(nil, &start, der.count)
+            defer { unsafe ECDSA_SIG_free(signature) }
+            var bytes = [UInt8](repeating: 0, count: signatureCount)
+            unsafe bytes.withUnsafeMutableBufferPointer { bytes in
+                // BN_bn2binpad(3): big-endian, zeros in front, -1 if it does not fit, which 256 bits do.
+                unsafe BN_bn2binpad(ECDSA_SIG_get0_r(signature), bytes.baseAddress, 32)
+                unsafe BN_bn2binpad(ECDSA_SIG_get0_s(signature), bytes.baseAddress! + 32, 32)
+            }
+            return bytes
+        }
+    }
+}
+
+/// The public half, for whoever checks provider tokens. Immutable; any thread.
+package final class VerificationKey: Sendable {
+    private let key: PrivateKey
+
+    fileprivate init(_ key: PrivateKey) { self.key = key }
+
+    /// From PEM: `PUBLIC KEY`, or a private key, whose public half is taken.
+    package init(pem text: String) throws(TLSError) {
+        let pem = PEM(text: text, name: "public key")
+        if pem.labels.contains("PUBLIC KEY") {
+            ErrorQueue.clear()
+            guard let raw = unsafe PEM_read_bio_PUBKEY(MemoryReader(text).bio, nil, nil, nil) else {
+                throw pem.failure("cannot be decoded: \(ErrorQueue.takeText())")
+            }
+            key = unsafe PrivateKey(adopting: raw)
+        } else {
+            key = try pem.privateKey(passphrase: nil)
+        }
+        guard key.curve == "prime256v1" else { throw pem.failure("is not on P-256") }
+    }
+
+    /// Whether the 64 bytes of `signature` are ES256's of the message by this key.
+    package func isValid(signature: UnsafeRawBufferPointer, of message: UnsafeRawBufferPointer) -> Bool {
+        guard signature.count == SigningKey.signatureCount, let der = unsafe Self.der(signature) else { return false }
+        let context = unsafe EVP_MD_CTX_new()
+        defer {
+            unsafe EVP_MD_CTX_free(context)
+            ErrorQueue.clear()
+        }
+        let base = unsafe message.baseAddress?.assumingMemoryBound(to: UInt8.self)
+        return unsafe EVP_DigestVerifyInit(context, nil, EVP_sha256(), nil, key.raw) == 1
+            && EVP_DigestVerify(context, der, der.count, base, message.count) == 1
+    }
+
+    package func isValid(signature: [UInt8], of message: [UInt8]) -> Bool {
+        unsafe signature.withUnsafeBytes { signature in
+            unsafe message.withUnsafeBytes { unsafe isValid(signature: signature, of: $0) }
+        }
+    }
+
+    package var pem: String { key.publicPEM ?? "" }
+
+    private static func der(_ jose: UnsafeRawBufferPointer) -> [UInt8]? {
+        let signature = unsafe ECDSA_SIG_new()
+        defer { unsafe ECDSA_SIG_free(signature) }
+        let bytes = unsafe jose.baseAddress!.assumingMemoryBound(to: UInt8.self)
+        // ECDSA_SIG_set0(3) takes over both numbers.
+        guard unsafe ECDSA_SIG_set0(signature, BN_bin2bn(bytes, 32, nil), BN_bin2bn(bytes + 32, 32, nil)) == 1 else {
+            return nil
+        }
+        var der: UnsafeMutablePointer<UInt8>?
+        // i2d_ECDSA_SIG(3): allocates when given a NULL; to be freed with OPENSSL_free.
+        let count = unsafe i2d_ECDSA_SIG(signature, &der)
+        guard count > 0, let start = unsafe der else { return nil }
+        defer { unsafe CRYPTO_free(start, nil, 0) }
+        return unsafe Array(UnsafeBufferPointer(start: start, count: Int(count)))
+    }
+}
