@@ -10,7 +10,7 @@ struct Configuration {
 
     var host = "localhost"
     var port = 443
-    var keyFile = "key.p8"
+    var keyFile = "AuthKey_SIMULATOR1.p8"
     var caFile = "ca.pem"
     /// A further key of the section `kafka`, and a further section, as YAML.
     var kafka = ""
@@ -40,7 +40,7 @@ struct Configuration {
             environment: production
             host: \(host)
             port: \(port)
-            token: {key_file: \(keyFile), key_id: ABC123DEFG, team_id: TEAM123456}
+            token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}
             tls: {ca_file: \(caFile)}
             connections: {min: 2, max: 4}
         \(more)
