@@ -62,7 +62,7 @@ let package = Package(
         + module("APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON"])
         + module("APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer"])
         + module("Observability", ["CLinux"])
-        + module("Configuration", ["YAML", "PushRecords", "CLinux"])
+        + module("Configuration", ["YAML", "PushRecords", "Observability", "CLinux"])
         + module(
             "Worker",
             [
