@@ -7,7 +7,7 @@
 import json
 from collections import Counter, defaultdict
 
-from records import BUNDLE, REASONS, fingerprint
+from records import BUNDLE, REASONS, apples_time, fingerprint
 
 SHOWN = 5  # examples of each kind of finding
 
@@ -36,11 +36,15 @@ class Result:
 
 
 class Audit:
-    """`crashed`: a worker was killed, so a notification may have been sent, and its result stand, more than once."""
+    """`crashed`: a worker was killed, so a notification may have been sent, and its result stand, more than once; the
+    server may have accepted as many again as `repeatable` says. `doubtful`: the server cut connections, so some
+    notifications may be in doubt; those that say so may have been accepted again."""
 
-    def __init__(self, topic, crashed=False):
+    def __init__(self, topic, crashed=False, repeatable=None, doubtful=False):
         self.topic = topic
         self.crashed = crashed
+        self.repeatable = repeatable
+        self.doubtful = doubtful
         self.findings = Counter()
         self.examples = defaultdict(list)
         self.counts = Counter()
@@ -135,6 +139,8 @@ class Audit:
             self.found("result with another app", f"{name}: {value['app']} {value['environment']}")
         if not value["requested_at_ms"] or value["settled_at_ms"] < value["requested_at_ms"]:
             self.found("result with impossible times", f"{name}: {value['requested_at_ms']} {value['settled_at_ms']}")
+        if result.outcome == "unregistered" and result.unregistered_at != apples_time(result.token):
+            self.found("time of a 410 is not Apple's", f"{name}: {result.unregistered_at}")
         if "id" in line:
             if result.id != line["id"]:
                 self.found("result with another apns-id", f"{name}: {result.id}, not {line['id']}")
@@ -191,9 +197,9 @@ class Audit:
             if not wanted[token] or (len(records) > wanted[token] and not self.crashed):
                 self.found("dead-token record of no 410", token)
 
-    # The server's book: apns-id -> (token, requests, accepted), and token -> the time it gave with a 410.
+    # The server's book: apns-id -> (token, requests, accepted).
 
-    def server(self, seen, unregistered_at):
+    def server(self, seen):
         self.counts["requests the server saw"] = sum(requests for _, requests, _ in seen.values())
         self.counts["accepted by the server"] = sum(accepted for _, _, accepted in seen.values())
         ids = set()
@@ -202,20 +208,25 @@ class Audit:
             ids.add(result.id)
             if token and token != result.token:
                 self.found("server saw another token", name)
-            if accepted != (result.outcome == "accepted") and not (self.crashed and accepted and
-                                                                   result.outcome == "accepted"):
+            again = accepted - (result.outcome == "accepted")
+            if again and not (again > 0 and (self.crashed or again <= result.in_doubt)):
                 kind = "sent twice" if accepted > 1 else "server's verdict is not the result's"
                 self.found(kind, f"{name}: {result.outcome}, accepted {accepted} times")
-            if requests < (result.attempts > 0) or (requests != result.attempts and not self.crashed):
+            exact = not (self.crashed or self.doubtful)  # what was not processed, or cut off, may be missing in its book
+            if requests < (result.attempts > 0) or (exact and requests != result.attempts):
                 self.found("server saw another number of requests",
                            f"{name}: {requests}, attempts {result.attempts}, {result.outcome} {result.reason or ''}")
+            if result.in_doubt:
+                self.counts["in doubt"] += 1
+                if not (self.crashed or self.doubtful):
+                    self.found("in doubt, though no connection was cut", name)
             if accepted > 1:
-                self.counts["notifications accepted more than once"] += 1
+                self.counts["accepted again"] += accepted - 1
                 if not result.in_doubt:
-                    self.counts["of those, without in_doubt"] += 1
-            if result.outcome == "unregistered" and result.unregistered_at != unregistered_at.get(result.token):
-                self.found("time of a 410 is not Apple's", f"{name}: {result.unregistered_at}, not "
-                           f"{unregistered_at.get(result.token)}")
+                    self.counts["of those, in a result without in_doubt"] += 1
+        if self.repeatable is not None and self.counts["accepted again"] > self.repeatable:
+            self.found("sent again beyond what was in flight", f"{self.repeatable} may be",
+                       self.counts["accepted again"] - self.repeatable)
         for unknown in seen.keys() - ids:
             self.found("server saw what has no result", f"{unknown} {seen[unknown]}")
 

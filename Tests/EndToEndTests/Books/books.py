@@ -4,7 +4,7 @@
 Needs Python's confluent-kafka (Debian: python3-confluent-kafka). By hand:
 
     books.py create  --topics apns.requests apns.results apns.dead-letters --compacted apns.unregistered
-    books.py produce --count 200000 --book book.jsonl --prefixes prefixes.json
+    books.py produce --count 200000 --book book.jsonl --prefixes simulate-help.txt
     books.py settle  --group apns-worker --topics apns.requests
     books.py audit   --book book.jsonl --group apns-worker --simulator http://127.0.0.1:2198
 """
@@ -40,17 +40,14 @@ def produce(options):
         with open(options.known) as file:
             stream = records.Known(options.count, options.seed, file.read().split())
     else:
-        prefixes = {}
+        prefixes, faults = {}, {}
         if options.prefixes:
             with open(options.prefixes) as file:
-                prefixes = json.load(file)
-            unknown = prefixes.keys() - records.REASONS.keys()
-            absent = records.REASONS.keys() - prefixes.keys()
-            if unknown or absent:
-                print(f"{options.prefixes}: reasons not Apple's: {sorted(unknown)}, without a prefix: {sorted(absent)}",
-                      file=sys.stderr)
-                return False
-        stream = records.Generator(options.count, options.seed, prefixes, plain=options.plain)
+                help_text = file.read()
+            prefixes = records.read_prefixes(help_text)
+            if options.faults:
+                faults = records.read_faults(help_text)
+        stream = records.Generator(options.count, options.seed, prefixes, plain=options.plain, faults=faults)
     started = time.monotonic()
     with open(options.book, "a") as book:
         written = topics.produce(
@@ -99,13 +96,33 @@ def count(options):
         time.sleep(0.02)
 
 
+def repeatable(options):
+    """Right after a kill: prints how many notifications the next worker may send again. Those are the requests that the
+    server saw without a result in the topic, and what has a result at or above the committed offsets."""
+    import simulator
+    import topics
+
+    seen = simulator.read(options.simulator)
+    committed = topics.committed(options.servers, options.group, options.topic)
+    answered, above = set(), 0
+    for message in topics.read(options.servers, options.results):
+        headers = dict(message.headers())
+        answered.add(headers["apns-id"].decode())
+        topic, partition, offset, _ = headers["request"].decode().rsplit("/", 3)
+        above += topic == options.topic and int(offset) >= committed[int(partition)]
+    unanswered = len(seen.keys() - answered)
+    print(f"server saw {len(seen)}, without a result {unanswered}, results above the commit {above}; repeatable: "
+          f"{unanswered + above}")
+    return True
+
+
 def compare(options):
     import simulator
     import topics
     from audit import Audit
 
     started = time.monotonic()
-    audit = Audit(options.topic, crashed=options.crashed)
+    audit = Audit(options.topic, options.crashed, options.repeats_at_most, options.doubtful)
     with open(options.book) as book:
         for line in book:
             audit.produced(json.loads(line))
@@ -126,7 +143,7 @@ def compare(options):
             audit.lag(group, topic, topics.lag(options.servers, group, topic))
     audit.complete()
     if options.simulator:
-        audit.server(*simulator.read(options.simulator))
+        audit.server(simulator.read(options.simulator))
     progress("")
     print(audit.report())
     print(f"audited in {time.monotonic() - started:.1f} s")
@@ -160,8 +177,9 @@ def main():
     made.add_argument("--seed", type=int, default=1)
     made.add_argument("--rate", type=int, default=0, help="records a second; 0: as fast as it goes")
     made.add_argument("--book", required=True, help="file the book is appended to: a JSON line for each record")
-    made.add_argument("--prefixes", help="JSON file: reason -> the token prefix the server answers with it")
+    made.add_argument("--prefixes", help="file with what `apns-worker simulate --help` prints; none: nothing but 200")
     made.add_argument("--plain", action="store_true", help="only what is accepted; nothing malformed, no other reason")
+    made.add_argument("--faults", action="store_true", help="some requests make the server cut or close connections")
     made.add_argument("--known", help="file of device tokens that the server knows; others are to end in HTTP 404")
 
     made = command(settle, "settle", "waits until the group, and its .retry group, have committed everything")
@@ -185,7 +203,15 @@ def main():
     made.add_argument("--retry-topics", nargs="*", default=[])
     made.add_argument("--simulator", help="address of the simulator's control endpoint")
     made.add_argument("--crashed", action="store_true", help="a worker was killed: repeats are counted, not faults")
+    made.add_argument("--doubtful", action="store_true", help="the server cut connections: some sends may be in doubt")
+    made.add_argument("--repeats-at-most", type=int, help="after a kill: how often the server may have accepted again")
     made.add_argument("--withhold", type=int, default=0, help="leave out the N-th result, to see the audit fail")
+
+    made = command(repeatable, "repeatable", "right after a kill: how many notifications may be sent again")
+    made.add_argument("--topic", default="apns.requests")
+    made.add_argument("--results", default="apns.results")
+    made.add_argument("--group", default="apns-worker")
+    made.add_argument("--simulator", required=True)
 
     command(selftest, "selftest", "shows that the audit finds each kind of fault")
 
@@ -193,7 +219,7 @@ def main():
     gc.disable()  # half of the time would go into looking for cycles among millions of entries that have none
     try:
         status = 0 if options.action(options) else 1
-    except (RuntimeError, TimeoutError, OSError) as error:
+    except (RuntimeError, ValueError, OSError) as error:
         print(f"books.py: {error}", file=sys.stderr)
         status = 1
     # confluent-kafka 1.7.0 releases None once too often for each null header, and Python aborts over it at its end.

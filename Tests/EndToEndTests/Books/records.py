@@ -6,6 +6,7 @@ alone (README.md of the project), never from the worker's code.
 
 import json
 import random
+import re
 import zlib
 from dataclasses import dataclass
 
@@ -48,6 +49,39 @@ REASONS = {
     "Shutdown": (503, "abandoned"),
 }
 
+
+
+def read_prefixes(help_text):
+    """Reason -> the token prefix that provokes it always, from what `apns-worker simulate --help` prints.
+
+    Raises ValueError where the table and Apple's page differ.
+    """
+    table = re.findall(r"^ *(fa17[0-9a-f]{4}) +(\d{3}) (\w+) *$", help_text, re.MULTILINE)
+    prefixes = {reason: code + "0" for code, status, reason in table if REASONS.get(reason, (0,))[0] == int(status)}
+    if missing := REASONS.keys() - prefixes.keys():
+        raise ValueError("no token prefix, or another status than Apple's, for " + ", ".join(sorted(missing)))
+    return prefixes
+
+
+# What a server may do to a connection instead of answering: the names in the simulator's table. All of them must end in
+# a resend that is accepted; what a connection carried besides is resent with it.
+FAULTS = ["no-answer", "reset-stream", "refuse-stream", "goaway", "goaway-twice", "goaway-below", "goaway-now",
+          "cut-before", "cut-inside", "cut-after", "tcp-reset"]
+
+
+def read_faults(help_text):
+    """Name -> the prefix of a token whose first request meets that fault, from `apns-worker simulate --help`."""
+    table = dict((name, code) for code, name in re.findall(r"^ *(fa17[0-9a-f]{4}) +([a-z-]+): ", help_text, re.MULTILINE))
+    if missing := set(FAULTS) - table.keys():
+        raise ValueError("no token prefix for " + ", ".join(sorted(missing)))
+    return {name: table[name] + "1" for name in FAULTS}
+
+
+def apples_time(token):
+    """When the simulator says that a token died, in milliseconds; as `apns-worker simulate --help` has it."""
+    return 1_600_000_000_000 + int(token[-9:], 16)
+
+
 # Answers that cost a connection or stop a whole app for a while: a handful each, whatever the number of records.
 DISTURBING = {
     reason
@@ -80,13 +114,14 @@ def payload(number, pad=0):
 class Generator:
     """Draws `count` records in both forms; `prefixes` maps a reason to the token prefix the server answers it to."""
 
-    def __init__(self, count, seed, prefixes, plain=False, malformed=0.01, fan_out=0.03):
+    def __init__(self, count, seed, prefixes, plain=False, malformed=0.01, fan_out=0.03, faults=None):
         self.count = count
         self.random = random.Random(seed)
         self.prefixes = prefixes
         self.plain = plain
         self.malformed = 0 if plain else malformed
         self.fan_out = fan_out
+        self.faults = faults or {}
         # Devices that get many notifications, so that lanes have something to order.
         self.favourites = ["00" + "%062x" % self.random.getrandbits(248) for _ in range(max(1, count // 200))]
         self.common = [r for r in REASONS if r in prefixes and r not in DISTURBING]
@@ -100,6 +135,7 @@ class Generator:
         for reason in REASONS:
             if reason in self.prefixes:
                 rare += [("reason", reason)] * (2 if reason in DISTURBING else 3)
+        rare += [("fault", prefix) for prefix in self.faults.values()] * 3
         rare += [("invalid", maker) for maker in INVALID] + [("dead", maker) for maker in DEAD]
         if self.count >= 50_000:
             rare += [("fan-out", 10_000), ("dead", too_many_tokens)]
@@ -121,6 +157,9 @@ class Generator:
                 yield detail(self, number)
             elif kind == "fan-out":
                 yield self.envelope(number, [self.notification() for _ in range(detail)])
+            elif kind == "fault":
+                token = detail + "%055x" % self.random.getrandbits(220)
+                yield self.single(number, [token, "accepted", None])
             elif kind == "reason":
                 yield self.single(number, self.token_for(detail))
             elif draw() < self.fan_out:

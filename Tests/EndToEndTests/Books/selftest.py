@@ -4,7 +4,7 @@ import copy
 import json
 
 from audit import Audit
-from records import REASONS, Generator
+from records import REASONS, Generator, apples_time
 
 TOPIC = "requests"
 
@@ -20,9 +20,9 @@ class Books:
     """The books of a perfect run, as lists and dictionaries to be altered."""
 
     def __init__(self):
-        prefixes = {reason: "de%02x" % number for number, reason in enumerate(REASONS)}
+        prefixes = {reason: "fa17%04x0" % number for number, reason in enumerate(REASONS)}
         self.lines, self.results, self.dead_tokens, self.dead_letters = [], [], [], []
-        self.seen, self.times, self.lag = {}, {}, 0
+        self.seen, self.lag = {}, 0
         for number, record in enumerate(Generator(1_000, 7, prefixes)):
             place = {"p": number % 4, "o": number // 4}
             self.lines.append(record.line | place)
@@ -41,7 +41,7 @@ class Books:
         id = line.get("id") or derived_id(place["p"], place["o"], index)
         status = 200 if outcome == "accepted" else REASONS[reason][0] if reason in REASONS else 0
         sends = 0 if outcome in ("invalid", "expired") else 2 if outcome == "abandoned" else 1
-        at = 1_700_000_000_000 if outcome == "unregistered" else None
+        at = apples_time(token) if outcome == "unregistered" else None
         request = {"topic": TOPIC, "partition": place["p"], "offset": place["o"], "index": index}
         if "key" in line:
             request["key"] = line["key"]
@@ -60,13 +60,12 @@ class Books:
         if sends:
             self.seen[id] = (token, sends, int(outcome == "accepted"))
         if outcome == "unregistered":
-            self.times[token] = at
             self.dead_tokens.append([token.encode(), {
                 "device_token": token, "apns_topic": "com.example.shop", "app": "shop", "environment": "production",
                 "reason": reason, "unregistered_at_ms": at, "observed_at_ms": 4}])
 
-    def audit(self):
-        audit = Audit(TOPIC)
+    def audit(self, *crashed):
+        audit = Audit(TOPIC, *crashed)
         for line in self.lines:
             audit.produced(line)
         for key, headers, value in self.results:
@@ -77,7 +76,7 @@ class Books:
             audit.dead_letter(key, headers, value)
         audit.lag("group", TOPIC, self.lag)
         audit.complete()
-        audit.server(self.seen, self.times)
+        audit.server(self.seen)
         return audit
 
     def of(self, outcome):
@@ -123,7 +122,7 @@ FAULTS = [
     ("a dead token too many", lambda b: b.dead_tokens.append(
         [b"ab", b.dead_tokens[0][1] | {"device_token": "ab"}]), "of no 410"),
     ("a dead token has our time", lambda b: b.dead_tokens[0][1].update(unregistered_at_ms=5), "reason and time"),
-    ("a 410 has another time", lambda b: [b.times.update({t: 6 for t in b.times})], "not Apple's"),
+    ("a 410 has another time", lambda b: change(b, "unregistered", unregistered_at_ms=6), "not Apple's"),
     ("a rejected one is called accepted", lambda b: change(b, "rejected", outcome="accepted"), "other than expected"),
     ("an accepted one is called rejected", lambda b: change(b, "accepted", outcome="rejected"), "other than expected"),
     ("a reason is another", lambda b: change(b, "rejected", reason="Unregistered"), "other than expected"),
@@ -142,6 +141,7 @@ FAULTS = [
     ("the server saw one twice", resend, "sent twice"),
     ("the server saw one that was never written", lambda b: b.seen.update({"x": ("ab", 1, 1)}), "has no result"),
     ("a send is not in attempts", lambda b: change(b, "rejected", attempts=2), "number of requests"),
+    ("a result is in doubt without a fault", lambda b: change(b, "accepted", in_doubt=1), "in doubt"),
     ("offsets are not committed", lambda b: setattr(b, "lag", 3), "lag of the group"),
 ]
 
@@ -157,5 +157,15 @@ def run():
         kinds = books.audit().findings
         if not any(word in kind for kind in kinds):
             failures.append(f"{name}: not found ({', '.join(kinds) or 'no finding'})")
+    # After a kill: repeats are no fault, up to what was in flight; a loss still is.
+    resend(perfect)
+    perfect.results.append(copy.deepcopy(perfect.results[9]))
+    if perfect.audit(True, 1).findings:
+        failures.append("a crash's repeat is called a fault")
+    if "sent again beyond what was in flight" not in perfect.audit(True, 0).findings:
+        failures.append("more repeats than were in flight: not found")
+    withhold(perfect, "rejected")
+    if "LOST: no result" not in perfect.audit(True, 1).findings:
+        failures.append("a loss in a crash: not found")
     print("\n".join(failures) or f"{len(FAULTS)} faults, each found; books that agree pass")
     return not failures

@@ -126,17 +126,25 @@ def read(servers, topic):
         consumer.close()
 
 
-def lag(servers, group, topic):
-    """Records of the topic that the group has not committed; a partition it never committed counts whole."""
+def committed(servers, group, topic):
+    """Partition -> the offset that the group committed; where it never did, the partition's first."""
     consumer = reader(servers, group)
     try:
-        numbers = partitions(consumer, topic)
-        committed = consumer.committed([TopicPartition(topic, p) for p in numbers], timeout=10)
-        total = 0
-        for place in committed:  # the end is read after the commit: the lag may be seen too large, never too small
-            low, high = consumer.get_watermark_offsets(place, timeout=10)
-            total += high - (place.offset if place.offset >= 0 else low)
-        return total
+        places = consumer.committed([TopicPartition(topic, p) for p in partitions(consumer, topic)], timeout=10)
+        return {
+            place.partition: place.offset if place.offset >= 0 else consumer.get_watermark_offsets(place, timeout=10)[0]
+            for place in places
+        }
+    finally:
+        consumer.close()
+
+
+def lag(servers, group, topic):
+    """Records of the topic that the group has not committed."""
+    offsets = committed(servers, group, topic)
+    consumer = reader(servers)
+    try:  # the ends are read after the commits: the lag may be seen too large, never too small
+        return sum(end - offsets[p] for p, end in ends(consumer, topic).items())
     finally:
         consumer.close()
 
