@@ -1,5 +1,5 @@
-package import EventLoop
-package import HTTP2
+internal import EventLoop
+internal import HTTP2
 package import Network
 package import TLS
 

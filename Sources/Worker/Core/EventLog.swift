@@ -2,6 +2,7 @@ internal import Configuration
 internal import Delivery
 internal import Kafka
 internal import Observability
+internal import PushRecords
 
 /// Says in log lines what the parts below report as events.
 struct EventLog {

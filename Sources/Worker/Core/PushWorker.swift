@@ -23,8 +23,8 @@ package final class PushWorker: @unchecked Sendable {
     private let eventLog: EventLog
     private let cluster: ClusterSettings
     private let apps: [LoadedApp]
-    /// librdkafka adds 1 whenever one of its queues has something after it was empty.
-    private let kafkaWakeUp: Int32
+    /// Rung by librdkafka whenever one of its queues has something after it was empty.
+    private var doorbell: Doorbell?
 
     private var machine: DeliveryMachine
     private var publisher: RecordPublisher?
@@ -74,11 +74,7 @@ package final class PushWorker: @unchecked Sendable {
         } catch {
             throw StartFailure(["\(error)"])
         }
-        kafkaWakeUp = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
-        guard kafkaWakeUp >= 0 else { throw StartFailure(["eventfd: no descriptor left; raise the limit (ulimit -n)"]) }
     }
-
-    deinit { close(kafkaWakeUp) }
 
     /// Asks `run` to drain and end. Any thread; a second call changes nothing.
     package func stop() {
@@ -144,8 +140,10 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func start() throws {
+        let doorbell = try Doorbell(loop: loop) { [unowned self] in hasKafkaNews = true }
+        self.doorbell = doorbell
         let publisher = try RecordPublisher(
-            configuration, cluster: cluster, wakeUpDescriptor: kafkaWakeUp, logger: logger)
+            configuration, cluster: cluster, wakeUpDescriptor: doorbell.descriptor, logger: logger)
         try publisher.warmUp(timeoutMs: 10_000)
         self.publisher = publisher
         let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in
@@ -153,22 +151,17 @@ package final class PushWorker: @unchecked Sendable {
         }
         link = try TransportLink(
             apps, responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds, events: events)
-        _ = try loop.register(kafkaWakeUp, for: .readable) { [unowned self] _ in
-            var count: UInt64 = 0
-            _ = read(kafkaWakeUp, &count, 8)
-            hasKafkaNews = true
-        }
         let drainNs = configuration.drain.rebalance.nanoseconds
         let requests = configuration.requestTopics
         let tiers = configuration.retry.tiers
         readers = [
             try GroupReader(
                 configuration.consumer(.requests, of: cluster), topics: requests.map(\.name), drainNs: drainNs,
-                wakeUpDescriptor: kafkaWakeUp, logger: logger,
+                wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in .requests(weight: Self.weight(of: topic, among: requests)) }),
             try GroupReader(
                 configuration.consumer(.retries, of: cluster), topics: tiers.map(\.topic), drainNs: drainNs,
-                wakeUpDescriptor: kafkaWakeUp, logger: logger,
+                wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in
                     .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? 0)
                 }),
@@ -269,13 +262,14 @@ package final class PushWorker: @unchecked Sendable {
     private func publishProgress(_ now: DeliveryTime) {
         guard now.ns - lastProgressNs >= 50_000_000 || stopping != nil else { return }
         lastProgressNs = now.ns
-        let counters = machine.counters
+        let gauges = machine.gauges
         let recordsRead = readers.reduce(0) { $0 + $1.recordsRead }
         let partitions = readers.reduce(0) { $0 + $1.partitionCount }
         let connections = connectionsByApp.reduce(0, +)
         let hasJoined = readers.allSatisfy(\.hasJoined)
         progressBox.withLock {
-            $0.delivery = counters
+            $0.inFlight = gauges.inFlight.reduce(0, +)
+            $0.open = gauges.openNotifications
             $0.recordsRead = recordsRead
             $0.partitions = partitions
             $0.connections = connections

@@ -1,6 +1,5 @@
 package import Configuration
 package import Kafka
-package import Observability
 
 /// Waits until Kafka can be reached and has every topic as it must be.
 package struct ClusterReadiness {
@@ -36,16 +35,16 @@ package struct ClusterReadiness {
             return .unreachable(lastClientError() ?? "\(error)")
         }
         if let how = configuration.kafka.createTopics, !check.missing(in: found).isEmpty {
+            let results: [String: KafkaError]
             do throws(KafkaError) {
-                let results = try topics.create(check.creations(in: found, how), timeoutMs: timeoutMs)
-                let failed = results.filter { $0.value.code != .none && $0.value.code != .topicAlreadyExists }
-                guard failed.isEmpty else {
-                    throw StartFailure(failed.map { "topic \($0.key) could not be created: \($0.value.text)" }.sorted())
-                }
+                results = try topics.create(check.creations(in: found, how), timeoutMs: timeoutMs)
                 found = try topics.all(timeoutMs: timeoutMs)
             } catch {
-                if let failure = error as? StartFailure { throw failure }
                 return .unreachable("\(error)")
+            }
+            let failed = results.filter { $0.value.code != .none && $0.value.code != .topicAlreadyExists }
+            guard failed.isEmpty else {
+                throw StartFailure(failed.map { "topic \($0.key) could not be created: \($0.value.text)" }.sorted())
             }
         }
         let missing = check.missingLines(in: found)
