@@ -98,7 +98,8 @@ package final class Simulator: Sendable {
             var keys: [ProviderKey] = []
             let own = try VerificationKey(pem: credentials.providerKeyPEM)
             keys.append(
-                ProviderKey(keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID) { signed, signature in
+                ProviderKey(keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID) {
+                    signed, signature in
                     own.isValid(signature: signature, of: signed)
                 })
             for file in options.keys {

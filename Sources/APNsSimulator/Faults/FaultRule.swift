@@ -19,7 +19,8 @@ package struct FaultRule: Hashable, Sendable {
     /// Throws one line that says what is wrong.
     package init(text: String) throws(SimulatorError) {
         guard let at = text.lastIndex(of: "@") else {
-            throw SimulatorError("fault '\(text)': write FAULT@COUNT or FAULT@TIME, such as goaway@10000 or cut-after@5s")
+            throw SimulatorError(
+                "fault '\(text)': write FAULT@COUNT or FAULT@TIME, such as goaway@10000 or cut-after@5s")
         }
         let name = String(text[..<at])
         let pace = text[text.index(after: at)...]
@@ -32,7 +33,8 @@ package struct FaultRule: Hashable, Sendable {
         } else if let ns = durationNs(pace), ns >= 1_000_000 {
             every = .time(ns: ns)
         } else {
-            throw SimulatorError("fault '\(text)': '\(pace)' is neither a number of requests nor a time of at least 1ms")
+            throw SimulatorError(
+                "fault '\(text)': '\(pace)' is neither a number of requests nor a time of at least 1ms")
         }
     }
 

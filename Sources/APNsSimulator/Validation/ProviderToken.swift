@@ -42,6 +42,8 @@ struct ProviderTokenReader {
     var environment: PushEnvironment
     private var cache: [[UInt8]: ProviderToken] = [:]
 
+    var cachedCount: Int { cache.count }
+
     /// Beyond so many distinct tokens the cache is emptied: nobody fills the memory with them.
     static let cacheLimit = 256
     static let lengthLimit = 4096

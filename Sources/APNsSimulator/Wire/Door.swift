@@ -79,7 +79,8 @@ final class Door {
             state.totals.openConnections += 1
         }
         connection.adopt(
-            SecureChannel(accepted: accepted, context: context, loop: loop, options: Self.options, delegate: connection))
+            SecureChannel(accepted: accepted, context: context, loop: loop, options: Self.options, delegate: connection)
+        )
     }
 
     private static var options: ChannelOptions {
