@@ -106,7 +106,7 @@ import CRdkafka
             return
         }
         strayCount += 1
-        queue.takeStray(unsafe StrayRecord(adopting: event))
+        if let message = unsafe Message(adoptingEvent: event) { queue.takeStray(message.keep()) }
     }
 
     // MARK: Assignment
@@ -197,7 +197,7 @@ import CRdkafka
         let list = PartitionList(CollectionOfOne(queue.partition))
         try check(unsafe rd_kafka_pause_partitions(client.raw, list.raw))
         try check(unsafe list.raw.pointee.elems[0].err)
-        queue.dropStrays()
+        queue.dropKept()
     }
 
     package func resume(_ queue: PartitionQueue) throws(KafkaError) {
@@ -212,7 +212,7 @@ import CRdkafka
         list.add(queue.partition, offset: offset)
         unsafe try check(rd_kafka_seek_partitions(client.raw, list.raw, 1000))
         try check(unsafe list.raw.pointee.elems[0].err)
-        queue.dropStrays()
+        queue.dropKept()
     }
 
     /// The first offset there is and the next that will be written, as far as the last fetch told; -1: not known yet. For

@@ -66,6 +66,23 @@ import CRdkafka
         unsafe self.headers = headers
     }
 
+    /// Copies a record that a producer did not take, to be produced again later.
+    package convenience init(
+        copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        headers: UnsafeBufferPointer<MessageHeader>, to topic: ProducerTopic, tag: UInt64, code: KafkaCode
+    ) {
+        let list = unsafe rd_kafka_headers_new(headers.count)
+        for index in 0..<headers.count {
+            let header = unsafe headers[index]
+            // Both are copied (rdkafka.h).
+            _ = unsafe rd_kafka_header_add(
+                list, header.name.baseAddress, header.name.count, header.value.baseAddress, header.value.count)
+        }
+        unsafe self.init(
+            topic: topic, tag: tag, code: code, key: UndeliveredRecord.copy(key), value: UndeliveredRecord.copy(value),
+            headers: list)
+    }
+
     deinit { if let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) } }
 
     /// Leaves the value out, for a record that is too large with it; returns how many bytes it had.

@@ -34,12 +34,26 @@ import Glibc
         unsafe self.event = event
     }
 
-    deinit {
+    deinit { unsafe Self.destroy(raw, event) }
+
+    fileprivate static func destroy(_ raw: UnsafeMutablePointer<rd_kafka_message_t>, _ event: OpaquePointer?) {
         if let event = unsafe event {
             unsafe rd_kafka_event_destroy(event)
         } else {
             unsafe rd_kafka_message_destroy(raw)
         }
+    }
+
+    fileprivate init(_ raw: UnsafeMutablePointer<rd_kafka_message_t>, _ event: OpaquePointer?) {
+        unsafe self.raw = raw
+        unsafe self.event = event
+    }
+
+    /// Puts the message where it can wait for another reader.
+    consuming func keep() -> KeptRecord {
+        let kept = unsafe KeptRecord(raw, event)
+        discard self
+        return kept
     }
 
     /// `nil` for a record; else what librdkafka says in the place of one.
@@ -79,6 +93,26 @@ import Glibc
     /// Appends the headers to `list`, which is meant to be kept and reused.
     package func appendHeaders(to list: inout [MessageHeader]) {
         unsafe forEachHeader { name, value in unsafe list.append(MessageHeader(name: name, value: value)) }
+    }
+}
+
+/// A message that waits outside librdkafka's queues; a box, as arrays hold no non-copyable values yet.
+@safe final class KeptRecord {
+    private var raw: UnsafeMutablePointer<rd_kafka_message_t>?
+    private let event: OpaquePointer?
+
+    fileprivate init(_ raw: UnsafeMutablePointer<rd_kafka_message_t>, _ event: OpaquePointer?) {
+        unsafe self.raw = raw
+        unsafe self.event = event
+    }
+
+    deinit { if let raw = unsafe raw { unsafe Message.destroy(raw, event) } }
+
+    /// The message; once.
+    func take() -> Message {
+        guard let raw = unsafe raw else { preconditionFailure("a kept record is taken once") }
+        unsafe self.raw = nil
+        return unsafe Message(raw, event)
     }
 }
 

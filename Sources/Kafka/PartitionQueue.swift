@@ -9,8 +9,8 @@ import CRdkafka
     private let sink: ConsumerSink
     /// `nil` once the partition was given up.
     private var queue: OpaquePointer?
-    /// Events of records that reached the main queue before this one was split off; older than all that is in `queue`.
-    private var strays: [StrayRecord] = []
+    /// Records that were taken off a queue and not read yet; older than all that is in `queue`.
+    private var kept = KeptRecords()
 
     /// Splits the partition's queue off the main queue. To be called before the partition is assigned: the mark that
     /// the application forwards this queue keeps the assignment from forwarding it again (rdkafka_partition.c,
@@ -41,28 +41,38 @@ import CRdkafka
     /// comes back by itself.
     package var count: Int {
         guard let queue = unsafe queue else { return 0 }
-        return unsafe strays.count + rd_kafka_queue_length(queue)
+        return unsafe kept.count + rd_kafka_queue_length(queue)
     }
 
-    /// Lends at most `max` records to `body`, in offset order, each only for its call, without waiting; returns how many.
-    /// Consuming, assigning, seeking and pausing are not to be done from `body`.
+    /// Lends at most `max` records to `body`, in offset order, each only for its call, without waiting; returns how many
+    /// it took. `body` returns false for a record it does not take: that one and what follows are kept for the next
+    /// call. Consuming, assigning, seeking and pausing are not to be done from `body`.
     @discardableResult
-    package func read(max: Int, _ body: (borrowing Message) -> Void) -> Int {
+    package func read(max: Int, _ body: (borrowing Message) -> Bool) -> Int {
         guard max > 0, let queue = unsafe queue else { return 0 }
         var count = 0
-        if !strays.isEmpty { count += readStrays(max: max, body) }
-        while count < max, !isClosed {
+        var isRefused = false
+        func lend(_ message: borrowing Message) -> Bool {
+            guard message.isRecord else {
+                report(message)
+                return true
+            }
+            guard body(message) else {
+                isRefused = true
+                return false
+            }
+            count += 1
+            return true
+        }
+        while !isRefused, count < max, let next = kept.popFirst() {
+            let message = next.take()
+            if !lend(message) { kept.push(message.keep()) }
+        }
+        while !isRefused, count < max, !isClosed {
             // Asking for no more than there is spares a timed wait that would be over at once.
             let waiting = unsafe rd_kafka_queue_length(queue)
             guard waiting > 0 else { break }
-            count += unsafe buffer.fill(from: queue, max: min(waiting, max - count)) { message in
-                if message.isRecord {
-                    body(message)
-                    return true
-                }
-                report(message)
-                return false
-            }
+            unsafe buffer.read(from: queue, max: min(waiting, max - count), keep: &kept, lend)
         }
         return count
     }
@@ -77,56 +87,55 @@ import CRdkafka
     var raw: OpaquePointer? { unsafe queue }
 
     /// Keeps a record that came over the main queue, and splits the queue off again.
-    func takeStray(_ record: StrayRecord) {
+    func takeStray(_ record: KeptRecord) {
         guard let queue = unsafe queue else { return }
-        strays.append(record)
+        kept.append(record)
         unsafe rd_kafka_queue_forward(queue, nil)
     }
 
-    private func readStrays(max: Int, _ body: (borrowing Message) -> Void) -> Int {
-        let taken = Array(strays.prefix(max))
-        strays.removeFirst(taken.count)
-        var count = 0
-        for record in taken {
-            guard let message = record.take() else { continue }
-            if message.isRecord {
-                body(message)
-                count += 1
-            } else {
-                report(message)
-            }
-        }
-        return count
-    }
-
-    func dropStrays() {
-        strays = []
-    }
+    /// What was taken off the queue is not wanted any more: it was paused, sought or given up.
+    func dropKept() { kept = KeptRecords() }
 
     /// Lets go of librdkafka's queue; records not read are dropped.
     func close() {
         guard let queue = unsafe queue else { return }
-        dropStrays()
+        dropKept()
         unsafe rd_kafka_queue_io_event_enable(queue, -1, nil, 0)
         unsafe rd_kafka_queue_destroy(queue)
         unsafe self.queue = nil
     }
 }
 
-/// An event with a record that came over the main queue.
-@safe final class StrayRecord {
-    private var event: OpaquePointer?
+/// Records that wait outside librdkafka's queues, in order.
+struct KeptRecords {
+    private var records: [KeptRecord] = []
+    private var first = 0
 
-    init(adopting event: OpaquePointer) { unsafe self.event = event }
+    var count: Int { records.count - first }
 
-    deinit { if let event = unsafe event { unsafe rd_kafka_event_destroy(event) } }
-
-    /// The record; `nil` when it was taken before.
-    func take() -> Message? {
-        guard let event = unsafe event else { return nil }
-        unsafe self.event = nil
-        return unsafe Message(adoptingEvent: event)
+    mutating func popFirst() -> KeptRecord? {
+        guard first < records.count else { return nil }
+        defer {
+            first += 1
+            if first == records.count {
+                records.removeAll(keepingCapacity: true)
+                first = 0
+            }
+        }
+        return records[first]
     }
+
+    /// Puts back what `popFirst` gave.
+    mutating func push(_ record: KeptRecord) {
+        if first > 0 {
+            first -= 1
+            records[first] = record
+        } else {
+            records.insert(record, at: 0)
+        }
+    }
+
+    mutating func append(_ record: KeptRecord) { records.append(record) }
 }
 
 /// Where rd_kafka_consume_batch_queue puts messages; one for all queues of a consumer.
@@ -142,20 +151,22 @@ import CRdkafka
 
     deinit { unsafe slots.deallocate() }
 
-    /// Takes at most `max` messages off `queue` without waiting and lends each to `body`, which returns whether it counts;
-    /// returns how many counted.
-    func fill(from queue: OpaquePointer, max: Int, _ body: (borrowing Message) -> Bool) -> Int {
+    /// Takes at most `max` messages off `queue` without waiting and lends each to `body`; from the first that it does not
+    /// take on they go to `kept`.
+    func read(
+        from queue: OpaquePointer, max: Int, keep kept: inout KeptRecords, _ body: (borrowing Message) -> Bool
+    ) {
         precondition(!isLent, "a partition's queue was read while another was being read")
         isLent = true
         defer { isLent = false }
         // It waits until the array is full or the timeout is over, hence no timeout (kafka.md).
         let taken = unsafe rd_kafka_consume_batch_queue(queue, 0, slots, min(max, Self.capacity))
-        var count = 0
+        var isRefused = false
         for index in 0..<Swift.max(0, taken) {
             let message = unsafe Message(adopting: slots[index]!)
-            if body(message) { count += 1 }
+            isRefused = isRefused || !body(message)
+            if isRefused { kept.append(message.keep()) }
         }
-        return count
     }
 }
 
