@@ -133,9 +133,14 @@ final class Recorder: SecureChannelDelegate {
     }
 }
 
-func bytes(_ count: Int, from start: Int = 0) -> [UInt8] {
-    (start..<start + count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
-}
+/// Bytes that differ from place to place.
+func bytes(_ count: Int, from start: Int = 0) -> [UInt8] { Array(pattern[start..<start + count]) }
+
+private let pattern: [UInt8] = {
+    var pattern = [UInt8](repeating: 0, count: 1 << 20)
+    for index in pattern.indices { pattern[index] = UInt8(truncatingIfNeeded: index &* 31 &+ index >> 8) }
+    return pattern
+}()
 
 extension SecureChannel {
     @discardableResult

@@ -50,6 +50,8 @@ package struct PoolPlan: Sendable {
     private var nextID = 0
     private var backOff: BackOff
     private var isWaiting = false
+    /// The wait asked for last.
+    package private(set) var lastWaitNs: Int64 = 0
     private var isClosing = false
 
     package init(minimum: Int, maximum: Int, backOff: BackOff = BackOff()) {
@@ -135,7 +137,8 @@ package struct PoolPlan: Sendable {
         // Several lost at once are one failure.
         if isWaiting { return [] }
         isWaiting = true
-        return [.wake(afterNs: backOff.failed(using: &random))]
+        lastWaitNs = backOff.failed(using: &random)
+        return [.wake(afterNs: lastWaitNs)]
     }
 
     private mutating func close() -> [Action] {

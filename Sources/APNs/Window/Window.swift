@@ -14,6 +14,14 @@ package struct Window: Sendable {
         /// Counts provider tokens: which one this request carried.
         package var token: UInt32
         package var connectionDied: Bool
+
+        package init(id: NotificationID, kind: Fate.Kind, sentAtMs: Int64, token: UInt32, connectionDied: Bool) {
+            self.id = id
+            self.kind = kind
+            self.sentAtMs = sentAtMs
+            self.token = token
+            self.connectionDied = connectionDied
+        }
     }
 
     private struct Entry {
