@@ -13,5 +13,3 @@ func check(_ loaded: LoadedConfiguration) -> ExitCode {
     complain("apns-worker check: the Worker module has not landed")
     return .failed
 }
-
-func runDemo(_ arguments: [String]) -> ExitCode { .failed }

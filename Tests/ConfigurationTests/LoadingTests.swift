@@ -136,6 +136,8 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.kafka.properties.map(\.name) == ["security.protocol", "retries"])
         #expect(c.kafka.properties.map(\.value) == ["SASL_SSL", "7"])
         #expect(c.kafka.properties[1].place == "/etc/w/w.yaml:8:54: kafka.librdkafka.retries")
+        #expect(c.kafka.place(ofProperty: "compression.type") == "/etc/w/w.yaml:10:32: kafka.producer.compression.type")
+        #expect(c.kafka.place(ofProperty: "acks") == nil)
         #expect(c.kafka.consumerProperties.map(\.value) == ["1000"])
         #expect(c.kafka.producerProperties.map(\.value) == ["lz4"])
         #expect(

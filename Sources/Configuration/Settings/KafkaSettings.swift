@@ -22,17 +22,22 @@ package struct KafkaSettings: Hashable, Sendable {
     package var createTopics: TopicCreation?
     /// librdkafka properties of all clients, of the consumers, and of the producer, as the user wrote them; which of
     /// them break the promise is for the Kafka module to say.
-    package var properties: [KafkaProperty] = []
-    package var consumerProperties: [KafkaProperty] = []
-    package var producerProperties: [KafkaProperty] = []
+    package var properties: [UserProperty] = []
+    package var consumerProperties: [UserProperty] = []
+    package var producerProperties: [UserProperty] = []
 
     package init(bootstrapServers: String) {
         self.bootstrapServers = bootstrapServers
     }
+
+    /// Where the user set a property, to begin an error about it with; the last place when there are several.
+    package func place(ofProperty name: String) -> String? {
+        (properties + consumerProperties + producerProperties).last { $0.name == name }?.place
+    }
 }
 
 /// A librdkafka property of the user's. Its value may be a secret: never show it.
-package struct KafkaProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
+package struct UserProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
     package var name: String
     package var value: String
     /// Where it stands: `worker.yaml:12:5: kafka.librdkafka.acks`, to begin an error with.
@@ -48,7 +53,7 @@ package struct KafkaProperty: Hashable, Sendable, CustomStringConvertible, Custo
     package var customMirror: Mirror { Mirror(self, children: ["name": name]) }
 
     // Where it stands is no part of what it is: a line moved in the file changes nothing.
-    package static func == (left: KafkaProperty, right: KafkaProperty) -> Bool {
+    package static func == (left: UserProperty, right: UserProperty) -> Bool {
         left.name == right.name && left.value == right.value
     }
 
@@ -77,9 +82,9 @@ extension KafkaSettings {
         section.read("session_timeout", into: &sessionTimeout) { $0.duration(.seconds(1)...(.seconds(3_600))) }
         section.read("assignment", into: &assignment) { $0.choice() }
         section.read("create_topics", into: &createTopics) { TopicCreation.read($0) }
-        section.read("librdkafka", into: &properties) { KafkaProperty.list(reading: $0) }
-        section.read("consumer", into: &consumerProperties) { KafkaProperty.list(reading: $0) }
-        section.read("producer", into: &producerProperties) { KafkaProperty.list(reading: $0) }
+        section.read("librdkafka", into: &properties) { UserProperty.list(reading: $0) }
+        section.read("consumer", into: &consumerProperties) { UserProperty.list(reading: $0) }
+        section.read("producer", into: &producerProperties) { UserProperty.list(reading: $0) }
     }
 
     /// The port may be left out (librdkafka takes 9092), a protocol (`SSL://`) may stand before the host.
@@ -108,21 +113,21 @@ extension KafkaSettings.TopicCreation {
     }
 }
 
-extension KafkaProperty {
+extension UserProperty {
     /// A mapping of librdkafka's names to single values. `NAME_file` gives NAME the content of a file, without the line
     /// break at its end: so secrets need not stand in the configuration.
-    fileprivate static func list(reading value: Value) -> [KafkaProperty]? {
+    fileprivate static func list(reading value: Value) -> [UserProperty]? {
         guard let section = value.section() else { return nil }
         return section.pairs.compactMap { name, _, value in
             let place = value.reading.place(value.path)
             guard name.hasSuffix("_file") else {
-                return value.textOrEmpty().map { KafkaProperty(name: name, value: $0, place: place) }
+                return value.textOrEmpty().map { UserProperty(name: name, value: $0, place: place) }
             }
             guard let path = value.filePath() else { return nil }
             do throws(FileError) {
                 var bytes = try readFile(path)
                 while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
-                return KafkaProperty(
+                return UserProperty(
                     name: String(name.dropLast("_file".count)), value: String(decoding: bytes, as: UTF8.self),
                     place: place)
             } catch {

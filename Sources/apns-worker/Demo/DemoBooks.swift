@@ -74,8 +74,8 @@ struct DemoBooks {
 
     mutating func noteSimulated(_ number: Int?, received: Int, accepted: Int) {
         update(number) { entry in
-            entry.received = UInt16(clamping: received)
-            entry.accepted = UInt16(clamping: accepted)
+            entry.received = UInt16(clamping: Int(entry.received) + received)
+            entry.accepted = UInt16(clamping: Int(entry.accepted) + accepted)
         }
     }
 
@@ -84,6 +84,8 @@ struct DemoBooks {
     /// One line of the comparison: how many notifications of one kind each book has.
     struct Line: Equatable {
         var title: String
+        /// Whether notifications of this kind reach the simulator at all.
+        var isSent = true
         var produced = 0
         var simulated = 0
         var read = 0
@@ -101,7 +103,9 @@ struct DemoBooks {
     }
 
     func compared() -> Comparison {
-        var comparison = Comparison(lines: Outcome.allCases.map { Line(title: $0.rawValue) } + [Line(title: "dead letter")])
+        var lines = Outcome.allCases.map { Line(title: $0.rawValue, isSent: $0 != .invalid && $0 != .expired) }
+        lines.append(Line(title: "dead letters", isSent: false))
+        var comparison = Comparison(lines: lines)
         for (number, entry) in entries.enumerated() {
             guard let entry else { continue }
             let place = entry.fate.outcome.flatMap(Outcome.allCases.firstIndex) ?? Outcome.allCases.count
@@ -117,7 +121,7 @@ struct DemoBooks {
             comparison.differences += strangers
             comparison.examples.append("\(strangers) that nobody produced")
         }
-        comparison.lines.removeAll { $0 == Line(title: $0.title) }
+        comparison.lines.removeAll { $0.produced == 0 }
         return comparison
     }
 
