@@ -176,16 +176,17 @@ import CRdkafka
     }
 
     private func commitReply(_ event: borrowing QueueEvent) -> CommitReply {
+        let whole = event.code
         var results: [CommitResult] = []
-        var code = event.code
-        let whole = code
         unsafe event.partitions?.forEach { element in
-            // An error of the whole request may stand on no partition.
-            var own = unsafe KafkaCode(element.err)
-            if own == .none { own = whole }
-            if code == .none { code = own }
-            unsafe results.append(CommitResult(element.identity, offset: element.offset, code: own))
+            unsafe results.append(
+                CommitResult(element.identity, offset: element.offset, code: KafkaCode(element.err)))
         }
+        // An error of the whole request stands on each partition; make sure of it for one that stands on none.
+        if whole != .none, results.allSatisfy({ $0.code == .none }) {
+            results = results.map { CommitResult($0.partition, offset: $0.offset, code: whole) }
+        }
+        let code = whole != .none ? whole : results.first { $0.code != .none }?.code ?? .none
         let tag = UInt64(UInt(bitPattern: unsafe rd_kafka_event_opaque(event.raw)))
         return CommitReply(tag: tag, code: code, results: results)
     }

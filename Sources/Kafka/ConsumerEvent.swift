@@ -2,7 +2,9 @@
 package enum ConsumerEvent: Sendable {
     /// The group gave us partitions: to be answered, now or later, by `Consumer.assign`.
     case assigned([TopicPartition])
-    /// The group takes partitions away: to be answered, now or later, by `Consumer.unassign`. Heartbeats go on meanwhile.
+    /// The group takes partitions away: to be answered, now or later, by `Consumer.unassign`. Heartbeats go on meanwhile;
+    /// until an assignment or revocation is answered, librdkafka pauses all partitions and drops what was not read
+    /// (rdkafka_cgrp.c, rd_kafka_rebalance_op), so nothing new arrives on their queues.
     /// `lost`: another member may own them already; nothing can be committed.
     case revoked([TopicPartition], lost: Bool)
     /// The answer to `Consumer.commit`.
@@ -19,9 +21,10 @@ package enum ConsumerEvent: Sendable {
 package struct CommitReply: Sendable, Hashable {
     /// What the caller gave to `Consumer.commit`.
     package let tag: UInt64
-    /// The first thing that went wrong; `.none`: every partition was committed.
+    /// Something that went wrong; `.none`: every partition was committed.
     package let code: KafkaCode
-    /// One for each partition of the commit.
+    /// One for each partition of the commit. `.none`: it was committed. When one partition is refused (its metadata is too
+    /// large), librdkafka gives the others its code, although they may have been committed: commit them again.
     package let results: [CommitResult]
 
     package init(tag: UInt64, code: KafkaCode, results: [CommitResult]) {

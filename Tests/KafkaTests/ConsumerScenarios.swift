@@ -243,7 +243,7 @@ struct ConsumerScenarios {
     @Test func `An offset reset is noticed`() throws { try scenarios.resetIsNoticed() }
     @Test func `Closing leaves`() throws { try scenarios.closingCommitsAndLeaves() }
 
-    @Test func `Metadata that is too large commits nothing`() throws {
+    @Test func `Metadata that is too large is refused for its partition alone`() throws {
         let cluster = try Cluster(.broker, partitions: 2)
         let member = try cluster.member()
         try member.run("an assignment") { member.queues.count == 2 }
@@ -266,8 +266,8 @@ struct ConsumerScenarios {
         #expect(codes[0] == .offsetMetadataTooLarge)
         let after = try member.consumer.committed([cluster.partition(0), cluster.partition(1)], timeoutMs: 10_000)
         #expect(after[0].offset == 3)
-        // The other partition is committed or not as its own result says.
-        #expect(after[1].offset == (codes[1] == KafkaCode.none ? 6 : 4))
+        // The other was committed, although librdkafka gives its entry the same code: committing it again does no harm.
+        #expect(after[1].offset == 6)
         #expect(
             try member.commit(
                 [CommitEntry(cluster.partition(0), offset: 5, metadata: [UInt8](repeating: 98, count: 4096))], tag: 3
@@ -290,15 +290,15 @@ struct ConsumerScenarios {
         #expect(first.revocations == [false])
         #expect(leaving.count == (assignment == .eager ? 4 : 2))
 
-        // A second of drain: reading goes on, and so does committing.
-        let drained = Date(timeIntervalSinceNow: 1)
+        // A second of drain: everything is served and commits are taken; librdkafka itself reads nothing meanwhile.
         for partition in leaving { try writer.fill(cluster.topic, partition: partition.partition, ["late"]) }
-        try first.run("late records", together: [second]) { first.records.count == 80 + leaving.count }
+        let drained = Date(timeIntervalSinceNow: 1)
         while Date() < drained {
             try first.turn()
             try second.turn()
             Thread.sleep(forTimeInterval: 0.02)
         }
+        #expect(first.records.count == 80)
         #expect(second.queues.isEmpty)
         let reply = try first.commit(
             leaving.map { CommitEntry($0, offset: 10, metadata: Array("map of \($0.partition)".utf8)) }, tag: 9)
@@ -317,13 +317,47 @@ struct ConsumerScenarios {
         }
         try second.answerAssignment()
         try second.run("what was not committed", together: [first]) {
-            second.records.count == 22 && first.queues.count == 2
+            second.records.count == 2 * 11 && first.queues.count == 2
         }
         #expect(second.records.allSatisfy { $0.offset >= 10 })
         #expect(first.consumer.strayCount == 0)
         #expect(second.consumer.strayCount == 0)
+        first.answersRevocations = true
         try second.close()
         try first.run("everything again") { first.queues.count == 4 }
+    }
+
+    /// What was fetched and not read when partitions move is dropped by librdkafka, and must come again.
+    @Test(arguments: [ConsumerSettings.Assignment.eager, .cooperative])
+    func `What was not read before a rebalance comes after it`(assignment: ConsumerSettings.Assignment) throws {
+        let cluster = try Cluster(.broker, partitions: 4)
+        let writer = try Writer(cluster.servers)
+        for partition in 0..<4 {
+            try writer.fill(cluster.topic, partition: Int32(partition), (0..<200).map { "\($0)" })
+        }
+        let first = try cluster.member(assignment: assignment)
+        first.readsAtMost = 0
+        try first.run("an assignment") { first.queues.count == 4 }
+        var read: [TopicPartition: Set<Int64>] = [:]
+        for queue in first.queues.values { read[queue.partition] = Set(try first.readOffsets(queue, 50)) }
+        for (_, offsets) in read { #expect(offsets == Set(0..<50)) }
+        #expect(try first.commit(first.queues.keys.map { CommitEntry($0, offset: 50) }, tag: 1).code == .none)
+        first.records = []
+        let second = try cluster.member(assignment: assignment)
+        second.readsAtMost = 0
+        try first.run("both have half", together: [second]) { first.queues.count == 2 && second.queues.count == 2 }
+        first.readsAtMost = 16
+        second.readsAtMost = 16
+        try first.run("all records", together: [second]) {
+            Set((first.records + second.records).map { "\($0.partition) \($0.offset)" }).count == 600
+        }
+        // Of the partitions the first one kept, in order, too.
+        for partition in first.queues.keys {
+            let offsets = first.records.filter { $0.partition == partition.partition }.map(\.offset)
+            #expect(offsets == (50..<200).map { $0 })
+        }
+        #expect(first.consumer.strayCount == 0)
+        #expect(second.consumer.strayCount == 0)
     }
 
     @Test func `A static member's successor gets its partitions at once`() throws {

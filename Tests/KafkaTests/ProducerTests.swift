@@ -204,6 +204,7 @@ import Testing
         let count: UInt64 = 20_000
         var next: UInt64 = 0
         var rebuilt = false
+        let deadline = Date(timeIntervalSinceNow: 60)
         while next < count || writer.producer.outstanding > 0 || !writer.undelivered.isEmpty {
             if next == count / 2, !rebuilt {
                 rebuilt = true
@@ -216,11 +217,14 @@ import Testing
             let again = writer.undelivered
             writer.undelivered = []
             for record in again where writer.producer.produce(record) != .none { writer.undelivered.append(record) }
-            if next < count, writer.produce(to: topic, key: nil, value: Array("\(next)".utf8), tag: next) == .none {
-                next += 1
+            var isStuck = next == count
+            if next < count {
+                let code = writer.produce(to: topic, key: nil, value: Array("\(next)".utf8), tag: next)
+                if code == .none { next += 1 } else { isStuck = true }
             }
-            if next % 64 == 0 || next == count {
-                writer.producer.serve(timeoutMs: next == count ? 10 : 0, report: writer.report, event: writer.event)
+            if isStuck || next % 64 == 0 {
+                try #require(Date() < deadline)
+                writer.producer.serve(timeoutMs: isStuck ? 10 : 0, report: writer.report, event: writer.event)
             }
         }
         #expect(rebuilt)
