@@ -46,12 +46,14 @@ internal import Synchronization
         /// True while the thread waits, or is about to: only then a post needs a system call.
         var isAsleep = false
         var isStopping = false
+        var wakeUps: UInt64 = 0
 
         var isEmpty: Bool { deliverables.isEmpty && bodies.isEmpty && !isStopping }
 
         /// True when the thread must be woken; later posts of the same sleep need not.
         mutating func takeSleep() -> Bool {
             defer { isAsleep = false }
+            if isAsleep { wakeUps += 1 }
             return isAsleep
         }
     }
@@ -82,6 +84,9 @@ internal import Synchronization
         if wakeUp >= 0 { close(wakeUp) }
         unsafe ready.deallocate()
     }
+
+    /// How often the thread was woken by another, one system call each. Any thread.
+    package var wakeUps: UInt64 { inbound.withLock { $0.wakeUps } }
 
     // MARK: Running
 

@@ -36,13 +36,14 @@ struct PEM {
         var certificates: [Certificate] = []
         let labels = labels.filter { $0 == "CERTIFICATE" || $0 == "X509 CERTIFICATE" || $0 == "TRUSTED CERTIFICATE" }
         guard !labels.isEmpty else { throw failure(nothing(wanted: "certificate", label: "CERTIFICATE")) }
-        let source = MemoryReader(text)
-        for _ in labels {
+        unsafe withReader(text) { bio in
             // PEM_read_bio_X509(3): skips other blocks; the certificate is the caller's to free.
-            guard let raw = unsafe PEM_read_bio_X509(source.bio, nil, nil, nil) else {
-                throw failure("a certificate in it cannot be decoded: \(ErrorQueue.takeText())")
+            while certificates.count < labels.count, let raw = unsafe PEM_read_bio_X509(bio, nil, nil, nil) {
+                certificates.append(unsafe Certificate(adopting: raw))
             }
-            certificates.append(unsafe Certificate(adopting: raw))
+        }
+        guard certificates.count == labels.count else {
+            throw failure("a certificate in it cannot be decoded: \(ErrorQueue.takeText())")
         }
         return certificates
     }
@@ -56,11 +57,12 @@ struct PEM {
         if isEncrypted, passphrase == nil {
             throw failure("the private key is encrypted and no passphrase was given")
         }
-        let source = MemoryReader(text)
         // PEM_read_bio_PrivateKey(3): with no callback, `u` is the NUL-terminated passphrase; with neither it would ask
         // on the terminal, so there is always one.
-        let raw = unsafe (passphrase ?? "").withCString {
-            unsafe PEM_read_bio_PrivateKey(source.bio, nil, nil, UnsafeMutableRawPointer(mutating: $0))
+        let raw = unsafe withReader(text) { bio in
+            unsafe (passphrase ?? "").withCString {
+                unsafe PEM_read_bio_PrivateKey(bio, nil, nil, UnsafeMutableRawPointer(mutating: $0))
+            }
         }
         if let raw = unsafe raw { return unsafe PrivateKey(adopting: raw) }
         let reason = ErrorQueue.takeText()
@@ -105,22 +107,14 @@ private func unreadable(_ file: String) -> TLSError {
     unsafe TLSError(.credential, "\(file): cannot be read: \(String(cString: strerror(errno)))")
 }
 
-/// A read-only memory BIO over a copy of a text.
-@safe final class MemoryReader {
-    let bio: OpaquePointer
-    private let bytes: UnsafeMutableRawBufferPointer
-
-    init(_ text: String) {
-        let utf8 = Array(text.utf8)
-        unsafe bytes = .allocate(byteCount: max(1, utf8.count), alignment: 1)
-        unsafe bytes.copyBytes(from: utf8)
-        // BIO_new_mem_buf(3): the memory is not copied and must outlive the BIO; NULL only without memory.
-        unsafe bio = BIO_new_mem_buf(bytes.baseAddress, Int32(utf8.count))!
-    }
-
-    deinit {
-        unsafe BIO_free(bio)
-        unsafe bytes.deallocate()
+/// Lends a read-only memory BIO over a text.
+func withReader<Result>(_ text: String, _ body: (OpaquePointer) -> Result) -> Result {
+    var text = text
+    return text.withUTF8 { utf8 in
+        // BIO_new_mem_buf(3): the memory is not copied and must outlive the BIO; NULL only without memory, or for NULL.
+        let bio = unsafe BIO_new_mem_buf(utf8.baseAddress ?? UnsafePointer(bitPattern: 1), Int32(utf8.count))!
+        defer { unsafe BIO_free(bio) }
+        return unsafe body(bio)
     }
 }
 

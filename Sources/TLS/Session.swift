@@ -4,6 +4,8 @@ internal import Glibc
 /// One TLS connection without a socket: ciphertext in and out as memory. One thread at a time.
 @safe package final class Session {
     private let raw: OpaquePointer
+    /// Kept alive: OpenSSL's callbacks read what it owns.
+    private let context: AnyObject
     private let wire: UnsafeMutablePointer<Wire>
     /// Whom we talk to, for errors: the host name, or "the client".
     private let peer: String
@@ -16,24 +18,28 @@ internal import Glibc
         _ context: ClientContext, hostName: String, outputLimit: Int = 1 << 20
     ) throws(TLSError) -> Session {
         let session = unsafe try Session(
-            context.raw, peer: hostName, expectsProtocol: context.alpn, outputLimit: outputLimit)
+            context, context.raw, peer: hostName, expectsProtocol: context.alpn, outputLimit: outputLimit)
         unsafe SSL_set_connect_state(session.raw)
         try session.expect(hostName)
         return session
     }
 
     package static func server(_ context: ServerContext, outputLimit: Int = 1 << 20) throws(TLSError) -> Session {
-        let session = unsafe try Session(context.raw, peer: "the client", expectsProtocol: [], outputLimit: outputLimit)
+        let session = unsafe try Session(
+            context, context.raw, peer: "the client", expectsProtocol: [], outputLimit: outputLimit)
         unsafe SSL_set_accept_state(session.raw)
         return session
     }
 
-    private init(_ context: OpaquePointer, peer: String, expectsProtocol: [String], outputLimit: Int) throws(TLSError) {
+    private init(
+        _ owner: AnyObject, _ context: OpaquePointer, peer: String, expectsProtocol: [String], outputLimit: Int
+    ) throws(TLSError) {
         ErrorQueue.clear()
         guard let raw = unsafe SSL_new(context) else {
             throw TLSError(.protocolFailure, "OpenSSL cannot make a session: \(ErrorQueue.takeText())")
         }
         unsafe self.raw = raw
+        self.context = owner
         self.peer = peer
         self.expectsProtocol = expectsProtocol
         unsafe wire = .allocate(capacity: 1)
@@ -54,6 +60,7 @@ internal import Glibc
 
     private func expect(_ hostName: String) throws(TLSError) {
         let name = hostName.hasSuffix(".") ? String(hostName.dropLast()) : hostName
+        guard !name.utf8.contains(0) else { throw TLSError(.verification, "a host name has no NUL") }
         let parameters = unsafe SSL_get0_param(raw)
         // X509_VERIFY_PARAM_set1_ip_asc(3): 0 when it is no address.
         if unsafe X509_VERIFY_PARAM_set1_ip_asc(parameters, name) == 1 { return }

@@ -78,7 +78,7 @@ package final class VerificationKey: Sendable {
         let pem = PEM(text: text, name: "public key")
         if pem.labels.contains("PUBLIC KEY") {
             ErrorQueue.clear()
-            guard let raw = unsafe PEM_read_bio_PUBKEY(MemoryReader(text).bio, nil, nil, nil) else {
+            guard let raw = unsafe withReader(text, { unsafe PEM_read_bio_PUBKEY($0, nil, nil, nil) }) else {
                 throw pem.failure("cannot be decoded: \(ErrorQueue.takeText())")
             }
             key = unsafe PrivateKey(adopting: raw)

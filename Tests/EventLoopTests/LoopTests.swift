@@ -1,0 +1,127 @@
+import EventLoop
+import Foundation
+import Synchronization
+import Testing
+import CLinux
+
+@Suite struct LoopTests {
+    @Test func aReadableDescriptorIsReportedUntilItIsRead() throws {
+        let loop = try Loop()
+        let pipe = Pipe()
+        let reading = pipe.fileHandleForReading.fileDescriptor
+        var seen: [Readiness] = []
+        let registration = try loop.register(reading, for: .readable) { seen.append($0) }
+        loop.runOnce()
+        #expect(seen.isEmpty)
+        pipe.fileHandleForWriting.write(Data([1, 2, 3]))
+        loop.runOnce(timeoutNs: 1_000_000_000)
+        loop.runOnce(timeoutNs: 1_000_000_000)
+        #expect(seen == [.readable, .readable])
+        loop.update(registration, for: [])
+        loop.runOnce()
+        #expect(seen.count == 2)
+        loop.update(registration, for: .readable)
+        loop.runOnce()
+        #expect(seen.count == 3)
+        loop.unregister(registration)
+        loop.runOnce()
+        #expect(seen.count == 3)
+    }
+
+    @Test func oneThatIsUnregisteredInTheSameTurnHearsNothing() throws {
+        let loop = try Loop()
+        let pipes = [Pipe(), Pipe()]
+        var registrations: [Registration] = []
+        var heard = 0
+        for pipe in pipes {
+            pipe.fileHandleForWriting.write(Data([1]))
+            registrations.append(
+                try loop.register(pipe.fileHandleForReading.fileDescriptor, for: .readable) { _ in
+                    heard += 1
+                    for registration in registrations { loop.unregister(registration) }
+                    // Its slot is taken by another at once; the late event must not reach this one either.
+                    _ = try? loop.register(pipes[0].fileHandleForWriting.fileDescriptor, for: []) { _ in heard += 100 }
+                })
+        }
+        loop.runOnce(timeoutNs: 1_000_000_000)
+        #expect(heard == 1)
+    }
+
+    @Test func aClosedDescriptorCannotBeRegistered() throws {
+        let loop = try Loop()
+        #expect(throws: SystemError(call: "epoll_ctl", code: EBADF)) {
+            _ = try loop.register(9_999, for: .readable) { _ in }
+        }
+        #expect("\(SystemError(call: "bind", code: EADDRINUSE))" == "bind: Address already in use (EADDRINUSE)")
+    }
+
+    @Test func turnEndsComeAfterEverythingElseOfTheTurn() throws {
+        let loop = try Loop()
+        nonisolated(unsafe) var trace: [String] = []
+        loop.onTurnEnd { trace.append("first") }
+        loop.onTurnEnd { trace.append("second") }
+        let ender = Ender { trace.append("ender") }
+        loop.schedule(afterNs: 0) {
+            loop.atTurnEnd(ender)
+            trace.append("timer")
+        }
+        loop.perform { trace.append("performed") }
+        loop.runOnce()
+        #expect(trace == ["performed", "timer", "first", "second", "ender"])
+        loop.runOnce()
+        #expect(trace.count == 7)
+    }
+
+    @Test func anEnderThatAsksAgainIsCalledInTheSameTurn() throws {
+        let loop = try Loop()
+        var calls = 0
+        var ender: Ender?
+        ender = Ender {
+            calls += 1
+            if calls < 3 { loop.atTurnEnd(ender!) }
+        }
+        loop.atTurnEnd(ender!)
+        loop.runOnce(timeoutNs: 10_000_000_000)
+        #expect(calls == 3)
+        ender = nil
+    }
+
+    @Test func stopWakesAndEndsARunningLoop() throws {
+        let thread = try LoopThread(name: "test loop")
+        thread.stop()
+        thread.join()
+    }
+
+    @Test func performRunsOnTheLoopsThread() throws {
+        let thread = try LoopThread(name: "a name longer than fifteen")
+        let isThere = Mutex<[Bool]>([])
+        let done = DispatchSemaphore(value: 0)
+        thread.loop.perform {
+            isThere.withLock { $0.append(thread.loop.isOnThread) }
+            done.signal()
+        }
+        #expect(done.wait(timeout: .now() + 10) == .success)
+        #expect(isThere.withLock { $0 } == [true])
+        #expect(!thread.loop.isOnThread)
+        thread.stop()
+        thread.join()
+    }
+
+    private final class Ender: TurnEnder {
+        let body: () -> Void
+        init(_ body: @escaping () -> Void) { self.body = body }
+        func turnEnded() { body() }
+    }
+}
+
+@Suite struct ReadinessTests {
+    @Test func itsBitsAreThoseOfEpoll() {
+        #expect(Readiness.readable.rawValue == EPOLLIN.rawValue)
+        #expect(Readiness.writable.rawValue == EPOLLOUT.rawValue)
+        #expect(Readiness.peerClosed.rawValue == EPOLLRDHUP.rawValue)
+        #expect(Readiness.hangUp.rawValue == EPOLLHUP.rawValue)
+        #expect(Readiness.failed.rawValue == EPOLLERR.rawValue)
+        #expect(Readiness.failed.needsRead && Readiness.hangUp.needsRead && Readiness.readable.needsRead)
+        #expect(!Readiness.writable.needsRead)
+    }
+}

@@ -1,0 +1,149 @@
+import EventLoop
+import Foundation
+import Synchronization
+import Testing
+
+@Suite struct MailboxTests {
+    @Test(arguments: [1, 4, 8]) func whatManyThreadsPostArrivesOnceAndInEachThreadsOrder(threads: Int) throws {
+        let perThread = 20_000
+        let seen = Mutex(Seen(last: Array(repeating: -1, count: threads)))
+        let done = DispatchSemaphore(value: 0)
+        let receiver = try LoopThread(name: "receiver")
+        let mailbox = Mailbox<Message>(loop: receiver.loop) { batch in
+            let isAll = seen.withLock { seen in
+                for message in batch { seen.take(message) }
+                return seen.count == threads * perThread
+            }
+            if isAll { done.signal() }
+        }
+        for thread in 0..<threads {
+            Thread.detachNewThread {
+                var number = 0
+                while number < perThread {
+                    if number % 3 == 0 {
+                        mailbox.post(Message(thread: thread, number: number))
+                        number += 1
+                    } else {
+                        let batch = (number..<min(number + 5, perThread)).map { Message(thread: thread, number: $0) }
+                        mailbox.post(contentsOf: batch)
+                        number += batch.count
+                    }
+                }
+            }
+        }
+        #expect(done.wait(timeout: .now() + 60) == .success)
+        receiver.stop()
+        receiver.join()
+        seen.withLock {
+            #expect($0.count == threads * perThread)
+            #expect($0.disorder == 0)
+        }
+        #expect(mailbox.count == 0)
+    }
+
+    @Test func aBatchPostedWhileTheLoopIsAsleepTakesOneTurn() throws {
+        let loop = try Loop()
+        var batches: [[Int]] = []
+        let mailbox = Mailbox<Int>(loop: loop) { batches.append($0) }
+        for value in 0..<100 { mailbox.post(value) }
+        loop.runOnce(timeoutNs: 10_000_000_000)
+        #expect(batches == [Array(0..<100)])
+        mailbox.post(contentsOf: [])
+        loop.runOnce()
+        #expect(batches.count == 1)
+    }
+
+    /// A sleeping thread is woken by the first post only, a busy one by none.
+    @Test func aBurstWakesOnce() throws {
+        let entered = DispatchSemaphore(value: 0)
+        let leave = DispatchSemaphore(value: 0)
+        let done = DispatchSemaphore(value: 0)
+        let receiver = try LoopThread(name: "receiver")
+        let mailbox = Mailbox<Int>(loop: receiver.loop) { batch in
+            if batch == [0] {
+                entered.signal()
+                leave.wait()
+            } else if batch.last == 999 {
+                done.signal()
+            }
+        }
+        mailbox.post(0)
+        #expect(entered.wait(timeout: .now() + 10) == .success)
+        let before = receiver.loop.wakeUps
+        #expect(before <= 1)
+        for value in 1..<1_000 { mailbox.post(value) }
+        leave.signal()
+        #expect(done.wait(timeout: .now() + 10) == .success)
+        #expect(receiver.loop.wakeUps == before)
+        receiver.stop()
+        receiver.join()
+    }
+
+    @Test func whatAHandlerPostsToItselfComesInTheNextTurn() throws {
+        let loop = try Loop()
+        var seen: [Int] = []
+        var mailbox: Mailbox<Int>?
+        mailbox = Mailbox<Int>(loop: loop) { batch in
+            seen += batch
+            if seen.count < 3 { mailbox?.post(seen.count) }
+        }
+        mailbox?.post(0)
+        loop.runOnce()
+        #expect(seen == [0])
+        loop.runOnce(timeoutNs: 10_000_000_000)
+        loop.runOnce(timeoutNs: 10_000_000_000)
+        #expect(seen == [0, 1, 2])
+        mailbox = nil
+    }
+
+    @Test func aFullMailboxRefusesAllOrNothing() throws {
+        let loop = try Loop()
+        var seen: [Int] = []
+        let mailbox = Mailbox<Int>(loop: loop, capacity: 3) { seen += $0 }
+        #expect(mailbox.post(1))
+        #expect(!mailbox.post(contentsOf: [2, 3, 4]))
+        #expect(mailbox.post(contentsOf: [2, 3]))
+        #expect(!mailbox.post(4))
+        loop.runOnce()
+        #expect(seen == [1, 2, 3])
+        #expect(mailbox.post(4))
+    }
+
+    /// A sleeping loop must wake for the first post of every sleep: a lost wake-up would hang here.
+    @Test func noWakeUpIsLost() throws {
+        let received = Mutex(0)
+        let turn = DispatchSemaphore(value: 0)
+        let receiver = try LoopThread(name: "receiver")
+        let mailbox = Mailbox<Int>(loop: receiver.loop) { batch in
+            received.withLock { $0 += batch.count }
+            turn.signal()
+        }
+        for round in 1...5_000 {
+            mailbox.post(round)
+            guard turn.wait(timeout: .now() + 10) == .success else {
+                Issue.record("round \(round) was not delivered")
+                break
+            }
+        }
+        #expect(received.withLock { $0 } == 5_000)
+        receiver.stop()
+        receiver.join()
+    }
+
+    private struct Message: Sendable {
+        var thread: Int
+        var number: Int
+    }
+
+    private struct Seen {
+        var last: [Int]
+        var count = 0
+        var disorder = 0
+
+        mutating func take(_ message: Message) {
+            if message.number != last[message.thread] + 1 { disorder += 1 }
+            last[message.thread] = message.number
+            count += 1
+        }
+    }
+}

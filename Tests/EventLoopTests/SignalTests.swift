@@ -1,0 +1,77 @@
+import EventLoop
+import Foundation
+import Testing
+
+@Suite struct SignalTests {
+    @Test func aSignalToTheThreadArrivesAsAnEvent() throws {
+        let loop = try Loop()
+        var seen: [Int32] = []
+        let signals = try Signals([SIGUSR1, SIGUSR2], loop: loop) { seen.append($0) }
+        // To this thread only: the other threads of the test runner do not block them.
+        pthread_kill(pthread_self(), SIGUSR1)
+        loop.runOnce(timeoutNs: 5_000_000_000)
+        #expect(seen == [SIGUSR1])
+        pthread_kill(pthread_self(), SIGUSR2)
+        pthread_kill(pthread_self(), SIGUSR1)
+        loop.runOnce(timeoutNs: 5_000_000_000)
+        #expect(Set(seen.suffix(2)) == [SIGUSR1, SIGUSR2])
+        withExtendedLifetime(signals) {}
+    }
+}
+
+@Suite struct FileWatchTests {
+    @Test func newContentsAreReportedOnceAndMetadataNever() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let key = folder.appendingPathComponent("key.p8")
+        let other = folder.appendingPathComponent("other")
+        try Data("one".utf8).write(to: key)
+        let loop = try Loop()
+        var changes: [[String]] = []
+        let watch = FileWatch([key.path, other.path], loop: loop) { changes.append($0) }
+        watch.look()
+        #expect(changes.isEmpty)
+        // The same contents in a new file: another inode, no news.
+        try Data("one".utf8).write(to: key, options: .atomic)
+        watch.look()
+        #expect(changes.isEmpty)
+        try Data("two".utf8).write(to: key, options: .atomic)
+        watch.look()
+        watch.look()
+        #expect(changes == [[key.path]])
+        // Gone is no news; back with other contents is.
+        try FileManager.default.removeItem(at: key)
+        watch.look()
+        #expect(changes.count == 1)
+        try Data("three".utf8).write(to: key)
+        try Data("appeared".utf8).write(to: other)
+        watch.look()
+        #expect(changes.last == [key.path, other.path])
+    }
+
+    @Test func aSwappedSymbolicLinkIsNoticedByItself() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("watch-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: folder) }
+        for (name, text) in [("..1", "one"), ("..2", "two")] {
+            let version = folder.appendingPathComponent(name)
+            try FileManager.default.createDirectory(at: version, withIntermediateDirectories: true)
+            try Data(text.utf8).write(to: version.appendingPathComponent("key"))
+        }
+        let link = folder.appendingPathComponent("..data").path
+        let spare = folder.appendingPathComponent("..spare").path
+        symlink("..1", link)
+        symlink("..2", spare)
+        let loop = try Loop()
+        var changes: [[String]] = []
+        let watch = FileWatch([link + "/key"], loop: loop, intervalNs: 1_000_000) {
+            changes.append($0)
+            loop.stop()
+        }
+        rename(spare, link)
+        loop.schedule(afterNs: 10_000_000_000) { loop.stop() }
+        loop.run()
+        #expect(changes == [[link + "/key"]])
+        withExtendedLifetime(watch) {}
+    }
+}

@@ -1,0 +1,154 @@
+import EventLoop
+import Testing
+
+@testable import EventLoop
+
+@Suite struct TimerHeapTests {
+    @Test func firesByDeadlineThenByOrderOfArming() {
+        var heap = TimerHeap()
+        var fired: [Int] = []
+        for (index, deadline) in ([30, 10, 20, 10, 30, 0] as [Int64]).enumerated() {
+            let id = heap.reserve(firesOnce: true) { fired.append(index) }
+            heap.arm(id, deadlineNs: deadline)
+        }
+        #expect(heap.nextDeadlineNs == 0)
+        drain(&heap, now: 19)
+        #expect(fired == [5, 1, 3])
+        drain(&heap, now: 30)
+        #expect(fired == [5, 1, 3, 2, 0, 4])
+        #expect(heap.count == 0)
+    }
+
+    @Test func aNameThatFiredOrWasCancelledNamesNothing() {
+        var heap = TimerHeap()
+        var fired = 0
+        let first = heap.reserve(firesOnce: true) { fired += 1 }
+        heap.arm(first, deadlineNs: 1)
+        drain(&heap, now: 1)
+        let second = heap.reserve(firesOnce: true) { fired += 10 }
+        heap.arm(second, deadlineNs: 2)
+        #expect(first.slot == second.slot)
+        let disarmed = [heap.disarm(first), heap.disarm(second), heap.disarm(second)]
+        #expect(disarmed == [false, true, false])
+        drain(&heap, now: 5)
+        #expect(fired == 1)
+    }
+
+    @Test func whatIsArmedWhileFiringWaitsForTheNextTurn() {
+        var heap = TimerHeap()
+        let mark = heap.nextSequence
+        heap.arm(heap.reserve(firesOnce: true) {}, deadlineNs: 0)
+        let bodies = [mark, mark + 1].map { heap.popDue(nowNs: 10, armedBefore: $0) }
+        #expect(bodies.map { $0 != nil } == [false, true])
+    }
+
+    /// Against a sorted list, with seeds.
+    @Test(arguments: 0..<50 as Range<UInt64>) func agreesWithASortedList(seed: UInt64) {
+        var random = SplitMix(state: seed)
+        var heap = TimerHeap()
+        var model: [(deadline: Int64, order: Int, id: TimerID)] = []
+        var fired: [Int] = []
+        var expected: [Int] = []
+        for step in 0..<400 {
+            switch Int.random(in: 0..<10, using: &random) {
+            case 0..<5:
+                let deadline = Int64.random(in: 0..<1000, using: &random)
+                let id = heap.reserve(firesOnce: true) { fired.append(step) }
+                heap.arm(id, deadlineNs: deadline)
+                model.append((deadline, step, id))
+            case 5..<7 where !model.isEmpty:
+                let victim = model.remove(at: Int.random(in: model.indices, using: &random))
+                let isDisarmed = heap.disarm(victim.id)
+                #expect(isDisarmed)
+            default:
+                let now = Int64.random(in: 0..<1000, using: &random)
+                drain(&heap, now: now)
+                let due = model.filter { $0.deadline <= now }
+                expected += due.sorted { ($0.deadline, $0.order) < ($1.deadline, $1.order) }.map(\.order)
+                model.removeAll { $0.deadline <= now }
+            }
+            #expect(heap.count == model.count)
+            #expect(heap.nextDeadlineNs == model.map(\.deadline).min())
+        }
+        #expect(fired == expected, "seed \(seed)")
+    }
+
+    private func drain(_ heap: inout TimerHeap, now: Int64) {
+        while let body = heap.popDue(nowNs: now, armedBefore: .max) { body() }
+    }
+}
+
+@Suite struct LoopTimerTests {
+    @Test func timersFireInOrderAndNeverEarly() throws {
+        let loop = try Loop()
+        var fired: [Int] = []
+        let start = LoopTime.read().monotonicNs
+        var firedNs: Int64 = 0
+        loop.schedule(afterNs: 20_000_000) {
+            fired.append(2)
+            firedNs = LoopTime.read().monotonicNs
+            loop.stop()
+        }
+        loop.schedule(afterNs: 5_000_000) { fired.append(1) }
+        let cancelled = loop.schedule(afterNs: 1_000_000) { fired.append(0) }
+        #expect(loop.cancel(cancelled))
+        loop.run()
+        #expect(fired == [1, 2])
+        #expect(firedNs - start >= 20_000_000)
+    }
+
+    @Test func aTimerOfNoTimeFiresInTheNextTurnNotInThisOne() throws {
+        let loop = try Loop()
+        var turns: [UInt64] = []
+        loop.schedule(afterNs: 0) {
+            turns.append(loop.turns)
+            loop.schedule(afterNs: 0) {
+                turns.append(loop.turns)
+                loop.stop()
+            }
+        }
+        loop.run()
+        #expect(turns == [1, 2])
+    }
+
+    @Test func anAlarmIsSetAgainAndMoved() throws {
+        let loop = try Loop()
+        var rings = 0
+        let alarm = Alarm(loop: loop) { rings += 1 }
+        alarm.set(afterNs: 3_600_000_000_000)
+        alarm.set(afterNs: 0)
+        loop.runOnce(timeoutNs: 1_000_000_000)
+        #expect(rings == 1)
+        #expect(!alarm.isSet)
+        alarm.set(afterNs: 0)
+        #expect(alarm.isSet)
+        alarm.clear()
+        loop.runOnce()
+        #expect(rings == 1)
+        alarm.set(atNs: loop.now.monotonicNs)
+        loop.runOnce(timeoutNs: 1_000_000_000)
+        #expect(rings == 2)
+    }
+
+    @Test func aDroppedAlarmIsSilent() throws {
+        let loop = try Loop()
+        var rings = 0
+        var alarm: Alarm? = Alarm(loop: loop) { rings += 1 }
+        alarm?.set(afterNs: 0)
+        alarm = nil
+        loop.runOnce()
+        #expect(rings == 0)
+    }
+}
+
+struct SplitMix: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+        return z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,230 @@
+import EventLoop
+import Foundation
+import Network
+import TLS
+import Testing
+
+/// Everything that can go wrong before a channel is open.
+@Suite struct OpeningTests {
+    private func end(of client: Recorder, _ world: World) throws -> ChannelEnd {
+        try world.run { client.end != nil }
+        #expect(!client.isOpen)
+        #expect(client.violations == [])
+        return client.end!
+    }
+
+    @Test func aRefusedConnectionSaysWhere() throws {
+        let world = try World()
+        let port = world.listener.port
+        world.listener.close()
+        let closed = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { _ in }
+        let target = DialTarget(host: "127.0.0.1", port: closed.port)
+        closed.close()
+        withExtendedLifetime(closed) {}
+        _ = port
+        let end = try end(of: world.connect(unused(target)), world)
+        #expect(end.kind == .unreachable)
+        #expect(end.text.contains("Connection refused (ECONNREFUSED)"))
+    }
+
+    /// A port nobody listens on: bound and closed again.
+    private func unused(_ target: DialTarget) -> DialTarget { DialTarget(host: target.host, port: 1) }
+
+    @Test func aNameThatDoesNotExistIsUnresolved() throws {
+        let world = try World()
+        let end = try end(of: world.connect(DialTarget(host: "does-not-exist.invalid", port: 443)), world)
+        #expect(end.kind == .unresolved)
+        #expect(end.text.contains("does-not-exist.invalid"))
+    }
+
+    @Test func aNameIsResolvedAndVerified() throws {
+        let world = try World()
+        let client = try world.connect(DialTarget(host: "localhost", port: world.listener.port))
+        try world.run { client.isOpen }
+        #expect(client.violations == [])
+    }
+
+    @Test func theNextAddressIsTriedWhenTheFirstRefuses() throws {
+        // localhost has 127.0.0.1 and (mostly) ::1; the listener is on one of them only, and either may come first.
+        let world = try World(host: "127.0.0.1")
+        for first in [0, 1, -1, 7] {
+            let client = try world.connect(
+                DialTarget(host: "localhost", port: world.listener.port, firstAddress: first))
+            try world.run { client.isOpen }
+        }
+    }
+
+    @Test func aSilentHostEndsInTime() throws {
+        // A listener with a full queue drops further connections' SYNs.
+        let world = try World()
+        let full = try FullListener()
+        var options = ChannelOptions()
+        options.dialTimeoutNs = 200_000_000
+        let start = LoopTime.read().monotonicNs
+        let end = try end(
+            of: world.connect(DialTarget(host: "127.0.0.1", port: full.port), options: options), world)
+        #expect(end.kind == .unreachable)
+        #expect(end.text.contains("in time"))
+        #expect(LoopTime.read().monotonicNs - start < 5_000_000_000)
+    }
+
+    @Test func aServerThatNeverShakesHandsEndsInTime() throws {
+        let world = try World()
+        var kept: [Listener.Accepted] = []
+        let silent = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { kept.append($0) }
+        var options = ChannelOptions()
+        options.handshakeTimeoutNs = 100_000_000
+        let end = try end(
+            of: world.connect(DialTarget(host: "127.0.0.1", port: silent.port), options: options), world)
+        #expect(end.kind == .handshakeTimedOut)
+        #expect(kept.count == 1)
+    }
+
+    @Test func aClientThatNeverShakesHandsIsDroppedInTime() throws {
+        let world = try World()
+        world.serverOptions.handshakeTimeoutNs = 100_000_000
+        let client = try PlainClient(port: world.listener.port)
+        try world.run { world.servers.first?.end != nil }
+        #expect(world.servers[0].end?.kind == .handshakeTimedOut)
+        withExtendedLifetime(client) {}
+    }
+
+    @Test func aServerThatHangsUpDuringTheHandshakeIsLost() throws {
+        let world = try World()
+        let rude = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { _ in }
+        let end = try end(of: world.connect(DialTarget(host: "127.0.0.1", port: rude.port)), world)
+        #expect(end.kind == .lost)
+    }
+
+    @Test func aServerThatSpeaksNoTLSIsNamedSo() throws {
+        let world = try World()
+        var kept: [Listener.Accepted] = []
+        let plain = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { accepted in
+            kept.append(accepted)
+            _ = "HTTP/1.1 400 Bad Request\r\n\r\n".withCString { write(accepted.descriptor.raw, $0, strlen($0)) }
+        }
+        let end = try end(of: world.connect(DialTarget(host: "127.0.0.1", port: plain.port)), world)
+        #expect(end.kind == .tlsFailed)
+        #expect(end.text.contains("does not speak TLS"))
+    }
+
+    @Test func aClientThatSpeaksNoTLSIsDropped() throws {
+        let world = try World()
+        let client = try PlainClient(port: world.listener.port)
+        client.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        try world.run { world.servers.first?.end != nil }
+        #expect(world.servers[0].end?.kind == .tlsFailed)
+    }
+
+    @Test func aWrongHostIsRefusedByTheClientAndTheServerHearsWhy() throws {
+        let other = try World.authority.issueServer(onlyFor: ["other.example"]).identity()
+        let world = try World(server: ServerOptions(identity: other))
+        let end = try end(of: world.connect(), world)
+        #expect(end.kind == .tlsFailed)
+        #expect(end.text.contains("the certificate of 127.0.0.1 is for another name"))
+        try world.run { world.servers[0].end != nil }
+        #expect(world.servers[0].end?.kind == .tlsFailed)
+        #expect(world.servers[0].end?.text.contains("alert") == true)
+    }
+
+    @Test func anUnknownAuthorityIsRefused() throws {
+        let world = try World()
+        let other = try CertificateAuthority(commonName: "other")
+        let end = try end(of: world.connect(client: ClientOptions(trust: .pem(other.certificatePEM))), world)
+        #expect(end.kind == .tlsFailed)
+        #expect(end.text.contains("not trusted"))
+    }
+
+    @Test func anExpiredCertificateIsRefused() throws {
+        let world = try World(
+            server: ServerOptions(identity: World.authority.issueServer(validForDays: -3).identity()))
+        let end = try end(of: world.connect(), world)
+        #expect(end.text.contains("expired"))
+    }
+
+    @Test func noCommonProtocolIsRefused() throws {
+        let world = try World(server: ServerOptions(identity: World.identity, alpn: ["http/1.1"]))
+        let end = try end(of: world.connect(), world)
+        #expect(end.kind == .tlsFailed)
+        #expect(end.text.contains("does not speak h2"))
+        try world.run { world.servers[0].end != nil }
+    }
+
+    @Test func abortingADialCallsBackOnceAndOnlyLater() throws {
+        let world = try World()
+        let client = try world.connect()
+        client.channel.abort()
+        #expect(client.end == nil)
+        try world.run { client.end != nil }
+        #expect(client.end?.kind == .closedHere)
+        world.settle()
+        #expect(client.violations == [])
+    }
+
+    @Test func anEmptyOrImpossibleHostNameEndsTheChannel() throws {
+        let world = try World()
+        for host in ["", "bad host name", String(repeating: "x", count: 400)] {
+            let end = try end(of: world.connect(DialTarget(host: host, port: 443)), world)
+            #expect(end.kind == .unresolved)
+        }
+    }
+}
+
+/// A TCP client without TLS, blocking.
+final class PlainClient {
+    let raw: Int32
+
+    init(port: UInt16) throws {
+        raw = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(raw, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        if result != 0 { throw SystemError(call: "connect", code: errno) }
+    }
+
+    func write(_ text: String) { _ = text.withCString { Glibc.write(raw, $0, strlen($0)) } }
+
+    deinit { close(raw) }
+}
+
+/// A listener whose queue is full: the kernel answers no further connection.
+final class FullListener {
+    let raw: Int32
+    let port: UInt16
+    private var clients: [Int32] = []
+
+    init() throws {
+        raw = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        var count = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let raw = self.raw
+        withUnsafeMutablePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                _ = bind(raw, $0, count)
+                _ = listen(raw, 0)
+                _ = getsockname(raw, $0, &count)
+            }
+        }
+        port = UInt16(bigEndian: address.sin_port)
+        for _ in 0..<4 {
+            let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0)
+            clients.append(client)
+            withUnsafePointer(to: &address) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { _ = connect(client, $0, count) }
+            }
+        }
+    }
+
+    deinit {
+        for client in clients { close(client) }
+        close(raw)
+    }
+}

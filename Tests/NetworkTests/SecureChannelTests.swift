@@ -1,0 +1,274 @@
+import EventLoop
+import Foundation
+import Network
+import TLS
+import Testing
+
+@Suite struct SecureChannelTests {
+    @Test(arguments: ["127.0.0.1", "::1"]) func bothEndsOpenAndTalk(host: String) throws {
+        let world = try World(host: host)
+        let client = try world.connect(DialTarget(host: host, port: world.listener.port))
+        client.onOpened = { $0.send(Array("ping".utf8)) }
+        world.onAccept = { $0.onReceived = { channel, bytes in channel.send(Array(bytes) + Array(" pong".utf8)) } }
+        try world.run { client.received.count == 9 }
+        #expect(client.received == Array("ping pong".utf8))
+        #expect(client.applicationProtocol == "h2")
+        #expect(client.channel.tlsVersion == "TLSv1.3")
+        #expect(client.channel.peerAddress == world.listener.address)
+        #expect(client.channel.sentBytes == 4)
+        #expect(client.channel.writtenBytes == 4)
+        client.channel.close()
+        try world.run { client.end != nil && world.servers[0].end != nil }
+        #expect(client.end?.kind == .closedHere)
+        #expect(world.servers[0].end?.kind == .closedByPeer)
+        #expect(client.violations == [] && world.servers[0].violations == [])
+        #expect(client.channel.writtenBytes == 4, "still known after the end")
+    }
+
+    @Test func manySmallSendsOfATurnBecomeFewRecordsAndArriveInOrder() throws {
+        let world = try World()
+        let (client, server) = try world.connectedPair()
+        var sent: [UInt8] = []
+        for round in 0..<500 {
+            let part = bytes(300, from: round)
+            #expect(client.channel.send(part) == 300)
+            sent += part
+        }
+        #expect(client.channel.sentBytes == 150_000)
+        try world.run { server.received.count == sent.count }
+        #expect(server.received == sent)
+        #expect(server.reads < 12, "150,000 bytes came in \(server.reads) deliveries")
+        #expect(client.channel.writtenBytes == 150_000)
+    }
+
+    @Test(arguments: [1, 16_383, 16_384, 16_385, 100_000, 262_144]) func anySizeArrivesWhole(count: Int) throws {
+        let world = try World()
+        let (client, server) = try world.connectedPair()
+        #expect(client.channel.send(Array("x".utf8)) == 1)
+        let taken = client.channel.send(bytes(count))
+        #expect(taken == min(count, 262_143))
+        try world.run { server.received.count == taken + 1 }
+        #expect(server.received.dropFirst() == bytes(count)[..<taken])
+        #expect(server.violations == [])
+    }
+
+    @Test func aSlowReaderBoundsTheBufferAndThenGetsEverything() throws {
+        let world = try World()
+        let (client, server) = try world.connectedPair()
+        server.keepsBytes = false
+        server.channel.pauseReading()
+        world.settle()
+        var total = 0
+        let part = bytes(10_000)
+        // Until nothing is taken any more: the kernels' buffers are full, and ours.
+        var refusals = 0
+        while refusals < 50 {
+            let taken = client.channel.send(part)
+            total += taken
+            #expect(client.channel.room <= 262_144)
+            if taken == 0 { refusals += 1 }
+            world.loop.runOnce(timeoutNs: 1_000_000)
+        }
+        #expect(client.channel.room == 0)
+        #expect(client.channel.sentBytes == Int64(total))
+        #expect(client.channel.writtenBytes < client.channel.sentBytes)
+        #expect(client.channel.sentBytes - client.channel.writtenBytes <= 262_144 + 16_384)
+        #expect(client.channel.unacknowledgedBytes > 0)
+        #expect(client.writables == 0)
+        server.channel.resumeReading()
+        try world.run { server.receivedCount == total }
+        #expect(client.writables == 1)
+        #expect(client.channel.writtenBytes == Int64(total))
+        // Room was announced, and is there.
+        #expect(client.channel.send(part) == 10_000)
+        try world.run { server.receivedCount == total + 10_000 }
+        #expect(client.violations == [] && server.violations == [])
+    }
+
+    @Test func tenMegabytesDrivenByWritable() throws {
+        let world = try World()
+        let (client, server) = try world.connectedPair()
+        let all = (0..<10).flatMap { bytes(1_000_000, from: $0) }
+        var position = 0
+        func pump(_ channel: SecureChannel) {
+            while position < all.count {
+                let taken = channel.send(Array(all[position..<min(position + 7_000, all.count)]))
+                position += taken
+                if taken == 0 { return }
+            }
+        }
+        client.onWritable = { pump($0) }
+        pump(client.channel)
+        try world.run { server.receivedCount == all.count }
+        #expect(server.received == all)
+        #expect(client.channel.writtenBytes == 10_000_000)
+    }
+
+    @Test func closeDrainsWhatWasSent() throws {
+        let world = try World()
+        let (client, server) = try world.connectedPair()
+        server.channel.pauseReading()
+        let all = bytes(200_000)
+        #expect(client.channel.send(all) == all.count)
+        client.channel.close()
+        #expect(client.channel.send([1]) == 0)
+        world.settle()
+        server.channel.resumeReading()
+        try world.run { client.end != nil && server.end != nil }
+        #expect(server.received == all)
+        #expect(server.end?.kind == .closedByPeer)
+        #expect(client.channel.writtenBytes == 200_000)
+    }
+
+    @Test func aPeerThatNeverReadsDelaysCloseOnlyUntilItsTimeout() throws {
+        let world = try World()
+        var options = ChannelOptions()
+        options.closeTimeoutNs = 50_000_000
+        let (client, server) = try world.connectedPair(options: options)
+        server.channel.pauseReading()
+        while client.channel.send(bytes(60_000)) > 0 { world.settle(turns: 3) }
+        let written = client.channel.writtenBytes
+        client.channel.close()
+        try world.run(seconds: 5) { client.end != nil }
+        #expect(client.end?.kind == .closedHere)
+        #expect(client.channel.writtenBytes == written)
+        #expect(client.channel.writtenBytes < client.channel.sentBytes)
+        server.channel.abort()
+        try world.run { server.end != nil }
+    }
+
+    @Test func nothingIsDeliveredAfterClose() throws {
+        let world = try World()
+        let (client, server) = try world.connectedPair()
+        server.channel.send(bytes(1_000))
+        client.channel.close()
+        try world.run { client.end != nil && server.end != nil }
+        #expect(client.received.isEmpty)
+        #expect(client.violations == [])
+    }
+
+    enum Method: CaseIterable {
+        case close, abort, reset, cut
+        func call(_ channel: SecureChannel) {
+            switch self {
+            case .close: channel.close()
+            case .abort: channel.abort()
+            case .reset: channel.reset()
+            case .cut: channel.cut()
+            }
+        }
+    }
+
+    /// Each way of ending, from inside each callback, twice.
+    @Test(arguments: Method.allCases, ["opened", "received", "writable", "closed"])
+    func endingFromInsideACallback(method: Method, callback: String) throws {
+        let world = try World()
+        let client = try world.connect()
+        let end = { (channel: SecureChannel) in
+            channel.send(bytes(100))
+            method.call(channel)
+            method.call(channel)
+            channel.flush()
+            channel.pauseReading()
+            channel.resumeReading()
+        }
+        switch callback {
+        case "opened": client.onOpened = end
+        case "received":
+            client.onReceived = { channel, _ in end(channel) }
+            world.onAccept = { $0.onOpened = { $0.send(bytes(200_000)) } }
+        case "writable":
+            client.onWritable = end
+            client.onOpened = { while $0.send(bytes(60_000)) > 0 {} }
+            world.onAccept = { $0.keepsBytes = false }
+        default:
+            client.onClosed = end
+            client.onOpened = { $0.close() }
+        }
+        try world.run { client.end != nil && world.servers.first?.end != nil }
+        #expect(client.end?.kind == .closedHere)
+        #expect(client.violations == [])
+        #expect(world.servers[0].violations == [])
+        if callback == "received" { #expect(client.reads == 1) }
+        switch (method, callback) {
+        case (.close, "opened"), (.close, "received"): #expect(world.servers[0].received == bytes(100))
+        default: break
+        }
+    }
+
+    @Test func aResetPeerIsALostConnection() throws {
+        let world = try World()
+        let (client, server) = try world.connectedPair()
+        server.channel.reset()
+        try world.run { client.end != nil }
+        #expect(client.end?.kind == .lost)
+        #expect(client.end?.text.contains("ECONNRESET") == true)
+        #expect(client.end?.text.contains("127.0.0.1") == true)
+    }
+
+    @Test func aPeerCutOffWithoutCloseNotifyIsALostConnectionAfterItsLastBytes() throws {
+        let world = try World()
+        let (client, server) = try world.connectedPair()
+        server.channel.send(bytes(50_000))
+        server.channel.cut()
+        try world.run { client.end != nil && server.end != nil }
+        #expect(client.received == bytes(50_000))
+        #expect(client.end?.kind == .lost)
+        #expect(client.end?.text.contains("without close_notify") == true)
+    }
+
+    /// What the peer said before it went is heard although our own write failed first.
+    @Test func lastWordsAreHeardAfterAFailedWrite() throws {
+        let world = try World()
+        let (client, server) = try world.connectedPair()
+        client.channel.pauseReading()
+        server.channel.send(Array("last words".utf8))
+        world.settle()
+        // The peer's kernel answers writes to a closed socket with a reset.
+        server.channel.abort()
+        try world.run { server.end != nil }
+        client.channel.send(bytes(10_000))
+        client.channel.flush()
+        Thread.sleep(forTimeInterval: 0.01)
+        client.channel.send(bytes(10_000))
+        client.channel.flush()
+        client.channel.resumeReading()
+        try world.run { client.end != nil }
+        #expect(client.received == Array("last words".utf8))
+        #expect(client.end?.kind == .lost)
+        #expect(client.violations == [])
+    }
+
+    @Test func anAbortedChannelAndItsDelegateAreFreed() throws {
+        let world = try World()
+        weak var channel: SecureChannel?
+        weak var delegate: Recorder?
+        try autoreleased {
+            let (client, server) = try world.connectedPair()
+            channel = client.channel
+            delegate = client
+            client.channel.send(bytes(10))
+            client.channel.abort()
+            try world.run { client.end != nil && server.end != nil }
+            client.channel = nil
+        }
+        world.settle()
+        #expect(channel == nil)
+        #expect(delegate == nil)
+    }
+
+    private func autoreleased(_ body: () throws -> Void) rethrows { try body() }
+
+    @Test func hundredsOfChannelsOnOneLoop() throws {
+        let world = try World()
+        world.onAccept = { $0.onReceived = { channel, bytes in channel.send(Array(bytes)) } }
+        let clients = try (0..<200).map { _ in try world.connect() }
+        for (index, client) in clients.enumerated() { client.onOpened = { $0.send(bytes(5_000, from: index)) } }
+        try world.run(seconds: 60) { clients.allSatisfy { $0.received.count == 5_000 } }
+        for (index, client) in clients.enumerated() {
+            #expect(client.received == bytes(5_000, from: index))
+            client.channel.close()
+        }
+        try world.run { clients.allSatisfy { $0.end != nil } && world.servers.allSatisfy { $0.end != nil } }
+    }
+}

@@ -1,0 +1,148 @@
+import EventLoop
+import Foundation
+import Network
+import TLS
+
+/// A loop driven by the test's own thread, a listener on it, and both ends of every connection.
+final class World {
+    static let authority = try! CertificateAuthority()
+    static let identity = try! authority.issueServer(names: ["push.example"]).identity()
+    static let resolver = try! Resolver()
+
+    let loop: Loop
+    let dialer: Dialer
+    private(set) var listener: Listener!
+    /// What happened at the servers' side, one for each accepted connection.
+    private(set) var servers: [Recorder] = []
+    var serverOptions = ChannelOptions()
+    /// Called for each accepted connection's recorder before its channel starts.
+    var onAccept: (Recorder) -> Void = { _ in }
+    private let serverContext: ServerContext
+
+    init(server: ServerOptions = ServerOptions(identity: World.identity), host: String = "127.0.0.1") throws {
+        loop = try Loop()
+        dialer = Dialer(loop: loop, resolver: Self.resolver)
+        serverContext = try ServerContext(server)
+        listener = try Listener(host: host, port: 0, loop: loop) { [unowned self] accepted in
+            let recorder = Recorder()
+            servers.append(recorder)
+            onAccept(recorder)
+            recorder.channel = SecureChannel(
+                accepted: accepted, context: serverContext, loop: loop, options: serverOptions, delegate: recorder)
+        }
+    }
+
+    deinit { listener.close() }
+
+    static func clientOptions(alpn: [String] = ["h2"]) -> ClientOptions {
+        ClientOptions(trust: .pem(authority.certificatePEM), alpn: alpn)
+    }
+
+    /// Dials the listener, or whatever target is given.
+    func connect(
+        _ target: DialTarget? = nil, client: ClientOptions = World.clientOptions(),
+        options: ChannelOptions = ChannelOptions()
+    ) throws -> Recorder {
+        let recorder = Recorder()
+        recorder.channel = SecureChannel(
+            dialing: target ?? DialTarget(host: "127.0.0.1", port: listener.port), context: try ClientContext(client),
+            dialer: dialer, loop: loop, options: options, delegate: recorder)
+        return recorder
+    }
+
+    /// Both ends of an open connection.
+    func connectedPair(options: ChannelOptions = ChannelOptions()) throws -> (client: Recorder, server: Recorder) {
+        let client = try connect(options: options)
+        let index = servers.count
+        try run { client.isOpen && self.servers.count > index && self.servers[index].isOpen }
+        return (client, servers[index])
+    }
+
+    /// Turns the loop until the condition holds.
+    func run(seconds: Double = 20, until isDone: () -> Bool) throws {
+        let deadlineNs = LoopTime.read().monotonicNs + Int64(seconds * 1e9)
+        while !isDone() {
+            guard LoopTime.read().monotonicNs < deadlineNs else { throw TimedOut() }
+            loop.runOnce(timeoutNs: 50_000_000)
+        }
+    }
+
+    /// Turns the loop a few times, for what must not happen.
+    func settle(turns: Int = 20) {
+        for _ in 0..<turns { loop.runOnce(timeoutNs: 1_000_000) }
+    }
+
+    struct TimedOut: Error {}
+}
+
+/// Writes down what a channel tells, and checks the order of it.
+final class Recorder: SecureChannelDelegate {
+    var channel: SecureChannel!
+    private(set) var isOpen = false
+    private(set) var applicationProtocol: String?
+    private(set) var received: [UInt8] = []
+    private(set) var reads = 0
+    private(set) var largestRead = 0
+    private(set) var writables = 0
+    private(set) var end: ChannelEnd?
+    private(set) var violations: [String] = []
+    var keepsBytes = true
+    private(set) var receivedCount = 0
+    var onOpened: (SecureChannel) -> Void = { _ in }
+    var onReceived: (SecureChannel, UnsafeRawBufferPointer) -> Void = { _, _ in }
+    var onWritable: (SecureChannel) -> Void = { _ in }
+    var onClosed: (SecureChannel) -> Void = { _ in }
+
+    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        if isOpen { violations.append("opened twice") }
+        check(channel)
+        isOpen = true
+        self.applicationProtocol = applicationProtocol
+        onOpened(channel)
+    }
+
+    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        if !isOpen { violations.append("bytes before opened") }
+        if bytes.isEmpty { violations.append("no bytes") }
+        check(channel)
+        reads += 1
+        largestRead = max(largestRead, bytes.count)
+        receivedCount += bytes.count
+        if keepsBytes { received += bytes }
+        onReceived(channel, bytes)
+    }
+
+    func channelWritable(_ channel: SecureChannel) {
+        check(channel)
+        if channel.room < channel.lowRoom { violations.append("writable without room") }
+        writables += 1
+        onWritable(channel)
+    }
+
+    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+        check(channel)
+        if channel.state != .closed { violations.append("closed in state \(channel.state)") }
+        self.end = end
+        onClosed(channel)
+    }
+
+    private func check(_ channel: SecureChannel) {
+        if end != nil { violations.append("called after closed") }
+        // The initializer returns before any call comes.
+        if channel !== self.channel { violations.append("called from inside the initializer") }
+    }
+}
+
+/// Bytes that differ from place to place.
+func bytes(_ count: Int, from start: Int = 0) -> [UInt8] { Array(pattern[start..<start + count]) }
+
+private let pattern: [UInt8] = {
+    var pattern = [UInt8](repeating: 0, count: 1 << 20)
+    for index in pattern.indices { pattern[index] = UInt8(truncatingIfNeeded: index &* 31 &+ index >> 8) }
+    return pattern
+}()
+
+extension SecureChannel {
+    @discardableResult
+    func send(_ bytes: [UInt8]) -> Int { bytes.withUnsafeBytes { send($0) } }
+}

@@ -1,0 +1,199 @@
+import Foundation
+import TLS
+import Testing
+
+@Suite struct SigningKeyTests {
+    @Test func whatItSignsItsPublicKeyVerifies() throws {
+        let pem = try SelfSigned.privateKey()
+        #expect(pem.hasPrefix("-----BEGIN PRIVATE KEY-----\n"))
+        let key = try SigningKey(pem: pem)
+        let message = Array("eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJURUFNIn0".utf8)
+        for _ in 0..<100 {
+            let signature = key.sign(message)
+            #expect(signature.count == 64)
+            #expect(key.verificationKey.isValid(signature: signature, of: message))
+            #expect(try VerificationKey(pem: key.verificationKey.pem).isValid(signature: signature, of: message))
+            #expect(!key.verificationKey.isValid(signature: signature, of: message + [0]))
+            var broken = signature
+            broken[Int.random(in: 0..<64)] ^= 1
+            #expect(!key.verificationKey.isValid(signature: broken, of: message))
+        }
+        #expect(!key.verificationKey.isValid(signature: [UInt8](repeating: 0, count: 64), of: message))
+        #expect(!key.verificationKey.isValid(signature: [1, 2, 3], of: message))
+        #expect(
+            try !SigningKey(pem: SelfSigned.privateKey()).verificationKey.isValid(
+                signature: key.sign(message), of: message))
+    }
+
+    /// RFC 7515, A.3: a signature that another implementation made.
+    @Test func itVerifiesTheExampleOfRFC7515() throws {
+        let pem = """
+            -----BEGIN PUBLIC KEY-----
+            MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEf83OJ3D2xF1Bg8vub9tLe1gHMzV7
+            6e8Tus9uPHvRVEXH8UTNG72bfocs3+257rn0s2ldbqkLJK2KRiMohYjlrQ==
+            -----END PUBLIC KEY-----
+            """
+        let message =
+            "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
+        let r: [UInt8] = [
+            14, 209, 33, 83, 121, 99, 108, 72, 60, 47, 127, 21, 88, 7, 212, 2, 163, 178, 40, 3, 58, 249, 124, 126, 23,
+            129, 154, 195, 22, 158, 166, 101,
+        ]
+        let s: [UInt8] = [
+            197, 10, 7, 211, 140, 60, 112, 229, 216, 241, 45, 175, 8, 74, 84, 128, 166, 101, 144, 197, 242, 147, 80,
+            154,
+            143, 63, 127, 138, 131, 163, 84, 213,
+        ]
+        #expect(try VerificationKey(pem: pem).isValid(signature: r + s, of: Array(message.utf8)))
+    }
+
+    @Test func aKeyInAFileIsRead() throws {
+        let file = try TemporaryFile(try SelfSigned.privateKey())
+        #expect(try SigningKey(file: file.path).sign([1]).count == 64)
+    }
+
+    @Test func aMissingFileIsNamed() {
+        #expect(
+            failure { _ = try SigningKey(file: "/nonexistent/AuthKey.p8") }?.text
+                == "/nonexistent/AuthKey.p8: cannot be read: No such file or directory")
+        #expect(failure { _ = try SigningKey(file: "/tmp") }?.text == "/tmp: cannot be read: Is a directory")
+    }
+
+    @Test func aHugeFileIsRefused() throws {
+        #expect(failure { _ = try SigningKey(file: "/dev/zero") }?.text.contains("larger than 1 MiB") == true)
+    }
+
+    /// What people have by mistake, made by the openssl command.
+    @Test(
+        .enabled(if: OpenSSLCommand.isThere, "no openssl command"),
+        arguments: [
+            ("genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048", "is a key for RSA"),
+            ("genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-384", "on the curve secp384r1"),
+            ("genpkey -algorithm EC -pkeyopt ec_paramgen_curve:secp256k1", "on the curve secp256k1"),
+            ("genpkey -algorithm ED25519", "is a key for ED25519"),
+            (
+                "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -aes-128-cbc -pass pass:secret",
+                "the private key is encrypted"
+            ),
+            (
+                "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /dev/null -subj /CN=x",
+                "holds no private key, but: CERTIFICATE"
+            ),
+        ])
+    func otherKeysAreRefusedInWords(command: String, words: String) throws {
+        let file = try TemporaryFile(OpenSSLCommand.run(command))
+        let error = failure { _ = try SigningKey(file: file.path) }
+        #expect(error?.kind == .credential)
+        #expect(error?.text.hasPrefix("\(file.path): ") == true)
+        #expect(error?.text.contains(words) == true, "\(error?.text ?? "")")
+        #expect(error?.text.contains("secret") == false)
+    }
+
+    /// SEC1, what `openssl ecparam -genkey` writes.
+    @Test(.enabled(if: OpenSSLCommand.isThere, "no openssl command")) func theTraditionalFormIsReadToo() throws {
+        let pem = try OpenSSLCommand.run("ecparam -name prime256v1 -genkey")
+        #expect(pem.contains("BEGIN EC PRIVATE KEY"))
+        #expect(try SigningKey(pem: pem).sign([1]).count == 64)
+    }
+
+    @Test(
+        arguments: [
+            ("", "is not PEM"), ("garbage", "is not PEM"),
+            ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "cannot be decoded"),
+            ("-----BEGIN PRIVATE KEY-----\nMIGH", "cannot be decoded"),
+            ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "holds no private key, but: PUBLIC KEY"),
+        ])
+    func whatIsNoKeyIsRefusedInWords(text: String, words: String) {
+        let error = failure { _ = try SigningKey(pem: text) }
+        #expect(error?.kind == .credential)
+        #expect(error?.text.contains(words) == true, "\(error?.text ?? "")")
+    }
+
+    @Test func carriageReturnsAndTextAroundDoNotMatter() throws {
+        let pem = try SelfSigned.privateKey()
+        let dressed = "Key ID: ABC\r\n" + pem.replacingOccurrences(of: "\n", with: "\r\n") + "\r\n"
+        #expect(try SigningKey(pem: dressed).sign([1]).count == 64)
+    }
+}
+
+@Suite struct IdentityTests {
+    @Test func aKeyOfAnotherCertificateIsRefused() throws {
+        let one = try Pair.authority.issueServer()
+        let two = try Pair.authority.issueServer()
+        let error = failure { _ = try Identity(certificatePEM: one.certificatePEM, keyPEM: two.keyPEM) }
+        #expect(error?.text == "key: the private key is not the certificate's")
+    }
+
+    @Test func oneTextMayHoldBoth() throws {
+        let issued = try Pair.authority.issueClient(bundleID: "com.example.shop")
+        let both = issued.keyPEM + issued.certificatePEM + Pair.authority.certificatePEM
+        let identity = try Identity(certificatePEM: both, keyPEM: both)
+        #expect(identity.details.userID == "com.example.shop")
+    }
+
+    @Test(.enabled(if: OpenSSLCommand.isThere, "no openssl command")) func anEncryptedKeyNeedsItsPassphrase() throws {
+        let issued = try Pair.authority.issueServer()
+        let plain = try TemporaryFile(issued.keyPEM)
+        for form in ["pkcs8 -topk8 -v2 aes-128-cbc -passout pass:open -in", "ec -aes128 -passout pass:open -in"] {
+            let encrypted = try OpenSSLCommand.run("\(form) \(plain.path)")
+            #expect(encrypted.contains("ENCRYPTED"))
+            _ = try Identity(certificatePEM: issued.certificatePEM, keyPEM: encrypted, passphrase: "open")
+            let wrong = failure {
+                _ = try Identity(certificatePEM: issued.certificatePEM, keyPEM: encrypted, passphrase: "shut")
+            }
+            #expect(wrong?.text.contains("wrong passphrase?") == true)
+            #expect(wrong?.text.contains("shut") == false)
+            let none = failure { _ = try Identity(certificatePEM: issued.certificatePEM, keyPEM: encrypted) }
+            #expect(none?.text == "key: the private key is encrypted and no passphrase was given")
+        }
+    }
+
+    @Test func aTextWithoutACertificateIsRefused() throws {
+        let issued = try Pair.authority.issueServer()
+        let error = failure { _ = try Identity(certificatePEM: issued.keyPEM, keyPEM: issued.keyPEM) }
+        #expect(error?.text == "certificate: holds no certificate, but: PRIVATE KEY")
+    }
+
+    @Test func anAuthorityWrittenAndReadAgainIssuesTheSame() throws {
+        let again = try CertificateAuthority(
+            certificatePEM: Pair.authority.certificatePEM, keyPEM: Pair.authority.keyPEM)
+        let pair = try Pair(server: ServerOptions(identity: try again.issueServer().identity()))
+        try pair.settle()
+    }
+
+    @Test func aTrustFileIsReadAndAnErrorNamesIt() throws {
+        let file = try TemporaryFile(Pair.authority.certificatePEM)
+        try Pair(client: ClientOptions(trust: .file(file.path))).settle()
+        #expect(
+            failure { _ = try ClientContext(ClientOptions(trust: .file("/nonexistent.pem"))) }?.text
+                == "/nonexistent.pem: cannot be read: No such file or directory")
+    }
+}
+
+enum OpenSSLCommand {
+    static let isThere = FileManager.default.isExecutableFile(atPath: "/usr/bin/openssl")
+
+    static func run(_ arguments: String) throws -> String {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
+        process.arguments = arguments.split(separator: " ").map(String.init)
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        let data = output.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        return String(decoding: data, as: UTF8.self)
+    }
+}
+
+final class TemporaryFile {
+    let path: String
+
+    init(_ text: String) throws {
+        path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+}

@@ -1,0 +1,155 @@
+import TLS
+import Testing
+
+@Suite struct SessionTests {
+    @Test func twoSessionsAgreeAndTalk() throws {
+        let pair = try Pair()
+        try pair.settle()
+        #expect(pair.client.isHandshakeComplete && pair.server.isHandshakeComplete)
+        #expect(pair.client.applicationProtocol == "h2")
+        #expect(pair.server.applicationProtocol == "h2")
+        #expect(pair.client.version == "TLSv1.3")
+        #expect(pair.client.peerCertificate?.commonName == "localhost")
+        #expect(pair.server.peerCertificate == nil)
+        try pair.client.write(bytes(100_000))
+        try pair.server.write(Array("pong".utf8))
+        try pair.settle()
+        #expect(pair.atServer == bytes(100_000))
+        #expect(pair.atClient == Array("pong".utf8))
+        pair.client.closeNotify()
+        try pair.settle()
+        #expect(pair.serverIsClosed)
+        #expect(!pair.clientIsClosed)
+    }
+
+    /// Records, handshake messages and close_notify cut at every place.
+    @Test(arguments: [1, 2, 3, 5, 7, 16, 333]) func ciphertextInPiecesOf(count: Int) throws {
+        let pair = try Pair()
+        pair.piece = count
+        try pair.settle()
+        try pair.client.write(bytes(40_000))
+        try pair.server.write(bytes(17_000, from: 5))
+        try pair.settle()
+        #expect(pair.atServer == bytes(40_000))
+        #expect(pair.atClient == bytes(17_000, from: 5))
+        pair.server.closeNotify()
+        try pair.settle()
+        #expect(pair.clientIsClosed)
+    }
+
+    /// One record split in two at each byte of it.
+    @Test func aRecordSplitAtEveryByte() throws {
+        let pair = try Pair()
+        try pair.settle()
+        for split in 0..<222 {
+            pair.atServer = []
+            try pair.client.write(bytes(200, from: split))
+            let record = pair.take(pair.client)
+            #expect(record.count == 222)
+            _ = try pair.give(Array(record[..<split]), pair.server, &pair.atServer)
+            #expect(pair.atServer.isEmpty)
+            _ = try pair.give(Array(record[split...]), pair.server, &pair.atServer)
+            #expect(pair.atServer == bytes(200, from: split))
+        }
+    }
+
+    @Test func aWriteBecomesRecordsOfSixteenKilobytes() throws {
+        let pair = try Pair()
+        try pair.settle()
+        try pair.client.write(bytes(3 * 16_384))
+        let output = pair.take(pair.client)
+        var starts: [Int] = []
+        var position = 0
+        while position < output.count {
+            starts.append(position)
+            position += 5 + Int(output[position + 3]) << 8 + Int(output[position + 4])
+        }
+        #expect(starts.count == 3)
+        #expect(output.count == 3 * (16_384 + 22))
+    }
+
+    @Test func readingIntoASmallBufferLosesNothing() throws {
+        let pair = try Pair()
+        try pair.settle()
+        try pair.client.write(bytes(5_000))
+        let record = pair.take(pair.client)
+        var seen: [UInt8] = []
+        try record.withUnsafeBytes { record in
+            pair.server.receive(record)
+            while true {
+                var small = [UInt8](repeating: 0, count: 999)
+                guard case .bytes(let count) = try small.withUnsafeMutableBytes({ try pair.server.read(into: $0) })
+                else {
+                    break
+                }
+                seen += small[..<count]
+            }
+        }
+        #expect(seen == bytes(5_000))
+    }
+
+    @Test func anEndWithoutCloseNotifyIsALostConnection() throws {
+        let pair = try Pair()
+        try pair.settle()
+        pair.client.receivedEndOfStream()
+        var buffer = [UInt8](repeating: 0, count: 100)
+        let error = failure { _ = try buffer.withUnsafeMutableBytes { try pair.client.read(into: $0) } }
+        #expect(error?.kind == .connectionLost)
+        #expect(error?.text.contains("localhost") == true)
+    }
+
+    @Test func anEndDuringTheHandshakeIsALostConnection() throws {
+        let pair = try Pair()
+        _ = try pair.client.handshake()
+        pair.client.receivedEndOfStream()
+        #expect(failure { _ = try pair.client.handshake() }?.kind == .connectionLost)
+    }
+
+    @Test func aFlippedBitFailsTheSession() throws {
+        let pair = try Pair()
+        try pair.settle()
+        try pair.client.write(bytes(100))
+        var record = pair.take(pair.client)
+        record[50] ^= 1
+        let error = failure { _ = try pair.give(record, pair.server, &pair.atServer) }
+        #expect(error?.kind == .protocolFailure)
+        #expect(pair.atServer.isEmpty)
+        #expect(!pair.server.pendingOutput.isEmpty, "an alert for the peer")
+    }
+
+    @Test func aPeerThatSpeaksNoTLSIsNamedSo() throws {
+        let pair = try Pair()
+        let error = failure {
+            _ = try pair.give(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8), pair.client, &pair.atClient)
+        }
+        #expect(error?.kind == .protocolFailure)
+        #expect(error?.text.contains("does not speak TLS") == true)
+    }
+
+    @Test func aSessionThatNobodyDrainsStopsGrowing() throws {
+        let context = try ClientContext(ClientOptions(trust: .pem(Pair.authority.certificatePEM)))
+        let pair = try Pair()
+        try pair.settle()
+        let error = failure {
+            for _ in 0..<100 { try pair.client.write(bytes(16_384)) }
+        }
+        #expect(error != nil)
+        #expect(pair.client.pendingOutput.count <= 1 << 20)
+        withExtendedLifetime(context) {}
+    }
+
+    @Test func pendingOutputCanBeTakenInAnySteps() throws {
+        let pair = try Pair()
+        try pair.settle()
+        var taken: [UInt8] = []
+        for round in 0..<50 {
+            try pair.client.write(bytes(3_000, from: round))
+            let count = min(pair.client.pendingOutput.count, 1 + round * 157 % 4_001)
+            taken += pair.client.pendingOutput.prefix(count)
+            pair.client.consumeOutput(count)
+        }
+        taken += pair.take(pair.client)
+        _ = try pair.give(taken, pair.server, &pair.atServer)
+        #expect(pair.atServer == (0..<50).flatMap { bytes(3_000, from: $0) })
+    }
+}
