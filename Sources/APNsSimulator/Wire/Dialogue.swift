@@ -26,6 +26,8 @@ final class Dialogue {
     private(set) var ending = Ending.none
     /// How much of the session's output may still be sent; `nil`: all.
     private var outputLeft: Int?
+    /// How much output waited when the bytes being handled came.
+    private var outputAtStart = 0
     /// Takes everything and says nothing any more.
     private var isSilent = false
     /// The peer was told that streams above this are not processed.
@@ -82,6 +84,8 @@ final class Dialogue {
     /// Takes what the client sent, and answers what can be answered now.
     func receive(_ bytes: UnsafeRawBufferPointer, now: LoopTime) {
         if isSilent || ending != .none { return }
+        outputAtStart = session.output.count
+        defer { outputAtStart = 0 }
         do throws(HTTP2Error) {
             try session.receive(bytes)
             while ending == .none, !isSilent, let event = session.nextEvent() {
@@ -193,7 +197,10 @@ final class Dialogue {
             ending = .close
         case .cut(.before): cut(.cut)
         case .cut(.reset): cut(.reset)
-        case .blackhole: isSilent = true
+        case .blackhole:
+            // Not even the acknowledgement of a PING that came with the same bytes.
+            outputLeft = outputAtStart
+            isSilent = true
         case .stall: try session.setStalled(true)
         case .oneStream:
             try session.changeSettings([.maxConcurrentStreams(1)])
