@@ -107,10 +107,12 @@ extension DeliveryMachine {
         case .devices, .none:
             break
         }
+        // What is refused is never sent, and may be large.
+        let payload = request.isInvalid ? UnsafeRawBufferPointer(start: nil, count: 0) : request.payload
         let subject = UnsafeRawBufferPointer(rebasing: request.detail.subject.prefix(Detail.subjectLimit))
         let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer(start: nil, count: 0)
         let headersSize = request.copiedHeaders.count * MemoryLayout<RecordHeader>.stride
-        var size = MemoryLayout<RecordBody>.stride + headersSize + token.count + request.payload.count
+        var size = MemoryLayout<RecordBody>.stride + headersSize + token.count + payload.count
         size += request.topic.count + request.collapseID.count + request.key.count
         size += subject.count + originalTopic.count
         for header in request.copiedHeaders { size += header.name.count + header.value.count }
@@ -139,7 +141,7 @@ extension DeliveryMachine {
         }
         body.initialize(
             to: RecordBody(
-                blockSize: size, payload: writer.copy(request.payload), topic: writer.copy(request.topic),
+                blockSize: size, payload: writer.copy(payload), topic: writer.copy(request.topic),
                 collapseID: writer.copy(request.collapseID), key: writer.copy(request.key),
                 tokens: writer.copy(token), isList: request.target == .devices, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
