@@ -25,6 +25,9 @@ extension DeliveryMachine {
             events.append(
                 .offsetReset(id, committed: partition.pointee.ledger.committedAtAssignment ?? 0, offset: offset))
             partition.pointee.ledger.reset()
+            // Nothing is sent before the offset that is right now was committed; a commit in flight says nothing.
+            partition.pointee.reach = Reach(minimum: settings.reachMargin)
+            partition.pointee.pending = nil
         }
         guard !partition.pointee.ledger.isKnown(offset) else { return .known }
 
