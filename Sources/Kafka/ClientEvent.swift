@@ -58,9 +58,9 @@ package enum ClientEvent: Sendable, Hashable {
                 severity: severity, facility: unsafe facility.map { unsafe String(cString: $0) } ?? "",
                 text: unsafe text.map { unsafe String(cString: $0) } ?? "")
         case RD_KAFKA_EVENT_ERROR:
-            // A fatal error comes as _FATAL; its reason is asked for (rdkafka.h, rd_kafka_fatal_error).
-            if code == .fatal { return .fatal(client.fatalError ?? error) }
-            return .error(error)
+            // A fatal error comes as _FATAL, or as what caused it with a mark (rdkafka_event.c, rd_kafka_event_setup).
+            let error = error
+            return error.isFatal || error.code == .fatal ? .fatal(client.fatalError ?? error) : .error(error)
         case RD_KAFKA_EVENT_STATS:
             return .statistics(unsafe rd_kafka_event_stats(raw).map { unsafe String(cString: $0) } ?? "")
         default:

@@ -36,8 +36,9 @@ import CRdkafka
     /// Whether the partition was given up; then nothing is read any more.
     package var isClosed: Bool { unsafe queue == nil }
 
-    /// How many records may be read without waiting. A queue that is not read until this is 0 wakes nobody again: whoever
-    /// leaves something behind comes back by itself.
+    /// At most how many records may be read without waiting: librdkafka counts marks of its own too (one at each
+    /// assignment and seek). A queue that was not read until this is 0 wakes nobody again: whoever leaves something behind
+    /// comes back by itself.
     package var count: Int {
         guard let queue = unsafe queue else { return 0 }
         return unsafe strays.count + rd_kafka_queue_length(queue)

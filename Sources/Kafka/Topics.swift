@@ -30,6 +30,11 @@ package struct TopicConfiguration: Hashable, Sendable {
     /// `retention.ms`; `nil`: records are kept forever, as far as time goes.
     package var retentionMs: Int64?
 
+    package init(cleanupPolicies: [String], retentionMs: Int64?) {
+        self.cleanupPolicies = cleanupPolicies
+        self.retentionMs = retentionMs
+    }
+
     package var isCompacted: Bool { cleanupPolicies.contains("compact") }
 }
 

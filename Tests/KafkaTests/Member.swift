@@ -1,29 +1,7 @@
 import Foundation
-import Glibc
 import Kafka
 import TestSupport
 import Testing
-
-/// An eventfd(2) that clients write to when they have something; the only thing that tests wait for.
-final class WakeUp {
-    let descriptor: Int32
-
-    init() {
-        descriptor = eventfd(0, Int32(EFD_NONBLOCK))
-        precondition(descriptor >= 0, "no eventfd")
-    }
-
-    deinit { close(descriptor) }
-
-    /// Waits until something was written, and takes it; `false`: not before the deadline.
-    func wait(until deadline: Date) -> Bool {
-        var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-        let ms = max(0, deadline.timeIntervalSinceNow * 1000)
-        guard poll(&entry, 1, Int32(ms.rounded(.up))) > 0 else { return false }
-        var value: UInt64 = 0
-        return read(descriptor, &value, 8) == 8
-    }
-}
 
 struct TimedOut: Error, CustomStringConvertible {
     let description: String
@@ -102,7 +80,7 @@ final class Member {
     private func timedOut(_ what: String) -> TimedOut {
         TimedOut(
             description: """
-                timed out waiting for \(what): assigned \(queues.keys.map(\.description).sorted()), \(records.count) records, \
+                timed out waiting for \(what): assigned \(queues.values.map { "\($0.partition): \($0.count)" }.sorted()), \(records.count) records, \
                 revocations \(revocations), log \(log.suffix(20)), errors \(errors)
                 """)
     }
@@ -167,6 +145,16 @@ final class Member {
         pendingRevocation = nil
         try consumer.unassign()
         queues = queues.filter { !$0.value.isClosed }
+    }
+
+    /// Reads exactly so many records of one partition, and returns their offsets.
+    func readOffsets(_ queue: PartitionQueue, _ count: Int) throws -> [Int64] {
+        let first = records.count
+        try run("\(count) records of \(queue.partition)") {
+            read(queue, max: first + count - records.count)
+            return records.count == first + count
+        }
+        return records[first...].map(\.offset)
     }
 
     /// Commits and waits for the answer.
