@@ -22,8 +22,9 @@ enum Tool: String {
         return places
     }()
 
-    /// SwiftPM puts the program beside the test bundle.
+    /// SwiftPM puts the program beside the test bundle; another can be named.
     private static var builtWorker: String? {
+        if let chosen = ProcessInfo.processInfo.environment["APNS_WORKER_PROGRAM"] { return chosen }
         let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
             .deletingLastPathComponent().appendingPathComponent("apns-worker").path
         return FileManager.default.isExecutableFile(atPath: program) ? program : nil
