@@ -129,7 +129,11 @@ extension DeliveryMachine {
         partition.pointee.reach.acknowledge(pending.reach)
         while !partition.pointee.behindReach.isEmpty {
             let slot = partition.pointee.behindReach.head
-            guard partition.pointee.reach.allows(records[notifications[slot].record].offset) else { break }
+            let offset = records[notifications[slot].record].offset
+            guard partition.pointee.reach.allows(offset) else {
+                partition.pointee.reach.advance(to: offset)
+                break
+            }
             partition.pointee.behindReach.remove(slot, from: &notifications)
             becomeReady(slot, first: false)
         }

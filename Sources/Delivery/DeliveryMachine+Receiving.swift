@@ -25,6 +25,9 @@ extension DeliveryMachine {
             events.append(
                 .offsetReset(id, committed: partition.pointee.ledger.committedAtAssignment ?? 0, offset: offset))
             partition.pointee.ledger.reset()
+            // Nothing is sent before the offset that is right now was committed; a commit in flight says nothing.
+            partition.pointee.reach = Reach(minimum: settings.reachMargin)
+            partition.pointee.pending = nil
         }
         guard !partition.pointee.ledger.isKnown(offset) else { return .known }
 
@@ -107,10 +110,12 @@ extension DeliveryMachine {
         case .devices, .none:
             break
         }
+        // What is refused is never sent, and may be large.
+        let payload = request.isInvalid ? UnsafeRawBufferPointer(start: nil, count: 0) : request.payload
         let subject = UnsafeRawBufferPointer(rebasing: request.detail.subject.prefix(Detail.subjectLimit))
         let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer(start: nil, count: 0)
         let headersSize = request.copiedHeaders.count * MemoryLayout<RecordHeader>.stride
-        var size = MemoryLayout<RecordBody>.stride + headersSize + token.count + request.payload.count
+        var size = MemoryLayout<RecordBody>.stride + headersSize + token.count + payload.count
         size += request.topic.count + request.collapseID.count + request.key.count
         size += subject.count + originalTopic.count
         for header in request.copiedHeaders { size += header.name.count + header.value.count }
@@ -139,7 +144,7 @@ extension DeliveryMachine {
         }
         body.initialize(
             to: RecordBody(
-                blockSize: size, payload: writer.copy(request.payload), topic: writer.copy(request.topic),
+                blockSize: size, payload: writer.copy(payload), topic: writer.copy(request.topic),
                 collapseID: writer.copy(request.collapseID), key: writer.copy(request.key),
                 tokens: writer.copy(token), isList: request.target == .devices, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),

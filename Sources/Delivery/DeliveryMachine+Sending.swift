@@ -34,8 +34,8 @@ extension DeliveryMachine {
     @inline(__always)
     private mutating func mayBeSent(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) -> Bool {
         let offset = records[notifications[slot].record].offset
-        partition.pointee.reach.advance(to: offset)
         guard partition.pointee.reach.allows(offset) else {
+            if partition.pointee.behindReach.isEmpty { partition.pointee.reach.advance(to: offset) }
             notifications[slot].state = .behindReach
             partition.pointee.behindReach.append(slot, in: &notifications)
             return false
@@ -43,11 +43,17 @@ extension DeliveryMachine {
         guard let body = records[notifications[slot].record].body else {
             preconditionFailure("what is ready has its bytes")
         }
-        guard let expiration = body.pointee.expiration else { return true }
+        guard let expiration = body.pointee.expiration else {
+            partition.pointee.reach.advance(to: offset)
+            return true
+        }
         let isPast =
             expiration == 0
             ? now.wallMs > body.pointee.firstMs + Self.nowOrNeverMs : now.wallMs >= Int64(expiration) * 1_000
-        guard isPast else { return true }
+        guard isPast else {
+            partition.pointee.reach.advance(to: offset)
+            return true
+        }
         conclude(slot, .expired)
         return false
     }

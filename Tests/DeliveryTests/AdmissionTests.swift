@@ -14,7 +14,7 @@ struct LaneTableTests {
         var devices: [UInt32: Int] = [:]
         var nextHead: UInt32 = 0
         func hash(_ device: Int) -> UInt32 { UInt32(device % 37) * 7 }
-        for _ in 0..<5_000 {
+        for _ in 0..<800 {
             let device = Int.random(in: 0..<200, using: &random)
             let found = table.head(hash: hash(device)) { devices[$0] == device }
             #expect(found == model[device], "seed \(seed)")
@@ -94,7 +94,7 @@ struct SharesTests {
         for weight in [1, 3, 10] { _ = shares.addGroup(weight: weight) }
         for group in 0..<3 { shares.addPartitions(1, to: group) }
         var used = [0, 0, 0]
-        for _ in 0..<2_000 {
+        for _ in 0..<300 {
             let group = Int.random(in: 0..<3, using: &random)
             let room = shares.room(for: group)
             #expect(used.reduce(0, +) + room <= 240, "seed \(seed)")

@@ -71,15 +71,18 @@ package struct AppDirectory: ~Copyable {
         return .app(AppIndex(index), defaultTopic: Self.nothing)
     }
 
-    /// Without a topic: the only bundle id of the app that is named, or of the only app there is.
+    /// Without a topic: the only bundle id of the app that is named, or of all apps that fit.
     private func findDefault(name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Match {
+        let candidates = name.isEmpty ? Array(apps.indices) : byName[Self.hash(name)] ?? []
         var found: Int?
-        for (index, app) in apps.enumerated()
-        where fits(app, name: name, environment: environment) {
-            guard found == nil || !name.isEmpty else {
-                return .failure(.missingTopic, "several apps are configured and the request names none")
+        for index in candidates where fits(apps[index], name: name, environment: environment) {
+            guard let first = found else {
+                found = index
+                continue
             }
-            if found == nil { found = index }
+            guard apps[first].bundleIDs.count == 1, apps[index].bundleIDs.count == 1,
+                Self.isEqual(apps[first].bundleIDs[0], apps[index].bundleIDs[0])
+            else { return .failure(.missingTopic, "several apps are configured and the request names none") }
         }
         guard let found else { return Self.unknownApp }
         guard apps[found].bundleIDs.count == 1 else {

@@ -103,7 +103,7 @@ private struct VarintReader {
     }
 
     mutating func set(below limit: Int64) -> [Range<Int64>]? {
-        guard let leading = next(below: limit), let header = next(below: limit) else { return nil }
+        guard let leading = next(below: limit), let header = next(below: limit * 2) else { return nil }
         return header & 1 == 0
             ? runs(count: header >> 1, from: leading, below: limit)
             : bitmap(length: header >> 1, from: leading, below: limit)

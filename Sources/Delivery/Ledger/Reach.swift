@@ -7,7 +7,7 @@ package struct Reach: Equatable {
     /// Named by the last acknowledged commit; `nil`: none was acknowledged.
     package private(set) var acknowledged: Int64?
     private let minimum: Int64
-    /// One past the highest offset handed to a connection, or waiting for the reach to pass it.
+    /// One past the highest offset handed to a connection, or the first of those that wait for the reach.
     private var front: Int64 = 0
     private var frontAtCommit: Int64 = 0
     private var hasCommitted = false
@@ -25,7 +25,7 @@ package struct Reach: Equatable {
         return offset < acknowledged
     }
 
-    /// `offset` is handed out, or wants to be.
+    /// `offset` is handed out, or is the first that wants to be.
     package mutating func advance(to offset: Int64) { front = max(front, offset + 1) }
 
     /// Whether a commit should go out at once to raise it: less than half of the margin is left.
