@@ -1,5 +1,5 @@
 import Configuration
-import Observability
+import Worker
 
 /// `apns-worker check`.
 func checkConfiguration(_ arguments: [String]) -> ExitCode {
@@ -14,6 +14,10 @@ func checkConfiguration(_ arguments: [String]) -> ExitCode {
         // Here a wrong configuration is what was looked for: the answer is "not fine".
         return exit.code == .wrongConfiguration ? .failed : exit.code
     case .success(let loaded):
-        return check(loaded)
+        for warning in loaded.warnings { say("warning: \(warning)\n") }
+        let check = ConfigurationCheck(loaded.configuration) { finding in
+            if finding.isFine { say("fine: \(finding.text)\n") } else { complain("not fine: \(finding.text)") }
+        }
+        return check.run() ? .fine : .failed
     }
 }

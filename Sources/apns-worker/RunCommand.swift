@@ -1,5 +1,6 @@
 import Configuration
 import Observability
+import Worker
 
 /// `apns-worker run`.
 func runWorker(_ arguments: [String]) -> ExitCode {
@@ -19,5 +20,20 @@ func runWorker(_ arguments: [String]) -> ExitCode {
             logger.warning(.worker, "configuration", about: warning, ["text": .text(warning)])
         }
         return work(loaded.configuration, logger)
+    }
+}
+
+/// Runs the worker until it is told to stop.
+private func work(_ configuration: WorkerConfiguration, _ logger: Logger) -> ExitCode {
+    do throws(StartFailure) {
+        switch try PushWorker(configuration, logger: logger).run(handlesSignals: true) {
+        case .stopped: return .fine
+        case .failed(let reason):
+            complain("apns-worker run: \(reason)")
+            return .failed
+        }
+    } catch {
+        for line in error.lines { complain(line) }
+        return .wrongConfiguration
     }
 }

@@ -94,11 +94,11 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         .init(
             "latency", value: "TIME",
             "How long answers take: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."
-        ) { options, text throws(UsageError) in options.latency = try latency(text) },
+        ) { options, text throws(UsageError) in options.latency = try parsedLatency(text) },
         .init(
             "fault", value: "FAULT@EVERY",
             "A fault every so many requests or so often in time: goaway@10000, cut-after@5s; may be given more than once."
-        ) { options, text throws(UsageError) in options.faults.append(try faultRule(text)) },
+        ) { options, text throws(UsageError) in options.faults.append(try parsedFault(text)) },
         .init("seed", value: "N", "The same seed gives the same latencies and choices (default 1).") {
             options, text throws(UsageError) in
             options.seed = UInt64(try OptionValue.integer(text, 0...Int.max))
@@ -106,7 +106,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
     ], notes: Simulator.helpText)
 
 /// A latency as the simulator reads it.
-func latency(_ text: String) throws(UsageError) -> Latency {
+func parsedLatency(_ text: String) throws(UsageError) -> Latency {
     guard let latency = Latency(text: text) else {
         throw UsageError("expected a time such as 50ms, 20ms..80ms or ~50ms")
     }
@@ -114,7 +114,7 @@ func latency(_ text: String) throws(UsageError) -> Latency {
 }
 
 /// A fault and its pace as the simulator reads them.
-func faultRule(_ text: String) throws(UsageError) -> FaultRule {
+func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
     do throws(SimulatorError) {
         return try FaultRule(text: text)
     } catch {

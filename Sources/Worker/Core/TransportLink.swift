@@ -1,4 +1,5 @@
 internal import APNs
+internal import Configuration
 internal import Delivery
 internal import EventLoop
 internal import Network
@@ -21,9 +22,10 @@ final class TransportLink: Sendable {
         orders = Mailbox(loop: thread.loop) { batch in
             for order in batch { net.transports[order.app.value].handle(order.command) }
         }
+        let resolver = try Resolver()
         let boxed = UncheckedApps(apps: apps)
         thread.loop.perform { [loop = thread.loop] in
-            net.start(boxed.apps, responseTimeoutNs: responseTimeoutNs, loop: loop, events: events)
+            net.start(boxed.apps, resolver: resolver, responseTimeoutNs: responseTimeoutNs, loop: loop, events: events)
         }
     }
 
@@ -47,13 +49,38 @@ final class TransportLink: Sendable {
     private final class Net: @unchecked Sendable {
         var transports: [APNsTransport] = []
 
-        func start(_ apps: [LoadedApp], responseTimeoutNs: Int64, loop: Loop, events: Mailbox<TransportEvent>) {
+        private var resolver: Resolver?
+
+        func start(
+            _ apps: [LoadedApp], resolver: Resolver, responseTimeoutNs: Int64, loop: Loop,
+            events: Mailbox<TransportEvent>
+        ) {
+            self.resolver = resolver
+            let dialer = Dialer(loop: loop, resolver: resolver)
             for (index, app) in apps.enumerated() {
                 transports.append(
                     APNsTransport(
                         app: AppIndex(index), configuration: app.transportConfiguration(responseTimeoutNs),
-                        loop: loop, emit: { events.post(contentsOf: $0) }))
+                        token: app.token(), loop: loop, dialer: dialer, emit: { events.post(contentsOf: $0) }))
             }
+        }
+    }
+}
+
+extension LoadedApp {
+    fileprivate func transportConfiguration(_ responseTimeoutNs: Int64) -> APNsConfiguration {
+        var result = APNsConfiguration(host: settings.host, port: UInt16(clamping: settings.port), tls: context)
+        result.minimumConnections = settings.connections.min
+        result.maximumConnections = settings.connections.max
+        result.responseTimeoutNs = responseTimeoutNs
+        result.indexAuthorization = settings.indexesAuthorization
+        return result
+    }
+
+    fileprivate func token() -> ProviderToken? {
+        switch settings.credential {
+        case .token(let credential):
+            ProviderToken(keyID: credential.keyID, teamID: credential.teamID, key: signingKey)
         }
     }
 }

@@ -30,13 +30,13 @@ struct DemoOptions {
             .init(
                 "latency", value: "TIME",
                 "How long the simulator's answers take: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."
-            ) { options, text throws(UsageError) in options.latency = try latency(text) },
+            ) { options, text throws(UsageError) in options.latency = try parsedLatency(text) },
             .init(
                 "faults", value: "LIST",
                 "What goes wrong at the simulator, with commas between: goaway@5000,cut-after@2s (names: apns-worker simulate --help)."
             ) { options, text throws(UsageError) in
                 for word in text.split(separator: ",", omittingEmptySubsequences: false) {
-                    options.faults.append(try faultRule(String(word)))
+                    options.faults.append(try parsedFault(String(word)))
                 }
             },
             .init("withhold", value: "N", "Leave out the N-th result when reading back, to see the books differ.") {

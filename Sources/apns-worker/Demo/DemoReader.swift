@@ -25,7 +25,7 @@ final class DemoReader {
         // It owns every partition and commits nothing, so it needs no group.
         queues = try consumer.assign(
             topics.flatMap { topic in
-                (0..<Int32(known[topic]?.partitionCount ?? 0)).map {
+                (0..<Int32(known[topic]?.partitions ?? 0)).map {
                     PartitionStart(TopicPartition(topic, $0), offset: nil)
                 }
             })

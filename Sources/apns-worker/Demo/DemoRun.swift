@@ -1,5 +1,7 @@
+import APNsSimulator
 import Configuration
 import EventLoop
+import Kafka
 import Observability
 import PushRecords
 import Worker

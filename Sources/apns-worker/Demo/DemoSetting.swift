@@ -2,9 +2,10 @@ import APNsSimulator
 import Configuration
 import Glibc
 import Kafka
+import Observability
 
 /// Where the demo's traffic flows: the broker, the simulator, and a configuration that joins them.
-struct DemoSetting: ~Copyable {
+final class DemoSetting {
     private let directory: TemporaryDirectory
     let broker: MockCluster
     let simulator: Simulator
