@@ -250,29 +250,36 @@ private let second: Int64 = 1_000_000_000
 @Suite struct SaturationTests {
     private static let ms: Int64 = 1_000_000
 
-    @Test func saysSoAfterATenthOfASecondWithTimeToSpare() {
+    /// Turns of `busy` ms every `every` ms, full after those that `isFull` names; the turns that said so.
+    private static func run(every: Int64, busy: Int64, isFull: (Int64) -> Bool) -> [Int64] {
         var saturation = Saturation()
-        var said: [Int64] = []
-        for turn in 0..<25 as Range<Int64> {
-            let began = turn * 10 * Self.ms
-            if saturation.turned(isFull: true, beganNs: began, endedNs: began + Self.ms) { said.append(turn) }
+        return (0..<42).filter { turn in
+            let began = 1 + turn * every * ms
+            return saturation.turned(isFull: isFull(turn), beganNs: began, endedNs: began + busy * ms)
         }
-        #expect(said == [10, 20])
+    }
+
+    @Test func waitingWithAllStreamsTaken() {
+        #expect(Self.run(every: 10, busy: 1) { _ in true } == [10, 20, 30, 40])
+    }
+
+    /// Answers come in one turn, the core's next requests in another shortly after.
+    @Test func aShortWhileWithoutIsNoRelief() {
+        var saturation = Saturation()
+        var said = 0
+        for round in 0..<10 as Range<Int64> {
+            let began = 1 + round * 30 * Self.ms
+            if saturation.turned(isFull: false, beganNs: began, endedNs: began + Self.ms / 10) { said += 1 }
+            if saturation.turned(isFull: true, beganNs: began + Self.ms, endedNs: began + Self.ms) { said += 1 }
+        }
+        #expect(said == 2)
     }
 
     @Test func aBusyThreadNeedsNoMoreConnections() {
-        var saturation = Saturation()
-        for turn in 0..<25 as Range<Int64> {
-            let began = turn * 10 * Self.ms
-            #expect(saturation.turned(isFull: true, beganNs: began, endedNs: began + 9 * Self.ms) == false)
-        }
+        #expect(Self.run(every: 10, busy: 9) { _ in true }.isEmpty)
     }
 
-    @Test func aFreeStreamStartsOver() {
-        var saturation = Saturation()
-        for turn in 0..<50 as Range<Int64> {
-            let began = turn * 10 * Self.ms
-            #expect(saturation.turned(isFull: turn % 9 != 0, beganNs: began, endedNs: began + Self.ms) == false)
-        }
+    @Test func streamsToSpare() {
+        #expect(Self.run(every: 10, busy: 1) { $0 % 3 == 0 }.isEmpty)
     }
 }

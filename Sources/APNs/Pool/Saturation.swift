@@ -1,32 +1,29 @@
-/// Whether all streams were taken for a while, though the thread was not what held them up: a value machine.
+/// Whether the thread spent its time waiting with every stream taken: a value machine. Then more connections help; a
+/// thread that has no time to wait gains nothing by them.
 package struct Saturation: Sendable {
-    /// So long every stream must have been taken at every turn's end.
+    /// Looked at once in so long.
     private static let periodNs: Int64 = 100_000_000
 
-    private var sinceNs: Int64 = 0
-    private var busyNs: Int64 = 0
+    private var periodBeganNs: Int64 = 0
+    private var lastEndedNs: Int64 = 0
+    private var wasFull = false
+    private var waitedFullNs: Int64 = 0
 
     package init() {}
 
     /// A turn of the thread, from `beganNs` to `endedNs`, after which every stream was taken, or not.
     ///
-    /// - Returns: true once a period: more connections would help.
+    /// - Returns: true when over half of the period that ends now was spent waiting with every stream taken.
     package mutating func turned(isFull: Bool, beganNs: Int64, endedNs: Int64) -> Bool {
-        guard isFull else {
-            sinceNs = 0
-            return false
-        }
-        if sinceNs == 0 {
-            sinceNs = max(1, endedNs)
-            busyNs = 0
-            return false
-        }
-        busyNs += endedNs - beganNs
-        let spanNs = endedNs - sinceNs
+        if periodBeganNs == 0 { periodBeganNs = max(1, beganNs) }
+        if wasFull { waitedFullNs += max(0, beganNs - lastEndedNs) }
+        wasFull = isFull
+        lastEndedNs = endedNs
+        let spanNs = endedNs - periodBeganNs
         guard spanNs >= Self.periodNs else { return false }
-        let hadTime = busyNs < spanNs / 5 * 4
-        sinceNs = endedNs
-        busyNs = 0
-        return hadTime
+        let isSaturated = waitedFullNs > spanNs / 2
+        periodBeganNs = endedNs
+        waitedFullNs = 0
+        return isSaturated
     }
 }
