@@ -1,0 +1,110 @@
+import Glibc
+
+// nghttp2 never indexes `authorization`, whatever the flags: its 170 bytes would go out with every request. So the
+// field is submitted under a stand-in name of the same length, which nghttp2 does index, and in the one HEADERS frame
+// that introduces a value the literal name is replaced by the static table's `authorization`. Both tables hold an entry
+// of the same size at the same place, so every later reference means the same on both sides, and a renewed value that
+// refers to the stand-in's entry for its name already says `authorization` to the peer. Tried against nghttpd.
+// RFC 7541, 2.3.3 (index 23: authorization), 4.1 (size of an entry), 6.2 (literals).
+
+enum AuthorizationIndexing {
+    static let name: StaticString = "authorization"
+    /// As long as `authorization`, and not in the static table.
+    static let standIn: StaticString = "authorisation"
+    /// `H` and length, then the stand-in in Huffman code (RFC 7541, appendix B): how nghttp2 writes a literal name.
+    static let literal: [10 of UInt8] = [0x89, 0x1d, 0xa9, 0x9c, 0xf6, 0x19, 0x03, 0x49, 0x8f, 0x57]
+
+    /// Appends a frame nghttp2 made to `output`, its stand-in name replaced where the frame is a HEADERS frame that
+    /// spells it out.
+    ///
+    /// - Parameter frame: one whole frame with its 9-byte header.
+    static func append(_ frame: UnsafeRawPointer, _ size: Int, to output: inout OutputBuffer) {
+        guard let found = unsafe find(frame, size) else {
+            unsafe output.append(frame, size)
+            return
+        }
+        let replaced = found.usesShortPrefix ? 1 : 2
+        let newSize = size - (1 + literal.count) + replaced
+        let place = unsafe output.reserve(newSize)
+        let target = unsafe place.assumingMemoryBound(to: UInt8.self)
+        unsafe memcpy(place, frame, found.offset)
+        let first = unsafe frame.load(fromByteOffset: found.offset, as: UInt8.self)
+        var next = found.offset
+        if found.usesShortPrefix {
+            unsafe target[next] = first | 23
+            next += 1
+        } else {
+            unsafe target[next] = first | 15
+            unsafe target[next + 1] = 23 - 15
+            next += 2
+        }
+        let rest = found.offset + 1 + literal.count
+        unsafe memcpy(place + next, frame + rest, size - rest)
+        let payload = newSize - 9
+        unsafe target[0] = UInt8(truncatingIfNeeded: payload >> 16)
+        unsafe target[1] = UInt8(truncatingIfNeeded: payload >> 8)
+        unsafe target[2] = UInt8(truncatingIfNeeded: payload)
+        unsafe output.advance(newSize)
+    }
+
+    struct Found: Equatable {
+        /// Of the literal's first byte in the frame.
+        var offset: Int
+        /// Literal with incremental indexing: its index has 6 bits, and 23 fits; the other two have 4.
+        var usesShortPrefix: Bool
+    }
+
+    /// Walks the representations of a HEADERS frame's block (RFC 7541, section 6) up to the stand-in's literal name.
+    static func find(_ frame: UnsafeRawPointer, _ size: Int) -> Found? {
+        let bytes = unsafe UnsafeRawBufferPointer(start: frame, count: size)
+        let headersType: UInt8 = 1
+        let padded: UInt8 = 0x8
+        let priority: UInt8 = 0x20
+        guard size > 9, unsafe bytes[3] == headersType, unsafe bytes[4] & padded == 0 else { return nil }
+        var at = unsafe bytes[4] & priority == 0 ? 9 : 14
+        while at < size {
+            let first = unsafe bytes[at]
+            let start = at
+            let prefix: UInt8 =
+                if first & 0x80 != 0 { 7 } else if first & 0x40 != 0 { 6 } else if first & 0x20 != 0 { 5 } else { 4 }
+            guard let index = unsafe integer(bytes, &at, prefix: prefix) else { return nil }
+            if prefix == 7 || prefix == 5 { continue }
+            if index == 0 {
+                if unsafe matches(bytes, at) { return Found(offset: start, usesShortPrefix: prefix == 6) }
+                guard unsafe skipString(bytes, &at) else { return nil }
+            }
+            guard unsafe skipString(bytes, &at) else { return nil }
+        }
+        return nil
+    }
+
+    private static func matches(_ bytes: UnsafeRawBufferPointer, _ at: Int) -> Bool {
+        guard at + literal.count <= bytes.count else { return false }
+        for offset in 0..<literal.count where unsafe bytes[at + offset] != literal[offset] { return false }
+        return true
+    }
+
+    private static func skipString(_ bytes: UnsafeRawBufferPointer, _ at: inout Int) -> Bool {
+        guard let length = unsafe integer(bytes, &at, prefix: 7), length <= bytes.count - at else { return false }
+        at += length
+        return true
+    }
+
+    /// RFC 7541, 5.1; `nil` when it does not end within the frame or is beyond any frame's size.
+    private static func integer(_ bytes: UnsafeRawBufferPointer, _ at: inout Int, prefix: UInt8) -> Int? {
+        guard at < bytes.count else { return nil }
+        let mask = UInt8((1 << UInt16(prefix)) - 1)
+        var value = Int(unsafe bytes[at] & mask)
+        at += 1
+        guard value == Int(mask) else { return value }
+        var shift = 0
+        while at < bytes.count, shift <= 21 {
+            let next = unsafe bytes[at]
+            at += 1
+            value += Int(next & 0x7f) << shift
+            if next & 0x80 == 0 { return value }
+            shift += 7
+        }
+        return nil
+    }
+}

@@ -1,0 +1,211 @@
+internal import CNghttp2
+import Glibc
+
+// Trampolines: nghttp2 calls them on the session's thread, inside `mem_recv` and `mem_send`. They only write to the
+// session's `ClientState` and append to its sink.
+
+private typealias State = UnsafeMutablePointer<ClientState>
+
+@inline(__always)
+private func stateOf(_ user: UnsafeMutableRawPointer?) -> State {
+    unsafe user!.assumingMemoryBound(to: ClientState.self)
+}
+
+/// The slot of a stream; `nil` for a stream that is not ours or gone.
+@inline(__always)
+private func slotOf(_ session: OpaquePointer?, _ stream: Int32) -> UnsafeMutablePointer<StreamSlot>? {
+    unsafe nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(to: StreamSlot.self)
+}
+
+enum ClientCallbacks {
+    /// Shared by all client sessions, never freed.
+    nonisolated(unsafe) static let shared: OpaquePointer = {
+        var raw: OpaquePointer?
+        let code = unsafe nghttp2_session_callbacks_new(&raw)
+        precondition(code == 0, "nghttp2: out of memory")
+        let callbacks = unsafe raw!
+        unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, _ in
+            unsafe beginHeaders(session, frame!)
+        }
+        unsafe nghttp2_session_callbacks_set_on_header_callback2(callbacks) { session, frame, name, value, _, user in
+            unsafe header(session, frame!, name, value, stateOf(user))
+        }
+        unsafe nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) {
+            session, _, stream, bytes, count, user in
+            unsafe dataChunk(session, stream, bytes, count, stateOf(user))
+        }
+        unsafe nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { session, frame, user in
+            unsafe frameReceived(session, frame!, stateOf(user))
+        }
+        unsafe nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { session, stream, code, user in
+            unsafe streamClosed(session, stream, code, stateOf(user))
+        }
+        unsafe nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks) { session, frame, _, user in
+            unsafe notSent(session, frame!)
+        }
+        unsafe nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, head, count, source, user in
+            unsafe sendData(frame!, head!, count, source!, stateOf(user))
+        }
+        unsafe nghttp2_session_callbacks_set_error_callback2(callbacks) { _, _, text, count, user in
+            let bytes = unsafe UnsafeRawBufferPointer(start: text, count: min(count, 200))
+            unsafe stateOf(user).pointee.errorText = unsafe String(decoding: bytes, as: UTF8.self)
+            return 0
+        }
+        return unsafe callbacks
+    }()
+
+    /// Says how much of the body fits this DATA frame; `sendData` then writes it without a copy in between.
+    static let readBody: nghttp2_data_source_read_callback = { _, _, _, length, flags, source, _ in
+        let slot = unsafe source!.pointee.ptr.assumingMemoryBound(to: StreamSlot.self)
+        // Settled meanwhile: the bytes may be gone; a RST_STREAM is on its way.
+        guard unsafe slot.pointee.body != nil else { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
+        let count = unsafe min(length, slot.pointee.bodyLeft)
+        unsafe flags!.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue
+        if unsafe count == slot.pointee.bodyLeft { unsafe flags!.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
+        return count
+    }
+
+    private static func sendData(
+        _ frame: UnsafeMutablePointer<nghttp2_frame>, _ head: UnsafePointer<UInt8>, _ count: Int,
+        _ source: UnsafeMutablePointer<nghttp2_data_source>, _ state: State
+    ) -> Int32 {
+        let slot = unsafe source.pointee.ptr.assumingMemoryBound(to: StreamSlot.self)
+        guard let body = unsafe slot.pointee.body else { return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue }
+        let place = unsafe state.pointee.output.reserve(9 + count)
+        unsafe memcpy(place, head, 9)
+        unsafe memcpy(place + 9, body, count)
+        unsafe state.pointee.output.advance(9 + count)
+        unsafe slot.pointee.body = unsafe body + count
+        unsafe slot.pointee.bodyLeft -= count
+        if unsafe slot.pointee.bodyLeft == 0 {
+            unsafe slot.pointee.flags.insert(.endSent)
+            unsafe state.pointee.lastEnd = unsafe state.pointee.output.total
+            if unsafe slot.pointee.flags.contains(.submitted) {
+                let event = unsafe ClientEvent.bodySent(user: slot.pointee.user, end: state.pointee.lastEnd)
+                unsafe state.pointee.sink.append(ClientState.Entry(event: event, slot: .max))
+            }
+        }
+        return 0
+    }
+
+    private static func beginHeaders(_ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>) -> Int32 {
+        guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id) else { return 0 }
+        // What an interim response (1xx) said is forgotten.
+        if unsafe slot.pointee.status < 200 {
+            unsafe slot.pointee.status = 0
+            unsafe slot.pointee.keptCount = 0
+            for index in 0..<4 { unsafe slot.pointee.headers[index] = KeptRange() }
+        }
+        return 0
+    }
+
+    private static func header(
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ name: OpaquePointer?,
+        _ value: OpaquePointer?, _ state: State
+    ) -> Int32 {
+        let field = unsafe nghttp2_rcbuf_get_buf(name)
+        guard let text = unsafe field.base, unsafe field.len > 0 else { return 0 }
+        if unsafe text[0] == UInt8(ascii: ":") {
+            guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id) else { return 0 }
+            // nghttp2 only lets `:status` through, three digits, once a header block.
+            var status: UInt16 = 0
+            let digits = unsafe nghttp2_rcbuf_get_buf(value)
+            for index in 0..<min(3, unsafe digits.len) {
+                unsafe status = status &* 10 &+ UInt16(digits.base[index] & 0xf)
+            }
+            unsafe slot.pointee.status = status
+            return 0
+        }
+        for (index, wanted) in unsafe state.pointee.options.wantedHeaders.enumerated() {
+            guard unsafe wanted.utf8CodeUnitCount == field.len, unsafe memcmp(wanted.utf8Start, text, field.len) == 0
+            else { continue }
+            guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id),
+                unsafe slot.pointee.keep & (1 << UInt8(index)) != 0,
+                unsafe !slot.pointee.flags.contains(.bodyBegan)
+            else { return 0 }
+            let bytes = unsafe nghttp2_rcbuf_get_buf(value)
+            guard let base = unsafe bytes.base else { return 0 }
+            unsafe slot.pointee.headers[index] = unsafe slot.pointee.keepBytes(
+                base, bytes.len, limit: state.pointee.options.responseLimit)
+            return 0
+        }
+        return 0
+    }
+
+    private static func dataChunk(
+        _ session: OpaquePointer?, _ stream: Int32, _ bytes: UnsafePointer<UInt8>?, _ count: Int, _ state: State
+    ) -> Int32 {
+        guard let slot = unsafe slotOf(session, stream), let bytes = unsafe bytes else { return 0 }
+        let added = unsafe slot.pointee.keepBytes(bytes, count, limit: state.pointee.options.responseLimit)
+        if unsafe !slot.pointee.flags.contains(.bodyBegan) {
+            unsafe slot.pointee.flags.insert(.bodyBegan)
+            unsafe slot.pointee.responseBody = added
+        } else {
+            unsafe slot.pointee.responseBody.count += added.count
+        }
+        return 0
+    }
+
+    private static func frameReceived(
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
+    ) -> Int32 {
+        let head = unsafe frame.pointee.hd
+        switch UInt32(head.type) {
+        case NGHTTP2_HEADERS.rawValue, NGHTTP2_DATA.rawValue:
+            guard head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0,
+                let slot = unsafe slotOf(session, head.stream_id),
+                unsafe !slot.pointee.flags.contains(.settled)
+            else { return 0 }
+            let bodyIsOut = unsafe slot.pointee.flags.contains(.endSent)
+            unsafe state.pointee.settle(
+                slot, .response(user: slot.pointee.user, status: slot.pointee.status))
+            if !bodyIsOut { unsafe state.pointee.early.append(head.stream_id) }
+        case NGHTTP2_SETTINGS.rawValue:
+            guard head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return 0 }
+            unsafe state.pointee.isReady = true
+            let streams = unsafe nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
+            unsafe state.pointee.allowedStreams = min(Int(streams), state.pointee.options.streamLimit)
+            unsafe state.pointee.sink.append(ClientState.Entry(event: .settings, slot: .max))
+        case NGHTTP2_GOAWAY.rawValue:
+            let goAway = unsafe frame.pointee.goaway
+            unsafe state.pointee.isClosing = true
+            let data = unsafe UnsafeBufferPointer(
+                start: goAway.opaque_data, count: min(goAway.opaque_data_len, 1_024))
+            unsafe state.pointee.goAwayData = unsafe Array(data)
+            let event = unsafe ClientEvent.goAway(
+                lastStreamID: goAway.last_stream_id, code: ErrorCode(rawValue: goAway.error_code))
+            unsafe state.pointee.sink.append(ClientState.Entry(event: event, slot: .max))
+        case NGHTTP2_PING.rawValue:
+            guard head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0 else { return 0 }
+            unsafe state.pointee.sink.append(ClientState.Entry(event: .pong, slot: .max))
+        default: break
+        }
+        return 0
+    }
+
+    private static func streamClosed(
+        _ session: OpaquePointer?, _ stream: Int32, _ code: UInt32, _ state: State
+    ) -> Int32 {
+        guard let slot = unsafe slotOf(session, stream) else { return 0 }
+        // `submit` is looking at it and gives it back.
+        if unsafe slot.pointee.flags.contains(.notSent) { return 0 }
+        unsafe state.pointee.openStreams -= 1
+        unsafe slot.pointee.flags.insert(.closed)
+        if unsafe !slot.pointee.flags.contains(.settled) {
+            unsafe state.pointee.settle(
+                slot,
+                .ended(user: slot.pointee.user, code: ErrorCode(rawValue: code), status: slot.pointee.status))
+        } else if unsafe !slot.pointee.flags.contains(.eventPending) {
+            unsafe state.pointee.slab.give(slot)
+        }
+        return 0
+    }
+
+    private static func notSent(_ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>) -> Int32 {
+        guard unsafe UInt32(frame.pointee.hd.type) == NGHTTP2_HEADERS.rawValue,
+            let slot = unsafe slotOf(session, frame.pointee.hd.stream_id)
+        else { return 0 }
+        unsafe slot.pointee.flags.insert(.notSent)
+        return 0
+    }
+}

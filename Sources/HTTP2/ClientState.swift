@@ -1,0 +1,67 @@
+internal import CNghttp2
+
+/// What a client session's callbacks read and write, at an address of its own: while a C call runs, no Swift object is
+/// being accessed that a callback could touch.
+@unsafe
+struct ClientState {
+    struct Entry: BitwiseCopyable {
+        var event: ClientEvent
+        /// The slot whose bytes the event lends; `.max`: none.
+        var slot: UInt32
+    }
+
+    let options: ClientOptions
+    let memory = unsafe MemoryPool()
+    var slab = unsafe StreamSlab()
+    var output = unsafe OutputBuffer(capacity: 64 << 10)
+    var sink = unsafe EventSink<Entry>()
+    /// Streams answered before their body was out.
+    var early = unsafe EventSink<Int32>()
+    var isReady = false
+    var isClosing = false
+    var allowedStreams = 0
+    var openStreams = 0
+    var indexedNames: UInt8 = 0
+    var credentialFrameMinimum = Int.max
+    /// Where in the output the last END_STREAM ended.
+    var lastEnd: Int64 = 0
+    var currentSlot = UInt32.max
+    var goAwayData: [UInt8] = []
+    var errorText: String?
+
+    init(options: ClientOptions) { unsafe self.options = options }
+
+    func free() {
+        unsafe memory.free()
+        unsafe slab.deallocate()
+        unsafe output.free()
+        unsafe sink.free()
+        unsafe early.free()
+    }
+
+    /// The event taken last is done with.
+    mutating func releaseCurrent() {
+        guard unsafe currentSlot != .max else { return }
+        let slot = unsafe slab[currentSlot]
+        unsafe currentSlot = .max
+        unsafe slot.pointee.flags.remove(.eventPending)
+        if unsafe slot.pointee.flags.contains(.closed) { unsafe slab.give(slot) }
+    }
+
+    func lent(_ range: (UnsafeMutablePointer<StreamSlot>) -> KeptRange) -> UnsafeRawBufferPointer {
+        guard unsafe currentSlot != .max else { return unsafe UnsafeRawBufferPointer(start: nil, count: 0) }
+        let slot = unsafe slab[currentSlot]
+        let place = unsafe range(slot)
+        guard place.count > 0, let kept = unsafe slot.pointee.kept else {
+            return unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        }
+        return unsafe UnsafeRawBufferPointer(start: kept + Int(place.start), count: Int(place.count))
+    }
+
+    /// Says a stream's last event.
+    mutating func settle(_ slot: UnsafeMutablePointer<StreamSlot>, _ event: ClientEvent) {
+        unsafe slot.pointee.flags.formUnion([.settled, .eventPending])
+        unsafe slot.pointee.body = nil
+        unsafe sink.append(Entry(event: event, slot: slot.pointee.index))
+    }
+}

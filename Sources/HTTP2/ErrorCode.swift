@@ -1,0 +1,55 @@
+/// Why a stream or a connection ended. Source: RFC 9113, section 7; an open code.
+package struct ErrorCode: RawRepresentable, Hashable, Sendable, BitwiseCopyable, CustomStringConvertible {
+    package let rawValue: UInt32
+    package init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    package static let noError = ErrorCode(rawValue: 0)
+    package static let protocolError = ErrorCode(rawValue: 1)
+    package static let internalError = ErrorCode(rawValue: 2)
+    package static let flowControlError = ErrorCode(rawValue: 3)
+    package static let settingsTimeout = ErrorCode(rawValue: 4)
+    package static let streamClosed = ErrorCode(rawValue: 5)
+    package static let frameSizeError = ErrorCode(rawValue: 6)
+    package static let refusedStream = ErrorCode(rawValue: 7)
+    package static let cancel = ErrorCode(rawValue: 8)
+    package static let compressionError = ErrorCode(rawValue: 9)
+    package static let connectError = ErrorCode(rawValue: 10)
+    package static let enhanceYourCalm = ErrorCode(rawValue: 11)
+    package static let inadequateSecurity = ErrorCode(rawValue: 12)
+    package static let http11Required = ErrorCode(rawValue: 13)
+
+    private static let names = [
+        "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED",
+        "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM",
+        "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
+    ]
+
+    package var description: String {
+        Int(rawValue) < Self.names.count ? Self.names[Int(rawValue)] : "error \(rawValue)"
+    }
+}
+
+/// nghttp2 refused to work on: out of memory, or a peer that broke the protocol beyond an answer.
+package struct HTTP2Error: Error, Sendable, CustomStringConvertible {
+    package var text: String
+    package init(_ text: String) { self.text = text }
+    package var description: String { text }
+}
+
+/// A setting of RFC 9113, section 6.5.2; an open code.
+package struct Setting: Hashable, Sendable {
+    package var id: UInt16
+    package var value: UInt32
+
+    package init(id: UInt16, value: UInt32) {
+        self.id = id
+        self.value = value
+    }
+
+    package static func headerTableSize(_ value: UInt32) -> Setting { Setting(id: 1, value: value) }
+    package static func enablePush(_ value: UInt32) -> Setting { Setting(id: 2, value: value) }
+    package static func maxConcurrentStreams(_ value: UInt32) -> Setting { Setting(id: 3, value: value) }
+    package static func initialWindowSize(_ value: UInt32) -> Setting { Setting(id: 4, value: value) }
+    package static func maxFrameSize(_ value: UInt32) -> Setting { Setting(id: 5, value: value) }
+    package static func maxHeaderListSize(_ value: UInt32) -> Setting { Setting(id: 6, value: value) }
+}

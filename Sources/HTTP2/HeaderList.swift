@@ -1,0 +1,93 @@
+internal import CNghttp2
+
+/// How a field enters the peer's table of headers (HPACK, RFC 7541).
+package enum HeaderIndexing: Sendable, Equatable {
+    /// Repeats: indexed with its value.
+    case value
+    /// Changes with each message: its name is indexed once a connection, its value never, or it would flush the
+    /// 4,096-byte table. `slot` (0...7) names the field within its connection.
+    case nameOnly(slot: UInt8)
+    /// Changes with each message, and its name is in HPACK's static table (`:path`).
+    case never
+    /// `authorization`, which nghttp2 would never index: see `AuthorizationIndexing`.
+    case credential
+}
+
+/// The header fields of one message, in a reused array. Names and values are lent: they must stay until the call that
+/// takes the list returned (a session serializes them within it).
+///
+/// One thread at a time.
+@safe
+package struct HeaderList: ~Copyable {
+    package static let limit = 32
+
+    let fields: UnsafeMutablePointer<nghttp2_nv>
+    /// For each field: 0, or 1 + its `nameOnly` slot.
+    let nameSlots: UnsafeMutablePointer<UInt8>
+    package private(set) var count = 0
+    /// The field that is the credential; -1: none.
+    private(set) var credential = -1
+
+    package init() {
+        unsafe fields = .allocate(capacity: Self.limit)
+        unsafe nameSlots = .allocate(capacity: Self.limit)
+    }
+
+    deinit {
+        unsafe fields.deallocate()
+        unsafe nameSlots.deallocate()
+    }
+
+    /// Adds a field; names in lower case, pseudo-headers first, at most 32.
+    package mutating func append(
+        _ name: StaticString, _ value: UnsafeRawBufferPointer, _ indexing: HeaderIndexing = .value
+    ) {
+        precondition(count < Self.limit, "more than 32 header fields")
+        var flags = UInt8(NGHTTP2_NV_FLAG_NO_COPY_NAME.rawValue | NGHTTP2_NV_FLAG_NO_COPY_VALUE.rawValue)
+        var slot: UInt8 = 0
+        switch indexing {
+        case .value: break
+        case .never: flags |= UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
+        case .nameOnly(let index):
+            precondition(index < 8, "a nameOnly slot is 0...7")
+            slot = index + 1
+            flags |= UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
+        case .credential: credential = count
+        }
+        // nghttp2.h: name and value are not const for historical reasons; with NO_COPY they are only read.
+        unsafe fields[count] = nghttp2_nv(
+            name: UnsafeMutablePointer(mutating: name.utf8Start),
+            value: UnsafeMutablePointer(mutating: Self.bytes(value)),
+            namelen: name.utf8CodeUnitCount, valuelen: value.count, flags: flags)
+        unsafe nameSlots[count] = slot
+        count += 1
+    }
+
+    package mutating func append(
+        _ name: StaticString, _ value: StaticString, _ indexing: HeaderIndexing = .value
+    ) {
+        let bytes = unsafe UnsafeRawBufferPointer(start: value.utf8Start, count: value.utf8CodeUnitCount)
+        unsafe append(name, bytes, indexing)
+    }
+
+    /// Gives the field at `index` another value.
+    package mutating func replaceValue(at index: Int, _ value: UnsafeRawBufferPointer) {
+        precondition(index >= 0 && index < count, "no such header field")
+        unsafe fields[index].value = unsafe UnsafeMutablePointer(mutating: Self.bytes(value))
+        unsafe fields[index].valuelen = value.count
+    }
+
+    /// Keeps the first `length` fields.
+    package mutating func truncate(to length: Int) {
+        precondition(length >= 0 && length <= count, "a list is only shortened")
+        count = length
+        if credential >= length { credential = -1 }
+    }
+
+    /// nghttp2 wants a pointer even for no bytes.
+    @inline(__always)
+    private static func bytes(_ value: UnsafeRawBufferPointer) -> UnsafePointer<UInt8> {
+        guard let base = value.baseAddress else { return unsafe (" " as StaticString).utf8Start }
+        return unsafe base.assumingMemoryBound(to: UInt8.self)
+    }
+}

@@ -1,0 +1,91 @@
+import CNghttp2
+import Glibc
+
+// nghttp2 allocates about five times a request. A free list per session makes each of them a pop and a push:
+// blocks are never handed back to malloc before the session ends, and their number is bounded by the session's peak.
+
+private enum Layout {
+    static let classBytes = 64
+    static let classCount = 16
+    static let headerBytes = 16
+}
+
+/// The memory of one nghttp2 session: size classes of 64 bytes up to 1,024, malloc beyond.
+///
+/// One thread at a time. Every block carries a 16-byte header with its class and size.
+@unsafe
+struct MemoryPool {
+    /// Heads of the free lists; a free block's first word is the next one.
+    private let heads: UnsafeMutablePointer<UnsafeMutableRawPointer?>
+
+    init() {
+        unsafe heads = .allocate(capacity: Layout.classCount)
+        unsafe heads.initialize(repeating: nil, count: Layout.classCount)
+    }
+
+    /// Only after `nghttp2_session_del`: frees what is on the lists.
+    func free() {
+        for index in 0..<Layout.classCount {
+            var next = unsafe heads[index]
+            while let block = unsafe next {
+                unsafe next = unsafe block.load(as: UnsafeMutableRawPointer?.self)
+                unsafe Glibc.free(block - Layout.headerBytes)
+            }
+        }
+        unsafe heads.deallocate()
+    }
+
+    /// What nghttp2 is given. nghttp2.h: the struct is copied, `mem_user_data` must outlive the session.
+    func callbacks() -> nghttp2_mem {
+        unsafe nghttp2_mem(
+            mem_user_data: heads,
+            malloc: { size, data in unsafe MemoryPool.take(size, data) },
+            free: { block, data in unsafe MemoryPool.give(block, data) },
+            calloc: { count, size, data in
+                let (bytes, overflow) = count.multipliedReportingOverflow(by: size)
+                guard !overflow, let block = unsafe MemoryPool.take(bytes, data) else { return nil }
+                unsafe memset(block, 0, bytes)
+                return unsafe block
+            },
+            realloc: { block, size, data in
+                guard let block = unsafe block else { return unsafe MemoryPool.take(size, data) }
+                let held = unsafe (block - Layout.headerBytes).load(fromByteOffset: 8, as: Int.self)
+                if size <= held { return unsafe block }
+                guard let larger = unsafe MemoryPool.take(size, data) else { return nil }
+                unsafe memcpy(larger, block, held)
+                unsafe MemoryPool.give(block, data)
+                return unsafe larger
+            })
+    }
+
+    @inline(__always)
+    private static func take(_ size: Int, _ data: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+        guard size > 0 else { return nil }
+        let index = (size &- 1) / Layout.classBytes
+        if index < Layout.classCount, let data = unsafe data {
+            let heads = unsafe data.assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
+            if let block = unsafe heads[index] {
+                unsafe heads[index] = unsafe block.load(as: UnsafeMutableRawPointer?.self)
+                return unsafe block
+            }
+        }
+        let bytes = index < Layout.classCount ? (index + 1) * Layout.classBytes : size
+        guard let base = unsafe malloc(bytes + Layout.headerBytes) else { return nil }
+        unsafe base.storeBytes(of: index, as: Int.self)
+        unsafe base.storeBytes(of: bytes, toByteOffset: 8, as: Int.self)
+        return unsafe base + Layout.headerBytes
+    }
+
+    @inline(__always)
+    private static func give(_ block: UnsafeMutableRawPointer?, _ data: UnsafeMutableRawPointer?) {
+        guard let block = unsafe block else { return }
+        let index = unsafe (block - Layout.headerBytes).load(as: Int.self)
+        guard index < Layout.classCount, let data = unsafe data else {
+            unsafe Glibc.free(block - Layout.headerBytes)
+            return
+        }
+        let heads = unsafe data.assumingMemoryBound(to: UnsafeMutableRawPointer?.self)
+        unsafe block.storeBytes(of: heads[index], as: UnsafeMutableRawPointer?.self)
+        unsafe heads[index] = unsafe block
+    }
+}

@@ -1,0 +1,122 @@
+internal import CNghttp2
+
+// Trampolines: nghttp2 calls them on the session's thread, inside `mem_recv` and `mem_send`. They only write to the
+// session's `ServerState` and append to its sink.
+
+private typealias State = UnsafeMutablePointer<ServerState>
+
+@inline(__always)
+private func stateOf(_ user: UnsafeMutableRawPointer?) -> State {
+    unsafe user!.assumingMemoryBound(to: ServerState.self)
+}
+
+enum ServerCallbacks {
+    /// The slot of a stream; `nil` for one that is gone.
+    static func slot(_ session: OpaquePointer?, _ stream: Int32) -> UnsafeMutablePointer<RequestSlot>? {
+        unsafe nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(to: RequestSlot.self)
+    }
+
+    /// Shared by all server sessions, never freed.
+    nonisolated(unsafe) static let shared: OpaquePointer = {
+        var raw: OpaquePointer?
+        let code = unsafe nghttp2_session_callbacks_new(&raw)
+        precondition(code == 0, "nghttp2: out of memory")
+        let callbacks = unsafe raw!
+        unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, user in
+            guard unsafe frame!.pointee.headers.cat == NGHTTP2_HCAT_REQUEST else { return 0 }
+            let stream = unsafe frame!.pointee.hd.stream_id
+            let slot = unsafe stateOf(user).pointee.take(stream: stream)
+            _ = unsafe nghttp2_session_set_stream_user_data(session, stream, slot)
+            return 0
+        }
+        unsafe nghttp2_session_callbacks_set_on_header_callback2(callbacks) { session, frame, name, value, _, user in
+            // Trailers say nothing to us.
+            guard unsafe frame!.pointee.headers.cat == NGHTTP2_HCAT_REQUEST,
+                let slot = unsafe slot(session, frame!.pointee.hd.stream_id)
+            else { return 0 }
+            let name = unsafe nghttp2_rcbuf_get_buf(name)
+            let value = unsafe nghttp2_rcbuf_get_buf(value)
+            guard let nameBase = unsafe name.base, let valueBase = unsafe value.base else { return 0 }
+            unsafe slot.pointee.addHeader(
+                nameBase, name.len, valueBase, value.len, limit: stateOf(user).pointee.options.requestLimit)
+            return 0
+        }
+        unsafe nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks) {
+            session, _, stream, bytes, count, user in
+            let state = unsafe stateOf(user)
+            if let slot = unsafe slot(session, stream), let bytes = unsafe bytes {
+                unsafe slot.pointee.addBody(bytes, count, limit: state.pointee.options.requestLimit)
+            }
+            if unsafe state.pointee.options.canStall {
+                if unsafe state.pointee.isStalled {
+                    unsafe state.pointee.unconsumed += count
+                    if let slot = unsafe slot(session, stream) { unsafe slot.pointee.unconsumed += count }
+                } else {
+                    _ = unsafe nghttp2_session_consume(session, stream, count)
+                }
+            }
+            return 0
+        }
+        unsafe nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks) { session, frame, user in
+            unsafe frameReceived(session, frame!, stateOf(user))
+        }
+        unsafe nghttp2_session_callbacks_set_on_stream_close_callback(callbacks) { session, stream, code, user in
+            guard let slot = unsafe slot(session, stream) else { return 0 }
+            let state = unsafe stateOf(user)
+            unsafe slot.pointee.isClosed = true
+            if unsafe !slot.pointee.isAnswered || code != 0 {
+                unsafe state.pointee.say(.closed(stream: stream, code: ErrorCode(rawValue: code)))
+            }
+            unsafe state.pointee.giveBackIfDone(slot)
+            return 0
+        }
+        unsafe nghttp2_session_callbacks_set_error_callback2(callbacks) { _, _, text, count, user in
+            let bytes = unsafe UnsafeRawBufferPointer(start: text, count: min(count, 200))
+            unsafe stateOf(user).pointee.errorText = unsafe String(decoding: bytes, as: UTF8.self)
+            return 0
+        }
+        return unsafe callbacks
+    }()
+
+    static let readBody: nghttp2_data_source_read_callback = { _, _, into, length, flags, source, _ in
+        let slot = unsafe source!.pointee.ptr.assumingMemoryBound(to: RequestSlot.self)
+        let left = unsafe slot.pointee.responseCount - slot.pointee.responseSent
+        let count = min(length, left)
+        if count > 0 {
+            unsafe into!.update(from: slot.pointee.response! + slot.pointee.responseSent, count: count)
+            unsafe slot.pointee.responseSent += count
+        }
+        if count == left {
+            if unsafe slot.pointee.isEnd {
+                unsafe flags!.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue
+            } else if count == 0 {
+                return Int(NGHTTP2_ERR_DEFERRED.rawValue)
+            }
+        }
+        return count
+    }
+
+    private static func frameReceived(
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
+    ) -> Int32 {
+        let head = unsafe frame.pointee.hd
+        switch UInt32(head.type) {
+        case NGHTTP2_HEADERS.rawValue, NGHTTP2_DATA.rawValue:
+            guard let slot = unsafe slot(session, head.stream_id) else { return 0 }
+            if head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0 {
+                unsafe state.pointee.say(.request(stream: head.stream_id), slot)
+            } else if UInt32(head.type) == NGHTTP2_HEADERS.rawValue, unsafe state.pointee.options.announcesHeaders {
+                unsafe state.pointee.say(.headers(stream: head.stream_id), slot)
+            }
+        case NGHTTP2_SETTINGS.rawValue:
+            let isAcknowledgement = head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0
+            unsafe state.pointee.say(.settings(isAcknowledgement: isAcknowledgement))
+        case NGHTTP2_GOAWAY.rawValue:
+            unsafe state.pointee.say(.goAway(code: ErrorCode(rawValue: frame.pointee.goaway.error_code)))
+        case NGHTTP2_PING.rawValue where head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) != 0:
+            unsafe state.pointee.say(.pong)
+        default: break
+        }
+        return 0
+    }
+}

@@ -1,0 +1,252 @@
+internal import CNghttp2
+
+/// What a server session's peer did, in order.
+package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
+    /// A complete request; it can be read until the next `nextEvent`. Answer it whenever, by its stream, or never.
+    case request(stream: Int32)
+    /// The headers of a request whose body is still to come (only with `ServerOptions.announcesHeaders`).
+    case headers(stream: Int32)
+    /// A stream is gone before it was answered: reset by the client, by us, or by a GOAWAY of ours.
+    case closed(stream: Int32, code: ErrorCode)
+    /// The client will open no more streams.
+    case goAway(code: ErrorCode)
+    /// The client's settings, or its acknowledgement of ours.
+    case settings(isAcknowledgement: Bool)
+    case pong
+}
+
+package struct ServerOptions: Sendable {
+    /// The first SETTINGS. APNs' own, as seen.
+    package var settings: [Setting] = [
+        .headerTableSize(4_096), .maxConcurrentStreams(1_000), .initialWindowSize(65_535), .maxFrameSize(16_384),
+        .maxHeaderListSize(8_000),
+    ]
+    /// The connection's receive window; RFC 9113: at least 65,535.
+    package var connectionWindow: Int32 = 65_535
+    /// Of each request, headers and body; the rest is counted, not kept.
+    package var requestLimit = 64 << 10
+    /// Say `headers` as soon as they are complete, for answers before the body.
+    package var announcesHeaders = false
+    /// Window updates are given by `isStalled`; costs a little for each DATA frame.
+    package var canStall = false
+
+    package init() {}
+}
+
+/// The server side of one HTTP/2 connection over nghttp2: bytes in, events and bytes out; no I/O, no clock.
+///
+/// One thread at a time. After `receive`, drain `nextEvent` until it is `nil`, answer, and send the output.
+@safe
+package final class ServerSession {
+    private let state: UnsafeMutablePointer<ServerState>
+    private let session: OpaquePointer
+
+    /// - Throws: when nghttp2 is out of memory.
+    package init(options: ServerOptions = ServerOptions()) throws(HTTP2Error) {
+        let state = UnsafeMutablePointer<ServerState>.allocate(capacity: 1)
+        unsafe state.initialize(to: ServerState(options: options))
+        var raw: OpaquePointer?
+        var memory = unsafe state.pointee.memory.callbacks()
+        var option: OpaquePointer?
+        unsafe nghttp2_option_new(&option)
+        // Closed streams are only kept for RFC 7540's priority tree, which nobody uses.
+        unsafe nghttp2_option_set_no_closed_streams(option, 1)
+        unsafe nghttp2_option_set_no_auto_window_update(option, options.canStall ? 1 : 0)
+        // nghttp2.h: callbacks, option and mem are copied.
+        let code = unsafe nghttp2_session_server_new3(&raw, ServerCallbacks.shared, state, option, &memory)
+        unsafe nghttp2_option_del(option)
+        guard code == 0, let raw = unsafe raw else {
+            unsafe state.pointee.free()
+            unsafe state.deinitialize(count: 1)
+            unsafe state.deallocate()
+            throw HTTP2Error(describe(code))
+        }
+        unsafe self.state = unsafe state
+        unsafe session = unsafe raw
+        try changeSettings(options.settings)
+        if options.connectionWindow > 65_535 {
+            _ = unsafe nghttp2_session_set_local_window_size(session, 0, 0, options.connectionWindow)
+            try pump()
+        }
+    }
+
+    deinit {
+        unsafe nghttp2_session_del(session)
+        unsafe state.pointee.free()
+        unsafe state.deinitialize(count: 1)
+        unsafe state.deallocate()
+    }
+
+    // MARK: The request of the event returned last
+
+    package var headerCount: Int { unsafe state.pointee.current.map { unsafe $0.pointee.headerCount } ?? 0 }
+
+    /// A header of the request, in the order received; lent until the next `nextEvent`.
+    package func header(_ index: Int) -> (name: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer) {
+        precondition(index >= 0 && index < headerCount, "no such header")
+        let slot = unsafe state.pointee.current!
+        let span = unsafe slot.pointee.headers[index]
+        let bytes = unsafe slot.pointee.bytes!
+        return unsafe (
+            UnsafeRawBufferPointer(start: bytes + Int(span.start), count: Int(span.nameCount)),
+            UnsafeRawBufferPointer(start: bytes + Int(span.start + span.nameCount), count: Int(span.valueCount))
+        )
+    }
+
+    /// The request's body, as far as `requestLimit` kept it; lent until the next `nextEvent`.
+    package var body: UnsafeRawBufferPointer {
+        guard let slot = unsafe state.pointee.current, let bytes = unsafe slot.pointee.bytes else {
+            return unsafe UnsafeRawBufferPointer(start: nil, count: 0)
+        }
+        let start = unsafe Int(slot.pointee.headersEnd)
+        return unsafe UnsafeRawBufferPointer(start: bytes + start, count: Int(slot.pointee.count) - start)
+    }
+
+    /// Body bytes that came, kept or not.
+    package var bodyLength: Int { unsafe state.pointee.current.map { unsafe $0.pointee.bodyLength } ?? 0 }
+
+    /// Headers and body were all kept.
+    package var isComplete: Bool { unsafe state.pointee.current.map { unsafe !$0.pointee.wasCut } ?? true }
+
+    // MARK: Answers
+
+    /// Answers a stream; bytes of `headers` (pseudo-header `:status` first) are lent for this call, the body is copied.
+    ///
+    /// - Parameter isEnd: false leaves the response unfinished (`reset` it later).
+    /// - Returns: false when the stream is gone, or was answered before.
+    @discardableResult
+    package func respond(
+        stream: Int32, _ headers: borrowing HeaderList, body: UnsafeRawBufferPointer, isEnd: Bool = true
+    ) throws(HTTP2Error) -> Bool {
+        guard let slot = unsafe ServerCallbacks.slot(session, stream), unsafe !slot.pointee.isAnswered else {
+            return false
+        }
+        for index in 0..<headers.count where unsafe headers.nameSlots[index] > 0 {
+            let bit = unsafe UInt8(1) << (headers.nameSlots[index] - 1)
+            if unsafe state.pointee.indexedNames & bit == 0 {
+                unsafe headers.fields[index].flags &= ~UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
+            } else {
+                unsafe headers.fields[index].flags |= UInt8(NGHTTP2_NV_FLAG_NO_INDEX.rawValue)
+            }
+            unsafe state.pointee.indexedNames |= bit
+        }
+        unsafe slot.pointee.isAnswered = true
+        var code: Int32
+        if unsafe body.isEmpty && isEnd {
+            code = unsafe nghttp2_submit_response(session, stream, headers.fields, headers.count, nil)
+        } else {
+            unsafe slot.pointee.setResponse(body, isEnd: isEnd)
+            var provider = unsafe nghttp2_data_provider(
+                source: nghttp2_data_source(ptr: UnsafeMutableRawPointer(slot)),
+                read_callback: ServerCallbacks.readBody)
+            code = unsafe nghttp2_submit_response(session, stream, headers.fields, headers.count, &provider)
+        }
+        if nghttp2_is_fatal(code) != 0 { throw HTTP2Error(describe(code)) }
+        try pump()
+        return code == 0
+    }
+
+    /// Resets a stream; `closed` follows when it was not answered.
+    package func reset(stream: Int32, _ code: ErrorCode) throws(HTTP2Error) {
+        _ = unsafe nghttp2_submit_rst_stream(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), stream, code.rawValue)
+        try pump()
+    }
+
+    /// Sends SETTINGS.
+    package func changeSettings(_ settings: [Setting]) throws(HTTP2Error) {
+        let entries = settings.map { nghttp2_settings_entry(settings_id: Int32($0.id), value: $0.value) }
+        _ = unsafe nghttp2_submit_settings(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), entries, entries.count)
+        try pump()
+    }
+
+    package func ping() throws(HTTP2Error) {
+        _ = unsafe nghttp2_submit_ping(session, UInt8(NGHTTP2_FLAG_NONE.rawValue), nil)
+        try pump()
+    }
+
+    /// Sends GOAWAY; streams above `lastStreamID` are closed, and `closed` said for those not answered. A second one
+    /// can only lower it.
+    package func goAway(lastStreamID: Int32, _ code: ErrorCode, _ debugData: [UInt8] = []) throws(HTTP2Error) {
+        _ = unsafe nghttp2_submit_goaway(
+            session, UInt8(NGHTTP2_FLAG_NONE.rawValue), lastStreamID, code.rawValue, debugData, debugData.count)
+        try pump()
+    }
+
+    /// The first GOAWAY of a graceful end: the largest last-stream-id, NO_ERROR.
+    package func shutdownNotice() throws(HTTP2Error) {
+        _ = unsafe nghttp2_submit_shutdown_notice(session)
+        try pump()
+    }
+
+    /// The highest stream the client opened so far.
+    package var lastStreamID: Int32 { unsafe nghttp2_session_get_last_proc_stream_id(session) }
+
+    /// With `canStall`: while true no window is given back, so that the client's bodies come to a halt.
+    package func setStalled(_ isStalled: Bool) throws(HTTP2Error) {
+        unsafe state.pointee.isStalled = isStalled
+        guard !isStalled else { return }
+        let owed = unsafe state.pointee.unconsumed
+        unsafe state.pointee.unconsumed = 0
+        _ = unsafe nghttp2_session_consume_connection(session, owed)
+        unsafe state.pointee.forEachOwing { stream, bytes in
+            _ = unsafe nghttp2_session_consume_stream(session, stream, bytes)
+        }
+        try pump()
+    }
+
+    /// Bytes that nghttp2 never made, for faults.
+    package func appendRaw(_ bytes: [UInt8]) {
+        unsafe bytes.withUnsafeBytes { raw in
+            if let base = raw.baseAddress { unsafe state.pointee.output.append(base, raw.count) }
+        }
+    }
+
+    // MARK: Bytes and events
+
+    /// Takes bytes of the peer; copies what it keeps.
+    ///
+    /// - Throws: when the session broke beyond an answer (the first bytes were not HTTP/2, a flood).
+    package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
+        guard unsafe !bytes.isEmpty else { return }
+        let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)
+        let taken = unsafe nghttp2_session_mem_recv(session, base, bytes.count)
+        if taken < 0 { throw HTTP2Error(unsafe state.pointee.errorText ?? describe(Int32(taken))) }
+        try pump()
+    }
+
+    /// The oldest event not taken yet; what the one before it lent is gone.
+    package func nextEvent() -> ServerEvent? {
+        unsafe state.pointee.releaseCurrent()
+        guard let next = unsafe state.pointee.sink.popFirst() else { return nil }
+        unsafe state.pointee.current = unsafe next.slot
+        return unsafe next.event
+    }
+
+    /// What waits to be sent; valid until the next call.
+    package var output: UnsafeRawBufferPointer {
+        unsafe UnsafeRawBufferPointer(start: state.pointee.output.base, count: state.pointee.output.count)
+    }
+
+    /// Bytes of output ever made.
+    package var outputTotal: Int64 { unsafe state.pointee.output.total }
+
+    /// The first `count` bytes of `output` were sent (or copied elsewhere).
+    package func consumeOutput(_ count: Int) { unsafe state.pointee.output.consume(count) }
+
+    /// Nothing more will be read or written: close the connection once the output is out.
+    package var isFinished: Bool {
+        unsafe nghttp2_session_want_read(session) == 0 && nghttp2_session_want_write(session) == 0
+    }
+
+    package var errorText: String? { unsafe state.pointee.errorText }
+
+    private func pump() throws(HTTP2Error) {
+        while true {
+            var bytes: UnsafePointer<UInt8>?
+            let count = unsafe nghttp2_session_mem_send(session, &bytes)
+            if count == 0 { return }
+            guard count > 0, let bytes = unsafe bytes else { throw HTTP2Error(describe(Int32(count))) }
+            unsafe state.pointee.output.append(bytes, count)
+        }
+    }
+}

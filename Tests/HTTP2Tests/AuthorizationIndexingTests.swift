@@ -1,0 +1,184 @@
+import Foundation
+import Testing
+
+@testable import HTTP2
+
+@Suite struct AuthorizationIndexingTests {
+    static let spelled: [UInt8] = [0x89, 0x1d, 0xa9, 0x9c, 0xf6, 0x19, 0x03, 0x49, 0x8f, 0x57]
+    static let value: [UInt8] = [3] + Array("abc".utf8)
+
+    static func frame(_ block: [UInt8], type: UInt8 = 1, flags: UInt8 = 4) -> [UInt8] {
+        [0, 0, UInt8(block.count), type, flags, 0, 0, 0, 1] + block
+    }
+
+    static func rewritten(_ frame: [UInt8]) -> [UInt8] {
+        var output = OutputBuffer(capacity: 16)
+        defer { output.free() }
+        frame.withUnsafeBytes { AuthorizationIndexing.append($0.baseAddress!, $0.count, to: &output) }
+        return Array(UnsafeRawBufferPointer(start: output.base, count: output.count))
+    }
+
+    @Test func bothNamesHaveOneLength() {
+        #expect(AuthorizationIndexing.name.utf8CodeUnitCount == AuthorizationIndexing.standIn.utf8CodeUnitCount)
+    }
+
+    /// RFC 7541, 6.2.1 to 6.2.3: with incremental indexing, without, never.
+    @Test(
+        arguments: [
+            ([0x40], [0x57]), ([0x00], [0x0f, 0x08]), ([0x10], [0x1f, 0x08]),
+        ] as [([UInt8], [UInt8])])
+    func eachLiteralIsReplaced(first: [UInt8], replaced: [UInt8]) {
+        let before: [UInt8] = [0x83, 0x3f, 0x01, 0x04, 2, 0x2f, 0x61]
+        let after: [UInt8] = [0x82, 0x40, 1, 0x78, 0]
+        #expect(
+            Self.rewritten(Self.frame(before + first + Self.spelled + Self.value + after))
+                == Self.frame(before + replaced + Self.value + after))
+    }
+
+    @Test(
+        arguments: [
+            // The stand-in's bytes within a value.
+            [0x04, 11] + [0x40] + spelled,
+            // A name by index.
+            [0x7e] + value,
+            // Cut anywhere: walked no further, nothing changed.
+            [0x40, 0x89, 0x1d], [0x40], [0x7f], [0xff, 0xff, 0xff, 0xff, 0xff],
+            [0x00, 0x7f, 0xff, 0xff, 0xff, 0xff, 0x7f],
+            [],
+        ] as [[UInt8]])
+    func anythingElseStays(block: [UInt8]) {
+        #expect(Self.rewritten(Self.frame(block)) == Self.frame(block))
+    }
+
+    @Test func onlyHeadersFramesChange() {
+        let block = [0x40] + Self.spelled + Self.value
+        #expect(Self.rewritten(Self.frame(block, type: 0)) == Self.frame(block, type: 0))
+        #expect(Self.rewritten(Self.frame(block, flags: 0xc)) == Self.frame(block, flags: 0xc))
+        let weight: [UInt8] = [0, 0, 0, 0, 15]
+        #expect(
+            Self.rewritten(Self.frame(weight + block, flags: 0x24))
+                == Self.frame(weight + [0x57] + Self.value, flags: 0x24))
+    }
+
+    /// The frames that introduce and repeat a credential, whole.
+    @Test func goldenFrames() throws {
+        let peers = try Peers()
+        try peers.connect()
+        let path = Lent("/a")
+        let token = Lent("bearer 0123456789")
+        let body = Lent("{}")
+        var headers = HeaderList()
+        headers.append(":method", "POST")
+        headers.append(":path", path.bytes, .never)
+        headers.append("authorization", token.bytes, .credential)
+        _ = try peers.client.submit(headers, body: body.bytes, user: 0)
+        _ = try peers.client.submit(headers, body: body.bytes, user: 0)
+        let frames = Frame.all(peers.takeClient())
+        let path4: [UInt8] = [0x14, 2, 0x2f, 0x61]
+        // The peer's table size, `:method: POST`, the path, `authorization` by its static name and Huffman's code of
+        // "bearer 0123456789" (RFC 7541, appendix B).
+        let introduced: [UInt8] =
+            [0x3f, 0xe1, 0x1f, 0x83] + path4
+            + [0x57, 0x8c, 0x8c, 0xa3, 0xb0, 0xb6, 0x28, 0x00, 0x89, 0x96, 0x9b, 0x71, 0xd7, 0x9f]
+        #expect(
+            frames == [
+                Frame(type: 1, flags: 4, stream: 1, payload: introduced),
+                Frame(type: 0, flags: 1, stream: 1, payload: Array("{}".utf8)),
+                Frame(type: 1, flags: 4, stream: 3, payload: [0x83] + path4 + [0xbe]),
+                Frame(type: 0, flags: 1, stream: 3, payload: Array("{}".utf8)),
+            ])
+    }
+
+    struct Arrived: Equatable {
+        var authorization: [String] = []
+        var other = 0
+    }
+
+    static func arrive(_ peers: Peers) throws -> Arrived {
+        var arrived = Arrived()
+        try peers.exchange()
+        while let event = peers.server.nextEvent() {
+            guard case .request(let stream) = event else { continue }
+            for index in 0..<peers.server.headerCount {
+                let header = peers.server.header(index)
+                switch String(decoding: header.name, as: UTF8.self) {
+                case "authorization": arrived.authorization.append(String(decoding: header.value, as: UTF8.self))
+                case "authorisation": arrived.other += 1
+                default: break
+                }
+            }
+            try peers.respond(stream, "200")
+        }
+        try peers.exchange()
+        _ = peers.clientEvents()
+        return arrived
+    }
+
+    /// Every request arrives with its credential, through renewals, evictions and every size of the peer's table.
+    @Test(arguments: [4_096, 0, 100, 250, 300, 1_000, 65_536] as [UInt32], [true, false])
+    func credentialsArriveWhateverTheTable(size: UInt32, isOn: Bool) throws {
+        var options = ClientOptions()
+        options.indexAuthorization = isOn
+        var server = ServerOptions()
+        server.settings = [.headerTableSize(size), .maxConcurrentStreams(100)]
+        let peers = try Peers(client: options, server: server)
+        try peers.connect()
+        var expected: [String] = []
+        var seen: [String] = []
+        for round in 0..<60 {
+            var push = Push()
+            let text = "bearer eyJ." + String(repeating: "k\(round / 7)-", count: 50)
+            push.authorization = Lent(text)
+            // Topics enough to push everything out of the table, again and again.
+            push.topic = Lent("com.example." + String(repeating: "t\(round % 13)", count: 20))
+            _ = try push.submit(to: peers.client)
+            expected.append(text)
+            let arrived = try Self.arrive(peers)
+            #expect(arrived.other == 0)
+            seen += arrived.authorization
+        }
+        #expect(seen == expected)
+        #expect(!peers.client.isFinished)
+    }
+
+    /// quality.md: at most 62 bytes of HEADERS a request over random tokens, 92 with an apns-id.
+    @Test(arguments: [(false, 62.0), (true, 92.0)])
+    func headersStayWithinTheirBudget(hasID: Bool, budget: Double) throws {
+        var server = ServerOptions()
+        server.settings = [.maxConcurrentStreams(1_000)]
+        let peers = try Peers(server: server)
+        try peers.connect()
+        var random = SystemRandomNumberGenerator()
+        var bytes = 0
+        let count = 2_000
+        for _ in 0..<count {
+            var push = Push()
+            let token = (0..<8).map { _ in String(format: "%08x", UInt32.random(in: 0...(.max), using: &random)) }
+            push.path = Lent("/3/device/" + token.joined())
+            if hasID { push.apnsID = Lent(UUID().uuidString.lowercased()) }
+            _ = try push.submit(to: peers.client)
+            for frame in Frame.all(Array(peers.client.output)) where frame.type == 1 { bytes += frame.payload.count }
+            try peers.exchange()
+            try peers.answerAll()
+            try peers.exchange()
+            _ = peers.clientEvents()
+        }
+        let mean = Double(bytes) / Double(count)
+        print("HEADERS: \(mean) bytes a request, apns-id: \(hasID)")
+        #expect(mean <= budget)
+    }
+
+    @Test func theSwitchTurnsItOff() throws {
+        var options = ClientOptions()
+        options.indexAuthorization = false
+        let peers = try Peers(client: options)
+        try peers.connect()
+        let push = Push()
+        _ = try push.submit(to: peers.client)
+        _ = peers.takeClient()
+        _ = try push.submit(to: peers.client)
+        let again = Frame.all(peers.takeClient())[0].payload
+        #expect(again.count > 150)
+        #expect(again.contains(0x1f))
+    }
+}

@@ -1,0 +1,297 @@
+import Foundation
+import HTTP2
+import Testing
+
+@Suite struct ClientSessionTests {
+    @Test func prefaceIsGolden() throws {
+        let client = try ClientSession()
+        let settings: [UInt8] = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]
+        #expect(Array(client.output) == Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) + settings)
+    }
+
+    @Test func nothingIsSubmittedBeforeTheServersSettings() throws {
+        let peers = try Peers()
+        let before = peers.client.outputTotal
+        #expect(!peers.client.isReady)
+        #expect(peers.client.freeStreams == 0)
+        #expect(try Push().submit(to: peers.client) == .refused)
+        #expect(peers.client.outputTotal == before)
+        try peers.exchange()
+        #expect(peers.clientEvents() == [.settings])
+        #expect(peers.client.freeStreams == 1_000)
+    }
+
+    @Test func aRequestAndItsAnswer() throws {
+        var options = ClientOptions()
+        options.wantedHeaders = ["apns-id", "apns-unique-id"]
+        let peers = try Peers(client: options)
+        try peers.connect()
+        let push = Push()
+        guard case .written(let stream, let end) = try push.submit(to: peers.client, user: 7, keep: 1) else {
+            Issue.record("not written")
+            return
+        }
+        #expect(stream == 1)
+        #expect(end == peers.client.outputTotal)
+        try peers.exchange()
+        #expect(peers.server.nextEvent() == .request(stream: 1))
+        #expect(peers.server.body.elementsEqual(push.body.bytes))
+        #expect(peers.server.headerCount == 7)
+        let header = peers.server.header(4)
+        #expect(String(decoding: header.name, as: UTF8.self) == "authorization")
+        #expect(header.value.elementsEqual(push.authorization.bytes))
+        try peers.respond(1, "410", body: #"{"reason":"Unregistered"}"#, apnsID: "ABC")
+        try peers.exchange()
+        #expect(peers.client.nextEvent() == .response(user: 7, status: 410))
+        #expect(String(decoding: peers.client.responseHeader(0), as: UTF8.self) == "ABC")
+        #expect(peers.client.responseHeader(1).isEmpty)
+        #expect(String(decoding: peers.client.responseBody, as: UTF8.self) == #"{"reason":"Unregistered"}"#)
+        #expect(peers.client.nextEvent() == nil)
+        #expect(peers.client.openStreams == 0)
+    }
+
+    @Test func streamsAreCountedAndSettingsHeeded() throws {
+        var server = ServerOptions()
+        server.settings = [.maxConcurrentStreams(1)]
+        let peers = try Peers(server: server)
+        try peers.connect()
+        let push = Push()
+        #expect(peers.client.freeStreams == 1)
+        #expect(try push.submit(to: peers.client) != .refused)
+        #expect(try push.submit(to: peers.client) == .refused)
+        try peers.server.changeSettings([.maxConcurrentStreams(3)])
+        try peers.exchange()
+        #expect(peers.client.freeStreams == 2)
+        #expect(try push.submit(to: peers.client) != .refused)
+        #expect(try push.submit(to: peers.client) != .refused)
+        try peers.exchange()
+        try peers.server.changeSettings([.maxConcurrentStreams(1)])
+        try peers.exchange()
+        #expect(peers.client.allowedStreams == 1)
+        #expect(peers.client.freeStreams == 0)
+        #expect(peers.client.openStreams == 3)
+        try peers.answerAll()
+        try peers.exchange()
+        #expect(peers.client.freeStreams == 1)
+    }
+
+    @Test func goAwayClosesWhatIsAboveIt() throws {
+        let peers = try Peers()
+        try peers.connect()
+        let push = Push()
+        for user in 0..<4 { _ = try push.submit(to: peers.client, user: UInt32(user)) }
+        try peers.exchange()
+        _ = peers.serverEvents()
+        try peers.server.shutdownNotice()
+        try peers.exchange()
+        #expect(peers.clientEvents() == [.goAway(lastStreamID: .max, code: .noError)])
+        #expect(try push.submit(to: peers.client) == .refused)
+        try peers.server.goAway(lastStreamID: 3, .noError, Array(#"{"reason":"x"}"#.utf8))
+        try peers.exchange()
+        #expect(peers.client.nextEvent() == .goAway(lastStreamID: 3, code: .noError))
+        #expect(String(decoding: peers.client.goAwayData, as: UTF8.self) == #"{"reason":"x"}"#)
+        let refused = peers.clientEvents()
+        #expect(refused.count == 2)
+        #expect(refused.contains(.ended(user: 2, code: .refusedStream, status: 0)))
+        #expect(refused.contains(.ended(user: 3, code: .refusedStream, status: 0)))
+        #expect(try peers.respond(1, "200"))
+        #expect(try peers.respond(3, "200"))
+        #expect(try !peers.respond(5, "200"))
+        try peers.exchange()
+        #expect(peers.clientEvents() == [.response(user: 0, status: 200), .response(user: 1, status: 200)])
+        #expect(peers.client.isFinished)
+    }
+
+    @Test(arguments: [ErrorCode.refusedStream, .internalError, .cancel, .enhanceYourCalm])
+    func aResetSaysItsCode(code: ErrorCode) throws {
+        let peers = try Peers()
+        try peers.connect()
+        _ = try Push().submit(to: peers.client, user: 9)
+        try peers.exchange()
+        try peers.server.reset(stream: 1, code)
+        try peers.exchange()
+        #expect(peers.clientEvents() == [.ended(user: 9, code: code, status: 0)])
+        #expect(peers.client.openStreams == 0)
+    }
+
+    @Test func aBodyCutOffKeepsItsStatus() throws {
+        let peers = try Peers()
+        try peers.connect()
+        _ = try Push().submit(to: peers.client, user: 9)
+        try peers.exchange()
+        var headers = HeaderList()
+        headers.append(":status", "410")
+        let half = Lent(#"{"reason":"Unreg"#)
+        try peers.server.respond(stream: 1, headers, body: half.bytes, isEnd: false)
+        try peers.server.reset(stream: 1, .internalError)
+        try peers.exchange()
+        #expect(peers.client.nextEvent() == .ended(user: 9, code: .internalError, status: 410))
+        #expect(peers.client.responseBody.elementsEqual(half.bytes))
+    }
+
+    @Test func anEarlyAnswerIsResetByUs() throws {
+        var server = ServerOptions()
+        server.settings = [.maxConcurrentStreams(1), .initialWindowSize(10)]
+        server.announcesHeaders = true
+        server.canStall = true
+        let peers = try Peers(server: server)
+        try peers.connect()
+        try peers.server.setStalled(true)
+        var push = Push()
+        push.body = Lent(String(repeating: "x", count: 5_000))
+        #expect(try push.submit(to: peers.client, user: 3) == .waiting(stream: 1))
+        try peers.exchange()
+        try peers.respond(1, "413", body: #"{"reason":"PayloadTooLarge"}"#)
+        peers.clientBytes = []
+        try peers.exchange()
+        #expect(peers.clientEvents() == [.response(user: 3, status: 413)])
+        // RST_STREAM with CANCEL, and no more of the body.
+        #expect(Frame.all(peers.clientBytes) == [Frame(type: 3, flags: 0, stream: 1, payload: [0, 0, 0, 8])])
+        #expect(peers.client.freeStreams == 1)
+    }
+
+    @Test func aBodyThatWaitedSaysWhereItEnded() throws {
+        var server = ServerOptions()
+        server.settings = [.initialWindowSize(10)]
+        server.canStall = true
+        let peers = try Peers(server: server)
+        try peers.connect()
+        try peers.server.setStalled(true)
+        var push = Push()
+        push.body = Lent(String(repeating: "x", count: 15))
+        #expect(try push.submit(to: peers.client, user: 3) == .waiting(stream: 1))
+        try peers.exchange()
+        #expect(peers.clientEvents() == [])
+        try peers.server.setStalled(false)
+        let bytes = peers.takeServer()
+        try bytes.withUnsafeBytes { try peers.client.receive($0) }
+        #expect(peers.clientEvents() == [.bodySent(user: 3, end: peers.client.outputTotal)])
+        let five = Array("xxxxx".utf8)
+        #expect(Frame.all(peers.takeClient()) == [Frame(type: 0, flags: 1, stream: 1, payload: five)])
+    }
+
+    @Test func theConnectionWindowIsCounted() throws {
+        var options = ServerOptions()
+        options.canStall = true
+        let peers = try Peers(server: options)
+        try peers.connect()
+        try peers.server.setStalled(true)
+        #expect(peers.client.connectionWindow == 65_535)
+        var push = Push()
+        push.body = Lent(String(repeating: "x", count: 4_096))
+        var written = 0
+        while case .written = try push.submit(to: peers.client, user: UInt32(written)) { written += 1 }
+        #expect(written == 15)
+        #expect(peers.client.connectionWindow == 0)
+        try peers.exchange()
+        #expect(peers.clientEvents() == [])
+        try peers.server.setStalled(false)
+        try peers.exchange()
+        guard case .bodySent(user: 15, _) = peers.clientEvents().last else {
+            Issue.record("the sixteenth body was not sent")
+            return
+        }
+    }
+
+    @Test func aCancelledStreamIsSilentAndItsBodyUntouched() throws {
+        var server = ServerOptions()
+        server.settings = [.initialWindowSize(10)]
+        let peers = try Peers(server: server)
+        try peers.connect()
+        do {
+            var push = Push()
+            push.body = Lent(String(repeating: "x", count: 3_000))
+            #expect(try push.submit(to: peers.client, user: 3) == .waiting(stream: 1))
+            try peers.client.cancel(stream: 1)
+            // `push` dies here: its body must not be read any more.
+        }
+        try peers.server.changeSettings([.initialWindowSize(65_535)])
+        try peers.exchange()
+        #expect(peers.clientEvents() == [.settings])
+        #expect(peers.serverEvents().contains(.closed(stream: 1, code: .cancel)))
+        #expect(peers.client.openStreams == 0)
+    }
+
+    @Test func interimResponsesAreForgotten() throws {
+        var options = ClientOptions()
+        options.wantedHeaders = ["apns-id"]
+        let peers = try Peers(client: options)
+        try peers.connect()
+        _ = try Push().submit(to: peers.client, user: 1, keep: 1)
+        // HEADERS without END_STREAM: literal `:status: 103` (name index 8) and `apns-id: old`; then 200 with END_STREAM.
+        let interim: [UInt8] =
+            [0x08, 3] + Array("103".utf8) + [0x00, 7] + Array("apns-id".utf8) + [3] + Array("old".utf8)
+        let final: [UInt8] = [0x88]
+        let bytes =
+            peers.takeServer() + [0, 0, UInt8(interim.count), 1, 4, 0, 0, 0, 1] + interim
+            + [0, 0, UInt8(final.count), 1, 5, 0, 0, 0, 1] + final
+        try bytes.withUnsafeBytes { try peers.client.receive($0) }
+        #expect(peers.client.nextEvent() == .response(user: 1, status: 200))
+        #expect(peers.client.responseHeader(0).isEmpty)
+    }
+
+    @Test func aLongBodyIsCut() throws {
+        let peers = try Peers()
+        try peers.connect()
+        _ = try Push().submit(to: peers.client)
+        try peers.exchange()
+        try peers.answerAll("500", body: String(repeating: "y", count: 20_000))
+        try peers.exchange()
+        #expect(peers.client.nextEvent() == .response(user: 0, status: 500))
+        #expect(peers.client.responseBody.count == 4_096)
+    }
+
+    @Test func pingComesBack() throws {
+        let peers = try Peers()
+        try peers.connect()
+        try peers.client.ping()
+        try peers.exchange()
+        #expect(peers.clientEvents() == [.pong])
+    }
+
+    @Test func aFullOutputRefuses() throws {
+        var options = ClientOptions()
+        options.outputLimit = 1_000
+        let peers = try Peers(client: options)
+        try peers.connect()
+        let push = Push()
+        var taken = 0
+        while try push.submit(to: peers.client) != .refused { taken += 1 }
+        #expect(taken > 3 && taken < 20)
+        try peers.exchange()
+        #expect(try push.submit(to: peers.client) != .refused)
+    }
+
+    @Test func streamIDsEnd() throws {
+        var options = ClientOptions()
+        options.firstStreamID = .max - 2
+        let peers = try Peers(client: options)
+        try peers.connect()
+        let push = Push()
+        #expect(peers.client.nextStreamID == UInt32(Int32.max) - 2)
+        guard case .written(stream: .max - 2, _) = try push.submit(to: peers.client),
+            case .written(stream: .max, _) = try push.submit(to: peers.client)
+        else {
+            Issue.record("the last two ids were not given out")
+            return
+        }
+        #expect(try push.submit(to: peers.client) == .refused)
+        #expect(peers.client.openStreams == 2)
+    }
+
+    @Test func namesThatNeverRepeatAreIndexedOnce() throws {
+        let peers = try Peers()
+        try peers.connect()
+        var sizes: [Int] = []
+        for id in ["11111111", "22222222", "33333333"] {
+            var push = Push()
+            push.apnsID = Lent(id)
+            _ = try push.submit(to: peers.client)
+            sizes.append(Frame.all(peers.takeClient()).first { $0.type == 1 }!.payload.count)
+        }
+        // Later ones: 0x1f, index - 15, length; the name's five bytes are not spelled out again.
+        #expect(sizes[1] < 90 && sizes[0] > 200)
+        let field = 2 + 1 + (8 * 5 + 7) / 8
+        #expect(sizes[1] - field == sizes[2] - field - 1 || sizes[1] == sizes[2])
+    }
+}

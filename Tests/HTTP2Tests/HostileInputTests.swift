@@ -1,0 +1,160 @@
+import Foundation
+import HTTP2
+import Testing
+
+@Suite struct HostileInputTests {
+    /// A server's bytes for four streams: an answer with a body, one without, a reset, then GOAWAY.
+    static func recording() throws -> (bytes: [UInt8], submit: (ClientSession) throws -> Void, events: [ClientEvent]) {
+        let push = Push()
+        let submit: (ClientSession) throws -> Void = { client in
+            for user in 1...5 as ClosedRange<UInt32> {
+                let submission = try push.submit(to: client, user: user)
+                #expect(submission != .refused)
+            }
+        }
+        let peers = try Peers()
+        try peers.connect()
+        let settings = peers.serverBytes.count
+        try submit(peers.client)
+        try peers.exchange()
+        _ = peers.serverEvents()
+        try peers.respond(3, "200", apnsID: "11111111-2222-3333-4444-555555555555")
+        try peers.respond(1, "400", body: #"{"reason":"BadDeviceToken"}"#, apnsID: "X")
+        try peers.server.reset(stream: 5, .refusedStream)
+        try peers.server.goAway(lastStreamID: 7, .noError, Array("Shutdown".utf8))
+        try peers.respond(7, "503", body: #"{"reason":"Shutdown"}"#)
+        peers.serverBytes = Array(peers.serverBytes.dropFirst(settings))
+        try peers.exchange()
+        return (peers.serverBytes, submit, peers.clientEvents())
+    }
+
+    /// Whatever way the bytes are cut, the same events come.
+    @Test func splitAtEveryByte() throws {
+        let (bytes, submit, events) = try Self.recording()
+        #expect(events.count == 6)
+        for cut in 0...bytes.count {
+            let peers = try Peers()
+            try peers.connect()
+            try submit(peers.client)
+            var seen: [ClientEvent] = []
+            for part in [bytes[..<cut], bytes[cut...]] {
+                try Array(part).withUnsafeBytes { try peers.client.receive($0) }
+                seen += peers.clientEvents()
+            }
+            #expect(seen == events, "cut at \(cut)")
+        }
+    }
+
+    @Test func oneByteAtATime() throws {
+        let (bytes, submit, events) = try Self.recording()
+        let peers = try Peers()
+        try peers.connect()
+        try submit(peers.client)
+        var seen: [ClientEvent] = []
+        var bodies: [String] = []
+        for byte in bytes {
+            try [byte].withUnsafeBytes { try peers.client.receive($0) }
+            while let event = peers.client.nextEvent() {
+                seen.append(event)
+                bodies.append(String(decoding: peers.client.responseBody, as: UTF8.self))
+            }
+        }
+        #expect(seen == events)
+        #expect(bodies.contains(#"{"reason":"BadDeviceToken"}"#))
+        #expect(bodies.contains(#"{"reason":"Shutdown"}"#))
+    }
+
+    /// nghttp2 takes garbage with success and queues a GOAWAY: the session says that it is over.
+    @Test(arguments: [
+        "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}\u{0}",
+        String(repeating: "garbage ", count: 40),
+    ])
+    func garbageEndsTheSession(text: String) throws {
+        let client = try ClientSession()
+        try client.consumeOutput(client.output.count)
+        do {
+            try Array(text.utf8).withUnsafeBytes { try client.receive($0) }
+        } catch {
+            return
+        }
+        let frames = Frame.all(Array(client.output))
+        #expect(frames.contains { $0.type == 7 })
+        #expect(client.isFinished)
+        #expect(client.freeStreams == 0)
+    }
+
+    @Test func garbageAfterSettingsEndsTheSession() throws {
+        let peers = try Peers()
+        try peers.connect()
+        _ = try Push().submit(to: peers.client)
+        _ = peers.takeClient()
+        // A DATA frame on stream 0 (RFC 9113, 6.1: PROTOCOL_ERROR).
+        try [0, 0, 1, 0, 0, 0, 0, 0, 0, 1].withUnsafeBytes { try peers.client.receive($0) }
+        #expect(Frame.all(peers.takeClient()).map(\.type) == [7])
+        #expect(peers.client.isFinished)
+        #expect(try Push().submit(to: peers.client) == .refused)
+    }
+
+    /// Seeds print themselves through the argument.
+    @Test(arguments: 0..<200)
+    func mutatedInputNeverTraps(seed: Int) throws {
+        var (bytes, submit, _) = try Self.recording()
+        var random = SplitMix(seed: UInt64(seed))
+        for _ in 0..<(1 + seed % 4) {
+            bytes[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
+        }
+        let peers = try Peers()
+        try peers.connect()
+        try submit(peers.client)
+        var ended = Set<UInt32>()
+        do {
+            for byte in bytes {
+                try [byte].withUnsafeBytes { try peers.client.receive($0) }
+                while let event = peers.client.nextEvent() {
+                    switch event {
+                    case .response(let user, _), .ended(let user, _, _):
+                        #expect(ended.insert(user).inserted, "two last events for \(user)")
+                    case .bodySent, .goAway, .settings, .pong: break
+                    }
+                }
+            }
+        } catch {
+            #expect(error is HTTP2Error)
+        }
+    }
+
+    @Test(arguments: 0..<200)
+    func mutatedRequestsNeverTrapTheServer(seed: Int) throws {
+        let peers = try Peers()
+        try peers.connect()
+        for user in 0..<3 { _ = try Push().submit(to: peers.client, user: UInt32(user)) }
+        var bytes = peers.takeClient()
+        var random = SplitMix(seed: UInt64(seed))
+        for _ in 0..<(1 + seed % 4) {
+            bytes[Int.random(in: 0..<bytes.count, using: &random)] = UInt8.random(in: 0...255, using: &random)
+        }
+        do {
+            let cut = Int.random(in: 0...bytes.count, using: &random)
+            for part in [bytes[..<cut], bytes[cut...]] {
+                try Array(part).withUnsafeBytes { try peers.server.receive($0) }
+                try peers.answerAll()
+            }
+        } catch {
+            #expect(error is HTTP2Error)
+        }
+    }
+}
+
+/// Sebastiano Vigna's splitmix64.
+struct SplitMix: RandomNumberGenerator {
+    private var state: UInt64
+    init(seed: UInt64) { state = seed &* 0x9e37_79b9_7f4a_7c15 }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+        return z ^ (z >> 31)
+    }
+}
