@@ -1,6 +1,5 @@
 internal import CLinux
 internal import Glibc
-internal import Synchronization
 
 /// One thread's event loop over epoll(7): descriptors (level-triggered), timers, mailboxes.
 ///
@@ -31,7 +30,7 @@ internal import Synchronization
     private var owner: pthread_t?
 
     /// What other threads may touch.
-    private let inbound = Mutex(Inbound())
+    private let inbound = Guarded(Inbound())
     private var delivering: [any Deliverable] = []
 
     private struct Watched {

@@ -1,5 +1,3 @@
-internal import Synchronization
-
 /// Takes elements from any thread and hands them, in batches and in order of posting, to one handler on the loop's
 /// thread. The loop is woken once, when the mailbox was empty and the loop asleep.
 ///
@@ -7,7 +5,7 @@ internal import Synchronization
 package final class Mailbox<Element: Sendable>: Sendable, Deliverable {
     private let loop: Loop
     private let capacity: Int
-    private let elements = Mutex<[Element]>([])
+    private let elements = Guarded<[Element]>([])
     private let reader: Reader
 
     /// The handler and the spare array, of the loop's thread only.

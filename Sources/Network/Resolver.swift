@@ -1,6 +1,5 @@
 package import EventLoop
 internal import Glibc
-internal import Synchronization
 
 /// Resolves names on a thread of its own with getaddrinfo(3). Any thread.
 package final class Resolver: Sendable {
@@ -9,7 +8,7 @@ package final class Resolver: Sendable {
 
     private let thread: LoopThread
     /// Who waits for which name: a name that is asked for again while it is looked up is not looked up twice.
-    private let waiting = Mutex<[String: [Waiter]]>([:])
+    private let waiting = Guarded<[String: [Waiter]]>([:])
 
     private struct Waiter: Sendable {
         var port: UInt16
