@@ -43,20 +43,22 @@ private func measure(_ options: BenchOptions) throws -> BenchReport {
     progress("starting nghttpd")
     let server = try PushServer(programs.nghttpd, port: options.serverPort, traffic, scratch: scratch)
 
-    var rows: [Measurement] = []
-    progress("the send floor: h2load")
-    rows.append(try measureSendFloor(programs.h2load, options, server, traffic, scratch: scratch))
-    progress("the Kafka floor: a bare librdkafka loop")
-    rows.append(try measureKafkaFloor(options, broker, topics, scratch: scratch))
-    let floorBook = try ResultBook(reading: topics.floorResults, of: broker, partitions: options.partitions)
-    try floorBook.expect(options.count, in: topics.floorResults)
-    progress("the whole worker")
-    rows.append(try measureWorker(programs.worker, options, broker, topics, server, scratch: scratch))
-    let workerBook = try ResultBook(reading: topics.results, of: broker, partitions: options.partitions)
-    try workerBook.expect(options.count, in: topics.results)
-    return BenchReport(
-        options: options, payloadBytes: Traffic.payloadSize, rows: rows, floorResultBytes: floorBook.meanValueBytes,
-        workerResultBytes: workerBook.meanValueBytes)
+    var report = BenchReport(options: options, payloadBytes: Traffic.payloadSize)
+    for round in 1...options.rounds {
+        let suffix = options.rounds > 1 ? " (\(round) of \(options.rounds))" : ""
+        let outputs = try topics.newRound()
+        progress("the send floor: h2load\(suffix)")
+        report.add(try measureSendFloor(programs.h2load, options, server, traffic, scratch: scratch))
+        progress("the Kafka floor: a bare librdkafka loop\(suffix)")
+        report.add(
+            try measureKafkaFloor(options, broker, topics.requests, outputs.floorResults, scratch: scratch),
+            try ResultBook(of: outputs.floorResults, in: broker, options))
+        progress("the whole worker\(suffix)")
+        report.add(
+            try measureWorker(programs.worker, options, broker, topics.requests, outputs, server, scratch: scratch),
+            try ResultBook(of: outputs.results, in: broker, options))
+    }
+    return report
 }
 
 /// Where it is, for whoever waits; on standard error, so that `--json` stays alone.

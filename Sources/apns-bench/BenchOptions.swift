@@ -9,6 +9,7 @@ struct BenchOptions: Sendable {
     var devices = 20_000
     var partitions = 8
     var connections = 2
+    var rounds = 1
     /// Empty: a broker of its own, from `kafkaHome`.
     var bootstrapServers = text(ofVariable: "KAFKA_BOOTSTRAP_SERVERS")
     var kafkaHome = text(ofVariable: "KAFKA_HOME")
@@ -41,6 +42,12 @@ struct BenchOptions: Sendable {
             .init("connections", value: "N", "Connections to the server, of h2load and of the worker (default 2).") {
                 options, text throws(UsageError) in
                 options.connections = try OptionValue.integer(text, 1...64)
+            },
+            .init(
+                "rounds", value: "N",
+                "Measure all three so often, and show of each the round that cost least (default 1); for a machine that is busy with other things."
+            ) { options, text throws(UsageError) in
+                options.rounds = try OptionValue.integer(text, 1...100)
             },
             .init("bootstrap-servers", value: "HOST:PORT", "Use this broker.") { options, text throws(UsageError) in
                 options.bootstrapServers = try OptionValue.text(text)

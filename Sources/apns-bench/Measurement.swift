@@ -2,9 +2,23 @@ import Glibc
 
 /// One of the three that are compared, as it was measured.
 struct Measurement {
-    /// A word for `--json`, and a line for people.
-    var key: StaticString
-    var name: String
+    /// What is compared; the word of `--json`.
+    enum Kind: String, CaseIterable {
+        case sendFloor = "send_floor"
+        case kafkaFloor = "kafka_floor"
+        case worker
+
+        /// For people.
+        var name: String {
+            switch self {
+            case .sendFloor: "send floor (h2load)"
+            case .kafkaFloor: "Kafka floor (librdkafka)"
+            case .worker: "whole worker"
+            }
+        }
+    }
+
+    var kind: Kind
     var usage: Usage
     /// Notifications a second while it was at work, by its own clock.
     var ratePerSecond: Double
@@ -36,7 +50,7 @@ func measureSendFloor(
         let line = output.split(separator: "\n").first { $0.hasPrefix("status codes") } ?? "h2load said nothing of it"
         throw BenchFailure("not all of h2load's requests were answered with 200: \(line)")
     }
-    return Measurement(key: "send_floor", name: "send floor (h2load)", usage: usage, ratePerSecond: rate)
+    return Measurement(kind: .sendFloor, usage: usage, ratePerSecond: rate)
 }
 
 /// From its line `finished in 3.21s, 93457.94 req/s, 4.56MB/s`.
@@ -49,31 +63,31 @@ private func rate(ofH2load output: String) -> Double? {
 
 /// The bare librdkafka loop of KafkaFloor.swift, in a process of its own.
 func measureKafkaFloor(
-    _ options: BenchOptions, _ broker: Broker, _ topics: RunTopics, scratch: Scratch
+    _ options: BenchOptions, _ broker: Broker, _ requests: String, _ results: String, scratch: Scratch
 ) throws -> Measurement {
     let child = try Child(
         "kafka-floor",
         [
             Programs.own.path, KafkaFloorOptions.command, "--bootstrap-servers", broker.bootstrapServers, "--requests",
-            topics.requests, "--results", topics.floorResults, "--partitions", "\(options.partitions)", "--count",
+            requests, "--results", results, "--partitions", "\(options.partitions)", "--count",
             "\(options.count)", "--timeout", "\(options.timeoutSeconds)",
         ], scratch: scratch)
     let usage = try child.wait(until: Deadline(seconds: options.timeoutSeconds + 10))
     guard let ms = child.output.split(separator: "\n").last.flatMap({ Double($0) }) else { throw child.failure }
     return Measurement(
-        key: "kafka_floor", name: "Kafka floor (librdkafka)", usage: usage,
+        kind: .kafkaFloor, usage: usage,
         ratePerSecond: Double(options.count) * 1_000 / max(ms, 1))
 }
 
 /// The built worker: a fresh group reads the topic, sends everything to the server, and every result is in its topic.
 func measureWorker(
-    _ worker: String, _ options: BenchOptions, _ broker: Broker, _ topics: RunTopics, _ server: PushServer,
-    scratch: Scratch
+    _ worker: String, _ options: BenchOptions, _ broker: Broker, _ requests: String, _ topics: RoundTopics,
+    _ server: PushServer, scratch: Scratch
 ) throws -> Measurement {
     let file = try scratch.write(
         """
-        kafka: {bootstrap_servers: "\(broker.bootstrapServers)", group_id: \(topics.requests)}
-        requests: {topics: [\(topics.requests)]}
+        kafka: {bootstrap_servers: "\(broker.bootstrapServers)", group_id: \(topics.results)}
+        requests: {topics: [\(requests)]}
         results: {topic: \(topics.results)}
         unregistered: {topic: \(topics.unregistered)}
         dead_letters: {topic: \(topics.deadLetters)}
@@ -87,7 +101,7 @@ func measureWorker(
             tls: {ca_file: \(server.authorityFile)}
             connections: {min: \(options.connections), max: \(options.connections)}
 
-        """, to: "worker.yaml")
+        """, to: "\(topics.results).yaml")
     let results = try TopicEnds(topics.results, partitions: options.partitions, of: broker)
     let deadline = Deadline(seconds: options.timeoutSeconds)
     let child = try Child("apns-worker", [worker, "run", "--config", file], scratch: scratch)
@@ -109,5 +123,5 @@ func measureWorker(
     // All but those that were there when it was first looked.
     let seconds = Double(endNs - (first?.ns ?? endNs)) / 1e9
     let rate = seconds > 0 ? Double(options.count - (first?.count ?? 0)) / seconds : 0
-    return Measurement(key: "worker", name: "whole worker", usage: usage, ratePerSecond: rate, threads: threads)
+    return Measurement(kind: .worker, usage: usage, ratePerSecond: rate, threads: threads)
 }

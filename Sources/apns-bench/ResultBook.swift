@@ -31,16 +31,19 @@ final class TopicEnds {
 
 /// What a result topic holds, read back after the measurement: figures of a run that went wrong mean nothing.
 struct ResultBook {
-    private(set) var results = 0
-    private(set) var accepted = 0
+    private var results = 0
+    private var accepted = 0
     private var requests: Set<[UInt8]> = []
     private var valueBytes = 0
 
     var meanValueBytes: Int { results == 0 ? 0 : valueBytes / results }
 
-    init(reading topic: String, of broker: Broker, partitions: Int) throws(BenchFailure) {
-        let count = try TopicEnds(topic, partitions: partitions, of: broker).count()
-        let client = try RawClient.reader(of: topic, partitions: partitions, broker.bootstrapServers)
+    /// Reads the topic from its beginning.
+    ///
+    /// - Throws: unless each request has exactly one result, and that says accepted.
+    init(of topic: String, in broker: Broker, _ options: BenchOptions) throws(BenchFailure) {
+        let count = try TopicEnds(topic, partitions: options.partitions, of: broker).count()
+        let client = try RawClient.reader(of: topic, partitions: options.partitions, broker.bootstrapServers)
         let deadline = Deadline(seconds: 120)
         while results < count {
             guard !deadline.isOver else { throw BenchFailure("\(topic) cannot be read back in time") }
@@ -51,6 +54,11 @@ struct ResultBook {
                 rd_kafka_message_destroy(message)
                 left -= 1
             }
+        }
+        guard results == options.count, requests.count == options.count, accepted == options.count else {
+            throw BenchFailure(
+                "\(topic) has \(results) results of \(requests.count) requests, \(accepted) of them accepted; "
+                    + "expected \(options.count)")
         }
     }
 
@@ -68,15 +76,6 @@ struct ResultBook {
         }
         if rd_kafka_header_get_last(headers, "request", &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR {
             requests.insert(Array(UnsafeRawBufferPointer(start: value, count: size)))
-        }
-    }
-
-    /// Throws unless each request has exactly one result, and that says accepted.
-    func expect(_ count: Int, in topic: String) throws(BenchFailure) {
-        guard results == count, requests.count == count, accepted == count else {
-            throw BenchFailure(
-                "\(topic) has \(results) results of \(requests.count) requests, \(accepted) of them accepted; "
-                    + "expected \(count)")
         }
     }
 }

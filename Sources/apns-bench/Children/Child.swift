@@ -96,7 +96,8 @@ final class Child {
         Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_usec) * 1_000
     }
 
-    /// CPU of its living threads so far, by name; those of one name together, the largest first.
+    /// CPU of its living threads so far, by name (`main` is the one it began with); those of one name together, the
+    /// largest first.
     func threadTimes() -> [(name: String, ns: Int64)] {
         guard let directory = opendir("/proc/\(processID)/task") else { return [] }
         defer { closedir(directory) }
@@ -107,7 +108,7 @@ final class Child {
             guard let name = contents(of: "\(path)/comm")?.split(separator: "\n").first,
                 let ns = contents(of: "\(path)/schedstat")?.split(separator: " ").first.flatMap({ Int64($0) })
             else { continue }
-            times[String(name), default: 0] += ns
+            times[number == "\(processID)" ? "main" : String(name), default: 0] += ns
         }
         return times.map { ($0.key, $0.value) }.sorted { $0.ns > $1.ns }
     }

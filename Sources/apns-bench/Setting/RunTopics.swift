@@ -2,50 +2,66 @@ import CRdkafka
 import Glibc
 import Kafka
 
-/// The topics of one run, with names of their own; deleted at its end where the broker stays.
-final class RunTopics {
-    let requests: String
+/// Where one round's results go.
+struct RoundTopics {
     let floorResults: String
     let results: String
     let unregistered: String
     let deadLetters: String
     let retry: String
+}
+
+/// The topics of one run, with names of their own; deleted at its end where the broker stays.
+final class RunTopics {
+    let requests: String
+    private let name = "apns-bench.\(getpid()).\(UInt32.random(in: 0...UInt32.max))"
     private let broker: Broker
+    private let partitions: Int
+    private var all: [String] = []
+    private var rounds = 0
 
     init(_ broker: Broker, partitions: Int) throws {
         self.broker = broker
-        let name = "apns-bench.\(getpid()).\(UInt32.random(in: 0...UInt32.max))"
+        self.partitions = partitions
         requests = "\(name).requests"
-        floorResults = "\(name).floor-results"
-        results = "\(name).results"
-        unregistered = "\(name).unregistered"
-        deadLetters = "\(name).dead-letters"
-        retry = "\(name).retry.30s"
-        let new =
-            [requests, floorResults, results].map { NewTopic($0, partitions: partitions, replicationFactor: 1) }
-            + [unregistered, deadLetters, retry].map { NewTopic($0, partitions: 1, replicationFactor: 1) }
+        try create([NewTopic(requests, partitions: partitions, replicationFactor: 1)])
+    }
+
+    /// Creates empty topics for one more round.
+    func newRound() throws -> RoundTopics {
+        rounds += 1
+        let round = RoundTopics(
+            floorResults: "\(name).\(rounds).floor-results", results: "\(name).\(rounds).results",
+            unregistered: "\(name).\(rounds).unregistered", deadLetters: "\(name).\(rounds).dead-letters",
+            retry: "\(name).\(rounds).retry.30s")
+        try create(
+            [round.floorResults, round.results].map { NewTopic($0, partitions: partitions, replicationFactor: 1) }
+                + [round.unregistered, round.deadLetters, round.retry].map {
+                    NewTopic($0, partitions: 1, replicationFactor: 1)
+                })
+        return round
+    }
+
+    private func create(_ new: [NewTopic]) throws {
         let topics = try Topics(broker.cluster)
         for (name, result) in try topics.create(new, timeoutMs: 20_000) where result.code != .none {
             throw BenchFailure("topic \(name) cannot be created: \(result.text)")
         }
+        all += new.map(\.name)
         // The broker answers before every part of it knows a topic.
         let deadline = Deadline(seconds: 20)
         while true {
-            let all = try topics.all(timeoutMs: 5_000)
-            if new.allSatisfy({ all[$0.name]?.code == KafkaCode.none }) { return }
+            let known = try topics.all(timeoutMs: 5_000)
+            if new.allSatisfy({ known[$0.name]?.code == KafkaCode.none }) { return }
             guard !deadline.isOver else { throw BenchFailure("the topics that were created do not show") }
             try Interruption.pause(ms: 50)
         }
     }
 
     deinit {
-        guard !broker.isOwn, let client = try? RawClient(RD_KAFKA_PRODUCER, broker.cluster.bootstrapServers) else {
-            return
-        }
+        guard !broker.isOwn, let client = try? RawClient(RD_KAFKA_PRODUCER, broker.bootstrapServers) else { return }
         var list: [OpaquePointer?] = []
-        for topic in [requests, floorResults, results, unregistered, deadLetters, retry] {
-            list.append(rd_kafka_DeleteTopic_new(topic))
-        }
+        for topic in all { list.append(rd_kafka_DeleteTopic_new(topic)) }
         let queue = rd_kafka_queue_new(client.raw)
         rd_kafka_DeleteTopics(client.raw, &list, list.count, nil, queue)
         if let event = rd_kafka_queue_poll(queue, 20_000) { rd_kafka_event_destroy(event) }

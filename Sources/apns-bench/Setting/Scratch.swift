@@ -25,11 +25,11 @@ final class Scratch {
         return file(name)
     }
 
-    /// Writes a file and returns its path.
+    /// Writes a file, over one of the name, and returns its path.
     @discardableResult
     func write(_ text: String, to name: String) throws(BenchFailure) -> String {
         let path = file(name)
-        guard let stream = fopen(path, "wxe") else {
+        guard let stream = fopen(path, "we") else {
             throw BenchFailure("cannot make \(path): \(String(cString: strerror(errno)))")
         }
         let bytes = Array(text.utf8)
