@@ -40,7 +40,8 @@ struct Programs {
     /// Debian keeps servers in /usr/sbin, which not everybody has in PATH.
     private static func find(_ name: String, package: String) throws(BenchFailure) -> String {
         let path = getenv("PATH").map { String(cString: $0) } ?? ""
-        for directory in path.split(separator: ":") + ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"] {
+        let searched = path.split(separator: ":").map { String($0) } as [String]
+        for directory in searched + ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"] {
             let candidate = "\(directory)/\(name)"
             if access(candidate, X_OK) == 0 { return candidate }
         }
