@@ -1,0 +1,248 @@
+package import Delivery
+package import EventLoop
+internal import HTTP2
+package import Network
+
+/// Sends one app's notifications to APNs over HTTP/2: a pool of connections on one loop. Loop's thread.
+///
+/// Every request of `TransportCommand.send` is answered by exactly one fate, gathered with those of the same turn. It
+/// keeps itself and its connections alive until `close` was answered by `TransportEvent.closed`.
+package final class APNsTransport: ConnectionOwner, TurnEnder {
+    private let app: AppIndex
+    private let configuration: APNsConfiguration
+    private let loop: Loop
+    private let dialer: Dialer
+    private let token: ProviderToken?
+    private let emit: ([TransportEvent]) -> Void
+
+    private var plan: PoolPlan
+    private var random = SystemRandomNumberGenerator()
+    private var wakeAlarm: Alarm?
+    private var connections: [Connection] = []
+    private var dirty: [Connection] = []
+    private var headers: RequestHeaders
+    private var seenToken: UInt32 = 0
+    private var queue = RequestQueue()
+    private var isClosing = false
+    private var isFinished = false
+
+    private var fates: FateBatch
+    private var events: [TransportEvent] = []
+    private var asksForTurnEnd = false
+    private var reportedCapacity = 0
+    private var saturation = Saturation()
+
+    /// Requests that may wait here beyond the streams there are: the next ones while a fate travels.
+    private static let slackLimit = 128
+
+    /// Dials the first connections at once.
+    ///
+    /// - Parameters:
+    ///   - token: shared by the apps of one key on this loop; `nil`: the TLS context's client certificate says who sends.
+    ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: fates first.
+    package init(
+        app: AppIndex, configuration: APNsConfiguration, token: ProviderToken?, loop: Loop, dialer: Dialer,
+        emit: @escaping ([TransportEvent]) -> Void
+    ) {
+        self.app = app
+        self.configuration = configuration
+        self.token = token
+        self.loop = loop
+        self.dialer = dialer
+        self.emit = emit
+        headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
+        plan = PoolPlan(
+            minimum: configuration.minimumConnections, maximum: configuration.maximumConnections,
+            backOff: BackOff(limits: configuration.backOff))
+        fates = FateBatch(app: app)
+        wakeAlarm = Alarm(loop: loop) { [unowned self] in tell(.due) }
+        tell(.start)
+    }
+
+    // MARK: Commands
+
+    package func handle(_ command: TransportCommand) {
+        askForTurnEnd()
+        switch command {
+        case .send(let batch):
+            queue.append(contentsOf: batch)
+            if isClosing { giveBackQueue() } else { dispatch() }
+        case .recall(let ids):
+            let wanted = Set(ids)
+            giveBack(queue.removeAll { wanted.contains($0) })
+        case .close:
+            isClosing = true
+            giveBackQueue()
+            tell(.close)
+        }
+    }
+
+    /// Hands waiting requests to connections, the first one that can take each: so few connections carry full writes.
+    private func dispatch() {
+        guard !queue.isEmpty else { return }
+        refreshToken()
+        var index = 0
+        while !queue.isEmpty {
+            let bytes = queue.first.payload.count
+            while index < connections.count, !connections[index].canTake(bytes) { index += 1 }
+            guard index < connections.count else { return }
+            headers.write(queue.first)
+            if connections[index].send(queue.first, headers) { queue.removeFirst() } else { index += 1 }
+        }
+    }
+
+    private func giveBackQueue() { giveBack(queue.removeAll { _ in true }) }
+
+    private func giveBack(_ ids: [NotificationID]) {
+        for id in ids { settled(Fate(id: id, kind: .notProcessed)) }
+    }
+
+    // MARK: Provider token
+
+    var tokenGeneration: UInt32 { token?.generation ?? 0 }
+
+    /// Makes requests carry the current token, which another app with the same key may have renewed.
+    private func refreshToken() {
+        guard let token else { return }
+        if token.refresh(now: loop.now) { note(.providerTokenRenewed(keyID: token.keyID)) }
+        guard token.generation != seenToken else { return }
+        seenToken = token.generation
+        headers.setAuthorization(token.headerValue)
+    }
+
+    func providerTokenExpired() {
+        guard let token, token.renewIfAllowed(now: loop.now) else { return }
+        note(.providerTokenRenewed(keyID: token.keyID))
+    }
+
+    // MARK: The plan
+
+    private func tell(_ event: PoolPlan.Event) {
+        askForTurnEnd()
+        for action in plan.handle(event, using: &random) {
+            switch action {
+            case .dial(let id, let firstAddress):
+                connections.append(
+                    Connection(
+                        id: id, firstAddress: firstAddress, configuration: configuration, dialer: dialer, loop: loop,
+                        owner: self))
+            case .drain(let id): connections.first { $0.id == id }?.drain()
+            case .wake(let afterNs): wakeAlarm?.set(afterNs: afterNs)
+            case .finished:
+                isFinished = true
+                wakeAlarm = nil
+            }
+        }
+    }
+
+    func connectionSettled(_ connection: Connection) {
+        tell(.opened(connection.id))
+    }
+
+    func connectionAnswered(_ connection: Connection) { tell(.answered(connection.id)) }
+
+    func connectionRetires(_ connection: Connection, isFault: Bool) {
+        tell(.retired(connection.id, isFault: isFault))
+    }
+
+    func connectionIdle(_ connection: Connection) { tell(.idle(connection.id)) }
+
+    func connectionClosed(_ connection: Connection, _ end: ChannelEnd) {
+        connections.removeAll { $0 === connection }
+        let failures = plan.failures
+        tell(.closed(connection.id))
+        if !isClosing, plan.failures > failures, !connection.wasReady {
+            note(
+                .connectFailed(
+                    host: configuration.host, reason: end.text, retryInMs: plan.lastWaitNs / 1_000_000))
+        }
+    }
+
+    // MARK: Fates and events
+
+    func settled(_ fate: Fate) {
+        askForTurnEnd()
+        fates.fates.append(fate)
+    }
+
+    func text(_ text: String) -> Int32 {
+        fates.texts.append(text)
+        return Int32(fates.texts.count - 1)
+    }
+
+    func note(_ note: TransportNote) {
+        askForTurnEnd()
+        events.append(.note(app: app, note))
+    }
+
+    // MARK: The turn's end
+
+    func connectionIsDirty(_ connection: Connection) {
+        askForTurnEnd()
+        dirty.append(connection)
+    }
+
+    private func askForTurnEnd() {
+        guard !asksForTurnEnd else { return }
+        asksForTurnEnd = true
+        loop.atTurnEnd(self)
+    }
+
+    /// Fills streams that came free, writes, and says what happened.
+    package func turnEnded() {
+        asksForTurnEnd = false
+        dispatch()
+        flush()
+        // Writing made room again.
+        dispatch()
+        flush()
+        let capacity = capacity
+        if capacity == 0 { giveBackQueue() }
+        noticeSaturation()
+        report(capacity)
+    }
+
+    private func flush() {
+        var index = 0
+        while index < dirty.count {
+            dirty[index].flush()
+            index += 1
+        }
+        dirty.removeAll(keepingCapacity: true)
+    }
+
+    /// How many requests may be unanswered at once.
+    private var capacity: Int {
+        if isClosing { return 0 }
+        let streams = connections.reduce(0) { $0 + $1.allowedStreams }
+        return streams + min(streams / 8, Self.slackLimit)
+    }
+
+    private func report(_ capacity: Int) {
+        if !fates.fates.isEmpty {
+            let count = fates.fates.count
+            events.insert(.fates(fates), at: 0)
+            fates = FateBatch(app: app)
+            fates.fates.reserveCapacity(count)
+        }
+        if capacity != reportedCapacity {
+            reportedCapacity = capacity
+            events.append(.capacity(app: app, requests: capacity))
+        }
+        if isFinished {
+            isFinished = false
+            events.append(.closed(app: app))
+        }
+        guard !events.isEmpty else { return }
+        let said = events
+        events = []
+        emit(said)
+    }
+
+    /// Grows the pool when every stream stays taken while this thread has time to spare.
+    private func noticeSaturation() {
+        let isFull = reportedCapacity > 0 && !connections.contains { $0.canTake(0) }
+        let endNs = LoopTime.read().monotonicNs
+        if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
+    }
+}

@@ -1,0 +1,170 @@
+internal import Delivery
+internal import Glibc
+internal import HTTP2
+internal import PushRecords
+
+/// Writes the header fields of one request after another into one reused list.
+///
+/// Loop's thread. Fields are those of Apple's "Sending notification requests to APNs"; what repeats is indexed, of what
+/// changes with each request only the name (see `HeaderIndexing`).
+struct RequestHeaders: ~Copyable {
+    /// Names indexed once a connection.
+    private enum NameSlot {
+        static let apnsID: UInt8 = 0
+        static let expiration: UInt8 = 1
+        static let collapseID: UInt8 = 2
+        static let requestID: UInt8 = 3
+        static let channelID: UInt8 = 4
+    }
+
+    /// What the transport keeps of responses; see `keep(for:)`.
+    static let wantedHeaders: [StaticString] = ["apns-id", "apns-unique-id"]
+
+    private static let devicePath: StaticString = "/3/device/"
+    private static let broadcastPath: StaticString = "/4/broadcasts/apps/"
+    private static let pathField = 2
+    /// A device token has at most 100 bytes as hex, a bundle id at most 255.
+    private static let pathLimit = 512
+
+    private(set) var list = HeaderList()
+    private let path: UnsafeMutableRawBufferPointer
+    private let digits: UnsafeMutableRawBufferPointer
+    private let uuid: UnsafeMutableRawBufferPointer
+    private let authority: UnsafeMutableRawBufferPointer
+    /// The fields before those of a request.
+    private let baseCount: Int
+    private let hasToken: Bool
+
+    /// - Parameter hasToken: requests carry `authorization`, set by `setAuthorization`; else a client certificate says who
+    ///   sends.
+    init(authority: String, hasToken: Bool) {
+        path = .allocate(byteCount: Self.pathLimit, alignment: 8)
+        digits = .allocate(byteCount: 16, alignment: 8)
+        uuid = .allocate(byteCount: 36, alignment: 8)
+        self.authority = .allocate(byteCount: authority.utf8.count, alignment: 1)
+        self.authority.copyBytes(from: authority.utf8)
+        self.hasToken = hasToken
+        list.append(":method", "POST")
+        list.append(":scheme", "https")
+        list.append(":path", "/", .never)
+        list.append(":authority", UnsafeRawBufferPointer(self.authority))
+        if hasToken { list.append("authorization", "", .credential) }
+        baseCount = list.count
+    }
+
+    deinit {
+        path.deallocate()
+        digits.deallocate()
+        uuid.deallocate()
+        authority.deallocate()
+    }
+
+    /// The value must stay until it is replaced.
+    mutating func setAuthorization(_ value: UnsafeRawBufferPointer) {
+        guard hasToken else { return }
+        list.replaceValue(at: baseCount - 1, value)
+    }
+
+    /// Makes `list` say `request`; its bytes are lent until the list was submitted.
+    mutating func write(_ request: borrowing OutgoingRequest) {
+        list.truncate(to: baseCount)
+        if request.isBroadcast {
+            list.replaceValue(at: Self.pathField, joined(Self.broadcastPath, request.topic))
+            list.append("apns-channel-id", request.token, .nameOnly(slot: NameSlot.channelID))
+        } else {
+            list.replaceValue(at: Self.pathField, joined(Self.devicePath, request.token))
+            list.append("apns-topic", request.topic)
+        }
+        list.append("apns-push-type", request.pushType.text)
+        switch request.priority {
+        case 0: break
+        case 1: list.append("apns-priority", "1")
+        case 5: list.append("apns-priority", "5")
+        default: list.append("apns-priority", "10")
+        }
+        if let expiration = request.expiration {
+            // Zero repeats, times do not.
+            if expiration == 0 {
+                list.append("apns-expiration", "0")
+            } else {
+                list.append("apns-expiration", decimal(expiration), .nameOnly(slot: NameSlot.expiration))
+            }
+        }
+        if !request.collapseID.isEmpty {
+            list.append("apns-collapse-id", request.collapseID, .nameOnly(slot: NameSlot.collapseID))
+        }
+        if request.apnsID != .none {
+            write(request.apnsID)
+            let text = UnsafeRawBufferPointer(uuid)
+            if request.isBroadcast {
+                list.append("apns-request-id", text, .nameOnly(slot: NameSlot.requestID))
+            } else {
+                list.append("apns-id", text, .nameOnly(slot: NameSlot.apnsID))
+            }
+        }
+    }
+
+    /// Which response headers matter: `apns-id` only when Apple makes it; `apns-unique-id` only comes in development.
+    static func keep(for request: borrowing OutgoingRequest) -> UInt8 { request.apnsID == .none ? 0b11 : 0b10 }
+
+    private func joined(_ prefix: StaticString, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        let count = prefix.utf8CodeUnitCount
+        precondition(count + rest.count <= Self.pathLimit, "a device token or bundle id that was not validated")
+        memcpy(path.baseAddress!, prefix.utf8Start, count)
+        if let base = rest.baseAddress { memcpy(path.baseAddress! + count, base, rest.count) }
+        return UnsafeRawBufferPointer(rebasing: path[0..<(count + rest.count)])
+    }
+
+    private func decimal(_ value: UInt32) -> UnsafeRawBufferPointer {
+        var rest = value
+        var at = digits.count
+        repeat {
+            at -= 1
+            digits[at] = UInt8(ascii: "0") + UInt8(rest % 10)
+            rest /= 10
+        } while rest > 0
+        return UnsafeRawBufferPointer(rebasing: digits[at...])
+    }
+
+    /// RFC 9562, section 4: lower case.
+    private func write(_ id: NotificationUUID) {
+        var at = 0
+        for index in 0..<32 {
+            let word = index < 16 ? id.high : id.low
+            let nibble = UInt8(truncatingIfNeeded: word >> UInt64(60 - (index & 15) * 4)) & 15
+            uuid[at] = nibble < 10 ? UInt8(ascii: "0") + nibble : UInt8(ascii: "a") + nibble - 10
+            at += 1
+            if index == 7 || index == 11 || index == 15 || index == 19 {
+                uuid[at] = UInt8(ascii: "-")
+                at += 1
+            }
+        }
+    }
+}
+
+extension NotificationUUID {
+    /// The `apns-id` of an answer, in either case; `.none` when it is not written as a UUID.
+    init(parsing text: UnsafeRawBufferPointer) {
+        self = .none
+        guard text.count == 36 else { return }
+        var words: (UInt64, UInt64) = (0, 0)
+        var digit = 0
+        for index in 0..<36 {
+            let byte = text[index]
+            if index == 8 || index == 13 || index == 18 || index == 23 {
+                guard byte == UInt8(ascii: "-") else { return }
+                continue
+            }
+            let value: UInt8
+            switch byte {
+            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = byte - UInt8(ascii: "0")
+            case UInt8(ascii: "a")...UInt8(ascii: "f"): value = byte - UInt8(ascii: "a") + 10
+            case UInt8(ascii: "A")...UInt8(ascii: "F"): value = byte - UInt8(ascii: "A") + 10
+            default: return
+            }
+            if digit < 16 { words.0 = words.0 << 4 | UInt64(value) } else { words.1 = words.1 << 4 | UInt64(value) }
+            digit += 1
+        }
+        self = NotificationUUID(high: words.0, low: words.1)
+    }
+}

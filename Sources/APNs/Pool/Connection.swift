@@ -1,0 +1,397 @@
+internal import Delivery
+internal import EventLoop
+internal import HTTP2
+internal import Network
+internal import PushRecords
+
+/// What a connection asks of, and tells, the transport that owns it.
+protocol ConnectionOwner: AnyObject {
+    /// Counts provider tokens: which one requests carry now.
+    var tokenGeneration: UInt32 { get }
+    /// SETTINGS came, for the first time or again.
+    func connectionSettled(_ connection: Connection)
+    /// Its first response came that was no fault of the connection.
+    func connectionAnswered(_ connection: Connection)
+    /// It must take no more requests.
+    func connectionRetires(_ connection: Connection, isFault: Bool)
+    func connectionIdle(_ connection: Connection)
+    func connectionClosed(_ connection: Connection, _ end: ChannelEnd)
+    /// It has something to send at the end of the turn.
+    func connectionIsDirty(_ connection: Connection)
+    func settled(_ fate: Fate)
+    /// Stores a rare text beside the fates of this turn.
+    func text(_ text: String) -> Int32
+    /// APNs refused the provider token as too old.
+    func providerTokenExpired()
+    func note(_ note: TransportNote)
+}
+
+/// One HTTP/2 connection to APNs: channel, session and window. Loop's thread.
+///
+/// Lives from its dial until `channelClosed`; every request handed to it is answered by one fate before
+/// `connectionClosed` is said.
+final class Connection: SecureChannelDelegate {
+    enum Phase { case dialing, opening, ready, draining, closed }
+
+    let id: PoolPlan.ConnectionID
+    private(set) var phase = Phase.dialing
+    private let configuration: APNsConfiguration
+    private let loop: Loop
+    private let owner: any ConnectionOwner
+    private var channel: SecureChannel?
+    private var session: ClientSession?
+    private var window: Window
+    private var keepalive: Keepalive
+    private var alarm: Alarm?
+    private var alarmNs = Int64.max
+    private var isDirty = false
+    private var isAnswered = false
+    /// It took requests once.
+    private(set) var wasReady = false
+    /// We closed it, with nothing on it.
+    private var isExpectedEnd = false
+    private var openedNs: Int64 = 0
+    private var lastUsedNs: Int64 = 0
+    /// Why we gave the connection up, when we did.
+    private var fault: String?
+    private var closedEntries: [Window.Closed] = []
+
+    /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
+    private static let eagerBytes = 32 << 10
+    private static let recordBytes = 16 << 10
+    /// A connection that ended sooner than this is not replaced at once.
+    private static let shortLifeNs: Int64 = 1_000_000_000
+    /// While the kernel takes nothing, how often to look whether it did.
+    private static let blockedCheckNs: Int64 = 100_000_000
+
+    init(
+        id: PoolPlan.ConnectionID, firstAddress: Int, configuration: APNsConfiguration, dialer: Dialer, loop: Loop,
+        owner: any ConnectionOwner
+    ) {
+        self.id = id
+        self.configuration = configuration
+        self.loop = loop
+        self.owner = owner
+        window = Window(timeoutNs: configuration.responseTimeoutNs)
+        keepalive = Keepalive(limits: configuration.keepalive, nowNs: loop.now.monotonicNs)
+        alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }
+        let target = DialTarget(
+            host: configuration.host, port: configuration.port, proxy: configuration.proxy, firstAddress: firstAddress)
+        channel = SecureChannel(
+            dialing: target, context: configuration.tls, dialer: dialer, loop: loop, options: configuration.channel,
+            delegate: self)
+    }
+
+    /// For log lines: the peer's address, or the host while there is none.
+    var address: String { channel?.peerAddress.map { "\($0)" } ?? "\(configuration.host):\(configuration.port)" }
+
+    var unanswered: Int { window.count }
+
+    /// Streams that the peer allows; 0 unless it takes requests.
+    var allowedStreams: Int { phase == .ready ? session?.allowedStreams ?? 0 : 0 }
+
+    var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
+
+    // MARK: Requests
+
+    /// Whether a request with a body of so many bytes can be handed over now. The peer's window for the whole connection
+    /// counts: what does not fit in it would hold up all that is behind.
+    func canTake(_ bodyBytes: Int) -> Bool {
+        guard phase == .ready, let session, session.freeStreams > 0 else { return false }
+        return session.connectionWindow >= bodyBytes || window.isEmpty
+    }
+
+    /// Hands a request over, with `headers` written for it.
+    ///
+    /// - Returns: false when the connection refused it; nothing of it was written.
+    func send(_ request: borrowing OutgoingRequest, _ headers: borrowing RequestHeaders) -> Bool {
+        guard phase == .ready, let session else { return false }
+        let now = loop.now
+        let ticket = window.open(
+            request.id, token: owner.tokenGeneration, nowNs: now.monotonicNs, nowMs: now.wallMs)
+        let submission: Submission
+        do throws(HTTP2Error) {
+            submission = try session.submit(
+                headers.list, body: request.payload, user: ticket, keep: RequestHeaders.keep(for: request))
+        } catch {
+            window.withdraw(ticket)
+            giveUp(error.text)
+            return false
+        }
+        switch submission {
+        case .written(let stream, let end): window.handed(ticket, stream: stream, end: end)
+        case .waiting(let stream): window.handed(ticket, stream: stream, end: nil)
+        case .refused:
+            window.withdraw(ticket)
+            return false
+        }
+        lastUsedNs = now.monotonicNs
+        markDirty()
+        if session.output.count >= Self.eagerBytes { pass(wholeRecords: true) }
+        if session.nextStreamID >= configuration.retirementStreamID { owner.connectionRetires(self, isFault: false) }
+        return true
+    }
+
+    /// Takes no more requests; closes once the last one is answered.
+    func drain() {
+        switch phase {
+        case .dialing, .opening:
+            fault = fault ?? "closed before it was ready"
+            phase = .draining
+            channel?.abort()
+        case .ready:
+            phase = .draining
+            markDirty()
+        case .draining, .closed: break
+        }
+    }
+
+    // MARK: The turn's end
+
+    private func markDirty() {
+        guard !isDirty else { return }
+        isDirty = true
+        owner.connectionIsDirty(self)
+    }
+
+    /// Sends what the turn gathered, in few large writes.
+    func flush() {
+        isDirty = false
+        guard let channel, channel.state == .open, let session else { return }
+        pass(wholeRecords: false)
+        channel.flush()
+        let nowNs = loop.now.monotonicNs
+        window.kernelTook(channel.writtenBytes, nowNs: nowNs)
+        _ = keepalive.waits(for: session.isReady ? window.count : 1, nowNs: nowNs)
+        if session.isFinished {
+            endSession(session, channel)
+        } else if phase == .draining && window.isEmpty {
+            isExpectedEnd = true
+            try? session.goAway()
+            pass(wholeRecords: false)
+            channel.close()
+        } else {
+            setAlarm()
+        }
+    }
+
+    /// nghttp2 has nothing more to do: after a GOAWAY whose streams are all answered, or after the peer broke the protocol.
+    private func endSession(_ session: ClientSession, _ channel: SecureChannel) {
+        if window.isEmpty && session.errorText == nil {
+            isExpectedEnd = true
+            channel.close()
+        } else {
+            giveUp(session.errorText ?? "the HTTP/2 session ended")
+        }
+    }
+
+    /// Moves output into the channel, as far as it takes it.
+    private func pass(wholeRecords: Bool) {
+        guard let channel, let session else { return }
+        do throws(HTTP2Error) {
+            while true {
+                let output = session.output
+                let offered = wholeRecords ? output.count & ~(Self.recordBytes - 1) : output.count
+                guard offered > 0 else { return }
+                let taken = channel.send(UnsafeRawBufferPointer(rebasing: output[0..<offered]))
+                try session.consumeOutput(taken)
+                if taken < offered { return }
+            }
+        } catch {
+            giveUp(error.text)
+        }
+    }
+
+    private func giveUp(_ reason: String) {
+        fault = fault ?? reason
+        channel?.flush()
+        channel?.abort()
+    }
+
+    // MARK: Channel
+
+    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        guard phase == .dialing else { return }
+        guard applicationProtocol == "h2" else {
+            return giveUp("\(address): the server did not agree on HTTP/2 (ALPN h2)")
+        }
+        var options = HTTP2.ClientOptions()
+        options.wantedHeaders = RequestHeaders.wantedHeaders
+        options.indexAuthorization = configuration.indexAuthorization
+        do throws(HTTP2Error) {
+            session = try ClientSession(options: options)
+        } catch {
+            return giveUp(error.text)
+        }
+        phase = .opening
+        openedNs = loop.now.monotonicNs
+        lastUsedNs = openedNs
+        keepalive.heard(nowNs: openedNs)
+        markDirty()
+    }
+
+    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        guard let session else { return }
+        let nowNs = loop.now.monotonicNs
+        window.kernelTook(channel.writtenBytes, nowNs: nowNs)
+        keepalive.heard(nowNs: nowNs)
+        markDirty()
+        do throws(HTTP2Error) {
+            try session.receive(bytes)
+        } catch {
+            drainEvents(session)
+            return giveUp(error.text)
+        }
+        drainEvents(session)
+    }
+
+    func channelWritable(_ channel: SecureChannel) { markDirty() }
+
+    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+        window.lost(written: channel.writtenBytes, into: &closedEntries)
+        let unanswered = closedEntries.count
+        settleClosedEntries()
+        phase = .closed
+        alarm = nil
+        var end = end
+        if let fault { end.text = "\(address): \(fault)" }
+        if wasReady && (!isExpectedEnd || unanswered > 0) {
+            owner.note(.disconnected(address: address, reason: end.text, unanswered: unanswered))
+        }
+        owner.connectionClosed(self, end)
+        self.channel = nil
+    }
+
+    // MARK: Events
+
+    private func drainEvents(_ session: ClientSession) {
+        while let event = session.nextEvent() {
+            switch event {
+            case .response(let ticket, let status): responded(ticket, status, session)
+            case .ended(let ticket, let code, let status):
+                guard let closed = window.ended(ticket, isRefused: code == .refusedStream, status: status) else {
+                    continue
+                }
+                settle(closed, status: status)
+            case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
+            case .goAway(let last, let code): goneAway(last: last, code: code, session)
+            case .settings: settingsCame(session)
+            case .pong: break
+            }
+        }
+    }
+
+    private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
+        guard let closed = window.responded(ticket) else { return }
+        var fate = Fate(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
+        let sentID = session.responseHeader(0)
+        if !sentID.isEmpty { fate.apnsID = NotificationUUID(parsing: sentID) }
+        let uniqueID = session.responseHeader(1)
+        if !uniqueID.isEmpty { fate.uniqueIDText = owner.text(String(decoding: uniqueID.prefix(100), as: UTF8.self)) }
+        if status == 200 {
+            answered()
+        } else {
+            let body = ErrorBody(parsing: session.responseBody)
+            fate.reason = body.reason
+            fate.unregisteredAtMs = status == 410 ? body.timestampMs : 0
+            if let text = body.text { fate.reasonText = owner.text(text) }
+            heed(body.reason, isCurrentToken: closed.token == owner.tokenGeneration)
+        }
+        fate.carriedOlderToken = closed.token != owner.tokenGeneration
+        owner.settled(fate)
+    }
+
+    private func answered() {
+        guard !isAnswered else { return }
+        isAnswered = true
+        owner.connectionAnswered(self)
+    }
+
+    /// What an answer says about the connection or the token, beyond its own notification.
+    private func heed(_ reason: ReasonCode, isCurrentToken: Bool) {
+        switch reason {
+        case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates, .shutdown, .idleTimeout:
+            owner.connectionRetires(self, isFault: true)
+        case .expiredProviderToken:
+            answered()
+            if isCurrentToken { owner.providerTokenExpired() }
+        default: answered()
+        }
+    }
+
+    private func settle(_ closed: Window.Closed, status: UInt16 = 0) {
+        owner.settled(
+            Fate(
+                id: closed.id, kind: closed.kind, status: status, sentAtMs: closed.sentAtMs,
+                connectionDied: closed.connectionDied, carriedOlderToken: closed.token != owner.tokenGeneration))
+    }
+
+    private func settleClosedEntries() {
+        for closed in closedEntries { settle(closed) }
+        closedEntries.removeAll(keepingCapacity: true)
+    }
+
+    private func goneAway(last: Int32, code: ErrorCode, _ session: ClientSession) {
+        window.goneAway(last: last, into: &closedEntries)
+        let resent = closedEntries.count
+        settleClosedEntries()
+        let data = session.goAwayData
+        let said = data.withUnsafeBytes { bytes in
+            let body = ErrorBody(parsing: bytes)
+            return body.text ?? body.reason.text?.description ?? String(decoding: bytes.prefix(200), as: UTF8.self)
+        }
+        owner.note(.goAway(address: address, reason: said.isEmpty ? "\(code)" : "\(code) \(said)", resent: resent))
+        let isFault = !isAnswered || code != .noError || lifeNs < Self.shortLifeNs
+        owner.connectionRetires(self, isFault: isFault)
+    }
+
+    private func settingsCame(_ session: ClientSession) {
+        if phase == .opening {
+            phase = .ready
+            wasReady = true
+            owner.note(.connected(address: address, streams: session.allowedStreams))
+        }
+        owner.connectionSettled(self)
+    }
+
+    // MARK: Time
+
+    private func setAlarm() {
+        var next = keepalive.nextDeadlineNs
+        if let deadlineNs = window.nextDeadlineNs { next = min(next, deadlineNs) }
+        if phase == .ready && window.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
+        if let channel, channel.writtenBytes < channel.sentBytes {
+            next = min(next, loop.now.monotonicNs + Self.blockedCheckNs)
+        }
+        // Deadlines mostly move away: the alarm that is set finds out when it rings.
+        guard next < alarmNs else { return }
+        alarmNs = next
+        alarm?.set(atNs: next)
+    }
+
+    private func alarmRang() {
+        alarmNs = .max
+        guard phase != .closed, let session, let channel else { return }
+        let nowNs = loop.now.monotonicNs
+        window.kernelTook(channel.writtenBytes, nowNs: nowNs)
+        do throws(HTTP2Error) {
+            while let (stream, closed) = window.expire(nowNs: nowNs) {
+                settle(closed)
+                try session.cancel(stream: stream)
+            }
+            switch keepalive.check(nowNs: nowNs) {
+            case .nothing: break
+            case .ping: try session.ping()
+            case .dead: return giveUp("nothing came after a PING")
+            }
+        } catch {
+            return giveUp(error.text)
+        }
+        if phase == .ready, window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
+            // Asked again after another such time.
+            lastUsedNs = nowNs
+            owner.connectionIdle(self)
+        }
+        markDirty()
+    }
+}

@@ -1,0 +1,154 @@
+/// Which connections an app has: when to dial, when to stop using one. A value machine; the transport does what it says.
+///
+/// At most one dial is under way; after a failure the next one waits (`BackOff`). Connections are named by serial
+/// numbers, never used twice.
+package struct PoolPlan: Sendable {
+    package typealias ConnectionID = Int
+
+    package enum Event: Sendable, Equatable {
+        case start
+        /// The connection is ready: handshake done and SETTINGS seen.
+        case opened(ConnectionID)
+        /// Its first response came.
+        case answered(ConnectionID)
+        /// It takes no more requests: GOAWAY, stream ids at their end, an answer that asks for a new connection.
+        case retired(ConnectionID, isFault: Bool)
+        /// It is gone, or never came to be.
+        case closed(ConnectionID)
+        /// Every stream was taken for a while, and the thread had time to spare.
+        case saturated
+        /// Unused for long.
+        case idle(ConnectionID)
+        /// The time asked for by `wake` has come.
+        case due
+        /// No more connections; those there are drain.
+        case close
+    }
+
+    package enum Action: Sendable, Equatable {
+        case dial(ConnectionID, firstAddress: Int)
+        /// Take no more requests on it; it closes when its last one is answered.
+        case drain(ConnectionID)
+        /// Say `due` then; replaces an earlier one.
+        case wake(afterNs: Int64)
+        /// Nothing is left, after `close`.
+        case finished
+    }
+
+    private enum Phase: Sendable { case dialing, open, draining }
+
+    private struct Connection: Sendable {
+        var id: ConnectionID
+        var phase: Phase
+        var wasAnswered = false
+    }
+
+    private let minimum: Int
+    private let maximum: Int
+    private var wanted: Int
+    private var connections: [Connection] = []
+    private var nextID = 0
+    private var backOff: BackOff
+    private var isWaiting = false
+    /// The wait asked for last.
+    package private(set) var lastWaitNs: Int64 = 0
+    private var isClosing = false
+
+    package init(minimum: Int, maximum: Int, backOff: BackOff = BackOff()) {
+        precondition(minimum >= 1 && maximum >= minimum, "a pool has at least one connection, and max is not below min")
+        self.minimum = minimum
+        self.maximum = maximum
+        wanted = minimum
+        self.backOff = backOff
+    }
+
+    /// - Returns: what to do, in order; rare, so a fresh array.
+    package mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
+        switch event {
+        case .start: break
+        case .opened(let id): move(id, to: .open)
+        case .answered(let id):
+            backOff.succeeded()
+            if let index = index(id) { connections[index].wasAnswered = true }
+            return []
+        case .retired(let id, let isFault): return retire(id, isFault: isFault, using: &random)
+        case .closed(let id): return remove(id, using: &random)
+        case .saturated:
+            // One at a time: a connection that has not answered yet may be about to take it all.
+            guard wanted < maximum, live >= wanted,
+                connections.allSatisfy({ $0.phase != .dialing && $0.wasAnswered })
+            else { return [] }
+            wanted += 1
+        case .idle(let id):
+            guard let index = index(id), connections[index].phase == .open, live > minimum else { return [] }
+            connections[index].phase = .draining
+            wanted = max(minimum, live)
+            return [.drain(id)]
+        case .due: isWaiting = false
+        case .close: return close()
+        }
+        return dialIfWanted()
+    }
+
+    /// Connections that are, or are about to be, of use.
+    package var live: Int { connections.count { $0.phase != .draining } }
+
+    package var failures: Int { backOff.failures }
+
+    private func index(_ id: ConnectionID) -> Int? { connections.firstIndex { $0.id == id } }
+
+    private mutating func move(_ id: ConnectionID, to phase: Phase) {
+        guard let index = index(id), connections[index].phase == .dialing else { return }
+        connections[index].phase = phase
+    }
+
+    private mutating func dialIfWanted() -> [Action] {
+        guard !isClosing, !isWaiting, live < wanted, connections.allSatisfy({ $0.phase != .dialing }) else { return [] }
+        let id = nextID
+        nextID += 1
+        connections.append(Connection(id: id, phase: .dialing))
+        return [.dial(id, firstAddress: id)]
+    }
+
+    private mutating func retire(
+        _ id: ConnectionID, isFault: Bool, using random: inout some RandomNumberGenerator
+    ) -> [Action] {
+        guard let index = index(id), connections[index].phase != .draining else { return [] }
+        // One that never answered, or whose end was asked for by a fault, is not replaced at once.
+        let mustWait = isFault || !connections[index].wasAnswered
+        connections[index].phase = .draining
+        return [.drain(id)] + (mustWait ? wait(using: &random) : dialIfWanted())
+    }
+
+    private mutating func remove(
+        _ id: ConnectionID, using random: inout some RandomNumberGenerator
+    ) -> [Action] {
+        guard let index = index(id) else { return [] }
+        let connection = connections.remove(at: index)
+        if isClosing { return connections.isEmpty ? [.finished] : [] }
+        switch connection.phase {
+        case .draining: return dialIfWanted()
+        case .dialing, .open: return wait(using: &random)
+        }
+    }
+
+    private mutating func wait(using random: inout some RandomNumberGenerator) -> [Action] {
+        guard !isClosing else { return [] }
+        // Several lost at once are one failure.
+        if isWaiting { return [] }
+        isWaiting = true
+        lastWaitNs = backOff.failed(using: &random)
+        return [.wake(afterNs: lastWaitNs)]
+    }
+
+    private mutating func close() -> [Action] {
+        guard !isClosing else { return [] }
+        isClosing = true
+        var actions: [Action] = []
+        for index in connections.indices where connections[index].phase != .draining {
+            connections[index].phase = .draining
+            actions.append(.drain(connections[index].id))
+        }
+        return connections.isEmpty ? [.finished] : actions
+    }
+}

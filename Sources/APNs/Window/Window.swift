@@ -1,0 +1,242 @@
+package import Delivery
+
+/// The resend window of one HTTP/2 connection: which notifications are on it, and what each one's end means.
+///
+/// A value machine, no I/O and no clock. An entry opens when a request is handed to the connection and closes exactly
+/// once; how it closes is `delivery.md`'s table. Positions are those of the connection's plaintext: a request whose
+/// END_STREAM the kernel never had cannot have been processed. `ticket` names an entry while it is open.
+package struct Window: Sendable {
+    /// How an entry closed.
+    package struct Closed: Equatable, Sendable {
+        package var id: NotificationID
+        package var kind: Fate.Kind
+        package var sentAtMs: Int64
+        /// Counts provider tokens: which one this request carried.
+        package var token: UInt32
+        package var connectionDied: Bool
+
+        package init(id: NotificationID, kind: Fate.Kind, sentAtMs: Int64, token: UInt32, connectionDied: Bool) {
+            self.id = id
+            self.kind = kind
+            self.sentAtMs = sentAtMs
+            self.token = token
+            self.connectionDied = connectionDied
+        }
+    }
+
+    private struct Entry {
+        var id: NotificationID
+        var stream: Int32 = 0
+        var token: UInt32
+        /// Where END_STREAM ends; -1: not in the output yet.
+        var end: Int64 = -1
+        var openedNs: Int64
+        /// When the kernel had END_STREAM; 0: not known to have it.
+        var sentNs: Int64 = 0
+        var openedMs: Int64
+        var list: List = .free
+        var previous: UInt32 = none
+        var next: UInt32 = none
+    }
+
+    private enum List: UInt8 { case free, waiting, sent }
+
+    private struct Ends {
+        var first: UInt32 = none
+        var last: UInt32 = none
+    }
+
+    private static let none = UInt32.max
+
+    private let timeoutNs: Int64
+    private var entries: ContiguousArray<Entry> = []
+    private var free: UInt32 = none
+    /// END_STREAM is not in the output: in order of opening.
+    private var waiting = Ends()
+    /// END_STREAM is in the output: in order of its position.
+    private var sent = Ends()
+    /// The first of `sent` the kernel is not known to have; none: it has them all.
+    private var unstamped: UInt32 = none
+    /// What the kernel has taken of the output.
+    private var written: Int64 = 0
+
+    /// Open entries.
+    package private(set) var count = 0
+
+    package init(timeoutNs: Int64) { self.timeoutNs = timeoutNs }
+
+    package var isEmpty: Bool { count == 0 }
+
+    // MARK: Opening
+
+    /// Opens an entry, to be followed by `handed` or `withdraw`.
+    package mutating func open(_ id: NotificationID, token: UInt32, nowNs: Int64, nowMs: Int64) -> UInt32 {
+        let entry = Entry(id: id, token: token, openedNs: nowNs, openedMs: nowMs)
+        let ticket: UInt32
+        if free != Self.none {
+            ticket = free
+            free = entries[Int(ticket)].next
+            entries[Int(ticket)] = entry
+        } else {
+            ticket = UInt32(entries.count)
+            entries.append(entry)
+        }
+        count += 1
+        append(ticket, to: .waiting)
+        return ticket
+    }
+
+    /// The connection refused it: as if it had never been opened.
+    package mutating func withdraw(_ ticket: UInt32) {
+        guard isOpen(ticket) else { return }
+        release(ticket)
+    }
+
+    /// The connection took it on `stream`; `end` is where its END_STREAM ends, `nil` while the body waits for flow
+    /// control (`bodySent` follows).
+    package mutating func handed(_ ticket: UInt32, stream: Int32, end: Int64?) {
+        precondition(isOpen(ticket), "a request handed over that was not opened")
+        entries[Int(ticket)].stream = stream
+        if let end { bodySent(ticket, end: end) }
+    }
+
+    /// END_STREAM is in the output and ends at `end`.
+    package mutating func bodySent(_ ticket: UInt32, end: Int64) {
+        guard isOpen(ticket), entries[Int(ticket)].list == .waiting else { return }
+        unlink(ticket)
+        entries[Int(ticket)].end = end
+        append(ticket, to: .sent)
+        if unstamped == Self.none { unstamped = ticket }
+    }
+
+    /// The kernel has the first `position` bytes of the output.
+    package mutating func kernelTook(_ position: Int64, nowNs: Int64) {
+        written = max(written, position)
+        while unstamped != Self.none, entries[Int(unstamped)].end <= written {
+            // 0 means not known, and the clock may begin there.
+            entries[Int(unstamped)].sentNs = max(1, nowNs)
+            unstamped = entries[Int(unstamped)].next
+        }
+    }
+
+    // MARK: Closing
+
+    /// Its response is complete. `nil`: closed before (a late answer finds nobody).
+    package mutating func responded(_ ticket: UInt32) -> Closed? {
+        isOpen(ticket) ? close(ticket, .answered) : nil
+    }
+
+    /// Its stream ended without a complete response. A status that had come decides (a body cut off).
+    package mutating func ended(_ ticket: UInt32, isRefused: Bool, status: UInt16) -> Closed? {
+        guard isOpen(ticket) else { return nil }
+        if status != 0 { return close(ticket, .answered) }
+        if isRefused { return close(ticket, .notProcessed) }
+        return close(ticket, kernelHas(ticket) ? .inDoubt : .notProcessed)
+    }
+
+    /// A GOAWAY: streams above `last` were not processed; the others go on. The next one can only be lower.
+    package mutating func goneAway(last: Int32, into closed: inout [Closed]) {
+        closeAll(into: &closed) { entry in entry.stream > last ? .notProcessed : nil }
+    }
+
+    /// The connection is no more; the kernel had taken `position` bytes of the output.
+    package mutating func lost(written position: Int64, into closed: inout [Closed]) {
+        written = max(written, position)
+        let written = written
+        closeAll(into: &closed) { entry in
+            entry.end >= 0 && entry.end <= written ? .inDoubt : .notProcessed
+        }
+        for index in closed.indices where closed[index].kind == .inDoubt { closed[index].connectionDied = true }
+    }
+
+    /// Closes the next entry whose time is over at `nowNs`, if any: in doubt when no response came within the timeout
+    /// after END_STREAM was sent; not processed when its body could not be sent for as long. The stream is to be
+    /// cancelled.
+    package mutating func expire(nowNs: Int64) -> (stream: Int32, closed: Closed)? {
+        if sent.first != Self.none {
+            let entry = entries[Int(sent.first)]
+            if entry.sentNs != 0, entry.sentNs + timeoutNs <= nowNs {
+                return (entry.stream, close(sent.first, .inDoubt))
+            }
+        }
+        if waiting.first != Self.none {
+            let entry = entries[Int(waiting.first)]
+            if entry.openedNs + timeoutNs <= nowNs { return (entry.stream, close(waiting.first, .notProcessed)) }
+        }
+        return nil
+    }
+
+    /// When `expire` has something to do next, by the monotonic clock; `nil`: nothing is waited for.
+    package var nextDeadlineNs: Int64? {
+        var deadlineNs = Int64.max
+        if sent.first != Self.none, entries[Int(sent.first)].sentNs != 0 {
+            deadlineNs = entries[Int(sent.first)].sentNs + timeoutNs
+        }
+        if waiting.first != Self.none { deadlineNs = min(deadlineNs, entries[Int(waiting.first)].openedNs + timeoutNs) }
+        return deadlineNs == .max ? nil : deadlineNs
+    }
+
+    // MARK: Entries
+
+    private func isOpen(_ ticket: UInt32) -> Bool {
+        Int(ticket) < entries.count && entries[Int(ticket)].list != .free
+    }
+
+    private func kernelHas(_ ticket: UInt32) -> Bool {
+        let end = entries[Int(ticket)].end
+        return end >= 0 && end <= written
+    }
+
+    private mutating func close(_ ticket: UInt32, _ kind: Fate.Kind) -> Closed {
+        let entry = entries[Int(ticket)]
+        release(ticket)
+        return Closed(
+            id: entry.id, kind: kind, sentAtMs: entry.openedMs, token: entry.token, connectionDied: false)
+    }
+
+    private mutating func closeAll(into closed: inout [Closed], _ kind: (Entry) -> Fate.Kind?) {
+        for first in [sent.first, waiting.first] {
+            var ticket = first
+            while ticket != Self.none {
+                let next = entries[Int(ticket)].next
+                if let kind = kind(entries[Int(ticket)]) { closed.append(close(ticket, kind)) }
+                ticket = next
+            }
+        }
+    }
+
+    private mutating func release(_ ticket: UInt32) {
+        if unstamped == ticket { unstamped = entries[Int(ticket)].next }
+        unlink(ticket)
+        entries[Int(ticket)].list = .free
+        entries[Int(ticket)].next = free
+        free = ticket
+        count -= 1
+    }
+
+    private mutating func append(_ ticket: UInt32, to list: List) {
+        let last = list == .sent ? sent.last : waiting.last
+        entries[Int(ticket)].list = list
+        entries[Int(ticket)].previous = last
+        entries[Int(ticket)].next = Self.none
+        if last != Self.none { entries[Int(last)].next = ticket }
+        if list == .sent { Self.extend(&sent, ticket) } else { Self.extend(&waiting, ticket) }
+    }
+
+    private static func extend(_ ends: inout Ends, _ ticket: UInt32) {
+        if ends.first == none { ends.first = ticket }
+        ends.last = ticket
+    }
+
+    private mutating func unlink(_ ticket: UInt32) {
+        let entry = entries[Int(ticket)]
+        if entry.previous != Self.none { entries[Int(entry.previous)].next = entry.next }
+        if entry.next != Self.none { entries[Int(entry.next)].previous = entry.previous }
+        if entry.list == .sent { Self.shorten(&sent, ticket, entry) } else { Self.shorten(&waiting, ticket, entry) }
+    }
+
+    private static func shorten(_ ends: inout Ends, _ ticket: UInt32, _ entry: Entry) {
+        if ends.first == ticket { ends.first = entry.next }
+        if ends.last == ticket { ends.last = entry.previous }
+    }
+}

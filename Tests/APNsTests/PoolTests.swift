@@ -1,0 +1,285 @@
+import APNs
+import Testing
+
+private let second: Int64 = 1_000_000_000
+
+@Suite struct PoolPlanTests {
+    /// Runs a trace: each event and what must follow.
+    static func run(
+        _ plan: inout PoolPlan, _ trace: [(PoolPlan.Event, [PoolPlan.Action])],
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        var random = SplitMix(seed: 1)
+        for (event, expected) in trace {
+            let actions = plan.handle(event, using: &random).map(Self.plain)
+            #expect(actions == expected, "after \(event)", sourceLocation: sourceLocation)
+        }
+    }
+
+    /// Waits without their jitter: any from 1 s on is -1.
+    static func plain(_ action: PoolPlan.Action) -> PoolPlan.Action {
+        if case .wake(let afterNs) = action, afterNs >= second { return .wake(afterNs: -1) }
+        return action
+    }
+
+    static let wait = PoolPlan.Action.wake(afterNs: -1)
+
+    @Test func dialsTheMinimumOneAfterTheOther() {
+        var plan = PoolPlan(minimum: 2, maximum: 4)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]), (.opened(1), []),
+            ])
+        #expect(plan.live == 2)
+    }
+
+    @Test func aFailureWaitsAndOnlyAResponseStartsOver() {
+        var plan = PoolPlan(minimum: 1, maximum: 1)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]), (.due, [.dial(1, firstAddress: 1)]),
+                // A handshake resets nothing.
+                (.opened(1), []), (.closed(1), [Self.wait]), (.due, [.dial(2, firstAddress: 2)]),
+            ])
+        #expect(plan.failures == 2)
+        Self.run(&plan, [(.opened(2), []), (.answered(2), [])])
+        #expect(plan.failures == 0)
+    }
+
+    @Test func goAwayDialsTheSuccessorAtOnce() {
+        var plan = PoolPlan(minimum: 1, maximum: 4)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+                (.retired(0, isFault: false), [.drain(0), .dial(1, firstAddress: 1)]),
+                // A second GOAWAY, and the end of the old one, change nothing.
+                (.retired(0, isFault: false), []), (.opened(1), []), (.closed(0), []),
+            ])
+        #expect(plan.live == 1)
+    }
+
+    @Test(arguments: [true, false])
+    func aFaultyEndWaits(isAnswered: Bool) {
+        var plan = PoolPlan(minimum: 1, maximum: 4)
+        Self.run(&plan, [(.start, [.dial(0, firstAddress: 0)]), (.opened(0), [])])
+        if isAnswered { Self.run(&plan, [(.answered(0), [])]) }
+        Self.run(
+            &plan,
+            [
+                (.retired(0, isFault: isAnswered), [.drain(0), Self.wait]), (.closed(0), []),
+                (.due, [.dial(1, firstAddress: 1)]),
+            ])
+    }
+
+    @Test func manyLostAtOnceAreOneFailure() {
+        var plan = PoolPlan(minimum: 3, maximum: 3)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]),
+                (.opened(1), [.dial(2, firstAddress: 2)]), (.opened(2), []), (.answered(0), []),
+                (.closed(0), [Self.wait]),
+                (.closed(1), []), (.closed(2), []), (.due, [.dial(3, firstAddress: 3)]),
+                (.opened(3), [.dial(4, firstAddress: 4)]), (.opened(4), [.dial(5, firstAddress: 5)]),
+            ])
+        #expect(plan.failures == 1)
+    }
+
+    @Test func growsByOneWhenSaturatedAndAllHaveAnswered() {
+        var plan = PoolPlan(minimum: 1, maximum: 3)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []),
+                // One stream until the first token was seen: no reason to grow yet.
+                (.saturated, []), (.answered(0), []), (.saturated, [.dial(1, firstAddress: 1)]), (.saturated, []),
+                (.opened(1), []), (.saturated, []), (.answered(1), []), (.saturated, [.dial(2, firstAddress: 2)]),
+                (.opened(2), []), (.answered(2), []), (.saturated, []),
+            ])
+        #expect(plan.live == 3)
+    }
+
+    @Test func shrinksToTheMinimumAfterIdleness() {
+        var plan = PoolPlan(minimum: 1, maximum: 3)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+                (.saturated, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.idle(1), [.drain(1)]), (.idle(0), []),
+                (.closed(1), []),
+            ])
+        #expect(plan.live == 1)
+    }
+
+    @Test func closesWhenTheLastIsGone() {
+        var plan = PoolPlan(minimum: 2, maximum: 3)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]),
+                (.close, [.drain(0), .drain(1)]), (.close, []), (.closed(1), []), (.due, []), (.closed(0), [.finished]),
+            ])
+    }
+
+    @Test func closesAtOnceWithNothingThere() {
+        var plan = PoolPlan(minimum: 1, maximum: 1)
+        Self.run(
+            &plan,
+            [(.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]), (.close, [.finished]), (.due, [])])
+    }
+
+    /// Never two dials at once, never more than the maximum of live connections, ids never twice.
+    @Test(arguments: 0..<200)
+    func holdsItsLimits(seed: Int) {
+        var random = SplitMix(seed: UInt64(seed))
+        var plan = PoolPlan(minimum: 1 + seed % 3, maximum: 3 + seed % 3)
+        var dialing: Set<Int> = []
+        var open: Set<Int> = []
+        var seen: Set<Int> = []
+        var isWaiting = false
+        var event = PoolPlan.Event.start
+        for _ in 0..<300 {
+            for action in plan.handle(event, using: &random) {
+                switch action {
+                case .dial(let id, _):
+                    #expect(seen.insert(id).inserted)
+                    #expect(!isWaiting, "dialled while it was to wait")
+                    dialing.insert(id)
+                case .drain(let id): #expect(open.contains(id) || dialing.contains(id))
+                case .wake(let afterNs):
+                    #expect(afterNs >= second && afterNs <= 60 * second)
+                    isWaiting = true
+                case .finished: break
+                }
+            }
+            #expect(dialing.count <= 1)
+            #expect(plan.live <= 3 + seed % 3)
+            let anyOpen = open.randomElement(using: &random)
+            switch Int.random(in: 0..<9, using: &random) {
+            case 0, 1:
+                if let id = dialing.popFirst() {
+                    open.insert(id)
+                    event = .opened(id)
+                }
+            case 2:
+                if let id = dialing.popFirst() { event = .closed(id) }
+            case 3: if let anyOpen { event = .answered(anyOpen) }
+            case 4: if let anyOpen { event = .retired(anyOpen, isFault: Bool.random(using: &random)) }
+            case 5:
+                if let anyOpen {
+                    open.remove(anyOpen)
+                    event = .closed(anyOpen)
+                }
+            case 6: event = .saturated
+            case 7: if let anyOpen { event = .idle(anyOpen) }
+            default:
+                isWaiting = false
+                event = .due
+            }
+        }
+    }
+}
+
+@Suite struct BackOffTests {
+    @Test func doublesFromOneSecondToSixty() {
+        for seed in 0..<50 {
+            var random = SplitMix(seed: UInt64(seed))
+            var backOff = BackOff()
+            for step in 0..<12 {
+                let base = min(60 * second, second << Int64(step))
+                let waitNs = backOff.failed(using: &random)
+                #expect(waitNs >= max(second, base / 4 * 3) && waitNs <= min(60 * second, base / 4 * 5))
+            }
+            backOff.succeeded()
+            #expect(backOff.failed(using: &random) <= 2 * second)
+        }
+    }
+
+    @Test func spreads() {
+        var random = SplitMix(seed: 3)
+        var waits: Set<Int64> = []
+        for _ in 0..<20 {
+            var backOff = BackOff()
+            _ = backOff.failed(using: &random)
+            waits.insert(backOff.failed(using: &random))
+        }
+        #expect(waits.count > 15)
+    }
+}
+
+@Suite struct KeepaliveTests {
+    @Test func pingsAfterAMinuteOfIdleness() {
+        var keepalive = Keepalive(nowNs: 0)
+        #expect(keepalive.check(nowNs: 60 * second - 1) == .nothing)
+        #expect(keepalive.check(nowNs: 60 * second) == .ping)
+        keepalive.heard(nowNs: 61 * second)
+        #expect(keepalive.nextDeadlineNs == 121 * second)
+    }
+
+    @Test func pingsAfterFiveSecondsOfSilenceWithSomethingUnanswered() {
+        var keepalive = Keepalive(nowNs: 0)
+        #expect(keepalive.waits(for: 1, nowNs: 20 * second) == true)
+        #expect(keepalive.waits(for: 2, nowNs: 22 * second) == false)
+        #expect(keepalive.check(nowNs: 24 * second) == .nothing)
+        #expect(keepalive.check(nowNs: 25 * second) == .ping)
+        #expect(keepalive.check(nowNs: 34 * second) == .nothing)
+        #expect(keepalive.check(nowNs: 35 * second) == .dead)
+    }
+
+    @Test func whateverComesShowsLife() {
+        var keepalive = Keepalive(nowNs: 0)
+        _ = keepalive.waits(for: 1, nowNs: 0)
+        #expect(keepalive.check(nowNs: 5 * second + 1) == .ping)
+        keepalive.heard(nowNs: 14 * second)
+        #expect(keepalive.check(nowNs: 18 * second) == .nothing)
+        #expect(keepalive.check(nowNs: 19 * second) == .ping)
+    }
+
+    @Test func nothingUnansweredIsIdle() {
+        var keepalive = Keepalive(nowNs: 0)
+        _ = keepalive.waits(for: 1, nowNs: 0)
+        keepalive.heard(nowNs: second)
+        _ = keepalive.waits(for: 0, nowNs: second)
+        #expect(keepalive.nextDeadlineNs == 61 * second)
+    }
+}
+
+@Suite struct SaturationTests {
+    private static let ms: Int64 = 1_000_000
+
+    /// Turns of `busy` ms every `every` ms, full after those that `isFull` names; the turns that said so.
+    private static func run(every: Int64, busy: Int64, isFull: (Int64) -> Bool) -> [Int64] {
+        var saturation = Saturation()
+        return (0..<42).filter { turn in
+            let began = 1 + turn * every * ms
+            return saturation.turned(isFull: isFull(turn), beganNs: began, endedNs: began + busy * ms)
+        }
+    }
+
+    @Test func waitingWithAllStreamsTaken() {
+        #expect(Self.run(every: 10, busy: 1) { _ in true } == [10, 20, 30, 40])
+    }
+
+    /// Answers come in one turn, the core's next requests in another shortly after.
+    @Test func aShortWhileWithoutIsNoRelief() {
+        var saturation = Saturation()
+        var said = 0
+        for round in 0..<10 as Range<Int64> {
+            let began = 1 + round * 30 * Self.ms
+            if saturation.turned(isFull: false, beganNs: began, endedNs: began + Self.ms / 10) { said += 1 }
+            if saturation.turned(isFull: true, beganNs: began + Self.ms, endedNs: began + Self.ms) { said += 1 }
+        }
+        #expect(said == 2)
+    }
+
+    @Test func aBusyThreadNeedsNoMoreConnections() {
+        #expect(Self.run(every: 10, busy: 9) { _ in true }.isEmpty)
+    }
+
+    @Test func streamsToSpare() {
+        #expect(Self.run(every: 10, busy: 1) { $0 % 3 == 0 }.isEmpty)
+    }
+}

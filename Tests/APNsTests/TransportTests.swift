@@ -1,0 +1,520 @@
+import Delivery
+import EventLoop
+import Foundation
+import HTTP2
+import Network
+import PushRecords
+import TLS
+import Testing
+
+@testable import APNs
+
+@Suite(.serialized) struct TransportTests {
+    @Test func aNotificationAndItsAnswer() throws {
+        let world = try World()
+        try world.connect()
+        #expect(world.capacity == 1_000 + 125)
+        var request = world.request(1)
+        request.collapseID = world.bytes("group")
+        request.expiration = 1_790_000_000
+        request.pushType = .background
+        request.priority = 5
+        request.apnsID = NotificationUUID(high: 0x0123_4567_89ab_8def, low: 0x8123_4567_89ab_cdef)
+        let before = LoopTime.read().wallMs
+        world.transport.handle(.send([request]))
+        world.run("fate") { !world.fates.isEmpty }
+        let arrived = try #require(world.server.peers[0].arrived.first)
+        var headers = arrived.headers
+        let authorization = headers.removeValue(forKey: "authorization")
+        #expect(authorization?.hasPrefix("bearer ey") == true)
+        #expect(
+            headers == [
+                ":method": "POST", ":scheme": "https", ":path": "/3/device/" + World.token(1),
+                ":authority": "127.0.0.1:\(world.server.port)", "apns-topic": "com.example.shop",
+                "apns-push-type": "background", "apns-priority": "5", "apns-expiration": "1790000000",
+                "apns-collapse-id": "group", "apns-id": "01234567-89ab-8def-8123-456789abcdef",
+            ])
+        #expect(arrived.body.elementsEqual(request.payload))
+        let fate = world.fates[0]
+        #expect(fate.id == request.id)
+        #expect(fate.kind == .answered)
+        #expect(fate.status == 200)
+        #expect(fate.reason == .none)
+        #expect(fate.sentAtMs >= before - 20 && fate.sentAtMs <= LoopTime.read().wallMs)
+        #expect(!fate.carriedOlderToken && !fate.connectionDied)
+        world.close()
+    }
+
+    @Test func aBroadcast() throws {
+        let world = try World()
+        try world.connect()
+        var request = world.request(1)
+        request.isBroadcast = true
+        request.token = world.bytes("dHN0LXNyY2gtY2hubA==")
+        request.topic = world.bytes("com.example.shop")
+        request.pushType = .liveactivity
+        request.expiration = 0
+        request.apnsID = NotificationUUID(high: 1, low: 2)
+        world.transport.handle(.send([request]))
+        world.run("fate") { !world.fates.isEmpty }
+        let headers = world.server.peers[0].arrived[0].headers
+        #expect(headers[":path"] == "/4/broadcasts/apps/com.example.shop")
+        #expect(headers["apns-channel-id"] == "dHN0LXNyY2gtY2hubA==")
+        #expect(headers["apns-request-id"] == "00000000-0000-0001-0000-000000000002")
+        #expect(headers["apns-expiration"] == "0")
+        #expect(headers["apns-topic"] == nil && headers["apns-id"] == nil)
+        world.close()
+    }
+
+    @Test func withACertificateThereIsNoToken() throws {
+        let world = try World()
+        try world.start(hasToken: false)
+        world.run("capacity") { world.capacity > 0 }
+        world.send(0..<1)
+        world.run("fate") { !world.fates.isEmpty }
+        #expect(world.server.peers[0].arrived[0].headers["authorization"] == nil)
+        world.close()
+    }
+
+    @Test func answersOfEveryKind() throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in
+            switch UInt32(request.token, radix: 16)! {
+            case 0: peer.respond(request.stream, 410, #"{"reason":"Unregistered","timestamp":1700000000123}"#)
+            case 1: peer.respond(request.stream, 400, #"{"reason":"BadDeviceToken"}"#)
+            case 2: peer.respond(request.stream, 418, #"{"reason":"TeaTime"}"#)
+            case 3: peer.respond(request.stream, 500, "<html>oops</html>")
+            case 4: peer.respond(request.stream, 200, headers: [("apns-id", "EABEAE54-14A8-11E5-B60B-1697F925EC7B")])
+            case 5: peer.respond(request.stream, 200, headers: [("apns-unique-id", "unique"), ("apns-id", "odd")])
+            case 6: peer.respond(request.stream, 404)
+            default: peer.respond(request.stream, 403, #"{"reason":"InvalidProviderToken"}"#)
+            }
+        }
+        try world.connect()
+        world.send(0..<8)
+        world.run("fates") { world.fates.count == 8 }
+        let fate = world.fateOf
+        #expect(fate[0]?.status == 410 && fate[0]?.reason == .unregistered)
+        #expect(fate[0]?.unregisteredAtMs == 1_700_000_000_123)
+        #expect(fate[1]?.status == 400 && fate[1]?.reason == .badDeviceToken)
+        #expect(fate[2]?.status == 418 && fate[2]?.reason == .other)
+        #expect(world.reasonText[2] == "TeaTime")
+        #expect(fate[3]?.status == 500 && fate[3]?.reason == ReasonCode.none)
+        #expect(fate[4]?.apnsID == NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b))
+        #expect(world.uniqueID[5] == "unique" && fate[5]?.apnsID == NotificationUUID.none)
+        #expect(fate[6]?.status == 404 && fate[6]?.reason == ReasonCode.none)
+        #expect(fate[7]?.reason == .invalidProviderToken)
+        #expect(fate.values.allSatisfy { $0.kind == .answered })
+        world.close()
+    }
+
+    @Test func manyOverOneConnection() throws {
+        let world = try World()
+        try world.connect()
+        var next: UInt32 = 0
+        let total: UInt32 = 20_000
+        world.run("all fates", seconds: 60) {
+            let room = world.capacity - (Int(next) - world.fates.count)
+            let upTo = min(total, next + UInt32(max(0, room)))
+            if upTo > next {
+                world.send(next..<upTo, bodyBytes: 200)
+                next = upTo
+            }
+            return world.fates.count == Int(total)
+        }
+        #expect(world.fates.allSatisfy { $0.kind == .answered && $0.status == 200 })
+        #expect(world.server.arrived == Int(total))
+        #expect(Set(world.server.peers.flatMap { $0.arrived.map(\.path) }).count == Int(total))
+        world.close()
+    }
+
+    @Test func settingsAreHeededDownToOneAndBack() throws {
+        let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
+        var open = 0
+        var mostOpen = 0
+        var answer: [(ServerPeer, Int32)] = []
+        world.server.onRequest = { peer, request in
+            open += 1
+            mostOpen = max(mostOpen, open)
+            answer.append((peer, request.stream))
+        }
+        world.configuration.maximumConnections = 1
+        try world.connect()
+        #expect(world.capacity == 1)
+        // More than may be unanswered: they wait here, and do not get lost.
+        world.send(0..<20)
+        world.runFor(seconds: 0.05)
+        #expect(mostOpen == 1)
+        func answerOne() {
+            let (peer, stream) = answer.removeFirst()
+            open -= 1
+            peer.respond(stream)
+        }
+        answerOne()
+        try world.server.peers[0].session.changeSettings([.maxConcurrentStreams(4)])
+        world.server.peers[0].flush()
+        world.run("capacity 4") { world.capacity == 4 }
+        world.run("four open") { open == 4 }
+        world.runFor(seconds: 0.03)
+        #expect(mostOpen == 4)
+        try world.server.peers[0].session.changeSettings([.maxConcurrentStreams(1)])
+        world.server.peers[0].flush()
+        world.run("capacity 1") { world.capacity == 1 }
+        mostOpen = 0
+        while open > 0 { answerOne() }
+        world.run("the rest") {
+            if !answer.isEmpty { answerOne() }
+            return world.fates.count == 20
+        }
+        #expect(mostOpen == 1)
+        #expect(world.capacities == [1, 4, 1])
+        world.close()
+    }
+
+    @Test func goAwayAboveAndBelow() throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in
+            guard peer.number == 0 else { return peer.respond(request.stream) }
+            // Streams 1, 3, 5, 7, 9: the first two are processed, and answered after the GOAWAY.
+            guard request.stream == 9 else { return }
+            try? peer.session.shutdownNotice()
+            try? peer.session.goAway(lastStreamID: 3, .noError, Array(#"{"reason":"Shutdown"}"#.utf8))
+            peer.respond(3)
+            peer.respond(1)
+        }
+        try world.connect()
+        world.send(0..<5)
+        world.run("fates") { world.fates.count == 5 }
+        for number in 0..<2 as Range<UInt32> { #expect(world.fateOf[number]?.status == 200) }
+        for number in 2..<5 as Range<UInt32> { #expect(world.fateOf[number]?.kind == .notProcessed) }
+        #expect(world.notes.contains { if case .goAway(_, "NO_ERROR Shutdown", 3) = $0 { true } else { false } })
+        world.run("successor") { world.capacity > 0 && world.server.peers.count == 2 }
+        world.run("the old one is closed") { world.server.peers[0].isClosed }
+        world.send(10..<12)
+        world.run("fates") { world.fates.count == 7 }
+        #expect(world.fateOf[11]?.status == 200)
+        world.close()
+    }
+
+    @Test func resets() throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in
+            try? peer.session.reset(
+                stream: request.stream, request.stream == 1 ? .refusedStream : .internalError)
+        }
+        try world.connect()
+        world.send(0..<2)
+        world.run("fates") { world.fates.count == 2 }
+        #expect(world.fateOf[0]?.kind == .notProcessed)
+        #expect(world.fateOf[1]?.kind == .inDoubt)
+        #expect(world.fateOf[1]?.connectionDied == false)
+        world.close()
+    }
+
+    @Test(arguments: [true, false])
+    func aLostConnection(isReset: Bool) throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in
+            if peer.number > 0 { return peer.respond(request.stream) }
+            if request.stream == 1 { peer.respond(request.stream) }
+            if request.stream == 5 { if isReset { peer.channel.reset() } else { peer.channel.cut() } }
+        }
+        try world.connect()
+        world.send(0..<3)
+        world.run("fates") { world.fates.count == 3 }
+        #expect(world.fateOf[1]?.kind == .inDoubt && world.fateOf[2]?.kind == .inDoubt)
+        #expect(world.fateOf[1]?.connectionDied == true)
+        #expect(world.capacities.contains(0))
+        #expect(
+            world.notes.contains { if case .disconnected(_, _, let unanswered) = $0 { unanswered >= 2 } else { false } })
+        world.run("connected again") { world.capacity > 0 }
+        #expect(world.server.peers.count == 2)
+        world.send(5..<6)
+        world.run("fate") { world.fateOf[5] != nil }
+        #expect(world.fateOf[5]?.status == 200)
+        world.close()
+    }
+
+    @Test func noResponseInTime() throws {
+        let world = try World()
+        world.configuration.responseTimeoutNs = 60_000_000
+        world.server.onRequest = { peer, request in if request.stream != 3 { peer.respond(request.stream) } }
+        try world.connect()
+        world.send(0..<3)
+        let began = LoopTime.read().monotonicNs
+        world.run("fates") { world.fates.count == 3 }
+        #expect(LoopTime.read().monotonicNs - began >= 60_000_000)
+        #expect(world.fateOf[1]?.kind == .inDoubt)
+        #expect(world.fateOf[1]?.connectionDied == false)
+        world.run("cancelled") { world.server.peers[0].cancelled == [3] }
+        // A late answer finds nobody.
+        world.server.peers[0].respond(3)
+        world.send(3..<4)
+        world.run("fate") { world.fates.count == 4 }
+        world.close()
+    }
+
+    @Test func recall() throws {
+        let world = try World { $0.options.settings = [.maxConcurrentStreams(2)] }
+        world.configuration.maximumConnections = 1
+        world.server.onRequest = { _, _ in }
+        try world.connect()
+        world.send(0..<6)
+        world.run("two on the connection") { world.server.arrived == 2 }
+        world.transport.handle(.recall([1, 3, 5].map { NotificationID(slot: $0, generation: 3) }))
+        world.run("recalled") { world.fates.count == 2 }
+        // 1 is on the connection: it stays.
+        #expect(world.fateOf[3]?.kind == .notProcessed && world.fateOf[5]?.kind == .notProcessed)
+        for stream in [1, 3] as [Int32] { world.server.peers[0].respond(stream) }
+        world.server.onRequest = { $0.respond($1.stream) }
+        world.run("the rest") { world.fates.count == 6 }
+        #expect(world.fates.filter { $0.kind == .answered }.count == 4)
+        world.close()
+    }
+
+    @Test func closeFinishesWhatIsOnConnections() throws {
+        let world = try World { $0.options.settings = [.maxConcurrentStreams(2)] }
+        world.configuration.maximumConnections = 1
+        world.server.onRequest = { _, _ in }
+        try world.connect()
+        world.send(0..<5)
+        world.run("two on the connection") { world.server.arrived == 2 }
+        world.transport.handle(.close)
+        world.run("given back") { world.fates.count == 3 }
+        #expect(world.fates.allSatisfy { $0.kind == .notProcessed })
+        world.runFor(seconds: 0.05)
+        #expect(!world.isClosed)
+        world.transport.handle(.send([world.request(9)]))
+        world.run("given back") { world.fateOf[9]?.kind == .notProcessed }
+        for stream in [1, 3] as [Int32] { world.server.peers[0].respond(stream) }
+        world.run("closed") { world.isClosed }
+        #expect(world.fateOf[0]?.status == 200 && world.fateOf[1]?.status == 200)
+        #expect(world.server.peers.count == 1)
+    }
+
+    @Test func aServerThatCannotBeTrusted() throws {
+        let world = try World()
+        let other = try CertificateAuthority(commonName: "someone else")
+        world.configuration.tls = try ClientContext(TLS.ClientOptions(trust: .pem(other.certificatePEM)))
+        try world.start()
+        world.run("failed twice") {
+            world.notes.count { if case .connectFailed = $0 { true } else { false } } >= 2
+        }
+        guard case .connectFailed(let host, let reason, let retryInMs) = world.notes[0] else {
+            Issue.record("\(world.notes)")
+            return
+        }
+        #expect(host == "127.0.0.1")
+        #expect(reason.contains("127.0.0.1"))
+        #expect(retryInMs >= 20 && retryInMs <= 40)
+        #expect(world.capacities.isEmpty)
+        // Nothing is connected: whatever is handed over comes back at once.
+        world.send(0..<2)
+        world.run("given back") { world.fates.count == 2 }
+        #expect(world.fates.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
+        world.close()
+    }
+
+    @Test func aServerThatSpeaksNoHTTP2() throws {
+        let world = try World()
+        world.server.greeting = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+        try world.start()
+        world.run("failed") { world.notes.contains { if case .connectFailed = $0 { true } else { false } } }
+        #expect(world.capacities.isEmpty)
+        world.close()
+    }
+
+    @Test func garbageFromAnOpenConnection() throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in
+            guard request.stream == 3 else { return }
+            // DATA on stream 0 is a protocol error.
+            peer.session.appendRaw([0, 0, 1, 0, 0, 0, 0, 0, 0, 1])
+        }
+        try world.connect()
+        world.send(0..<2)
+        world.run("fates") { world.fates.count == 2 }
+        #expect(world.fates.allSatisfy { $0.kind == .inDoubt && $0.connectionDied })
+        world.run("connected again") { world.capacity > 0 && world.server.peers.count == 2 }
+        world.close()
+    }
+
+    @Test(arguments: ["UnrelatedKeyIdInToken", "TooManyProviderTokenUpdates", "Shutdown", "IdleTimeout"])
+    func answersThatAskForANewConnection(reason: String) throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in
+            if peer.number == 0 {
+                peer.respond(request.stream, 403, #"{"reason":"\#(reason)"}"#)
+            } else {
+                peer.respond(request.stream)
+            }
+        }
+        try world.connect()
+        world.send(0..<1)
+        world.run("fate") { world.fates.count == 1 }
+        world.run("redialled") { world.server.peers.count == 2 && world.capacity > 0 }
+        world.send(1..<2)
+        world.run("fate") { world.fates.count == 2 }
+        #expect(world.fateOf[1]?.status == 200)
+        #expect(world.server.peers[1].arrived.count == 1)
+        world.close()
+    }
+
+    @Test func anExpiredTokenThatIsYoungIsNotRenewed() throws {
+        let world = try World()
+        world.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
+        try world.connect()
+        world.send(0..<2)
+        world.run("fates") { world.fates.count == 2 }
+        #expect(world.fates.allSatisfy { $0.reason == .expiredProviderToken && !$0.carriedOlderToken })
+        let tokens = Set(world.server.peers[0].arrived.map { $0.headers["authorization"] })
+        #expect(tokens.count == 1)
+        #expect(world.notes.count { if case .providerTokenRenewed = $0 { true } else { false } } == 1)
+        world.close()
+    }
+
+    @Test func aConnectionRetiresAtItsLastStreamID() throws {
+        let world = try World()
+        world.configuration.retirementStreamID = 101
+        world.configuration.backOff.firstNs = 1_000_000
+        try world.connect()
+        var next: UInt32 = 0
+        world.run("all fates") {
+            if world.capacity > 0, Int(next) == world.fates.count, next < 300 {
+                world.send(next..<(next + 30))
+                next += 30
+            }
+            return world.fates.count == 300
+        }
+        // What waited when the last one retired came back unprocessed; nothing was lost, nothing in doubt.
+        #expect(world.fates.allSatisfy { $0.kind != .inDoubt })
+        #expect(world.server.peers.count >= 5)
+        #expect(world.server.peers.allSatisfy { $0.arrived.count <= 50 })
+        let answered = world.fates.filter { $0.kind == .answered }.count
+        #expect(answered == world.server.arrived)
+        #expect(answered >= 200)
+        world.close()
+    }
+
+    @Test func growsWhenAllStreamsAreTaken() throws {
+        let world = try World { $0.options.settings = [.maxConcurrentStreams(8)] }
+        world.configuration.maximumConnections = 3
+        world.server.onRequest = { [loop = world.loop] peer, request in
+            _ = loop.schedule(afterNs: 30_000_000) { peer.respond(request.stream) }
+        }
+        try world.connect()
+        var next: UInt32 = 0
+        world.run("three connections") {
+            let room = world.capacity - (Int(next) - world.fates.count)
+            if room > 0 {
+                world.send(next..<(next + UInt32(room)))
+                next += UInt32(room)
+            }
+            return world.server.peers.count == 3 && world.capacity >= 24
+        }
+        world.runFor(seconds: 0.3)
+        #expect(world.server.peers.count == 3)
+        world.close()
+    }
+
+    @Test func shrinksAfterIdleness() throws {
+        let world = try World { $0.options.settings = [.maxConcurrentStreams(4)] }
+        world.configuration.maximumConnections = 2
+        world.configuration.idleConnectionNs = 100_000_000
+        world.server.onRequest = { [loop = world.loop] peer, request in
+            _ = loop.schedule(afterNs: 30_000_000) { peer.respond(request.stream) }
+        }
+        try world.connect()
+        var next: UInt32 = 0
+        world.run("two connections") {
+            let room = world.capacity - (Int(next) - world.fates.count)
+            if room > 0 {
+                world.send(next..<(next + UInt32(room)))
+                next += UInt32(room)
+            }
+            return world.capacity == 8 + 1
+        }
+        world.run("one connection") { world.capacity == 4 }
+        #expect(world.server.peers.count == 2)
+        #expect(world.fates.allSatisfy { $0.status == 200 })
+        world.close()
+    }
+
+    @Test func thePeersWindowIsCounted() throws {
+        let world = try World { $0.options.canStall = true }
+        world.configuration.maximumConnections = 1
+        try world.connect()
+        try world.server.peers[0].session.setStalled(true)
+        // Sixteen bodies of 4,000 bytes fit into 65,535.
+        world.send(0..<40, bodyBytes: 4_000)
+        world.run("sixteen answers") { world.fates.count == 16 }
+        world.runFor(seconds: 0.05)
+        // One more is handed over when nothing else is unanswered; its body waits.
+        #expect(world.fates.count == 16)
+        world.transport.handle(.recall((0..<40).map { NotificationID(slot: $0, generation: 3) }))
+        world.run("the others were waiting here") { world.fates.count == 39 }
+        #expect(world.fates.count { $0.kind == .notProcessed } == 23)
+        try world.server.peers[0].session.setStalled(false)
+        world.server.peers[0].flush()
+        world.run("the last") { world.fates.count == 40 }
+        #expect(world.fates.count { $0.status == 200 } == 17)
+        world.close()
+    }
+
+    @Test func aBodyThatNeverGetsOutIsNotInDoubt() throws {
+        let world = try World { $0.options.settings = [.initialWindowSize(100), .maxConcurrentStreams(10)] }
+        world.server.options.canStall = true
+        world.configuration.responseTimeoutNs = 50_000_000
+        try world.connect()
+        try world.server.peers[0].session.setStalled(true)
+        world.send(0..<1, bodyBytes: 4_000)
+        world.run("fate") { world.fates.count == 1 }
+        #expect(world.fates[0].kind == .notProcessed)
+        world.run("cancelled") { world.server.peers[0].cancelled == [1] }
+        world.close()
+    }
+
+    @Test func aPeerThatFallsSilentIsDead() throws {
+        let world = try World()
+        world.configuration.keepalive.silentNs = 40_000_000
+        world.configuration.keepalive.deadNs = 40_000_000
+        world.server.onRequest = { peer, request in
+            if peer.number == 0 { peer.isDeaf = true } else { peer.respond(request.stream) }
+        }
+        try world.connect()
+        world.send(0..<1)
+        world.run("fate") { world.fates.count == 1 }
+        #expect(world.fates[0].kind == .inDoubt && world.fates[0].connectionDied)
+        #expect(
+            world.notes.contains {
+                if case .disconnected(_, let reason, 1) = $0 { reason.contains("PING") } else { false }
+            })
+        world.run("connected again") { world.capacity > 0 }
+        world.close()
+    }
+
+    @Test func aPeerThatAnswersPingsLives() throws {
+        let world = try World()
+        world.configuration.keepalive.silentNs = 20_000_000
+        world.configuration.keepalive.deadNs = 20_000_000
+        var held: [(ServerPeer, Int32)] = []
+        world.server.onRequest = { held.append(($0, $1.stream)) }
+        try world.connect()
+        world.send(0..<1)
+        world.runFor(seconds: 0.3)
+        #expect(world.fates.isEmpty && world.server.peers.count == 1)
+        held[0].0.respond(held[0].1)
+        world.run("fate") { world.fates.count == 1 }
+        world.close()
+    }
+
+    @Test func anUnreachableHost() throws {
+        let world = try World()
+        world.server.stopListening()
+        try world.start()
+        world.run("failed twice") { world.notes.count { if case .connectFailed = $0 { true } else { false } } >= 2 }
+        guard case .connectFailed(_, let reason, _) = world.notes[0] else { return }
+        #expect(reason.contains("127.0.0.1") && reason.contains("refused"))
+        world.close()
+    }
+}

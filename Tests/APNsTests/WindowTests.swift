@@ -1,0 +1,236 @@
+import APNs
+import Delivery
+import Testing
+
+/// delivery.md's table of the resend window, row by row, as traces.
+@Suite struct WindowTests {
+    static let timeoutNs: Int64 = 30_000
+
+    static func id(_ number: UInt32) -> NotificationID { NotificationID(slot: number, generation: 7) }
+
+    static func closed(
+        _ number: UInt32, _ kind: Fate.Kind, token: UInt32 = 1, died: Bool = false
+    ) -> Window.Closed {
+        Window.Closed(
+            id: id(number), kind: kind, sentAtMs: 1_000 + Int64(number), token: token, connectionDied: died)
+    }
+
+    /// A window with streams 1, 3, 5, ...: END_STREAMs at 100, 200, 300, ..., and the tickets.
+    static func window(_ count: UInt32, kernelHas: Int64 = .max) -> (Window, [UInt32]) {
+        var window = Window(timeoutNs: timeoutNs)
+        var tickets: [UInt32] = []
+        for number in 0..<count {
+            let ticket = window.open(id(number), token: 1, nowNs: 10, nowMs: 1_000 + Int64(number))
+            window.handed(ticket, stream: Int32(number) * 2 + 1, end: Int64(number + 1) * 100)
+            tickets.append(ticket)
+        }
+        window.kernelTook(kernelHas, nowNs: 20)
+        return (window, tickets)
+    }
+
+    @Test func responseComplete() {
+        var (window, tickets) = Self.window(2)
+        #expect(window.responded(tickets[1]) == Self.closed(1, .answered))
+        #expect(window.count == 1)
+        #expect(window.responded(tickets[1]) == nil)
+        #expect(window.responded(tickets[0]) == Self.closed(0, .answered))
+        #expect(window.isEmpty)
+        #expect(window.nextDeadlineNs == nil)
+    }
+
+    @Test func goAwayResendsWhatIsAboveAndKeepsTheRest() {
+        var (window, tickets) = Self.window(4)
+        var closed: [Window.Closed] = []
+        window.goneAway(last: 3, into: &closed)
+        #expect(closed == [Self.closed(2, .notProcessed), Self.closed(3, .notProcessed)])
+        #expect(window.count == 2)
+        // nghttp2 says refused for each of them, too: nobody is there any more.
+        #expect(window.ended(tickets[2], isRefused: true, status: 0) == nil)
+        #expect(window.responded(tickets[0]) == Self.closed(0, .answered))
+        #expect(window.responded(tickets[1]) == Self.closed(1, .answered))
+    }
+
+    @Test func twoGoAwaysTheFirstWithTheLargestID() {
+        var (window, _) = Self.window(3)
+        var closed: [Window.Closed] = []
+        window.goneAway(last: .max, into: &closed)
+        #expect(closed.isEmpty)
+        window.goneAway(last: 1, into: &closed)
+        #expect(closed == [Self.closed(1, .notProcessed), Self.closed(2, .notProcessed)])
+        #expect(window.count == 1)
+    }
+
+    @Test func goAwayWithNothingProcessed() {
+        var (window, _) = Self.window(2)
+        var closed: [Window.Closed] = []
+        window.goneAway(last: 0, into: &closed)
+        #expect(closed.map(\.kind) == [.notProcessed, .notProcessed])
+        #expect(window.isEmpty)
+    }
+
+    @Test func refusedStreamIsNotProcessed() {
+        var (window, tickets) = Self.window(1)
+        #expect(window.ended(tickets[0], isRefused: true, status: 0) == Self.closed(0, .notProcessed))
+    }
+
+    @Test func anotherResetIsInDoubt() {
+        var (window, tickets) = Self.window(1)
+        #expect(window.ended(tickets[0], isRefused: false, status: 0) == Self.closed(0, .inDoubt))
+    }
+
+    @Test func aResetBeforeEndStreamWasWrittenIsNotProcessed() {
+        var (window, tickets) = Self.window(2, kernelHas: 199)
+        #expect(window.ended(tickets[0], isRefused: false, status: 0) == Self.closed(0, .inDoubt))
+        #expect(window.ended(tickets[1], isRefused: false, status: 0) == Self.closed(1, .notProcessed))
+    }
+
+    @Test func aBodyCutOffIsDecidedByItsStatus() {
+        var (window, tickets) = Self.window(2)
+        #expect(window.ended(tickets[0], isRefused: false, status: 410) == Self.closed(0, .answered))
+        #expect(window.ended(tickets[1], isRefused: true, status: 503) == Self.closed(1, .answered))
+    }
+
+    @Test(arguments: [
+        (written: Int64(0), inDoubt: 0), (99, 0), (100, 1), (199, 1), (200, 2), (300, 3), (5_000, 3),
+    ])
+    func aLostConnectionLeavesInDoubtWhatTheKernelHad(written: Int64, inDoubt: Int) {
+        var (window, _) = Self.window(3, kernelHas: 0)
+        let late = window.open(Self.id(9), token: 1, nowNs: 10, nowMs: 1_009)
+        window.handed(late, stream: 99, end: nil)
+        var closed: [Window.Closed] = []
+        window.lost(written: written, into: &closed)
+        #expect(closed.count == 4)
+        #expect(window.isEmpty)
+        for (index, entry) in closed.enumerated() {
+            #expect(entry.kind == (index < inDoubt ? .inDoubt : .notProcessed))
+            #expect(entry.connectionDied == (index < inDoubt))
+        }
+        #expect(closed.last == Self.closed(9, .notProcessed))
+    }
+
+    @Test func noResponseInTimeCountsFromEndStream() throws {
+        var (window, tickets) = Self.window(3, kernelHas: 100)
+        #expect(window.nextDeadlineNs == 20 + Self.timeoutNs)
+        window.kernelTook(200, nowNs: 5_000)
+        // The third was never written: its time does not run.
+        #expect(window.responded(tickets[0]) != nil)
+        #expect(window.nextDeadlineNs == 5_000 + Self.timeoutNs)
+        #expect(window.expire(nowNs: 4_999 + Self.timeoutNs) == nil)
+        let expiredAtLast = window.expire(nowNs: 5_000 + Self.timeoutNs)
+        let expired = try #require(expiredAtLast)
+        #expect(expired.stream == 3)
+        #expect(expired.closed == Self.closed(1, .inDoubt))
+        #expect(window.expire(nowNs: .max - Self.timeoutNs) == nil)
+        #expect(window.responded(tickets[1]) == nil)
+        #expect(window.count == 1)
+    }
+
+    @Test func aBodyThatCannotBeSentInTimeIsNotProcessed() throws {
+        var window = Window(timeoutNs: Self.timeoutNs)
+        let ticket = window.open(Self.id(0), token: 1, nowNs: 10, nowMs: 1_000)
+        window.handed(ticket, stream: 1, end: nil)
+        #expect(window.nextDeadlineNs == 10 + Self.timeoutNs)
+        let expiredAtLast = window.expire(nowNs: 10 + Self.timeoutNs)
+        let expired = try #require(expiredAtLast)
+        #expect(expired.closed == Self.closed(0, .notProcessed))
+    }
+
+    @Test func aBodyThatWaitedIsTimedFromItsEnd() {
+        var window = Window(timeoutNs: Self.timeoutNs)
+        let slow = window.open(Self.id(0), token: 1, nowNs: 10, nowMs: 1_000)
+        window.handed(slow, stream: 1, end: nil)
+        let quick = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 1_001)
+        window.handed(quick, stream: 3, end: 100)
+        window.kernelTook(100, nowNs: 50)
+        window.bodySent(slow, end: 200)
+        #expect(window.nextDeadlineNs == 50 + Self.timeoutNs)
+        window.kernelTook(200, nowNs: 900)
+        #expect(window.expire(nowNs: 50 + Self.timeoutNs)?.closed.id == Self.id(1))
+        #expect(window.nextDeadlineNs == 900 + Self.timeoutNs)
+    }
+
+    @Test func whatWasRefusedWasNeverThere() {
+        var (window, _) = Self.window(1)
+        let ticket = window.open(Self.id(5), token: 1, nowNs: 10, nowMs: 0)
+        window.withdraw(ticket)
+        #expect(window.count == 1)
+        var closed: [Window.Closed] = []
+        window.lost(written: .max, into: &closed)
+        #expect(closed.map(\.id) == [Self.id(0)])
+    }
+
+    /// Whatever happens in whatever order, every entry closes exactly once.
+    @Test(arguments: 0..<300)
+    func everyEntryClosesOnce(seed: Int) {
+        var random = SplitMix(seed: UInt64(seed))
+        var window = Window(timeoutNs: 500)
+        var tickets: [UInt32: UInt32] = [:]
+        var waiting: [UInt32] = []
+        var fates: [NotificationID: Int] = [:]
+        var opened: UInt32 = 0
+        var end: Int64 = 0
+        var now: Int64 = 1
+        func count(_ closed: Window.Closed?) {
+            guard let closed else { return }
+            fates[closed.id, default: 0] += 1
+        }
+        for _ in 0..<400 {
+            now += Int64.random(in: 0...40, using: &random)
+            var closed: [Window.Closed] = []
+            switch Int.random(in: 0..<100, using: &random) {
+            case 0..<45:
+                let ticket = window.open(Self.id(opened), token: 1, nowNs: now, nowMs: 0)
+                tickets[opened] = ticket
+                if Bool.random(using: &random) {
+                    end += 10
+                    window.handed(ticket, stream: Int32(opened) * 2 + 1, end: end)
+                } else {
+                    window.handed(ticket, stream: Int32(opened) * 2 + 1, end: nil)
+                    waiting.append(opened)
+                }
+                opened += 1
+            case 45..<60:
+                window.kernelTook(Int64.random(in: 0...max(1, end), using: &random), nowNs: now)
+            case 60..<70:
+                if let number = waiting.popLast(), fates[Self.id(number)] == nil {
+                    end += 10
+                    window.bodySent(tickets[number]!, end: end)
+                }
+            case 70..<90:
+                let number = UInt32.random(in: 0..<max(1, opened), using: &random)
+                guard fates[Self.id(number)] == nil, let ticket = tickets[number] else { break }
+                count(
+                    Bool.random(using: &random)
+                        ? window.responded(ticket)
+                        : window.ended(ticket, isRefused: Bool.random(using: &random), status: 0))
+            case 90..<97:
+                while let (_, entry) = window.expire(nowNs: now) { count(entry) }
+            case 97: window.goneAway(last: Int32(opened), into: &closed)
+            default: break
+            }
+            closed.forEach { count($0) }
+            #expect(window.count == Int(opened) - fates.count)
+            if let deadline = window.nextDeadlineNs { #expect(deadline > 0) }
+        }
+        var closed: [Window.Closed] = []
+        window.lost(written: end / 2, into: &closed)
+        closed.forEach { count($0) }
+        #expect(window.isEmpty)
+        #expect(fates.count == Int(opened))
+        #expect(fates.values.allSatisfy { $0 == 1 })
+    }
+}
+
+/// Sebastiano Vigna's splitmix64.
+struct SplitMix: RandomNumberGenerator {
+    private var state: UInt64
+    init(seed: UInt64) { state = seed &* 0x9e37_79b9_7f4a_7c15 }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+        return z ^ (z >> 31)
+    }
+}
