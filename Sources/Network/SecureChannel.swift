@@ -44,8 +44,11 @@ package import TLS
     private var alarm: Alarm?
 
     /// Plaintext not encrypted yet, less than one record.
-    private let gather: UnsafeMutableRawBufferPointer
+    private let gathering: UnsafeMutableRawBufferPointer
     private var gathered = 0
+    /// Ciphertext the kernel did not take yet.
+    private var pending = 0
+    private let outputLimit: Int
     private var marks = WrittenMarks()
     /// The kernel takes no more: nothing is written until it says so.
     private var isBlocked = false
@@ -112,12 +115,13 @@ package import TLS
         self.loop = loop
         self.options = options
         self.delegate = delegate
+        outputLimit = options.outputLimit
         lowRoom = min(2 * Self.recordLimit, options.outputLimit / 2)
-        unsafe gather = .allocate(byteCount: Self.recordLimit, alignment: 64)
+        unsafe gathering = .allocate(byteCount: Self.recordLimit, alignment: 64)
         alarm = Alarm(loop: loop) { [weak self] in self?.timedOut() }
     }
 
-    deinit { unsafe gather.deallocate() }
+    deinit { unsafe gathering.deallocate() }
 
     private func shakeHands(
         _ descriptor: Descriptor, _ address: SocketAddress, _ makeSession: () throws(TLSError) -> Session
@@ -143,42 +147,51 @@ package import TLS
     // MARK: Sending
 
     /// How much `send` takes now.
-    package var room: Int {
-        guard state == .open, end == nil, let session else { return 0 }
-        return unsafe max(0, options.outputLimit - gathered - session.pendingOutput.count)
-    }
+    package var room: Int { state == .open ? max(0, outputLimit - gathered - pending) : 0 }
 
     /// Queues plaintext; it leaves at the end of the turn at the latest, unless the kernel takes no more.
     ///
     /// - Returns: how much was taken: all of it when it is not more than `room`, else `room`; 0 unless open.
     @discardableResult
     package func send(_ bytes: UnsafeRawBufferPointer) -> Int {
+        let room = room
         let taken = min(bytes.count, room)
-        if taken < bytes.count { wantsWritable = true }
-        guard taken > 0, let session else { return 0 }
+        if room - taken < lowRoom || taken < bytes.count { wantsWritable = true }
+        guard taken > 0 else { return 0 }
+        askToTurn()
+        if gathered + taken < Self.recordLimit {
+            unsafe gather(bytes.baseAddress!, taken)
+        } else {
+            unsafe sendRecords(UnsafeRawBufferPointer(rebasing: bytes[..<taken]))
+        }
+        return taken
+    }
+
+    private func gather(_ bytes: UnsafeRawPointer, _ count: Int) {
+        unsafe memcpy(gathering.baseAddress! + gathered, bytes, count)
+        gathered += count
+        sentBytes += Int64(count)
+    }
+
+    private func sendRecords(_ bytes: UnsafeRawBufferPointer) {
         do throws(TLSError) {
             var position = 0
-            while position < taken {
-                let count = min(Self.recordLimit - gathered, taken - position)
+            while position < bytes.count {
+                let count = min(Self.recordLimit - gathered, bytes.count - position)
                 let part = unsafe UnsafeRawBufferPointer(rebasing: bytes[position..<position + count])
                 position += count
-                sentBytes += Int64(count)
                 if count == Self.recordLimit {
-                    try unsafe session.write(part)
-                    unsafe marks.encrypted(upTo: sentBytes, pending: session.pendingOutput.count)
+                    sentBytes += Int64(count)
+                    try unsafe encrypt(part)
                 } else {
-                    unsafe memcpy(gather.baseAddress! + gathered, part.baseAddress!, count)
-                    gathered += count
+                    unsafe gather(part.baseAddress!, count)
                     if gathered == Self.recordLimit { try encryptGathered() }
                 }
-                if unsafe !isBlocked && session.pendingOutput.count >= Self.writeThreshold { writeOut() }
+                if pending >= Self.writeThreshold { writeOut() }
             }
         } catch {
             failed(error)
         }
-        if room < lowRoom { wantsWritable = true }
-        askToTurn()
-        return taken
     }
 
     /// Encrypts and writes now what was gathered, instead of at the end of the turn.
@@ -198,23 +211,32 @@ package import TLS
     }
 
     private func encryptGathered() throws(TLSError) {
-        guard gathered > 0, let session else { return }
-        let plaintext = unsafe UnsafeRawBufferPointer(rebasing: gather[..<gathered])
+        guard gathered > 0 else { return }
+        let plaintext = unsafe UnsafeRawBufferPointer(rebasing: gathering[..<gathered])
         gathered = 0
+        try unsafe encrypt(plaintext)
+    }
+
+    /// The last of `sentBytes`.
+    private func encrypt(_ plaintext: UnsafeRawBufferPointer) throws(TLSError) {
+        guard let session else { return }
         try unsafe session.write(plaintext)
-        unsafe marks.encrypted(upTo: sentBytes, pending: session.pendingOutput.count)
+        pending = unsafe session.pendingOutput.count
+        marks.encrypted(upTo: sentBytes, pending: pending)
     }
 
     private func writeOut() {
         guard let session, let descriptor, !isBlocked, writeFailure == nil else { return }
         while true {
-            let pending = unsafe session.pendingOutput
-            if unsafe pending.isEmpty { break }
-            switch unsafe descriptor.send(pending) {
+            let output = unsafe session.pendingOutput
+            pending = output.count
+            if pending == 0 { break }
+            switch unsafe descriptor.send(output) {
             case .bytes(let count):
                 session.consumeOutput(count)
                 marks.wrote(count)
-                if count < pending.count { return block() }
+                pending -= count
+                if pending > 0 { return block() }
             case .wouldBlock, .end: return block()
             case .exhausted: return pauseWriting()
             case .failed(let code): return writeFailed(code)
@@ -282,8 +304,7 @@ package import TLS
 
     private func ready(_ events: Readiness) {
         if events.contains(.writable) { unblock() }
-        // Hang-up and failure are always reported, and again and again: only reading ends them.
-        if !events.isDisjoint(with: [.readable, .hangUp, .failed]) { read() }
+        if events.needsRead { read() }
     }
 
     private func read() {
@@ -445,6 +466,7 @@ package import TLS
         descriptor = nil
         session = nil
         gathered = 0
+        pending = 0
         askToTurn()
     }
 

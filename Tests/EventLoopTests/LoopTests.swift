@@ -2,6 +2,7 @@ import EventLoop
 import Foundation
 import Synchronization
 import Testing
+import CLinux
 
 @Suite struct LoopTests {
     @Test func aReadableDescriptorIsReportedUntilItIsRead() throws {
@@ -110,5 +111,17 @@ import Testing
         let body: () -> Void
         init(_ body: @escaping () -> Void) { self.body = body }
         func turnEnded() { body() }
+    }
+}
+
+@Suite struct ReadinessTests {
+    @Test func itsBitsAreThoseOfEpoll() {
+        #expect(Readiness.readable.rawValue == EPOLLIN.rawValue)
+        #expect(Readiness.writable.rawValue == EPOLLOUT.rawValue)
+        #expect(Readiness.peerClosed.rawValue == EPOLLRDHUP.rawValue)
+        #expect(Readiness.hangUp.rawValue == EPOLLHUP.rawValue)
+        #expect(Readiness.failed.rawValue == EPOLLERR.rawValue)
+        #expect(Readiness.failed.needsRead && Readiness.hangUp.needsRead && Readiness.readable.needsRead)
+        #expect(!Readiness.writable.needsRead)
     }
 }

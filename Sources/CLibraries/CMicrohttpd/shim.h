@@ -1,3 +1,26 @@
 // What Swift imports of this library; macros and variadic functions get a static inline function here.
 #pragma once
 #include <microhttpd.h>
+
+/// `MHD_start_daemon` on a listening socket, with its own thread and no log of its own; it owns `listen_fd` afterwards
+/// unless it returns NULL. `connection_limit` and `timeout_seconds` bound what idle or hostile clients can hold.
+static inline struct MHD_Daemon *mhd_start(
+    int listen_fd, MHD_AccessHandlerCallback access, MHD_RequestCompletedCallback completed, void *context,
+    unsigned int connection_limit, unsigned int timeout_seconds)
+{
+    return MHD_start_daemon(
+        MHD_USE_AUTO_INTERNAL_THREAD, 0, NULL, NULL, access, context,
+        MHD_OPTION_LISTEN_SOCKET, (MHD_socket)listen_fd,
+        MHD_OPTION_NOTIFY_COMPLETED, completed, context,
+        MHD_OPTION_CONNECTION_LIMIT, connection_limit,
+        MHD_OPTION_CONNECTION_TIMEOUT, timeout_seconds,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 * 1024),
+        MHD_OPTION_END);
+}
+
+/// `MHD_SIZE_UNKNOWN`: the body ends when the reader says so (chunked).
+static inline uint64_t mhd_size_unknown(void) { return MHD_SIZE_UNKNOWN; }
+
+static inline ssize_t mhd_end_of_stream(void) { return MHD_CONTENT_READER_END_OF_STREAM; }
+
+static inline ssize_t mhd_end_with_error(void) { return MHD_CONTENT_READER_END_WITH_ERROR; }

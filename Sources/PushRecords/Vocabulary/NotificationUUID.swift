@@ -11,3 +11,62 @@ public struct NotificationUUID: Hashable, Sendable {
     /// The nil UUID stands for "no id".
     package static let none = NotificationUUID(high: 0, low: 0)
 }
+
+extension NotificationUUID: CustomStringConvertible {
+    /// How many bytes the text has.
+    package static let textCount = 36
+
+    /// Reads `8-4-4-4-12` hex digits in either case; `nil` for anything else.
+    public init?(text: String) {
+        var text = text
+        let id = text.withUTF8 { NotificationUUID(text: UnsafeRawBufferPointer($0)) }
+        guard let id else { return nil }
+        self = id
+    }
+
+    /// Reads `8-4-4-4-12` hex digits in either case; `nil` for anything else.
+    package init?(text: UnsafeRawBufferPointer) {
+        guard text.count == Self.textCount, let base = text.baseAddress else { return nil }
+        var words: (high: UInt64, low: UInt64) = (0, 0)
+        for place in 0..<Self.textCount {
+            let byte = base.load(fromByteOffset: place, as: UInt8.self)
+            if place == 8 || place == 13 || place == 18 || place == 23 {
+                guard byte == 0x2D else { return nil }
+                continue
+            }
+            guard let digit = Hex.value(byte) else { return nil }
+            if place < 18 {
+                words.high = words.high << 4 | UInt64(digit)
+            } else {
+                words.low = words.low << 4 | UInt64(digit)
+            }
+        }
+        self.init(high: words.high, low: words.low)
+    }
+
+    /// The text in lower case, as RFC 9562 has it.
+    public var description: String {
+        withUnsafeTemporaryAllocation(byteCount: Self.textCount, alignment: 1) { buffer in
+            writeText(to: buffer.baseAddress!)
+            return String(decoding: buffer, as: UTF8.self)
+        }
+    }
+
+    /// Writes the text in lower case, `textCount` bytes, to `target`.
+    package func writeText(to target: UnsafeMutableRawPointer) {
+        let first = Hex.digits(UInt32(truncatingIfNeeded: high >> 32)).littleEndian
+        let second = Hex.digits(UInt32(truncatingIfNeeded: high)).littleEndian
+        let third = Hex.digits(UInt32(truncatingIfNeeded: low >> 32)).littleEndian
+        let fourth = Hex.digits(UInt32(truncatingIfNeeded: low)).littleEndian
+        target.storeBytes(of: first, as: UInt64.self)
+        target.storeBytes(of: 0x2D, toByteOffset: 8, as: UInt8.self)
+        target.storeBytes(of: UInt32(truncatingIfNeeded: second), toByteOffset: 9, as: UInt32.self)
+        target.storeBytes(of: 0x2D, toByteOffset: 13, as: UInt8.self)
+        target.storeBytes(of: UInt32(truncatingIfNeeded: second >> 32), toByteOffset: 14, as: UInt32.self)
+        target.storeBytes(of: 0x2D, toByteOffset: 18, as: UInt8.self)
+        target.storeBytes(of: UInt32(truncatingIfNeeded: third), toByteOffset: 19, as: UInt32.self)
+        target.storeBytes(of: 0x2D, toByteOffset: 23, as: UInt8.self)
+        target.storeBytes(of: UInt32(truncatingIfNeeded: third >> 32), toByteOffset: 24, as: UInt32.self)
+        target.storeBytes(of: fourth, toByteOffset: 28, as: UInt64.self)
+    }
+}

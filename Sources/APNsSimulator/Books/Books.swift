@@ -1,0 +1,148 @@
+import Glibc
+package import PushRecords
+
+/// What the simulator saw, readable from any thread while it runs: the second of an audit's three books.
+///
+/// Loops write one request at a time under a lock that is held for well under a microsecond; readers hold it for one
+/// piece of a dump at a time. The lock is what `@unchecked Sendable` stands for.
+package final class Books: @unchecked Sendable {
+    private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+    private var state: State
+
+    struct State: ~Copyable {
+        var book: NotificationBook
+        var totals = Totals()
+        /// Changes with every reset, so that a dump under way notices.
+        var generation = 0
+    }
+
+    /// At most so many distinct pairs of apns-id and token are kept; what comes beyond is counted as overflow.
+    package init(limit: Int = 64_000_000) {
+        mutex = .allocate(capacity: 1)
+        pthread_mutex_init(mutex, nil)
+        state = State(book: NotificationBook(limit: limit))
+    }
+
+    deinit {
+        pthread_mutex_destroy(mutex)
+        mutex.deallocate()
+    }
+
+    @inline(__always)
+    func write<R>(_ body: (inout State) -> R) -> R {
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        return body(&state)
+    }
+
+    package var totals: Totals {
+        write { state in
+            var totals = state.totals
+            totals.acceptedDistinct = state.book.acceptedRows
+            totals.acceptedAgain = state.book.acceptedAgain
+            totals.tokens = state.book.tokenCount
+            totals.overflow = state.book.overflow
+            return totals
+        }
+    }
+
+    /// Forgets all rows and counts; open connections stay counted.
+    package func reset() {
+        write { state in
+            let open = state.totals.openConnections
+            state.book = NotificationBook(limit: state.book.limit)
+            state.totals = Totals()
+            state.totals.openConnections = open
+            state.totals.connections = open
+            state.generation += 1
+        }
+    }
+
+    /// Every pair with what was counted of it, in the order of first arrival; not while the loops should run fast: it
+    /// holds the lock to the end. For tests.
+    package func forEach(
+        _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
+    ) {
+        write { state in
+            for place in 0..<state.book.rowCount {
+                let row = state.book.row(place)
+                let token = hexText(state.book.bytes(ofToken: Int(row.token)))
+                body(NotificationUUID(high: row.high, low: row.low), token, Int(row.received), Int(row.accepted))
+            }
+        }
+    }
+
+    /// How often requests for a token (lower-case hex) came, and were accepted.
+    package func counts(ofToken wanted: String) -> (arrived: Int, accepted: Int) {
+        write { state in
+            for place in 0..<state.book.tokenCount where hexText(state.book.bytes(ofToken: place)) == wanted {
+                let token = state.book.token(place)
+                return (Int(token.arrived), Int(token.accepted))
+            }
+            return (0, 0)
+        }
+    }
+}
+
+extension Books {
+    /// What a dump lists.
+    package enum Listing: Sendable {
+        /// `apns-id token count` for what was accepted.
+        case accepted
+        /// `apns-id token count` for all that came, whatever became of it.
+        case received
+        /// `token arrived accepted`: how many requests for it came at all, those not processed included.
+        case tokens
+    }
+
+    /// Where a dump stands; a value, so that a streamed page can keep it.
+    package struct Cursor: Sendable {
+        package var listing: Listing
+        var place = 0
+        var generation: Int?
+
+        package init(_ listing: Listing) { self.listing = listing }
+    }
+
+    package enum Piece: Equatable, Sendable {
+        case wrote(Int)
+        case end
+        /// The books were reset since the dump began.
+        case reset
+    }
+
+    /// A line at its longest: an id, 200 digits, two counts, separators.
+    static let longestLine = 36 + 1 + 200 + 1 + 10 + 1 + 10 + 1
+
+    /// Writes whole lines into the buffer, as many as fit; it must have room for 300 bytes.
+    package func dump(_ cursor: inout Cursor, into buffer: UnsafeMutableRawBufferPointer) -> Piece {
+        write { state in
+            if let generation = cursor.generation, generation != state.generation { return .reset }
+            cursor.generation = state.generation
+            var writer = LineWriter(buffer)
+            let count = cursor.listing == .tokens ? state.book.tokenCount : state.book.rowCount
+            while cursor.place < count, writer.room >= Self.longestLine {
+                switch cursor.listing {
+                case .tokens:
+                    let token = state.book.token(cursor.place)
+                    writer.hex(state.book.bytes(ofToken: cursor.place))
+                    writer.number(token.arrived)
+                    writer.number(token.accepted)
+                    writer.endLine()
+                case .accepted, .received:
+                    let row = state.book.row(cursor.place)
+                    let number = cursor.listing == .accepted ? row.accepted : row.received
+                    if number > 0 {
+                        writer.uuid(high: row.high, low: row.low)
+                        writer.space()
+                        writer.hex(state.book.bytes(ofToken: Int(row.token)))
+                        writer.number(number)
+                        writer.endLine()
+                    }
+                }
+                cursor.place += 1
+            }
+            return writer.used == 0 ? .end : .wrote(writer.used)
+        }
+    }
+}

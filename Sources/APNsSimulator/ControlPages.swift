@@ -1,0 +1,102 @@
+import HTTPServer
+import Synchronization
+
+/// The control endpoint: the books to read, the faults to switch. Handlers run on the page server's thread.
+struct ControlPages: Sendable {
+    let books: Books
+    let switches: FaultSwitches
+
+    var routes: [Route] {
+        [
+            Route(.get, "/") { _ in .text(Self.help) },
+            Route(.get, "/totals") { [books] _ in .json(books.totals.json) },
+            Route(.get, "/accepted") { [books] _ in Self.dump(books, .accepted) },
+            Route(.get, "/received") { [books] _ in Self.dump(books, .received) },
+            Route(.get, "/tokens") { [books] _ in Self.dump(books, .tokens) },
+            Route(.get, "/token") { [books] in Self.token(books, $0) },
+            Route(.post, "/reset") { [books] _ in
+                books.reset()
+                return .json(books.totals.json)
+            },
+            Route(.get, "/faults") { [switches] _ in .json(Self.describe(switches)) },
+            Route(.post, "/faults") { [switches] in Self.change(switches, $0) },
+            Route(.post, "/now") { [switches] in Self.befall(switches, $0) },
+        ]
+    }
+
+    static let help = """
+        GET  /totals     counts since the start or the last reset, as JSON
+        GET  /accepted   lines "apns-id token count" of all that was accepted, in the order of first arrival
+        GET  /received   the same of all that was, or may have been, processed
+        GET  /tokens     lines "token arrived accepted"
+        GET  /token?token=HEX           the same for one token, as JSON
+        POST /reset      forgets books and counts
+        GET  /faults     latency and faults as they are set
+        POST /faults?latency=50ms&fault=goaway@10000&fault=cut-after@5s
+                         sets those that are named; an empty fault= takes all away
+        POST /now?fault=goaway          does that to every connection at once
+
+        """
+
+    private static func dump(_ books: Books, _ listing: Books.Listing) -> HTTPResponse {
+        let cursor = Mutex(Books.Cursor(listing))
+        return HTTPResponse(
+            contentType: "text/plain",
+            body: .stream { room in
+                nonisolated(unsafe) let room = room
+                return cursor.withLock { cursor in
+                    switch books.dump(&cursor, into: room) {
+                    case .wrote(let count): .wrote(count)
+                    case .end: .end
+                    case .reset: .failed
+                    }
+                }
+            })
+    }
+
+    private static func token(_ books: Books, _ request: HTTPRequest) -> HTTPResponse {
+        guard let token = request.parameter("token")?.lowercased() else {
+            return .text("which token? /token?token=HEX\n", status: 400)
+        }
+        let counts = books.counts(ofToken: token)
+        return .json("{\"arrived\":\(counts.arrived),\"accepted\":\(counts.accepted)}\n")
+    }
+
+    private static func describe(_ switches: FaultSwitches) -> String {
+        let rules = switches.rules.map { "\"\($0.text)\"" }.joined(separator: ",")
+        return "{\"latency\":\"\(switches.latency.text)\",\"faults\":[\(rules)]}\n"
+    }
+
+    private static func change(_ switches: FaultSwitches, _ request: HTTPRequest) -> HTTPResponse {
+        if let unknown = request.unknownParameter(besides: ["latency", "fault"]) {
+            return .text("there is no parameter '\(unknown)': latency, fault\n", status: 400)
+        }
+        var latency: Latency?
+        if let text = request.parameter("latency") {
+            latency = Latency(text: text)
+            guard latency != nil else {
+                return .text("latency '\(text)': write 0, 50ms, 20ms..80ms or ~50ms\n", status: 400)
+            }
+        }
+        let names = request.parameters.filter { $0.name == "fault" }.map(\.value)
+        var rules: [FaultRule] = []
+        for name in names where !name.isEmpty {
+            do throws(SimulatorError) { rules.append(try FaultRule(text: name)) } catch {
+                return .text("\(error)\n", status: 400)
+            }
+        }
+        if let latency { switches.latency = latency }
+        if !names.isEmpty { switches.rules = rules }
+        return .json(describe(switches))
+    }
+
+    private static func befall(_ switches: FaultSwitches, _ request: HTTPRequest) -> HTTPResponse {
+        guard let name = request.parameter("fault"), let fault = Fault(name: name) else {
+            return .text("which fault? one of \(NamedFault.all.map(\.name).joined(separator: ", "))\n", status: 400)
+        }
+        guard fault.isOfConnection else {
+            return .text("'\(name)' befalls a request, not a connection: use /faults?fault=\(name)@1s\n", status: 400)
+        }
+        return .json("{\"connections\":\(switches.befallAll(fault))}\n")
+    }
+}

@@ -1,0 +1,39 @@
+import EventLoop
+import Synchronization
+
+/// Latency and faults of a running simulator, for any thread.
+package final class FaultSwitches: Sendable {
+    private let loop: Loop
+    private let door: DoorHandle
+    private let current: Mutex<(latency: Latency, rules: [FaultRule])>
+
+    init(loop: Loop, door: DoorHandle, latency: Latency, rules: [FaultRule]) {
+        self.loop = loop
+        self.door = door
+        current = Mutex((latency, rules))
+    }
+
+    package var latency: Latency {
+        get { current.withLock { $0.latency } }
+        set {
+            current.withLock { $0.latency = newValue }
+            _ = door.with(loop) { $0.set(latency: newValue, rules: nil) }
+        }
+    }
+
+    /// Setting them starts every rule's count and clock anew.
+    package var rules: [FaultRule] {
+        get { current.withLock { $0.rules } }
+        set {
+            current.withLock { $0.rules = newValue }
+            _ = door.with(loop) { $0.set(latency: nil, rules: newValue) }
+        }
+    }
+
+    /// Does something to every open connection now; a fault of a single request does nothing. Returns how many
+    /// connections there were.
+    @discardableResult
+    package func befallAll(_ fault: Fault) -> Int {
+        door.with(loop) { $0.befallAll(fault) } ?? 0
+    }
+}

@@ -1,0 +1,91 @@
+import Glibc
+
+/// How long after a request its answer is due.
+package enum Latency: Hashable, Sendable {
+    case none
+    case fixed(ns: Int64)
+    /// Each value between the two equally likely.
+    case uniform(fromNs: Int64, toNs: Int64)
+    /// Exponential, cut off at twenty times its mean.
+    case exponential(meanNs: Int64)
+
+    /// `0`, `50ms`, `20ms..80ms` (uniform), `~50ms` (exponential with that mean); `nil`: none of these.
+    package init?(text: String) {
+        if text.hasPrefix("~") {
+            guard let mean = durationNs(text.dropFirst()), mean > 0 else { return nil }
+            self = .exponential(meanNs: mean)
+            return
+        }
+        if let dots = text.firstIndex(of: "."), text[dots...].hasPrefix("..") {
+            guard let from = durationNs(text[..<dots]), let to = durationNs(text[dots...].dropFirst(2)), from <= to
+            else { return nil }
+            self = .uniform(fromNs: from, toNs: to)
+            return
+        }
+        guard let fixed = durationNs(text[...]) else { return nil }
+        self = fixed == 0 ? .none : .fixed(ns: fixed)
+    }
+
+    package var text: String {
+        switch self {
+        case .none: "0"
+        case .fixed(let ns): durationText(ns)
+        case .uniform(let from, let to): "\(durationText(from))..\(durationText(to))"
+        case .exponential(let mean): "~\(durationText(mean))"
+        }
+    }
+
+    @inline(__always)
+    func nextNs(using random: inout SplitMix) -> Int64 {
+        switch self {
+        case .none: 0
+        case .fixed(let ns): ns
+        case .uniform(let from, let to): from + Int64(random.unit() * Double(to - from))
+        case .exponential(let mean): Int64(min(-log(1 - random.unit()), 20) * Double(mean))
+        }
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): one seed, one sequence; for tests, never for secrets.
+struct SplitMix: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ mixed >> 31
+    }
+
+    /// At least 0, less than 1.
+    mutating func unit() -> Double { Double(next() >> 11) * 0x1p-53 }
+}
+
+/// `0`, or a whole number and `us`, `ms`, `s`, `m` or `h`; in nanoseconds, at most a day.
+func durationNs(_ text: Substring) -> Int64? {
+    let digits = text.prefix { $0.isASCII && $0.isNumber }
+    guard let number = Int64(digits), number <= 1_000_000_000 else { return nil }
+    let unit: Int64
+    switch text[digits.endIndex...] {
+    case "": return number == 0 ? 0 : nil
+    case "us": unit = 1_000
+    case "ms": unit = 1_000_000
+    case "s": unit = 1_000_000_000
+    case "m": unit = 60_000_000_000
+    case "h": unit = 3_600_000_000_000
+    default: return nil
+    }
+    let (product, isTooMuch) = number.multipliedReportingOverflow(by: unit)
+    return isTooMuch || product > 86_400_000_000_000 ? nil : product
+}
+
+func durationText(_ ns: Int64) -> String {
+    for (unit, name) in [(60_000_000_000, "m"), (1_000_000_000, "s"), (1_000_000, "ms")] as [(Int64, String)]
+    where ns >= unit && ns % unit == 0 {
+        return "\(ns / unit)\(name)"
+    }
+    return ns == 0 ? "0" : "\(ns / 1_000)us"
+}

@@ -1,0 +1,121 @@
+import PushRecords
+
+/// What a device token's own first digits ask for, so that anyone can provoke any answer without touching the server.
+///
+/// `fa17`, four digits that name the fault, and one that says how often: `0` always, `1` to `f` for that token's first
+/// 1 to 15 requests, which are counted until the books are reset; after them it is accepted.
+struct TokenTable {
+    /// A fault and for how many requests of a token it holds; 0: all.
+    struct Entry: Hashable, Sendable {
+        var fault: Fault
+        var times: UInt8
+    }
+
+    struct Line: Sendable {
+        /// Four digits, `0`-`9` and `a`-`f`.
+        var code: StaticString
+        var fault: Fault
+    }
+
+    /// The lines with a fixed code, in the order of the help. Reasons: their status, then their place on Apple's page.
+    static let lines: [Line] =
+        reasons([
+            "4000", "4001", "4002", "4003", "4004", "4005", "4006", "4007", "4008", "4009", "400a", "400b", "400c",
+            "400d", "4030", "4031", "4032", "4033", "4034", "4035", "4036", "4037", "4040", "4050", "4100", "4101",
+            "4130", "4290", "4291", "5000", "5030", "5031",
+        ]) + [
+            Line(code: "4038", fault: .answer(Answer(.badEnvironmentKeyInToken))),
+            Line(code: "f001", fault: .noAnswer),
+            Line(code: "f002", fault: .resetStream),
+            Line(code: "f003", fault: .refuseStream),
+            Line(code: "f010", fault: .goAway(.graceful)),
+            Line(code: "f011", fault: .goAway(.shutdown)),
+            Line(code: "f012", fault: .goAway(.twice)),
+            Line(code: "f013", fault: .goAway(.below)),
+            Line(code: "f014", fault: .goAway(.immediate)),
+            Line(code: "f015", fault: .goAway(.badEnvironment)),
+            Line(code: "f020", fault: .cut(.before)),
+            Line(code: "f021", fault: .cut(.inside)),
+            Line(code: "f022", fault: .cut(.after)),
+            Line(code: "f023", fault: .cut(.reset)),
+            Line(code: "f030", fault: .blackhole),
+            Line(code: "f031", fault: .stall),
+            Line(code: "f040", fault: .oneStream),
+            Line(code: "f050", fault: .garbage),
+            Line(code: "f051", fault: .splitFrames),
+        ]
+
+    /// Apple's 32 reasons are the codes 1 to 32 of the vocabulary, in the page's order.
+    private static func reasons(_ codes: [StaticString]) -> [Line] {
+        codes.enumerated().map { place, code in
+            Line(code: code, fault: .answer(Answer(ReasonCode(rawValue: UInt8(place + 1))!)))
+        }
+    }
+
+    private static let byCode: [UInt16: Fault] = {
+        var table: [UInt16: Fault] = [:]
+        for line in lines { table[UInt16(line.code.description, radix: 16)!] = line.fault }
+        return table
+    }()
+
+    /// What a token asks for; `nil`: nothing. Either case; lent bytes of hex digits.
+    @inline(__always)
+    static func entry(for token: UnsafeRawBufferPointer) -> Entry? {
+        guard token.count >= 8 else { return nil }
+        // "fa17", letters of either case: bit 5 is set in every digit and in every lower-case letter.
+        let word = UInt32(bigEndian: token.loadUnaligned(as: UInt32.self))
+        guard word | 0x2020_2020 == 0x6661_3137 else { return nil }
+        return read(token)
+    }
+
+    @inline(never)
+    private static func read(_ token: UnsafeRawBufferPointer) -> Entry? {
+        var code: UInt16 = 0
+        for place in 4..<8 { code = code << 4 | UInt16(hexDigit(token[place]) ?? 0) }
+        let times = token.count > 8 ? hexDigit(token[8]) ?? 0 : 0
+        guard let fault = byCode[code] ?? patterned(code) else { return nil }
+        return Entry(fault: fault, times: times)
+    }
+
+    /// `d` + hundredths of a second; `e` + status: a reason nobody knows; `b` + status: no body. Decimal digits.
+    private static func patterned(_ code: UInt16) -> Fault? {
+        let digits = [code >> 8 & 15, code >> 4 & 15, code & 15]
+        guard digits.allSatisfy({ $0 < 10 }) else { return nil }
+        let number = Int(digits[0]) * 100 + Int(digits[1]) * 10 + Int(digits[2])
+        switch code >> 12 {
+        case 0xD: return .late(number * 10)
+        case 0xE where (400...599).contains(number):
+            return .answer(Answer(status: UInt16(number), reason: .other, body: .unknownReason))
+        case 0xB where (400...599).contains(number):
+            return .answer(Answer(status: UInt16(number), reason: .other, body: .missing))
+        default: return nil
+        }
+    }
+
+    /// The table as text, for `simulate --help`.
+    static func text() -> String {
+        var text = """
+            A device token that begins with one of these gets that answer. Digit 9 says how often: 0 always, 1 to f for
+            the token's first 1 to 15 requests; the rest of the token is free (an even number of digits, at most 200).
+
+
+            """
+        for line in lines {
+            switch line.fault {
+            case .answer(let answer): text += "  fa17\(line.code)  \(answer.status) \(line.fault.name)\n"
+            default:
+                let help = NamedFault.all.first { $0.fault == line.fault }?.help ?? ""
+                text += "  fa17\(line.code)  \(line.fault.name): \(help)\n"
+            }
+        }
+        text += """
+              fa17dNNN  accepted NNN hundredths of a second late (d150: 1.5 s)
+              fa17eNNN  status NNN (400-599) with a reason that nobody knows
+              fa17bNNN  status NNN (400-599) without a body
+
+            The timestamp of a 410 is 1600000000000 + the token's last nine hex digits, in milliseconds since the epoch.
+
+            """
+        return text
+    }
+}

@@ -1,0 +1,173 @@
+import EventLoop
+import HTTPServer
+import Network
+import Synchronization
+import TLS
+
+/// An APNs that runs here: TLS, HTTP/2, Apple's checks and answers, and whatever goes wrong on request.
+///
+/// It has a thread of its own and one for the control endpoint; everything here may be used from any thread. Block the
+/// signals that other threads handle before it is made.
+package final class Simulator: Sendable {
+    package let books: Books
+    package let credentials: SimulatorCredentials
+    /// Where it listens.
+    package let host: String
+    package let port: UInt16
+    /// Where the control endpoint listens; `nil`: there is none.
+    package let controlPort: UInt16?
+
+    private let thread: LoopThread
+    private let door: DoorHandle
+    private let control: PageServer?
+    private let isStopped = Atomic(false)
+
+    /// Reads or makes certificates and keys, listens and serves.
+    ///
+    /// - Parameter books: those of a simulator before this one, to go on with them.
+    /// - Throws: one line: a key that cannot be read, a port that is taken.
+    package init(_ options: SimulatorOptions = SimulatorOptions(), books: Books? = nil) throws(SimulatorError) {
+        let books = books ?? Books(limit: options.bookLimit)
+        let credentials = try SimulatorCredentials(directory: options.directory)
+        let keys = try Self.keys(options, credentials)
+        let context = try Self.context(options, credentials)
+        let handoff = Handoff<Result<DoorHandle, SimulatorError>>()
+        do {
+            thread = try LoopThread(name: "apns-simulator") { loop in
+                let service = Service(options: options, keys: keys, books: books, nowNs: loop.now.monotonicNs)
+                do {
+                    let door = try Door(
+                        host: options.host, port: options.port, loop: loop, service: service, context: context,
+                        connectionLimit: options.connectionLimit)
+                    handoff.give(.success(DoorHandle(door, port: door.port)))
+                } catch {
+                    handoff.give(
+                        .failure(SimulatorError("cannot listen on \(options.host):\(options.port): \(error)")))
+                    loop.stop()
+                }
+            }
+        } catch {
+            throw SimulatorError("no thread for the simulator: \(error)")
+        }
+        switch handoff.wait() {
+        case .success(let handle): door = handle
+        case .failure(let error):
+            thread.join()
+            throw error
+        }
+        self.books = books
+        self.credentials = credentials
+        host = options.host
+        port = door.port
+        let switches = FaultSwitches(loop: thread.loop, door: door, latency: options.latency, rules: options.faults)
+        self.switches = switches
+        guard let wanted = options.controlPort else {
+            control = nil
+            controlPort = nil
+            return
+        }
+        do {
+            let pages = ControlPages(books: books, switches: switches)
+            control = try PageServer(host: options.host, port: wanted, routes: pages.routes)
+        } catch {
+            thread.stop()
+            thread.join()
+            throw SimulatorError("the control endpoint: \(error)")
+        }
+        controlPort = control?.port
+    }
+
+    /// Latency and faults, to be changed while it runs.
+    package let switches: FaultSwitches
+
+    deinit { stop() }
+
+    /// Stops listening, says GOAWAY on every connection and closes it, answers outstanding; returns when all threads are
+    /// gone. The books stay. Calling it again does nothing.
+    package func stop() {
+        guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        control?.stop()
+        door.stop(on: thread.loop)
+        thread.join()
+    }
+
+    private static func keys(
+        _ options: SimulatorOptions, _ credentials: SimulatorCredentials
+    ) throws(SimulatorError) -> [ProviderKey] {
+        do {
+            var keys: [ProviderKey] = []
+            let own = try VerificationKey(pem: credentials.providerKeyPEM)
+            keys.append(
+                ProviderKey(keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID) {
+                    signed, signature in
+                    own.isValid(signature: signature, of: signed)
+                })
+            for file in options.keys {
+                guard let pem = try Files.read(file.path) else {
+                    throw SimulatorError("the key \(file.path): no such file")
+                }
+                let key: VerificationKey
+                do { key = try VerificationKey(pem: pem) } catch {
+                    throw SimulatorError("the key \(file.path): \(error)")
+                }
+                keys.append(
+                    ProviderKey(keyID: file.keyID, teamID: file.teamID, environment: file.environment) {
+                        signed, signature in
+                        key.isValid(signature: signature, of: signed)
+                    })
+            }
+            return keys
+        } catch let error as SimulatorError {
+            throw error
+        } catch {
+            throw SimulatorError("\(error)")
+        }
+    }
+
+    private static func context(
+        _ options: SimulatorOptions, _ credentials: SimulatorCredentials
+    ) throws(SimulatorError) -> ServerContext {
+        do {
+            let identity = try credentials.authority.issueServer(names: options.names).identity()
+            return try ServerContext(TLS.ServerOptions(identity: identity, clientCertificates: .requested))
+        } catch {
+            throw SimulatorError("the server's certificate: \(error)")
+        }
+    }
+}
+
+/// Holds the loop's door for other threads, which only touch it through `Loop.perform`.
+final class DoorHandle: @unchecked Sendable {
+    let port: UInt16
+    private var door: Door?
+
+    init(_ door: Door, port: UInt16) {
+        self.door = door
+        self.port = port
+    }
+
+    /// Runs on the loop's thread; waits for it.
+    func with<R: Sendable>(_ loop: Loop, _ body: @escaping @Sendable (Door) -> R) -> R? {
+        let handoff = Handoff<R?>()
+        loop.perform { handoff.give(self.door.map(body)) }
+        return handoff.wait()
+    }
+
+    /// Ends all connections, then the loop; at most a second for what is still to be sent.
+    func stop(on loop: Loop) {
+        loop.perform {
+            guard let door = self.door else { return loop.stop() }
+            door.close()
+            self.stopWhenEmpty(loop, triesLeft: 100)
+        }
+    }
+
+    private func stopWhenEmpty(_ loop: Loop, triesLeft: Int) {
+        if door?.isEmpty == false, triesLeft > 0 {
+            loop.schedule(afterNs: 10_000_000) { self.stopWhenEmpty(loop, triesLeft: triesLeft - 1) }
+            return
+        }
+        door = nil
+        loop.stop()
+    }
+}

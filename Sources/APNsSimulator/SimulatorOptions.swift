@@ -1,0 +1,53 @@
+package import PushRecords
+
+/// What `apns-worker simulate` and the tests can set; every value has a default.
+package struct SimulatorOptions: Sendable {
+    /// A numeric address, or `localhost`.
+    package var host = "127.0.0.1"
+    /// 0: any free one.
+    package var port: UInt16 = 0
+    /// Where the control endpoint listens on `host`; 0: any free one; `nil`: there is none.
+    package var controlPort: UInt16? = 0
+    /// Where certificates and keys are kept, made on the first start; `nil`: made in memory and forgotten.
+    package var directory: String?
+    /// Further names and addresses of the server's certificate, beside localhost, 127.0.0.1 and ::1.
+    package var names: [String] = []
+    /// Further keys that provider tokens may be signed with.
+    package var keys: [KeyFile] = []
+    /// false: `authorization` is not looked at.
+    package var wantsProviderToken = true
+    package var environment = PushEnvironment.production
+    /// Bundle ids that may be pushed to, their push types' suffixes included; empty: any.
+    package var bundleIDs: [String] = []
+    /// SETTINGS_MAX_CONCURRENT_STREAMS before a connection showed a valid provider token; as seen at Apple: 1.
+    package var firstStreams: UInt32 = 1
+    /// And after it.
+    package var streams: UInt32 = 1000
+    package var lifetimes = TokenLifetimes()
+    package var latency = Latency.none
+    package var faults: [FaultRule] = []
+    /// For latencies, made ids and split frames: the same seed, the same run.
+    package var seed: UInt64 = 1
+    package var connectionLimit = 1024
+    /// Most distinct pairs of apns-id and token that the books keep (some 45 bytes each, and each token once).
+    package var bookLimit = 64_000_000
+
+    /// A provider's key: the `.p8`, or its public half in PEM.
+    package struct KeyFile: Sendable, Hashable {
+        package var path: String
+        package var keyID: String
+        /// `nil`: any team.
+        package var teamID: String?
+        /// `nil`: both environments.
+        package var environment: PushEnvironment?
+
+        package init(path: String, keyID: String, teamID: String? = nil, environment: PushEnvironment? = nil) {
+            self.path = path
+            self.keyID = keyID
+            self.teamID = teamID
+            self.environment = environment
+        }
+    }
+
+    package init() {}
+}

@@ -1,0 +1,49 @@
+extension Simulator {
+    /// What `simulate --help` prints below its options: the table of device tokens, the names of faults, the control
+    /// endpoint.
+    package static var helpText: String {
+        var text = TokenTable.text()
+        text += """
+
+            Faults by name, for --fault and the control endpoint: a reason of Apple's (TooManyRequests), or
+
+            """
+        for named in NamedFault.all {
+            text += "  \(named.name)\(String(repeating: " ", count: max(1, 20 - named.name.count)))\(named.help)\n"
+        }
+        text += """
+
+            FAULT@1000: every 1000th request; FAULT@5s: every 5 s, on all connections where it is a connection's.
+
+            The control endpoint (plain HTTP on the control port):
+
+            """
+        for line in ControlPages.help.split(separator: "\n") { text += "  \(line)\n" }
+        return text
+    }
+
+    /// What it prints when it has started: where it listens, and how a worker is pointed at it.
+    package var instructions: String {
+        var text = "APNs simulator on \(host):\(port)\n"
+        if let controlPort { text += "control endpoint: http://\(host):\(controlPort)/\n" }
+        guard let caFile = credentials.caFile, let keyFile = credentials.providerKeyFile,
+            let clientFile = credentials.clientCertificateFile, let clientKeyFile = credentials.clientKeyFile
+        else { return text }
+        return text + """
+            certificates and keys:
+              authority                 \(caFile)
+              provider key              \(keyFile) (key id \(SimulatorCredentials.keyID), team id \
+            \(SimulatorCredentials.teamID))
+              client certificate        \(clientFile), key \(clientKeyFile) (bundle id \(SimulatorCredentials.bundleID))
+            an app of the worker's configuration that uses it:
+              - name: simulated
+                bundle_ids: [\(SimulatorCredentials.bundleID)]
+                host: localhost
+                port: \(port)
+                token: {key_file: \(keyFile), key_id: \(SimulatorCredentials.keyID), \
+            team_id: \(SimulatorCredentials.teamID)}
+                tls: {ca_file: \(caFile)}
+
+            """
+    }
+}

@@ -1,0 +1,76 @@
+package import PushRecords
+
+/// What APNs says to one request: a status, and a reason unless it is 200.
+package struct Answer: Hashable, Sendable {
+    /// What stands in the body of an answer that is not 200.
+    package enum Body: UInt8, Sendable {
+        /// `{"reason": …}` with Apple's word.
+        case reason
+        /// A reason that nobody has heard of yet, `ReasonOfTomorrow`.
+        case unknownReason
+        /// No body at all.
+        case missing
+    }
+
+    package var status: UInt16
+    package var reason: ReasonCode
+    package var body: Body
+
+    package static let accepted = Answer(status: 200, reason: .none, body: .missing)
+
+    package init(status: UInt16, reason: ReasonCode, body: Body = .reason) {
+        self.status = status
+        self.reason = reason
+        self.body = body
+    }
+
+    /// The answer that Apple's page lists for a reason.
+    package init(_ reason: ReasonCode) {
+        self.init(status: Self.status(of: reason), reason: reason)
+    }
+
+    /// The status beside each reason on Apple's page "Handling notification responses from APNs".
+    static func status(of reason: ReasonCode) -> UInt16 {
+        switch reason {
+        case .none: 200
+        case .badCollapseId, .badDeviceToken, .badExpirationDate, .badMessageId, .badPriority, .badTopic,
+            .deviceTokenNotForTopic, .duplicateHeaders, .idleTimeout, .invalidPushType, .missingDeviceToken,
+            .missingTopic, .payloadEmpty, .topicDisallowed:
+            400
+        case .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .forbidden, .invalidProviderToken,
+            .missingProviderToken, .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
+            403
+        case .badPath: 404
+        case .methodNotAllowed: 405
+        case .expiredToken, .unregistered: 410
+        case .payloadTooLarge: 413
+        case .tooManyProviderTokenUpdates, .tooManyRequests: 429
+        case .internalServerError: 500
+        case .serviceUnavailable, .shutdown, .serviceUnavailableSpaced: 503
+        case .topicMismatch: 403
+        case .featureNotEnabled, .missingChannelId, .badChannelId, .channelNotRegistered, .badRequestParams,
+            .badRequestPayload, .missingPushType, .cannotCreateChannelConfig, .other:
+            400
+        }
+    }
+}
+
+/// The `timestamp` of a 410: since when the token is dead, in milliseconds since the epoch.
+///
+/// Anyone can compute it, so that an audit can check it: 1600000000000 plus the number that the token's last nine hex
+/// digits spell (all of a shorter token). It lies between September 2020 and November 2022.
+package func unregisteredAtMs(token: UnsafeRawBufferPointer) -> Int64 {
+    var number: Int64 = 0
+    for byte in token.suffix(9) { number = number << 4 | Int64(hexDigit(byte) ?? 0) }
+    return 1_600_000_000_000 + number
+}
+
+/// The value of a hex digit in either case.
+@inline(__always) func hexDigit(_ byte: UInt8) -> UInt8? {
+    switch byte {
+    case 0x30...0x39: byte - 0x30
+    case 0x61...0x66: byte - 0x61 + 10
+    case 0x41...0x46: byte - 0x41 + 10
+    default: nil
+    }
+}

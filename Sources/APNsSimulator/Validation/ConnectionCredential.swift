@@ -1,0 +1,64 @@
+import PushRecords
+
+/// How long provider tokens live and how often they may change, in milliseconds; Apple's values by default.
+package struct TokenLifetimes: Sendable, Hashable {
+    /// "APNs rejects any provider token whose iat is older than one hour."
+    package var expiresAfterMs: Int64 = 60 * 60 * 1000
+    /// "Update the authentication token no more than once every 20 minutes": so much later than the last one on its
+    /// connection a new token must have been issued. Counted from `iat`, not from arrival, since a connection may be
+    /// opened a minute before its provider renews.
+    package var updateAfterMs: Int64 = 20 * 60 * 1000
+    /// How far the provider's clock may run ahead; Apple documents nothing, this is the simulator's choice.
+    package var clockSkewMs: Int64 = 5 * 60 * 1000
+
+    package init() {}
+}
+
+/// What one connection knows of its provider's token. A request with the token that the last one carried costs one
+/// comparison of bytes and one of times.
+struct ConnectionCredential {
+    /// The value of `authorization` last accepted, `bearer ` included.
+    private var value: [UInt8] = []
+    private var token = ProviderToken()
+    /// From when on it is too old.
+    private var expiresAtMs: Int64 = 0
+
+    /// A valid token was seen on this connection.
+    var isKnown: Bool { !value.isEmpty }
+
+    /// What APNs says of a request's `authorization`; `.none`: nothing. `wallMs` is milliseconds since the epoch.
+    @inline(__always)
+    mutating func check(
+        _ authorization: UnsafeRawBufferPointer, reader: inout ProviderTokenReader, lifetimes: TokenLifetimes,
+        wallMs: Int64
+    ) -> ReasonCode {
+        let isSame = value.withUnsafeBytes { authorization.same(as: $0) }
+        if isSame, isKnown { return wallMs < expiresAtMs ? .none : .expiredProviderToken }
+        return change(authorization, reader: &reader, lifetimes: lifetimes, wallMs: wallMs)
+    }
+
+    @inline(never)
+    private mutating func change(
+        _ authorization: UnsafeRawBufferPointer, reader: inout ProviderTokenReader, lifetimes: TokenLifetimes,
+        wallMs: Int64
+    ) -> ReasonCode {
+        let scheme = authorization.prefix(7)
+        guard authorization.count > 7, scheme.map({ $0 | 0x20 }).elementsEqual("bearer ".utf8.map { $0 | 0x20 }) else {
+            return .missingProviderToken
+        }
+        let next = reader.read(UnsafeRawBufferPointer(rebasing: authorization.dropFirst(7)))
+        if next.refusal != .none { return next.refusal }
+        if next.issuedAtMs > wallMs + lifetimes.clockSkewMs { return .invalidProviderToken }
+        let expiry = next.issuedAtMs + lifetimes.expiresAfterMs
+        if wallMs >= expiry { return .expiredProviderToken }
+        if isKnown {
+            if next.keyID != token.keyID { return .unrelatedKeyIdInToken }
+            if next.teamID != token.teamID { return .invalidProviderToken }
+            if next.issuedAtMs - token.issuedAtMs < lifetimes.updateAfterMs { return .tooManyProviderTokenUpdates }
+        }
+        value = Array(authorization)
+        token = next
+        expiresAtMs = expiry
+        return .none
+    }
+}

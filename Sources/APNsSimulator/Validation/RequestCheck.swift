@@ -1,0 +1,160 @@
+import PushRecords
+
+/// What the simulator makes of one complete request before anything is provoked.
+struct CheckedRequest {
+    /// The reason to refuse it; `.none`: nothing is wrong with it.
+    var refusal: ReasonCode = .none
+    /// The device token as it stands in the path; empty when the path holds none that is one.
+    var token = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// `apns-id`; `.none` when none was sent, or what was sent is none.
+    var id = NotificationUUID.none
+}
+
+/// Everything that APNs checks of a request besides its provider token, in Apple's vocabulary.
+///
+/// Written for the simulator alone, from Apple's pages "Sending notification requests to APNs" and "Handling
+/// notification responses from APNs": it must not share code with the worker's validation, or a bug would pass on both
+/// sides.
+struct RequestCheck: Sendable {
+    /// Bundle ids that may be pushed to, suffixes of push types aside; empty: any.
+    var bundleIDs: [[UInt8]] = []
+    /// The topic of requests without one: that of a client certificate.
+    var defaultTopic: [UInt8]?
+    /// Whether the connection authenticates by certificate: `location` is for provider tokens only.
+    var isCertificate = false
+
+    static let payloadLimit = 4096
+    /// "For Voice over Internet Protocol (VoIP) notifications, the maximum payload size is 5 KB".
+    static let voipPayloadLimit = 5120
+    static let collapseIDLimit = 64
+    static let devicePath: StaticString = "/3/device/"
+
+    /// What can be said before the provider token is looked at: method and path.
+    func target(_ fields: RequestFields, into request: inout CheckedRequest) -> ReasonCode {
+        guard fields.method.spells("POST") else { return .methodNotAllowed }
+        let path = fields.path
+        let prefix = Self.devicePath.utf8CodeUnitCount
+        guard path.count >= prefix else { return path.spells("/3/device") ? .missingDeviceToken : .badPath }
+        guard UnsafeRawBufferPointer(rebasing: path[..<prefix]).spells(Self.devicePath) else { return .badPath }
+        let token = UnsafeRawBufferPointer(rebasing: path[prefix...])
+        if isDeviceToken(token) { request.token = token }
+        if fields.id.baseAddress != nil, let id = uuid(fields.id) { request.id = id }
+        return .none
+    }
+
+    /// What is said once the sender is known; `target` went before.
+    func content(
+        _ fields: RequestFields, body: UnsafeRawBufferPointer, bodySize: Int, request: borrowing CheckedRequest
+    ) -> ReasonCode {
+        if fields.hasDuplicate { return .duplicateHeaders }
+        if fields.path.count == Self.devicePath.utf8CodeUnitCount { return .missingDeviceToken }
+        if request.token.isEmpty { return .badDeviceToken }
+        if fields.id.baseAddress != nil, request.id == .none, uuid(fields.id) == nil { return .badMessageId }
+        if let refusal = topic(fields.topic) { return refusal }
+
+        var type = PushType.alert
+        if fields.pushType.baseAddress != nil {
+            guard let known = pushType(fields.pushType), known != .location || !isCertificate else {
+                return .invalidPushType
+            }
+            type = known
+        }
+        guard priority(fields.priority, of: type) else { return .badPriority }
+        guard expiration(fields.expiration) else { return .badExpirationDate }
+        guard fields.collapseID.count <= Self.collapseIDLimit else { return .badCollapseId }
+
+        if bodySize == 0 { return .payloadEmpty }
+        if bodySize > (type == .voip ? Self.voipPayloadLimit : Self.payloadLimit) { return .payloadTooLarge }
+        // Apple has no word of its own for a body that is not a dictionary.
+        return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
+    }
+
+    private func isDeviceToken(_ token: UnsafeRawBufferPointer) -> Bool {
+        guard token.count % 2 == 0, (2...200).contains(token.count) else { return false }
+        var seen: UInt8 = 0
+        for byte in token { seen |= hexValues[Int(byte)] }
+        // Values of digits have no bit above the fourth.
+        return seen < 16
+    }
+
+    private func topic(_ topic: UnsafeRawBufferPointer) -> ReasonCode? {
+        guard topic.baseAddress != nil else { return defaultTopic == nil ? .missingTopic : nil }
+        guard !topic.isEmpty else { return .missingTopic }
+        // A bundle identifier: letters, digits, hyphens and periods (CFBundleIdentifier); underscores are seen.
+        let isWellFormed = topic.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"):
+                true
+            default: false
+            }
+        }
+        guard isWellFormed else { return .badTopic }
+        if bundleIDs.isEmpty { return nil }
+        let isKnown = bundleIDs.contains { bundle in
+            guard topic.count >= bundle.count, topic.starts(with: bundle) else { return false }
+            let suffix = UnsafeRawBufferPointer(rebasing: topic[bundle.count...])
+            return suffix.isEmpty || Self.topicSuffixes.contains { suffix.spells($0) }
+        }
+        return isKnown ? nil : .topicDisallowed
+    }
+
+    private static let topicSuffixes: [StaticString] = [
+        ".voip", ".complication", ".pushkit.fileprovider", ".location-query", ".push-type.liveactivity", ".voip-ptt",
+        ".push-type.widgets", ".push-type.controls",
+    ]
+
+    private func pushType(_ text: UnsafeRawBufferPointer) -> PushType? {
+        switch text.count {
+        case 3: text.spells("mdm") ? .mdm : nil
+        case 4: text.spells("voip") ? .voip : nil
+        case 5: text.spells("alert") ? .alert : nil
+        case 7: text.spells("widgets") ? .widgets : nil
+        case 8: text.spells("controls") ? .controls : text.spells("location") ? .location : nil
+        case 10: text.spells("background") ? .background : text.spells("pushtotalk") ? .pushtotalk : nil
+        case 12:
+            text.spells("complication")
+                ? .complication
+                : text.spells("fileprovider") ? .fileprovider : text.spells("liveactivity") ? .liveactivity : nil
+        default: nil
+        }
+    }
+
+    /// "If you omit this header, APNs sets the notification priority to 10"; "Always use priority 5 [with background].
+    /// Using priority 10 is an error."
+    private func priority(_ text: UnsafeRawBufferPointer, of type: PushType) -> Bool {
+        if text.baseAddress == nil { return type != .background }
+        if text.spells("5") { return true }
+        return type != .background && (text.spells("10") || text.spells("1"))
+    }
+
+    /// Seconds since the epoch, UTC, in 32 bits; 0: now or never.
+    private func expiration(_ text: UnsafeRawBufferPointer) -> Bool {
+        guard text.baseAddress != nil else { return true }
+        guard (1...10).contains(text.count) else { return false }
+        var value: UInt64 = 0
+        for byte in text {
+            guard case UInt8(ascii: "0")...UInt8(ascii: "9") = byte else { return false }
+            value = value * 10 + UInt64(byte - UInt8(ascii: "0"))
+        }
+        return value <= UInt64(UInt32.max)
+    }
+
+    /// The canonical form, 32 hex digits in groups of 8-4-4-4-12; either case.
+    private func uuid(_ text: UnsafeRawBufferPointer) -> NotificationUUID? {
+        guard text.count == 36 else { return nil }
+        var high: UInt64 = 0
+        var low: UInt64 = 0
+        for place in 0..<36 {
+            let byte = text[place]
+            switch place {
+            case 8, 13, 18, 23:
+                guard byte == UInt8(ascii: "-") else { return nil }
+            default:
+                guard let digit = hexDigit(byte) else { return nil }
+                if place < 18 { high = high << 4 | UInt64(digit) } else { low = low << 4 | UInt64(digit) }
+            }
+        }
+        return NotificationUUID(high: high, low: low)
+    }
+}

@@ -1,0 +1,226 @@
+import EventLoop
+import HTTP2
+import PushRecords
+
+/// One connection's conversation, as bytes in and bytes out: HTTP/2 through `ServerSession`, checks, answers, faults.
+/// No socket, no clock: its owner brings the bytes and the time, sends `sendable`, and does what `ending` says. One thread.
+final class Dialogue {
+    /// What the owner has to do with the connection once `sendable` is sent.
+    enum Ending: UInt8 {
+        case none
+        /// In order: close_notify.
+        case close
+        /// The TCP stream ends, without close_notify.
+        case cut
+        /// TCP reset; what is unsent is dropped.
+        case reset
+    }
+
+    private let service: Service
+    private let session: ServerSession
+    private let number: ConnectionNumber
+    private var credential = ConnectionCredential()
+    /// A client certificate's bundle id.
+    private let certificateTopic: [UInt8]?
+    private let check: RequestCheck
+    private(set) var ending = Ending.none
+    /// How much of the session's output may still be sent; `nil`: all.
+    private var outputLeft: Int?
+    /// How much output waited when the bytes being handled came.
+    private var outputAtStart = 0
+    /// Takes everything and says nothing any more.
+    private var isSilent = false
+    /// The peer was told that streams above this are not processed.
+    private var lastStream = Int32.max
+    private var highestProcessed: Int32 = 0
+    /// A GOAWAY went out: the connection closes once every stream is answered.
+    private var isLeaving = false
+    private var hasAllStreams: Bool
+    /// Pieces of 1 to 7 bytes are asked for.
+    private(set) var isSplit = false
+
+    /// - Parameter certificateUserID: `UID` of the client certificate, where there is one.
+    init(
+        service: Service, number: ConnectionNumber, hasCertificate: Bool, certificateUserID: String?
+    ) throws(HTTP2Error) {
+        self.service = service
+        self.number = number
+        certificateTopic = certificateUserID.map { Array($0.utf8) }
+        var check = service.check
+        check.isCertificate = hasCertificate
+        if let certificateTopic {
+            check.defaultTopic = certificateTopic
+            check.bundleIDs = [certificateTopic]
+        }
+        self.check = check
+        hasAllStreams = hasCertificate || !service.wantsProviderToken
+        var options = HTTP2.ServerOptions()
+        options.settings = [
+            .headerTableSize(4_096),
+            .maxConcurrentStreams(hasAllStreams ? service.streams : service.firstStreams),
+            .initialWindowSize(65_535), .maxFrameSize(16_384), .maxHeaderListSize(8_000),
+        ]
+        options.requestLimit = 16 << 10
+        options.canStall = true
+        session = try ServerSession(options: options)
+    }
+
+    // MARK: Bytes
+
+    /// What is to be sent; lent until the next call.
+    var sendable: UnsafeRawBufferPointer {
+        let output = session.output
+        guard let outputLeft, outputLeft < output.count else { return output }
+        return UnsafeRawBufferPointer(rebasing: output[..<outputLeft])
+    }
+
+    /// The first bytes of `sendable` were sent.
+    func consume(_ count: Int) {
+        session.consumeOutput(count)
+        if let left = outputLeft { outputLeft = left - count }
+        if isLeaving, session.isFinished, session.output.isEmpty, ending == .none { ending = .close }
+    }
+
+    /// Takes what the client sent, and answers what can be answered now.
+    func receive(_ bytes: UnsafeRawBufferPointer, now: LoopTime) {
+        if isSilent || ending != .none { return }
+        outputAtStart = session.output.count
+        defer { outputAtStart = 0 }
+        do throws(HTTP2Error) {
+            try session.receive(bytes)
+            while ending == .none, !isSilent, let event = session.nextEvent() {
+                switch event {
+                case .request(let stream): try answer(stream: stream, now: now)
+                case .headers, .closed, .goAway, .settings, .pong: break
+                }
+            }
+        } catch {
+            // The client broke the protocol beyond an answer; nghttp2 has said so in a GOAWAY if it could.
+            ending = .close
+        }
+        // Nothing to read or write any more: the client broke a rule, or left and has all its answers.
+        if session.isFinished, ending == .none { ending = .close }
+    }
+
+    // MARK: Requests
+
+    private func answer(stream: Int32, now: LoopTime) throws(HTTP2Error) {
+        if stream > lastStream {
+            service.books.write { $0.totals.notProcessed += 1 }
+            return
+        }
+        var fields = RequestFields()
+        for place in 0..<session.headerCount {
+            let header = session.header(place)
+            fields.add(name: header.name, value: header.value)
+        }
+        var request = CheckedRequest()
+        var refusal = check.target(fields, into: &request)
+        if refusal == .none, service.wantsProviderToken, !check.isCertificate {
+            refusal = credential.check(
+                fields.authorization, reader: &service.reader, lifetimes: service.lifetimes, wallMs: now.wallMs)
+        }
+        if refusal == .none {
+            refusal = check.content(fields, body: session.body, bodySize: session.bodyLength, request: request)
+        }
+        let decision = service.decide(request, refusal: refusal)
+        if !hasAllStreams, credential.isKnown {
+            hasAllStreams = true
+            try session.changeSettings([.maxConcurrentStreams(service.streams)])
+        }
+        if let fault = decision.fault {
+            try befall(fault, stream: stream, reply: decision.reply)
+        } else if decision.delayNs > 0 {
+            highestProcessed = max(highestProcessed, stream)
+            service.due.push(
+                DueAnswer(
+                    dueNs: now.monotonicNs + decision.delayNs, connection: number, stream: stream,
+                    reply: decision.reply))
+        } else {
+            highestProcessed = max(highestProcessed, stream)
+            try service.replies.write(decision.reply, stream: stream, to: session)
+        }
+    }
+
+    /// Sends an answer whose time has come.
+    func answer(_ due: DueAnswer) {
+        if isSilent || ending != .none { return }
+        do throws(HTTP2Error) {
+            try service.replies.write(due.reply, stream: due.stream, to: session)
+        } catch {
+            ending = .close
+        }
+    }
+
+    // MARK: Faults
+
+    private func befall(_ fault: Fault, stream: Int32, reply: Reply) throws(HTTP2Error) {
+        switch fault {
+        case .answer, .late, .noAnswer: break
+        case .resetStream: try session.reset(stream: stream, .internalError)
+        case .refuseStream: try session.reset(stream: stream, .refusedStream)
+        case .goAway(.below):
+            // Streams end out of order when bodies are long: nothing that was processed may be disowned.
+            try leave(last: max(stream - 2, highestProcessed), [])
+        case .goAway(.graceful), .goAway(.shutdown), .goAway(.twice), .stall, .oneStream, .splitFrames:
+            highestProcessed = max(highestProcessed, stream)
+            try service.replies.write(reply, stream: stream, to: session)
+            try befall(fault)
+        case .cut(.inside):
+            let before = session.output.count
+            try service.replies.write(reply, stream: stream, to: session)
+            outputLeft = before + (session.output.count - before) / 2
+            cut(.cut)
+        case .cut(.after):
+            try service.replies.write(reply, stream: stream, to: session)
+            cut(.close)
+        case .goAway(.immediate), .goAway(.badEnvironment), .cut(.before), .cut(.reset), .blackhole, .garbage:
+            try befall(fault)
+        }
+    }
+
+    /// A fault of the whole connection, now; a fault of a request does nothing.
+    func befall(_ fault: Fault) throws(HTTP2Error) {
+        if isSilent || ending != .none { return }
+        switch fault {
+        case .answer, .late, .noAnswer, .resetStream, .refuseStream, .cut(.inside), .cut(.after), .goAway(.below): break
+        case .goAway(.graceful): try leave(last: session.lastStreamID, [])
+        case .goAway(.shutdown): try leave(last: session.lastStreamID, Array(#"{"reason":"Shutdown"}"#.utf8))
+        case .goAway(.twice):
+            try session.shutdownNotice()
+            try leave(last: session.lastStreamID, [])
+        case .goAway(.immediate):
+            try leave(last: session.lastStreamID, [])
+            ending = .close
+        case .goAway(.badEnvironment):
+            try leave(last: 0, Array(#"{"reason":"BadCertificateEnvironment"}"#.utf8))
+            ending = .close
+        case .cut(.before): cut(.cut)
+        case .cut(.reset): cut(.reset)
+        case .blackhole:
+            // Not even the acknowledgement of a PING that came with the same bytes.
+            outputLeft = outputAtStart
+            isSilent = true
+        case .stall: try session.setStalled(true)
+        case .oneStream:
+            try session.changeSettings([.maxConcurrentStreams(1)])
+            hasAllStreams = false
+        case .garbage:
+            session.appendRaw([UInt8](repeating: 0xFF, count: 64))
+            isSilent = true
+        case .splitFrames: isSplit = true
+        }
+    }
+
+    private func leave(last: Int32, _ debugData: [UInt8]) throws(HTTP2Error) {
+        lastStream = min(lastStream, last)
+        try session.goAway(lastStreamID: last, .noError, debugData)
+        isLeaving = true
+        service.books.write { $0.totals.goAways += 1 }
+    }
+
+    private func cut(_ ending: Ending) {
+        self.ending = ending
+        service.books.write { $0.totals.cuts += 1 }
+    }
+}

@@ -1,0 +1,66 @@
+import PushRecords
+
+/// An answer on its way: what to say on which stream of which connection, and when.
+struct DueAnswer: Sendable {
+    var dueNs: Int64
+    var connection: ConnectionNumber
+    var stream: Int32
+    var reply: Reply
+}
+
+/// All that an answer is made of; plain bytes, so that a million can wait without an object each.
+struct Reply: Sendable {
+    var status: UInt16
+    var reason: ReasonCode
+    var body: Answer.Body
+    /// The client sent no `apns-id`: this one is the simulator's.
+    var isOwnID: Bool
+    var idHigh: UInt64
+    var idLow: UInt64
+    /// Of a 410; 0: none.
+    var timestampMs: Int64
+}
+
+/// A connection's place in its loop's table; a place taken again has another generation.
+struct ConnectionNumber: Hashable, Sendable {
+    var place: UInt32
+    var generation: UInt32
+}
+
+/// Answers ordered by when they are due; a binary heap.
+struct DueQueue {
+    private var heap: [DueAnswer] = []
+
+    var count: Int { heap.count }
+    var nextDueNs: Int64 { heap.first?.dueNs ?? .max }
+
+    mutating func push(_ answer: DueAnswer) {
+        heap.append(answer)
+        var place = heap.count - 1
+        while place > 0 {
+            let parent = (place - 1) / 2
+            if heap[parent].dueNs <= answer.dueNs { break }
+            heap[place] = heap[parent]
+            place = parent
+        }
+        heap[place] = answer
+    }
+
+    /// The earliest one, if it is due.
+    mutating func popDue(nowNs: Int64) -> DueAnswer? {
+        guard let first = heap.first, first.dueNs <= nowNs else { return nil }
+        let last = heap.removeLast()
+        if heap.isEmpty { return first }
+        var place = 0
+        while true {
+            var child = place * 2 + 1
+            if child >= heap.count { break }
+            if child + 1 < heap.count, heap[child + 1].dueNs < heap[child].dueNs { child += 1 }
+            if last.dueNs <= heap[child].dueNs { break }
+            heap[place] = heap[child]
+            place = child
+        }
+        heap[place] = last
+        return first
+    }
+}

@@ -1,0 +1,121 @@
+import EventLoop
+import HTTP2
+import Network
+import TLS
+
+/// One client of the simulator: its channel, and the dialogue held over it. Loop's thread.
+final class ServerConnection: SecureChannelDelegate {
+    let number: ConnectionNumber
+    private let service: Service
+    private let loop: Loop
+    private var dialogue: Dialogue?
+    private var channel: SecureChannel?
+    /// Called once, when the channel is gone.
+    private let onClosed: (ServerConnection) -> Void
+    /// The client reads too slowly: nothing more is read from it until this much is sent.
+    private var isPaused = false
+    private var random: SplitMix
+
+    /// Answers that may wait for a client that does not read.
+    static let waitingLimit = 1 << 20
+
+    init(number: ConnectionNumber, service: Service, loop: Loop, onClosed: @escaping (ServerConnection) -> Void) {
+        self.number = number
+        self.service = service
+        self.loop = loop
+        self.onClosed = onClosed
+        random = SplitMix(seed: UInt64(number.place))
+    }
+
+    func adopt(_ channel: SecureChannel) { self.channel = channel }
+
+    func answer(_ due: DueAnswer) { dialogue?.answer(due) }
+
+    func befall(_ fault: Fault) {
+        guard let dialogue, let channel else { return }
+        do throws(HTTP2Error) { try dialogue.befall(fault) } catch { channel.abort() }
+        flush()
+    }
+
+    /// Ends the connection in order, answers outstanding.
+    func leave() {
+        befall(.goAway(.immediate))
+        if dialogue == nil { channel?.abort() }
+    }
+
+    /// Sends what the dialogue has to say, then ends the connection if it says so.
+    func flush() {
+        guard let dialogue, let channel else { return }
+        if dialogue.isSplit { return flushInPieces(dialogue, channel) }
+        var sendable = dialogue.sendable
+        while !sendable.isEmpty {
+            let taken = channel.send(sendable)
+            dialogue.consume(taken)
+            sendable = dialogue.sendable
+            if taken == 0 { break }
+        }
+        if sendable.isEmpty { dialogue.consume(0) }
+        finish(dialogue, channel, waiting: sendable.count)
+    }
+
+    /// One TLS record and one system call for each few bytes.
+    private func flushInPieces(_ dialogue: Dialogue, _ channel: SecureChannel) {
+        while !dialogue.sendable.isEmpty {
+            let count = min(dialogue.sendable.count, Int.random(in: 1...7, using: &random))
+            let taken = channel.send(UnsafeRawBufferPointer(rebasing: dialogue.sendable[..<count]))
+            channel.flush()
+            dialogue.consume(taken)
+            if taken == 0 { break }
+        }
+        if dialogue.sendable.isEmpty { dialogue.consume(0) }
+        finish(dialogue, channel, waiting: dialogue.sendable.count)
+    }
+
+    private func finish(_ dialogue: Dialogue, _ channel: SecureChannel, waiting: Int) {
+        if waiting == 0 || dialogue.ending == .reset {
+            switch dialogue.ending {
+            case .none: break
+            case .close: channel.close()
+            case .cut:
+                channel.flush()
+                channel.cut()
+            case .reset: channel.reset()
+            }
+        }
+        if waiting > Self.waitingLimit, !isPaused {
+            isPaused = true
+            channel.pauseReading()
+        } else if isPaused, waiting < Self.waitingLimit / 2 {
+            isPaused = false
+            channel.resumeReading()
+        }
+    }
+
+    // MARK: SecureChannelDelegate
+
+    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        guard applicationProtocol == "h2" else { return channel.close() }
+        let certificate = channel.peerCertificate
+        do throws(HTTP2Error) {
+            dialogue = try Dialogue(
+                service: service, number: number, hasCertificate: certificate != nil,
+                certificateUserID: certificate?.userID)
+        } catch {
+            return channel.abort()
+        }
+        flush()
+    }
+
+    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        dialogue?.receive(bytes, now: loop.now)
+        flush()
+    }
+
+    func channelWritable(_ channel: SecureChannel) { flush() }
+
+    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+        self.channel = nil
+        dialogue = nil
+        onClosed(self)
+    }
+}

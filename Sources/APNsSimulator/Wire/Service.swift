@@ -1,0 +1,114 @@
+import EventLoop
+import PushRecords
+
+/// What the connections of one loop share: the rules, the faults, the books. One thread.
+final class Service {
+    let books: Books
+    let check: RequestCheck
+    let lifetimes: TokenLifetimes
+    let wantsProviderToken: Bool
+    /// Streams before and after a valid provider token was seen.
+    let firstStreams: UInt32
+    let streams: UInt32
+    var reader: ProviderTokenReader
+    var replies: ReplyWriter
+    var latency: Latency
+    var schedule: FaultSchedule
+    var due = DueQueue()
+    private var random: SplitMix
+    private let tokenBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 100, alignment: 16)
+
+    init(options: SimulatorOptions, keys: [ProviderKey], books: Books, nowNs: Int64) {
+        self.books = books
+        check = RequestCheck(bundleIDs: options.bundleIDs.map { Array($0.utf8) })
+        lifetimes = options.lifetimes
+        wantsProviderToken = options.wantsProviderToken
+        firstStreams = options.firstStreams
+        streams = options.streams
+        reader = ProviderTokenReader(keys: keys, environment: options.environment)
+        replies = ReplyWriter(hasUniqueID: options.environment == .development, seed: options.seed)
+        latency = options.latency
+        schedule = FaultSchedule(rules: options.faults, nowNs: nowNs)
+        random = SplitMix(seed: options.seed)
+    }
+
+    deinit { tokenBytes.deallocate() }
+
+    /// What becomes of one request.
+    struct Decision {
+        var reply: Reply
+        /// `nil`: the reply is the answer, in `delayNs`.
+        var fault: Fault?
+        var delayNs: Int64
+    }
+
+    /// Decides what becomes of a complete request whose refusal, if any, is known, and notes it in the books.
+    @inline(__always)
+    func decide(_ request: CheckedRequest, refusal: ReasonCode) -> Decision {
+        var id = request.id
+        let isOwnID = id == .none
+        if isOwnID { id = replies.newID() }
+        let token = decode(request.token)
+        var answer = refusal == .none ? Answer.accepted : Answer(refusal)
+        var fault: Fault?
+        books.write { state in
+            let arrival = token.isEmpty ? (place: nil, earlier: 0) : state.book.arrive(token: token)
+            if refusal == .none {
+                fault = asked(by: request.token, earlier: arrival.earlier) ?? schedule.forRequest()
+                if case .answer(let wanted)? = fault {
+                    answer = wanted
+                    fault = nil
+                }
+            }
+            guard fault?.isUnprocessed != true else {
+                state.totals.notProcessed += 1
+                return
+            }
+            state.totals.requests += 1
+            let row = token.isEmpty ? nil : state.book.receive(id: id, token: arrival.place)
+            if fault?.isProcessed ?? (answer.status == 200) {
+                state.totals.accepted += 1
+                if let row { state.book.accept(row: row) }
+            } else if fault != nil {
+                state.totals.unanswered += 1
+            } else {
+                state.totals.refused += 1
+                state.totals.byReason[Int(answer.reason.rawValue)] += 1
+            }
+        }
+        var delayNs = latency.nextNs(using: &random)
+        if case .late(let milliseconds)? = fault {
+            delayNs += Int64(milliseconds) * 1_000_000
+            fault = nil
+        }
+        let reply = Reply(
+            status: answer.status, reason: answer.reason, body: answer.body, isOwnID: isOwnID, idHigh: id.high,
+            idLow: id.low, timestampMs: answer.status == 410 ? unregisteredAtMs(token: request.token) : 0)
+        return Decision(reply: reply, fault: fault, delayNs: delayNs)
+    }
+
+    @inline(__always)
+    private func asked(by token: UnsafeRawBufferPointer, earlier: UInt32) -> Fault? {
+        guard let entry = TokenTable.entry(for: token) else { return nil }
+        return entry.times == 0 || earlier < UInt32(entry.times) ? entry.fault : nil
+    }
+
+    /// The token's digits, known to be hex, as bytes; lent until the next call.
+    @inline(__always)
+    private func decode(_ token: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        let count = token.count / 2
+        for place in 0..<count {
+            tokenBytes[place] = digitValues[Int(token[place * 2])] << 4 | digitValues[Int(token[place * 2 + 1])]
+        }
+        return UnsafeRawBufferPointer(rebasing: tokenBytes[..<count])
+    }
+
+    private let digitValues: UnsafePointer<UInt8> = hexValues
+}
+
+/// The value of each hex digit; 255 for any other byte. Never freed.
+nonisolated(unsafe) let hexValues: UnsafePointer<UInt8> = {
+    let table = UnsafeMutablePointer<UInt8>.allocate(capacity: 256)
+    for byte in 0..<256 { (table + byte).initialize(to: hexDigit(UInt8(byte)) ?? 255) }
+    return UnsafePointer(table)
+}()

@@ -1,0 +1,189 @@
+import CLinux
+import Glibc
+import Synchronization
+
+/// Wrong usage of a command; one line, which says what to do.
+package struct UsageError: Error, Hashable, Sendable, CustomStringConvertible {
+    package let description: String
+
+    package init(_ description: String) { self.description = description }
+}
+
+/// A command's options: one table that getopt_long reads by and `--help` is printed from.
+///
+/// Long options may be shortened as far as they stay unique, and take their value as `--name value` or `--name=value`.
+package struct OptionTable<Values>: Sendable {
+    package struct Option: Sendable {
+        /// Without the hyphens.
+        var name: String
+        var letter: Character?
+        /// What stands for its value in the help; `nil`: it takes none.
+        var value: String?
+        var help: String
+        /// Takes the value ("" where it has none); throws what would be right, without the option's name.
+        var apply: @Sendable (inout Values, String) throws(UsageError) -> Void
+
+        /// An option that takes a value.
+        package init(
+            _ name: String, _ letter: Character? = nil, value: String, _ help: String,
+            apply: @escaping @Sendable (inout Values, String) throws(UsageError) -> Void
+        ) {
+            self.name = name
+            self.letter = letter
+            self.value = value
+            self.help = help
+            self.apply = apply
+        }
+
+        /// An option without a value.
+        package init(
+            _ name: String, _ letter: Character? = nil, _ help: String,
+            apply: @escaping @Sendable (inout Values) -> Void
+        ) {
+            self.name = name
+            self.letter = letter
+            self.help = help
+            self.apply = { values, _ in apply(&values) }
+        }
+    }
+
+    package enum Parsed {
+        case values(Values)
+        /// `--help` stood there; whatever came before it was right.
+        case help
+    }
+
+    /// As typed: `apns-worker run`.
+    package let command: String
+    /// Ways to call it, each without the command itself: `--config FILE`.
+    let usage: [String]
+    /// A paragraph each.
+    let about: [String]
+    let options: [Option]
+    /// Printed after the options as they are.
+    let notes: String
+
+    package init(
+        command: String, usage: [String], about: [String], options: [Option], notes: String = ""
+    ) {
+        self.command = command
+        self.usage = usage
+        self.about = about
+        self.options =
+            options + [Option("help", "h", "Print this and exit.", apply: { _ in })]
+        self.notes = notes
+    }
+
+    /// What the arguments after the command say; `values` holds the defaults. There are no operands.
+    package func parse(_ arguments: [String], _ values: Values) throws(UsageError) -> Parsed {
+        var values = values
+        do throws(UsageError) {
+            for (index, value) in try scan(arguments) {
+                if index == options.count - 1 { return .help }
+                do throws(UsageError) {
+                    try options[index].apply(&values, value)
+                } catch {
+                    throw UsageError("--\(options[index].name): \(error)")
+                }
+            }
+        } catch {
+            throw UsageError(oneLine("\(command): \(error) (see \(command) --help)"))
+        }
+        return .values(values)
+    }
+
+    /// The options in the order they were given, each as its place in `options` and its value.
+    private func scan(_ arguments: [String]) throws(UsageError) -> [(index: Int, value: String)] {
+        // getopt_long(3) permutes the array it is given, and keeps pointers to the names only while it is called.
+        let words = CStrings([command] + arguments)
+        let names = CStrings(options.map(\.name))
+        // A leading colon: ":" instead of "?" for a missing value.
+        var short = ":"
+        var long: [option] = []
+        for (index, option) in options.enumerated() {
+            if let letter = option.letter { short += "\(letter)\(option.value == nil ? "" : ":")" }
+            long.append(
+                .init(
+                    name: names[index], has_arg: option.value == nil ? 0 : 1, flag: nil,
+                    val: Self.firstValue + Int32(index)))
+        }
+        long.append(.init())
+        var found: [(index: Int, value: String)] = []
+        // getopt_long keeps its state in globals.
+        return try getoptGlobals.withLock { _ throws(UsageError) in
+            linux_getopt_reset()
+            while true {
+                let code = getopt_long(Int32(words.count), words.pointers, short, long, nil)
+                if code == -1 { break }
+                if code == Int32(UInt8(ascii: "?")) || code == Int32(UInt8(ascii: ":")) {
+                    // The word just read; a cluster of letters (`-xc`) is not left before its last one.
+                    let word = String(cString: words[max(1, min(Int(linux_optind()) - 1, words.count - 1))])
+                    throw complaint(code == Int32(UInt8(ascii: ":")), option: linux_optopt(), word: word)
+                }
+                let index = self.index(of: code)
+                found.append((index: index, value: linux_optarg().map { String(cString: $0) } ?? ""))
+            }
+            if Int(linux_optind()) < words.count {
+                throw UsageError("unexpected argument \(quoted(String(cString: words[Int(linux_optind())])))")
+            }
+            return found
+        }
+    }
+
+    /// Above every letter.
+    private static var firstValue: Int32 { 1_000 }
+
+    private func index(of code: Int32) -> Int {
+        if code >= Self.firstValue { return Int(code - Self.firstValue) }
+        guard let index = options.firstIndex(where: { $0.letter?.asciiValue.map(Int32.init) == code }) else {
+            preconditionFailure("getopt_long returned an option that is not in the table")
+        }
+        return index
+    }
+
+    /// getopt_long(3): `optopt` holds the letter or the value of the option at fault, 0 for an unknown long option.
+    private func complaint(_ lacksValue: Bool, option code: Int32, word: String) -> UsageError {
+        let known = code >= Self.firstValue ? "--\(options[index(of: code)].name)" : nil
+        if lacksValue {
+            return UsageError("\(known ?? "-\(Character(Unicode.Scalar(UInt8(code))))") needs a value")
+        }
+        if let known { return UsageError("\(known) takes no value") }
+        if code != 0 {
+            return UsageError(
+                "unknown option \(quoted("-\(Character(Unicode.Scalar(UInt8(truncatingIfNeeded: code))))"))")
+        }
+        let name = String(word.drop { $0 == "-" }.prefix { $0 != "=" })
+        let candidates = options.map(\.name).filter { $0.hasPrefix(name) }
+        if candidates.count > 1 {
+            return UsageError(
+                "\(quoted("--\(name)")) may be \(candidates.map { "--\($0)" }.joined(separator: " or "))")
+        }
+        let suggestion = nearest(to: name, among: options.map(\.name)).map { "; did you mean --\($0)?" } ?? ""
+        return UsageError("unknown option \(quoted("--\(name)"))\(suggestion)")
+    }
+}
+
+private let getoptGlobals = Mutex(())
+
+/// C copies of strings, for as long as this lives.
+private final class CStrings {
+    /// With a null pointer at the end.
+    private let copies: UnsafeMutableBufferPointer<UnsafeMutablePointer<CChar>?>
+
+    init(_ strings: [String]) {
+        copies = .allocate(capacity: strings.count + 1)
+        _ = copies.initialize(from: strings.map { strdup($0) } + [nil])
+    }
+
+    deinit {
+        for copy in copies { free(copy) }
+        copies.deallocate()
+    }
+
+    /// Without the null pointer.
+    var count: Int { copies.count - 1 }
+
+    var pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> { copies.baseAddress! }
+
+    subscript(index: Int) -> UnsafeMutablePointer<CChar> { copies[index]! }
+}

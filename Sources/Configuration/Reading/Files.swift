@@ -1,0 +1,37 @@
+import Glibc
+
+/// A file could not be read.
+package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
+    package var path: String
+    /// What the system says: `No such file or directory`.
+    package var reason: String
+
+    package init(path: String, reason: String) {
+        self.path = path
+        self.reason = reason
+    }
+
+    package var description: String { "cannot read \(path): \(reason)" }
+}
+
+/// A whole file, which may be a pipe; one that is longer than `limit` bytes is refused.
+package func readFile(_ path: String, limit: Int = 1 << 20) throws(FileError) -> [UInt8] {
+    func failure(_ reason: String? = nil) -> FileError {
+        FileError(path: path, reason: reason ?? String(cString: strerror(errno)))
+    }
+    let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw failure() }
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    var chunk = [UInt8](repeating: 0, count: 65_536)
+    while true {
+        let count = chunk.withUnsafeMutableBytes { read(descriptor, $0.baseAddress, $0.count) }
+        if count == 0 { return bytes }
+        if count < 0 {
+            if errno == EINTR { continue }
+            throw failure()
+        }
+        guard bytes.count + count <= limit else { throw failure("it is larger than \(limit) bytes") }
+        bytes.append(contentsOf: chunk[..<count])
+    }
+}

@@ -1,0 +1,53 @@
+import YAML
+
+/// One thing that is wrong with a configuration, and where.
+struct Problem {
+    /// The key, from the top: `apps[0].token.key_id`; empty for the document itself.
+    var path: String
+    /// `nil`: it is about a default, or about flags.
+    var mark: Mark?
+    /// What is wrong and what would be right; one line.
+    var text: String
+}
+
+/// Everything that is wrong with a configuration.
+package struct ConfigurationError: Error, Hashable, Sendable {
+    /// Each one line, ready to print: `worker.yaml:12:5: delivery.max_age: …`, or `--key-id: …`.
+    package let lines: [String]
+
+    package static let maxLines = 50
+
+    init(lines: [String]) {
+        guard lines.count > Self.maxLines else {
+            self.lines = lines
+            return
+        }
+        self.lines = lines.prefix(Self.maxLines) + ["and \(lines.count - Self.maxLines) more problems"]
+    }
+}
+
+/// What a user wrote, made fit for one line: control characters escaped, at most 60 characters.
+func quoted(_ text: String) -> String {
+    var result = "\""
+    for (count, scalar) in text.unicodeScalars.enumerated() {
+        if count == 60 { return result + "…\"" }
+        result += oneLine(scalar)
+    }
+    return result + "\""
+}
+
+/// The text without anything that ends a line or steers a terminal.
+func oneLine(_ text: String) -> String {
+    text.unicodeScalars.map(oneLine).joined()
+}
+
+private func oneLine(_ scalar: Unicode.Scalar) -> String {
+    switch scalar {
+    case "\n": "\\n"
+    case "\r": "\\r"
+    case "\t": "\\t"
+    case "\u{0}"..."\u{1F}", "\u{7F}"..."\u{9F}", "\u{2028}", "\u{2029}":
+        "\\u{\(String(scalar.value, radix: 16))}"
+    default: String(Character(scalar))
+    }
+}

@@ -1,0 +1,108 @@
+import YAML
+
+/// A mapping of the configuration while it is read: every key asked for is a valid one, and `finish` refuses the rest.
+struct Section {
+    let path: String
+    private let mark: Mark
+    private let entries: [Entry]
+    let reading: Reading
+    private var known: Set<String> = []
+
+    init(_ entries: [Entry], path: String, mark: Mark, reading: Reading) {
+        self.entries = entries
+        self.path = path
+        self.mark = mark
+        self.reading = reading
+        reading.noteMark(mark, of: path)
+    }
+
+    /// Every key with its value, whatever the keys are; for maps of the user's own names.
+    var pairs: [(name: String, mark: Mark, value: Value)] {
+        entries.map { (name: $0.name, mark: $0.mark, value: value(of: $0)) }
+    }
+
+    func has(_ name: String) -> Bool { entries.contains { $0.name == name } }
+
+    func path(of name: String) -> String { path.isEmpty ? name : "\(path).\(name)" }
+
+    private func value(of entry: Entry) -> Value {
+        reading.noteMark(entry.value.mark, of: path(of: entry.name))
+        return Value(node: entry.value, path: path(of: entry.name), reading: reading)
+    }
+
+    /// The value of an optional key.
+    mutating func value(_ name: String) -> Value? {
+        known.insert(name)
+        return entries.first { $0.name == name }.map { value(of: $0) }
+    }
+
+    /// Reads an optional key; without it, or when `body` refused it, `target` keeps its default.
+    mutating func read<T>(_ name: String, into target: inout T, _ body: (Value) -> T?) {
+        if let value = value(name), let result = body(value) { target = result }
+    }
+
+    /// Reads a key that must be there.
+    mutating func required<T>(_ name: String, into target: inout T, _ body: (Value) -> T?) {
+        guard has(name) else {
+            known.insert(name)
+            refuseMissing(name)
+            return
+        }
+        read(name, into: &target, body)
+    }
+
+    func refuseMissing(_ name: String) {
+        reading.refuse(path(of: name), "is missing", at: mark)
+    }
+
+    /// Reads a mapping that must be there.
+    mutating func requiredSection(_ name: String, _ body: (inout Section) -> Void) {
+        var section: Section?
+        required(name, into: &section) { $0.section() }
+        guard var section else { return }
+        body(&section)
+        section.finish()
+    }
+
+    /// Reads an optional mapping; every key `body` does not ask for is refused.
+    mutating func section(_ name: String, _ body: (inout Section) -> Void) {
+        if let value = value(name), var section = value.section() {
+            body(&section)
+            section.finish()
+        }
+    }
+
+    /// A text given inline or by the file that holds it (`NAME_file`), never both.
+    mutating func secret(_ name: String) -> Secret? {
+        let inline = value(name)
+        guard let file = value("\(name)_file") else { return inline?.secretText().map { .text($0) } }
+        guard inline == nil else {
+            file.refuse("give either \(name) or \(name)_file")
+            return nil
+        }
+        return file.filePath().map { .file($0) }
+    }
+
+    /// A key of the design that this version does not serve; refused unless its value is `harmless`: what the worker
+    /// does anyway.
+    mutating func notYet(_ name: String, harmless: String...) {
+        guard let value = value(name) else { return }
+        if case .scalar(let text, _) = value.node.content, harmless.contains(text) { return }
+        let choices = harmless.isEmpty ? "" : "; only \(harmless.joined(separator: " and ")) so far"
+        let mark = entries.first { $0.name == name }?.mark
+        reading.refuse(path(of: name), "is not supported yet\(choices)", at: mark)
+    }
+
+    /// Refuses the keys that nothing asked for.
+    func finish() {
+        for entry in entries where !known.contains(entry.name) {
+            let suggestion: String
+            if let near = nearest(to: entry.name, among: known.sorted()) {
+                suggestion = "did you mean \(near)?"
+            } else {
+                suggestion = "valid here: \(known.sorted().joined(separator: ", "))"
+            }
+            reading.refuse(path(of: entry.name), "unknown key; \(suggestion)", at: entry.mark)
+        }
+    }
+}

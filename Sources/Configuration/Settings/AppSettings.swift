@@ -1,0 +1,163 @@
+package import PushRecords
+
+/// One of `apps`: bundle ids that share a credential, an environment and connections.
+package struct AppSettings: Hashable, Sendable {
+    package enum Credential: Hashable, Sendable {
+        case token(TokenCredential)
+    }
+
+    package struct ConnectionCount: Hashable, Sendable {
+        package var min = 1
+        package var max = 8
+
+        package init() {}
+    }
+
+    package var name: String
+    /// At least one; no two the same.
+    package var bundleIDs: [String]
+    package var credential: Credential
+    package var environment = PushEnvironment.production
+    /// A name or an address (IPv6 without brackets).
+    package var host: String
+    package var port = 443
+    package var connections = ConnectionCount()
+    /// PEM file of the authorities that may sign for the host; `nil`: the system's.
+    package var caFile: String?
+    /// False: anyone may answer for the host.
+    package var verifiesHost = true
+    /// `authorization` is sent so that HPACK indexes it (apns.md).
+    package var indexesAuthorization = true
+
+    /// `host`: `nil` is Apple's of the environment.
+    package init(
+        name: String, bundleIDs: [String], credential: Credential, environment: PushEnvironment = .production,
+        host: String? = nil
+    ) {
+        self.name = name
+        self.bundleIDs = bundleIDs
+        self.credential = credential
+        self.environment = environment
+        self.host = host ?? Self.appleHost(environment)
+    }
+
+    package static func appleHost(_ environment: PushEnvironment) -> String {
+        switch environment {
+        case .production: "api.push.apple.com"
+        case .development: "api.development.push.apple.com"
+        }
+    }
+}
+
+/// A provider token's signing key (`.p8`) and what names it.
+package struct TokenCredential: Hashable, Sendable {
+    /// PEM.
+    package var key: Secret
+    package var keyID: String
+    package var teamID: String
+
+    package init(key: Secret, keyID: String, teamID: String) {
+        self.key = key
+        self.keyID = keyID
+        self.teamID = teamID
+    }
+}
+
+extension AppSettings {
+    static func list(reading value: Value) -> [AppSettings]? {
+        guard let items = value.list(limit: 1_000) else { return nil }
+        let apps = items.map { item -> AppSettings? in
+            guard var section = item.section() else { return nil }
+            defer { section.finish() }
+            return AppSettings(reading: &section)
+        }
+        return apps.contains(nil) ? nil : apps.compactMap(\.self)
+    }
+
+    private init(reading section: inout Section) {
+        var environment = PushEnvironment.production
+        section.read("environment", into: &environment) { value in
+            value.choice(of: PushEnvironment.allCases.map { ($0.text.description, $0) })
+        }
+        let nothing = TokenCredential(key: .text(""), keyID: "", teamID: "")
+        self.init(name: "", bundleIDs: [], credential: .token(nothing), environment: environment)
+
+        section.notYet("transport", harmless: "http2")
+        for key in ["certificate", "proxy", "broadcast"] { section.notYet(key) }
+        section.notYet("environment_guard", harmless: "warn", "off")
+        section.notYet("rate_limit", harmless: "0")
+        section.notYet("paused", harmless: "false")
+
+        section.required("name", into: &name) {
+            $0.text("1 to 100 letters, digits, dots, hyphens or underscores", where: Self.isName)
+        }
+        section.required("bundle_ids", into: &bundleIDs) { Self.bundleIDs(reading: $0) }
+        // An app with a certificate was refused above; that it has no token needs no second complaint.
+        if !section.has("certificate") || section.has("token") {
+            section.requiredSection("token") { credential = .token(TokenCredential(reading: &$0)) }
+        }
+        section.read("host", into: &host) { $0.hostName() }
+        section.read("port", into: &port) { $0.integer(1...65_535) }
+        section.section("connections") { section in
+            section.read("min", into: &connections.min) { $0.integer(1...1_000) }
+            section.read("max", into: &connections.max) { $0.integer(1...1_000) }
+            if connections.min > connections.max {
+                section.reading.refuse(
+                    section.path, "min (\(connections.min)) is more than max (\(connections.max))")
+            }
+        }
+        section.read("index_authorization", into: &indexesAuthorization) { $0.boolean() }
+        section.section("tls") { section in
+            section.read("ca_file", into: &caFile) { $0.filePath() }
+            section.read("verify", into: &verifiesHost) { $0.boolean() }
+            if !verifiesHost {
+                section.reading.warn(
+                    section.path(of: "verify"), "anyone who answers for \(host) gets this app's notifications")
+            }
+        }
+    }
+
+    private static func isName(_ text: String) -> Bool {
+        text.utf8.count <= 100 && text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
+    }
+
+    private static func bundleIDs(reading value: Value) -> [String]? {
+        guard let items = value.list(limit: 1_000) else { return nil }
+        var ids: [String] = []
+        for item in items {
+            guard
+                let id = item.text(
+                    "a bundle id: letters, digits, dots, hyphens, such as com.example.shop", where: isBundleID)
+            else { return nil }
+            guard !ids.contains(id) else {
+                item.refuse("\(quoted(id)) stands twice")
+                return nil
+            }
+            ids.append(id)
+        }
+        return ids
+    }
+
+    private static func isBundleID(_ text: String) -> Bool {
+        text.utf8.count <= 155
+            && text.split(separator: ".", omittingEmptySubsequences: false).allSatisfy { !$0.isEmpty }
+            && text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
+    }
+}
+
+extension TokenCredential {
+    fileprivate init(reading section: inout Section) {
+        self.init(key: .text(""), keyID: "", teamID: "")
+        if let key = section.secret("key") {
+            self.key = key
+        } else if !section.has("key"), !section.has("key_file") {
+            section.refuseMissing("key_file")
+        }
+        section.required("key_id", into: &keyID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }
+        section.required("team_id", into: &teamID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }
+    }
+
+    private static func isAppleID(_ text: String) -> Bool {
+        text.utf8.count == 10 && text.unicodeScalars.allSatisfy { $0.isASCIIWord && $0 != "_" }
+    }
+}

@@ -1,0 +1,76 @@
+package import PushRecords
+
+/// `delivery`.
+package struct DeliverySettings: Hashable, Sendable {
+    package enum Ordering: String, CaseIterable, Sendable {
+        /// At most one notification of a device in flight, in the order of its request partition.
+        case device
+        case none
+    }
+
+    package enum IDSource: String, CaseIterable, Sendable {
+        /// The apns-id spells the request's place.
+        case derived
+        case apple
+    }
+
+    package enum InDoubt: String, CaseIterable, Sendable { case resend, abandon }
+
+    /// What an answer leads to; the words of `verdicts`.
+    package enum Verdict: String, CaseIterable, Sendable {
+        case accept, unregister, reject, resend, retry
+        case credentialFault = "credential_fault"
+    }
+
+    package var ordering = Ordering.device
+    package var apnsID = IDSource.derived
+    package var responseTimeout = Duration.seconds(30)
+    package var inDoubt = InDoubt.resend
+    package var resendMax = 5
+    /// `nil`: a request never grows too old.
+    package var maxAge: Duration? = .seconds(86_400)
+    /// Notifications held in memory at once.
+    package var maxOpen = 20_000
+    package var maxOpenBytes = 16 << 20
+    package var commitInterval = Duration.milliseconds(20)
+    /// What answers with a reason lead to, instead of what the worker would do.
+    package var verdicts: [Reason: Verdict] = [:]
+
+    package init() {}
+}
+
+extension DeliverySettings {
+    mutating func read(_ section: inout Section) {
+        section.read("ordering", into: &ordering) { $0.choice() }
+        section.read("apns_id", into: &apnsID) { $0.choice() }
+        section.read("response_timeout", into: &responseTimeout) {
+            $0.duration(.milliseconds(10)...(.seconds(600)))
+        }
+        section.read("in_doubt", into: &inDoubt) { $0.choice() }
+        section.read("resend_max", into: &resendMax) { $0.integer(1...100) }
+        section.read("max_age", into: &maxAge) { value in
+            value.duration(.seconds(1)...(.seconds(365 * 86_400)), orZero: true).map { $0 == .zero ? nil : $0 }
+        }
+        section.read("max_open", into: &maxOpen) { $0.integer(1...1_000_000) }
+        section.read("max_open_bytes", into: &maxOpenBytes) { $0.size(64 << 10...64 << 30) }
+        section.read("commit_interval", into: &commitInterval) { $0.duration(.milliseconds(1)...(.seconds(60))) }
+        section.read("verdicts", into: &verdicts) { Self.verdicts(reading: $0) }
+    }
+
+    /// Apple may add reasons, so an unknown one is taken, unless it looks like a known one misspelt.
+    private static func verdicts(reading value: Value) -> [Reason: Verdict]? {
+        guard let section = value.section() else { return nil }
+        let known = ReasonCode.allCases.compactMap { $0.text?.description }
+        var verdicts: [Reason: Verdict] = [:]
+        for (name, mark, value) in section.pairs {
+            if !known.contains(name), let near = nearest(to: name, among: known) {
+                value.reading.refuse(value.path, "unknown reason; did you mean \(near)?", at: mark)
+            } else if !name.unicodeScalars.allSatisfy({ $0.isASCIIWord || $0 == " " }) || name.isEmpty {
+                value.reading.refuse(value.path, "expected a reason of Apple's, such as Shutdown", at: mark)
+            } else if let verdict: Verdict = value.choice() {
+                verdicts[Reason(rawValue: name)] = verdict
+            }
+        }
+        return verdicts
+    }
+}

@@ -1,0 +1,139 @@
+/// `kafka`.
+package struct KafkaSettings: Hashable, Sendable {
+    package enum Assignment: String, CaseIterable, Sendable { case eager, cooperative }
+
+    /// What missing topics are created with.
+    package struct TopicCreation: Hashable, Sendable {
+        package var partitions = 8
+        package var replicationFactor = 3
+
+        package init() {}
+    }
+
+    /// `host:port` pairs with commas between, as librdkafka takes them.
+    package var bootstrapServers: String
+    /// The retry tiers' consumer has the group `<groupID>.retry`.
+    package var groupID = "apns-worker"
+    /// Static membership; empty: dynamic.
+    package var groupInstanceID = ""
+    package var sessionTimeout = Duration.seconds(10)
+    package var assignment = Assignment.eager
+    /// `nil`: topics are never created.
+    package var createTopics: TopicCreation?
+    /// librdkafka properties of all clients, of the consumers, and of the producer, as the user wrote them; which of
+    /// them break the promise is for the Kafka module to say.
+    package var properties: [UserProperty] = []
+    package var consumerProperties: [UserProperty] = []
+    package var producerProperties: [UserProperty] = []
+
+    package init(bootstrapServers: String) {
+        self.bootstrapServers = bootstrapServers
+    }
+
+    /// Where the user set a property, to begin an error about it with; the last place when there are several.
+    package func place(ofProperty name: String) -> String? {
+        (properties + consumerProperties + producerProperties).last { $0.name == name }?.place
+    }
+}
+
+/// A librdkafka property of the user's. Its value may be a secret: never show it.
+package struct UserProperty: Hashable, Sendable, CustomStringConvertible, CustomReflectable {
+    package var name: String
+    package var value: String
+    /// Where it stands: `worker.yaml:12:5: kafka.librdkafka.acks`, to begin an error with.
+    package var place: String
+
+    package init(name: String, value: String, place: String) {
+        self.name = name
+        self.value = value
+        self.place = place
+    }
+
+    package var description: String { name }
+    package var customMirror: Mirror { Mirror(self, children: ["name": name]) }
+
+    // Where it stands is no part of what it is: a line moved in the file changes nothing.
+    package static func == (left: UserProperty, right: UserProperty) -> Bool {
+        left.name == right.name && left.value == right.value
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(name)
+        hasher.combine(value)
+    }
+}
+
+extension KafkaSettings {
+    mutating func read(_ section: inout Section) {
+        section.required("bootstrap_servers", into: &bootstrapServers) { value in
+            value.text("host:port, several with commas between", where: Self.areServers)
+        }
+        section.read("group_id", into: &groupID) {
+            $0.text("at most 200 printable ASCII characters") { $0.utf8.count <= 200 && $0.isPrintableASCII }
+        }
+        section.read("group_instance_id", into: &groupInstanceID) { value in
+            guard let text = value.textOrEmpty() else { return nil }
+            guard text.utf8.count <= 200, text.isPrintableASCII else {
+                value.refuse("expected at most 200 printable ASCII characters, found \(quoted(text))")
+                return nil
+            }
+            return text
+        }
+        section.read("session_timeout", into: &sessionTimeout) { $0.duration(.seconds(1)...(.seconds(3_600))) }
+        section.read("assignment", into: &assignment) { $0.choice() }
+        section.read("create_topics", into: &createTopics) { TopicCreation.read($0) }
+        section.read("librdkafka", into: &properties) { UserProperty.list(reading: $0) }
+        section.read("consumer", into: &consumerProperties) { UserProperty.list(reading: $0) }
+        section.read("producer", into: &producerProperties) { UserProperty.list(reading: $0) }
+    }
+
+    /// The port may be left out (librdkafka takes 9092), a protocol (`SSL://`) may stand before the host.
+    private static func areServers(_ text: String) -> Bool {
+        guard text.isPrintableASCII, !text.contains(" ") else { return false }
+        return text.split(separator: ",", omittingEmptySubsequences: false).allSatisfy { server in
+            guard let colon = server.lastIndex(of: ":"), server.last != "]" else { return !server.isEmpty }
+            return colon != server.startIndex && (1...65_535).contains(Int(server[server.index(after: colon)...]) ?? 0)
+        }
+    }
+}
+
+extension KafkaSettings.TopicCreation {
+    /// `false`, or how: `nil` inside means that topics are not created.
+    fileprivate static func read(_ value: Value) -> Self?? {
+        guard value.isMapping, var section = value.section() else {
+            let isOff = value.choice(
+                of: [("false", true)], expectation: "false or {partitions: …, replication_factor: …}")
+            return isOff == true ? .some(nil) : nil
+        }
+        var creation = Self()
+        section.read("partitions", into: &creation.partitions) { $0.integer(1...10_000) }
+        section.read("replication_factor", into: &creation.replicationFactor) { $0.integer(1...32_767) }
+        section.finish()
+        return creation
+    }
+}
+
+extension UserProperty {
+    /// A mapping of librdkafka's names to single values. `NAME_file` gives NAME the content of a file, without the line
+    /// break at its end: so secrets need not stand in the configuration.
+    fileprivate static func list(reading value: Value) -> [UserProperty]? {
+        guard let section = value.section() else { return nil }
+        return section.pairs.compactMap { name, _, value in
+            let place = value.reading.place(value.path)
+            guard name.hasSuffix("_file") else {
+                return value.textOrEmpty().map { UserProperty(name: name, value: $0, place: place) }
+            }
+            guard let path = value.filePath() else { return nil }
+            do throws(FileError) {
+                var bytes = try readFile(path)
+                while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
+                return UserProperty(
+                    name: String(name.dropLast("_file".count)), value: String(decoding: bytes, as: UTF8.self),
+                    place: place)
+            } catch {
+                value.refuse("\(error)")
+                return nil
+            }
+        }
+    }
+}

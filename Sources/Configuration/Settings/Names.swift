@@ -1,0 +1,53 @@
+// What names of topics, hosts and other things outside may look like.
+
+extension Value {
+    func topicName() -> String? {
+        text("a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores", where: isTopicName)
+    }
+
+    /// A topic's name, or a regular expression that starts with `^`.
+    func topicNameOrPattern() -> String? {
+        guard let text = text("a topic's name, or a pattern that starts with ^") else { return nil }
+        guard text.hasPrefix("^") else { return topicName() }
+        do throws(PatternError) {
+            _ = try Pattern(text)
+            return text
+        } catch {
+            refuse("\(quoted(text)) is no POSIX extended regular expression: \(error.reason)")
+            return nil
+        }
+    }
+
+    /// A name or an address; nothing of a URL around it.
+    func hostName() -> String? {
+        text("a host's name or address, without https:// and port") { text in
+            guard text.utf8.count <= 253 else { return false }
+            let isAddress = text.filter { $0 == ":" }.count > 1 && text.unicodeScalars.allSatisfy(isIPv6Scalar)
+            return isAddress || text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
+        }
+    }
+}
+
+private func isIPv6Scalar(_ scalar: Unicode.Scalar) -> Bool {
+    scalar.properties.isASCIIHexDigit || scalar == ":" || scalar == "." || scalar == "%"
+}
+
+/// Kafka's own rule (`org.apache.kafka.common.internals.Topic`).
+private func isTopicName(_ text: String) -> Bool {
+    text.utf8.count <= 249 && text != "." && text != ".."
+        && text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
+}
+
+extension Unicode.Scalar {
+    /// A letter, a digit or an underscore.
+    var isASCIIWord: Bool {
+        switch self {
+        case "a"..."z", "A"..."Z", "0"..."9", "_": true
+        default: false
+        }
+    }
+}
+
+extension String {
+    var isPrintableASCII: Bool { utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F } }
+}

@@ -1,0 +1,64 @@
+/// `retry`.
+package struct RetrySettings: Hashable, Sendable {
+    /// A topic of notifications that wait for the same time.
+    package struct Tier: Hashable, Sendable {
+        /// The delay as the configuration has it: `30s`.
+        package var name: String
+        package var delay: Duration
+        package var topic: String
+
+        package init(name: String, delay: Duration, topic: String) {
+            self.name = name
+            self.delay = delay
+            self.topic = topic
+        }
+    }
+
+    /// At least one, shortest first, no two with the same delay.
+    package var tiers = [
+        Tier(name: "30s", delay: .seconds(30), topic: "apns.retry.30s"),
+        Tier(name: "15m", delay: .seconds(900), topic: "apns.retry.15m"),
+        Tier(name: "2h", delay: .seconds(7_200), topic: "apns.retry.2h"),
+    ]
+    /// Retries of a notification before it is `abandoned`.
+    package var maxAttempts = 5
+
+    package init() {}
+}
+
+extension RetrySettings {
+    mutating func read(_ section: inout Section) {
+        section.read("tiers", into: &tiers) { Self.tiers(reading: $0) }
+        section.read("max_attempts", into: &maxAttempts) { $0.integer(1...100) }
+    }
+
+    private static func tiers(reading value: Value) -> [Tier]? {
+        guard let section = value.section() else { return nil }
+        var tiers: [Tier] = []
+        for (name, mark, value) in section.pairs {
+            guard let delay = Quantity.duration(name), (.milliseconds(1)...(.seconds(7 * 86_400))).contains(delay)
+            else {
+                value.reading.refuse(
+                    value.path, "a tier is named by its delay, 1ms to 168h, such as 30s; found \(quoted(name))",
+                    at: mark)
+                continue
+            }
+            if let same = tiers.first(where: { $0.delay == delay }) {
+                value.reading.refuse(value.path, "has the same delay as the tier \(same.name)", at: mark)
+                continue
+            }
+            guard let topic = value.topicName() else { continue }
+            // `apns.retry.15m` under `30s` is a slip of the pen that nothing else would show.
+            if let suffix = topic.split(separator: ".").last, let spelt = Quantity.duration(suffix), spelt != delay {
+                value.refuse("the topic's name ends in \(suffix), its tier is \(name)")
+                continue
+            }
+            tiers.append(Tier(name: name, delay: delay, topic: topic))
+        }
+        guard !section.pairs.isEmpty, section.pairs.count <= 16 else {
+            value.refuse("must name one to 16 tiers, such as {30s: apns.retry.30s}")
+            return nil
+        }
+        return tiers.isEmpty ? nil : tiers.sorted { $0.delay < $1.delay }
+    }
+}

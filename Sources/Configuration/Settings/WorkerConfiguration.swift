@@ -1,0 +1,157 @@
+/// Everything a worker is told: checked, complete, and the same whether it came from a file or from flags.
+///
+/// Defaults stand at the declarations. Comparing two shows what a new file changes.
+package struct WorkerConfiguration: Hashable, Sendable {
+    package var kafka: KafkaSettings
+    /// At least one; no two the same.
+    package var requestTopics: [RequestTopic] = [RequestTopic(name: "apns.requests")]
+    package var results = ResultSettings()
+    package var unregistered = UnregisteredSettings()
+    package var deadLetters = DeadLetterSettings()
+    package var retry = RetrySettings()
+    package var delivery = DeliverySettings()
+    /// At least one; no two with the same name.
+    package var apps: [AppSettings]
+    package var drain = DrainSettings()
+    package var log = LogSettings()
+
+    package init(kafka: KafkaSettings, apps: [AppSettings]) {
+        self.kafka = kafka
+        self.apps = apps
+    }
+
+    /// Every topic the worker writes, and the key of the configuration that names it.
+    package var outputTopics: [(path: String, name: String)] {
+        [
+            ("results.topic", results.topic), ("unregistered.topic", unregistered.topic),
+            ("dead_letters.topic", deadLetters.topic),
+        ] + retry.tiers.map { ("retry.tiers.\($0.name)", $0.topic) }
+    }
+}
+
+/// One entry of `requests.topics`.
+package struct RequestTopic: Hashable, Sendable {
+    /// A topic's name; one that starts with `^` is a POSIX extended regular expression, as librdkafka has it.
+    package var name: String
+    /// Its share where streams and room are scarce, 1 to 1,000. A topic that several entries fit has the weight of the
+    /// entry with its own name, else of the first pattern.
+    package var weight: Int
+
+    package init(name: String, weight: Int = 1) {
+        self.name = name
+        self.weight = weight
+    }
+
+    package var isPattern: Bool { name.hasPrefix("^") }
+}
+
+/// `results`.
+package struct ResultSettings: Hashable, Sendable {
+    package enum Publish: String, CaseIterable, Sendable {
+        case all
+        /// An `accepted` without doubt is only counted.
+        case failures
+    }
+
+    package var topic = "apns.results"
+    package var publish = Publish.all
+    /// Names of request headers that results carry too, beside `traceparent` and `tracestate`; at most 32.
+    package var copyHeaders: [String] = []
+
+    package init() {}
+}
+
+/// `unregistered`.
+package struct UnregisteredSettings: Hashable, Sendable {
+    package var topic = "apns.unregistered"
+    /// `BadDeviceToken` and `DeviceTokenNotForTopic` count as dead tokens.
+    package var includeBadTokens = false
+
+    package init() {}
+}
+
+/// `dead_letters`.
+package struct DeadLetterSettings: Hashable, Sendable {
+    package var topic = "apns.dead-letters"
+
+    package init() {}
+}
+
+/// `drain`: how long unanswered notifications are waited for.
+package struct DrainSettings: Hashable, Sendable {
+    package var rebalance = Duration.seconds(30)
+    package var shutdown = Duration.seconds(25)
+
+    package init() {}
+}
+
+extension WorkerConfiguration {
+    /// Reads the whole document. Where a value that has no default is missing or wrong an empty one takes its place, and
+    /// `document.reading` has a problem.
+    init(reading document: inout Section) {
+        self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
+        document.requiredSection("kafka") { kafka.read(&$0) }
+        document.section("requests") { section in
+            section.read("topics", into: &requestTopics) { RequestTopic.list(reading: $0) }
+        }
+        document.section("results") { results.read(&$0) }
+        document.section("unregistered") { section in
+            section.read("topic", into: &unregistered.topic) { $0.topicName() }
+            section.read("include_bad_tokens", into: &unregistered.includeBadTokens) { $0.boolean() }
+        }
+        document.section("dead_letters") { section in
+            section.read("topic", into: &deadLetters.topic) { $0.topicName() }
+        }
+        document.section("retry") { retry.read(&$0) }
+        document.section("delivery") { delivery.read(&$0) }
+        document.required("apps", into: &apps) { AppSettings.list(reading: $0) }
+        document.section("drain") { section in
+            let range = Duration.milliseconds(100)...Duration.seconds(3_600)
+            section.read("rebalance", into: &drain.rebalance) { $0.duration(range) }
+            section.read("shutdown", into: &drain.shutdown) { $0.duration(range) }
+        }
+        document.notYet("admin")
+        document.section("log") { log.read(&$0) }
+        document.finish()
+    }
+}
+
+extension RequestTopic {
+    fileprivate static func list(reading value: Value) -> [RequestTopic]? {
+        guard let items = value.list(limit: 100) else { return nil }
+        let topics = items.map { item -> RequestTopic? in
+            guard item.isMapping, var section = item.section() else {
+                return item.topicNameOrPattern().map { RequestTopic(name: $0) }
+            }
+            defer { section.finish() }
+            var topic = RequestTopic(name: "")
+            section.required("name", into: &topic.name) { $0.topicNameOrPattern() }
+            section.read("weight", into: &topic.weight) { $0.integer(1...1_000) }
+            return topic.name.isEmpty ? nil : topic
+        }
+        return topics.contains(nil) ? nil : topics.compactMap(\.self)
+    }
+}
+
+extension ResultSettings {
+    fileprivate mutating func read(_ section: inout Section) {
+        section.read("topic", into: &topic) { $0.topicName() }
+        section.read("publish", into: &publish) { $0.choice() }
+        section.read("copy_headers", into: &copyHeaders) { value in
+            guard let items = value.list(limit: 32, orEmpty: true) else { return nil }
+            var names: [String] = []
+            for item in items {
+                guard let name = item.text("a header's name of at most 100 bytes", where: { $0.utf8.count <= 100 })
+                else { continue }
+                if ["outcome", "reason", "apns-id", "request"].contains(name) {
+                    item.refuse("results have a header \(name) of their own")
+                } else if names.contains(name) {
+                    item.refuse("\(quoted(name)) stands twice")
+                } else {
+                    names.append(name)
+                }
+            }
+            return names
+        }
+    }
+}

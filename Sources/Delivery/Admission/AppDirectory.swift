@@ -1,0 +1,150 @@
+package import PushRecords
+
+/// Finds the app that a request is for, by name, environment and bundle id.
+package struct AppDirectory: ~Copyable {
+    /// What was found.
+    package enum Match {
+        /// The app, and its bundle id when the request names no topic (else the request's own topic holds).
+        case app(AppIndex, defaultTopic: UnsafeRawBufferPointer)
+        /// Apple's word for it, and in our words.
+        case failure(ReasonCode, StaticString)
+    }
+
+    struct App {
+        var name: UnsafeRawBufferPointer
+        var environment: PushEnvironment
+        var bundleIDs: [UnsafeRawBufferPointer]
+    }
+
+    /// What Apple appends to a bundle id for certain push types. Source: "Sending notification requests to APNs".
+    private static let suffixes: [StaticString] = [
+        ".voip", ".complication", ".pushkit.fileprovider", ".location-query", ".push-type.liveactivity", ".voip-ptt",
+        ".push-type.widgets", ".push-type.controls",
+    ]
+
+    private var apps: [App] = []
+    /// Apps in the configuration's order, by hash of a bundle id or name; several may share one.
+    private var byBundleID: [UInt64: [Int]] = [:]
+    private var byName: [UInt64: [Int]] = [:]
+    private var owned: [UnsafeMutableRawBufferPointer] = []
+    /// The topic asked for last by a request that named neither app nor environment, and its app.
+    private var lastTopic = UnsafeRawBufferPointer(start: nil, count: 0)
+    private var lastApp = AppIndex(0)
+    private var lastSpace: UnsafeMutableRawBufferPointer
+    private static let lastLimit = 256
+
+    package init(_ routes: [AppRoute]) {
+        lastSpace = .allocate(byteCount: Self.lastLimit, alignment: 1)
+        for (index, route) in routes.enumerated() {
+            let name = own(route.name)
+            byName[Self.hash(name), default: []].append(index)
+            var bundleIDs: [UnsafeRawBufferPointer] = []
+            for bundleID in route.bundleIDs {
+                let bytes = own(bundleID)
+                bundleIDs.append(bytes)
+                byBundleID[Self.hash(bytes), default: []].append(index)
+            }
+            apps.append(App(name: name, environment: route.environment, bundleIDs: bundleIDs))
+        }
+    }
+
+    deinit {
+        for bytes in owned { bytes.deallocate() }
+        lastSpace.deallocate()
+    }
+
+    package var count: Int { apps.count }
+
+    /// The app of a request; empty ranges say that nothing was given.
+    package mutating func find(
+        name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer
+    ) -> Match {
+        if topic.isEmpty { return findDefault(name: name, environment: environment) }
+        if name.isEmpty, environment == nil, Self.isEqual(topic, lastTopic) {
+            return .app(lastApp, defaultTopic: Self.nothing)
+        }
+        guard let index = firstApp(name: name, environment: environment, topic: topic) else {
+            guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp }
+            return .failure(.badTopic, "the topic is not a bundle id of an app of the configuration")
+        }
+        if name.isEmpty, environment == nil, topic.count <= Self.lastLimit { remember(topic, index) }
+        return .app(AppIndex(index), defaultTopic: Self.nothing)
+    }
+
+    /// Without a topic: the only bundle id of the app that is named, or of all apps that fit.
+    private func findDefault(name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Match {
+        let candidates = name.isEmpty ? Array(apps.indices) : byName[Self.hash(name)] ?? []
+        var found: Int?
+        for index in candidates where fits(apps[index], name: name, environment: environment) {
+            guard let first = found else {
+                found = index
+                continue
+            }
+            guard apps[first].bundleIDs.count == 1, apps[index].bundleIDs.count == 1,
+                Self.isEqual(apps[first].bundleIDs[0], apps[index].bundleIDs[0])
+            else { return .failure(.missingTopic, "several apps are configured and the request names none") }
+        }
+        guard let found else { return Self.unknownApp }
+        guard apps[found].bundleIDs.count == 1 else {
+            return .failure(.missingTopic, "the app has several bundle ids and the request names none")
+        }
+        return .app(AppIndex(found), defaultTopic: apps[found].bundleIDs[0])
+    }
+
+    private func firstApp(
+        name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer
+    ) -> Int? {
+        if let index = firstApp(name: name, environment: environment, bundleID: topic) { return index }
+        for suffix in Self.suffixes where Self.ends(topic, with: suffix) {
+            let bundleID = UnsafeRawBufferPointer(rebasing: topic.dropLast(suffix.utf8CodeUnitCount))
+            if let index = firstApp(name: name, environment: environment, bundleID: bundleID) { return index }
+        }
+        return nil
+    }
+
+    private func firstApp(
+        name: UnsafeRawBufferPointer, environment: PushEnvironment?, bundleID: UnsafeRawBufferPointer
+    ) -> Int? {
+        byBundleID[Self.hash(bundleID)]?.first { index in
+            fits(apps[index], name: name, environment: environment)
+                && apps[index].bundleIDs.contains { Self.isEqual($0, bundleID) }
+        }
+    }
+
+    private func fits(_ app: App, name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Bool {
+        (name.isEmpty || Self.isEqual(app.name, name)) && (environment == nil || app.environment == environment)
+    }
+
+    private func hasApp(named name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Bool {
+        byName[Self.hash(name)]?.contains { fits(apps[$0], name: name, environment: environment) } ?? false
+    }
+
+    private mutating func remember(_ topic: UnsafeRawBufferPointer, _ index: Int) {
+        lastSpace.copyMemory(from: topic)
+        lastTopic = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(lastSpace)[..<topic.count])
+        lastApp = AppIndex(index)
+    }
+
+    private mutating func own(_ text: String) -> UnsafeRawBufferPointer {
+        let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
+        bytes.copyBytes(from: text.utf8)
+        owned.append(bytes)
+        return UnsafeRawBufferPointer(bytes)
+    }
+
+    private static var nothing: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
+    private static var unknownApp: Match {
+        .failure(.badTopic, "no app of the configuration has that name and environment")
+    }
+
+    private static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { BytesHash.hash(bytes, seed: 0) }
+
+    private static func isEqual(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Bool {
+        BytesHash.isEqual(left, right)
+    }
+
+    private static func ends(_ bytes: UnsafeRawBufferPointer, with suffix: StaticString) -> Bool {
+        guard bytes.count > suffix.utf8CodeUnitCount else { return false }
+        return isEqual(UnsafeRawBufferPointer(rebasing: bytes.suffix(suffix.utf8CodeUnitCount)), suffix.lentBytes)
+    }
+}

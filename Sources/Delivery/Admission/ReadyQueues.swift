@@ -1,0 +1,69 @@
+/// What waits for a free stream of one app: a queue for each share group (request topic, or all tiers). Streams are
+/// given out by weight: each queue has a clock of its own that runs the slower, the more weight it has, and the queue
+/// whose clock is behind comes next.
+struct ReadyQueues {
+    private struct Queue {
+        var list = NotificationList()
+        var clock: UInt64 = 0
+        var stride: UInt64 = ReadyQueues.unit
+    }
+    private static let unit: UInt64 = 1 << 20
+
+    private var queues: [Queue] = []
+    /// The clock of the queue that was served last.
+    private var clock: UInt64 = 0
+    private(set) var count = 0
+
+    mutating func addGroup(weight: Int) {
+        queues.append(Queue(stride: max(1, Self.unit / UInt64(max(1, weight)))))
+    }
+
+    mutating func setWeight(_ weight: Int, of group: Int) {
+        queues[group].stride = max(1, Self.unit / UInt64(max(1, weight)))
+    }
+
+    mutating func append(_ slot: UInt32, group: Int, in notifications: inout Slab<Notification>) {
+        enter(group)
+        queues[group].list.append(slot, in: &notifications)
+    }
+
+    /// Before all that wait: what was sent before goes first.
+    mutating func prepend(_ slot: UInt32, group: Int, in notifications: inout Slab<Notification>) {
+        enter(group)
+        queues[group].list.prepend(slot, in: &notifications)
+    }
+
+    @inline(__always)
+    private mutating func enter(_ group: Int) {
+        count += 1
+        if queues[group].list.isEmpty { queues[group].clock = max(queues[group].clock, clock) }
+    }
+
+    mutating func remove(_ slot: UInt32, group: Int, from notifications: inout Slab<Notification>) {
+        queues[group].list.remove(slot, from: &notifications)
+        count -= 1
+    }
+
+    mutating func removeFirst(from notifications: inout Slab<Notification>) -> UInt32? {
+        guard count > 0 else { return nil }
+        var next = -1
+        for group in queues.indices where !queues[group].list.isEmpty {
+            if next < 0 || queues[group].clock < queues[next].clock { next = group }
+        }
+        clock = queues[next].clock
+        queues[next].clock += queues[next].stride
+        let slot = queues[next].list.head
+        queues[next].list.remove(slot, from: &notifications)
+        count -= 1
+        return slot
+    }
+
+    /// Since when the first of each queue waits: the longest wait, nearly.
+    func oldestNs(in notifications: borrowing Slab<Notification>) -> Int64? {
+        var oldest: Int64?
+        for queue in queues where !queue.list.isEmpty {
+            oldest = min(oldest ?? .max, notifications[queue.list.head].sinceNs)
+        }
+        return oldest
+    }
+}

@@ -1,0 +1,237 @@
+import PushRecords
+
+extension DeliveryMachine {
+    // MARK: Piece by piece
+
+    /// Puts a record that could not be admitted wholly behind those of its partition that wait already.
+    mutating func waitForAdmission(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) {
+        if partition.pointee.firstAdmitting == noSlot {
+            partition.pointee.firstAdmitting = slot
+            admittingCount += 1
+        } else {
+            records[partition.pointee.lastAdmitting].nextAdmitting = slot
+        }
+        partition.pointee.lastAdmitting = slot
+    }
+
+    /// Goes on with the records that are not wholly admitted, as far as there is room; partitions in turn, a piece each.
+    mutating func admitWaiting() {
+        var progress = admittingCount > 0
+        while progress {
+            progress = false
+            for case let partition? in partitions where partition.pointee.firstAdmitting != noSlot {
+                let slot = partition.pointee.firstAdmitting
+                let before = records[slot].cursor.index
+                let isWhole = admit(slot, limit: Self.admissionPiece)
+                // A record that was admitted and settled at once is gone: its slot is not looked at again.
+                if isWhole { finishAdmission(of: partition, after: slot) }
+                if isWhole || records[slot].cursor.index > before { progress = true }
+            }
+        }
+    }
+
+    private mutating func finishAdmission(of partition: UnsafeMutablePointer<Partition>, after slot: UInt32) {
+        partition.pointee.firstAdmitting = records[slot].nextAdmitting
+        records[slot].nextAdmitting = noSlot
+        if partition.pointee.firstAdmitting == noSlot {
+            partition.pointee.lastAdmitting = noSlot
+            admittingCount -= 1
+        }
+        finish(record: slot)
+    }
+
+    /// Admits the next notifications of a record, at most `limit`; whether all of it is admitted now.
+    ///
+    /// The last one being admitted, the body is no longer held for the rest. The record itself is not freed here while
+    /// it waits for admission.
+    mutating func admit(_ slot: UInt32, limit: Int) -> Bool {
+        guard let body = records[slot].body else { return true }
+        let group = Int(records[slot].group)
+        var left = limit
+        while !records[slot].isAdmitted {
+            guard left > 0, shares.room(for: group) > 0 else { return false }
+            left -= 1
+            let app = Int(body.pointee.app)
+            var isHeld = false
+            if apps.count > 1, app >= 0, !body.pointee.isInvalid, isFull(app: app) {
+                guard let oldest = queues[app].oldestNs(in: notifications), now.ns - oldest >= Self.shareWaitNs else {
+                    return false
+                }
+                isHeld = true
+            }
+            admitNext(slot, body, isHeld: isHeld)
+        }
+        releaseBody(slot)
+        return true
+    }
+
+    /// With several apps, one holds at most half of what may be open.
+    func isFull(app: Int) -> Bool { apps[app].open * 2 >= settings.maxOpen }
+
+    private mutating func admitNext(_ recordSlot: UInt32, _ body: UnsafeMutablePointer<RecordBody>, isHeld: Bool) {
+        let index = records[recordSlot].cursor.index
+        var token = body.pointee.tokens
+        var failure = body.pointee.tokenFailure
+        if body.pointee.isList {
+            guard let next = records[recordSlot].cursor.next(in: body.pointee.tokens, into: scratch) else {
+                preconditionFailure("a list holds as many tokens as the parser counted")
+            }
+            failure = next.failure
+            token = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(scratch)[..<next.count])
+        } else {
+            records[recordSlot].cursor.index = 1
+        }
+        if records[recordSlot].hasSettledIndexes, isSettled(index, in: recordSlot) {
+            counters.duplicatesSkipped += 1
+            return
+        }
+
+        let app = body.pointee.app
+        let slot = admitNotification(record: recordSlot, index: index, app: app)
+        records[recordSlot].holders += 1
+        notifications[slot].sends = body.pointee.sends
+        notifications[slot].inDoubt = body.pointee.inDoubt
+        if body.pointee.inDoubt > 0 { markDoubted(slot) }
+        notifications[slot].token = body.pointee.isList ? copyToken(token, for: slot) : token
+
+        if body.pointee.isInvalid || failure != .none {
+            notifications[slot].reason = body.pointee.isInvalid ? body.pointee.failureReason : failure
+            conclude(slot, .invalid)
+        } else if body.pointee.isExpired {
+            conclude(slot, .expired)
+        } else if isHeld {
+            hold(slot, .share)
+        } else if settings.ordering == .device {
+            joinLane(slot)
+        } else {
+            becomeReady(slot, first: false)
+        }
+    }
+
+    private func isSettled(_ index: Int32, in record: UInt32) -> Bool {
+        guard let words = records[record].settledIndexes else { return false }
+        return words[Int(index / 64)] >> UInt64(index % 64) & 1 == 1
+    }
+
+    private mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: UInt32) -> UnsafeRawBufferPointer {
+        guard let source = token.baseAddress, token.count > 0 else {
+            return UnsafeRawBufferPointer(start: nil, count: 0)
+        }
+        let block = blocks.take(token.count)
+        block.copyMemory(from: source, byteCount: token.count)
+        notifications[slot].tokenBlockSize = Int32(token.count)
+        byteShares.take(BlockStore.rounded(token.count), for: Int(records[notifications[slot].record].group))
+        return UnsafeRawBufferPointer(start: block, count: token.count)
+    }
+
+    /// A slot of its own for one notification, counted everywhere.
+    mutating func admitNotification(record: UInt32, index: Int32, app: Int32) -> UInt32 {
+        let slot = notifications.take()
+        let generation = notifications[slot].generation &+ 1
+        notifications[slot] = Notification()
+        notifications[slot].generation = generation
+        notifications[slot].state = .concluded
+        notifications[slot].record = record
+        notifications[slot].index = index
+        notifications[slot].app = app
+        records[record].unsettled += 1
+        shares.take(1, for: Int(records[record].group))
+        if app >= 0 { apps[Int(app)].open += 1 }
+        if let partition = partitions[Int(records[record].partition)] { partition.pointee.open += 1 }
+        counters.notificationsAdmitted += 1
+        return slot
+    }
+
+    // MARK: Lanes
+
+    private mutating func joinLane(_ slot: UInt32) {
+        let token = notifications[slot].token
+        let app = notifications[slot].app
+        let seed = settings.hashSeed ^ UInt64(truncatingIfNeeded: app) &* 0x9E37_79B9_7F4A_7C15
+        let hash = UInt32(truncatingIfNeeded: BytesHash.hash(token, seed: seed) >> 16)
+        notifications[slot].laneHash = hash
+        guard let head = laneHead(hash: hash, token: token, app: app) else {
+            notifications[slot].isLaneMember = true
+            notifications[slot].laneTail = slot
+            notifications[slot].laneCount = 1
+            lanes.insert(hash: hash, head: slot)
+            becomeReady(slot, first: false)
+            return
+        }
+        guard Int(notifications[head].laneCount) < settings.laneLimit else {
+            hold(slot, .lane)
+            return
+        }
+        notifications[slot].isLaneMember = true
+        notifications[slot].state = .inLane
+        notifications[notifications[head].laneTail].laneNext = slot
+        notifications[head].laneTail = slot
+        notifications[head].laneCount += 1
+    }
+
+    private func laneHead(hash: UInt32, token: UnsafeRawBufferPointer, app: Int32) -> UInt32? {
+        lanes.head(hash: hash) { head in
+            notifications[head].app == app && BytesHash.isEqual(notifications[head].token, token)
+        }
+    }
+
+    /// Takes a notification out of its lane; when it was the first, the next one has its turn. Its token must still be
+    /// there.
+    mutating func leaveLane(_ slot: UInt32) {
+        guard notifications[slot].isLaneMember else { return }
+        notifications[slot].isLaneMember = false
+        let hash = notifications[slot].laneHash
+        let next = notifications[slot].laneNext
+        if notifications[slot].state == .inLane {
+            leaveMiddle(slot, hash: hash, next: next)
+            return
+        }
+        guard next != noSlot else {
+            lanes.remove(hash: hash, head: slot)
+            return
+        }
+        notifications[next].laneTail = notifications[slot].laneTail
+        notifications[next].laneCount = notifications[slot].laneCount - 1
+        notifications[slot].laneNext = noSlot
+        lanes.replace(hash: hash, head: slot, by: next)
+        becomeReady(next, first: false)
+    }
+
+    /// A lane has at most `laneLimit` notifications, and this happens when a partition is given up only.
+    private mutating func leaveMiddle(_ slot: UInt32, hash: UInt32, next: UInt32) {
+        let app = notifications[slot].app
+        guard let head = laneHead(hash: hash, token: notifications[slot].token, app: app) else {
+            preconditionFailure("a lane has a head")
+        }
+        var previous = head
+        while notifications[previous].laneNext != slot { previous = notifications[previous].laneNext }
+        notifications[previous].laneNext = next
+        if next == noSlot { notifications[head].laneTail = previous }
+        notifications[head].laneCount -= 1
+        notifications[slot].laneNext = noSlot
+    }
+
+    /// It waits for a free stream; those that were sent before go first.
+    mutating func becomeReady(_ slot: UInt32, first: Bool) {
+        notifications[slot].state = .ready
+        notifications[slot].sinceNs = now.ns
+        let app = Int(notifications[slot].app)
+        let group = Int(records[notifications[slot].record].group)
+        if first {
+            queues[app].prepend(slot, group: group, in: &notifications)
+        } else {
+            queues[app].append(slot, group: group, in: &notifications)
+        }
+    }
+
+    // MARK: Held
+
+    private mutating func hold(_ slot: UInt32, _ cause: DeliveryEvent.HeldCause) {
+        let app = Int(notifications[slot].app)
+        if now.ns >= apps[app].nextHeldEventNs {
+            apps[app].nextHeldEventNs = now.ns + Self.eventPauseNs
+            events.append(.held(app: AppIndex(app), cause))
+        }
+        moveToTier(slot, tiers.shortest, asAttempt: false)
+    }
+}

@@ -1,0 +1,141 @@
+import PushRecords
+
+extension DeliveryMachine {
+    /// After a refusal even an urgent commit waits so long.
+    private static let refusalPauseNs: Int64 = 100_000_000
+    /// However slow replies are, the next commit goes out so long after one.
+    private static let widestPauseNs: Int64 = 1_000_000_000
+    /// Metadata is never halved below this: the reach alone takes less.
+    private static let leastMetadata = 32
+
+    /// What to commit now: empty while a commit is in flight, before it is time, or when nothing changed. When it is
+    /// not empty, `commitFinished` must follow. Metadata is lent until the next call.
+    package mutating func takeCommit(now: DeliveryTime) -> [CommitEntry] {
+        self.now = now
+        guard commitsInFlight.isEmpty, now.ns >= commitPauseNs else { return [] }
+        var isTime = false
+        for case let partition? in partitions where partition.pointee.wantsCommit {
+            if now.ns >= nextCommitNs || partition.pointee.isUrgent { isTime = true }
+        }
+        guard isTime else { return [] }
+
+        commitEntries.removeAll(keepingCapacity: true)
+        var used = 0
+        for case let partition? in partitions where partition.pointee.wantsCommit {
+            writeEntry(partition, from: &used)
+        }
+        // The buffer may have moved while it grew: only now are the places final.
+        var start = 0
+        for index in commitEntries.indices {
+            let count = commitEntries[index].metadata.count
+            commitEntries[index].metadata = UnsafeRawBufferPointer(
+                rebasing: UnsafeRawBufferPointer(commitText)[start..<start + count])
+            start += count
+        }
+        commitSentNs = now.ns
+        nextCommitNs = now.ns + settings.commitIntervalNs
+        counters.commits += 1
+        return commitEntries
+    }
+
+    private mutating func writeEntry(_ partition: UnsafeMutablePointer<Partition>, from used: inout Int) {
+        guard let base = partition.pointee.ledger.committable else { return }
+        let isLast = partition.pointee.mayLeave
+        let reach: Int64?
+        if isLast {
+            reach = partition.pointee.ledger.leavingReach { records[$0].doubts > 0 || records[$0].unsettled > 0 }
+        } else {
+            reach = partition.pointee.reach.next(from: base)
+        }
+        mapWriter.start(base: base, limit: partition.pointee.metadataLimit)
+        partition.pointee.ledger.write(to: &mapWriter) { record in
+            guard records[record].hasSettledIndexes, let words = records[record].settledIndexes else { return nil }
+            return UnsafeBufferPointer(start: words, count: records[record].indexWordCount)
+        }
+        mapWriter.finish(reach: reach)
+        if mapWriter.isFull {
+            counters.mapsCut += 1
+            if !partition.pointee.isMapCut {
+                events.append(.mapCut(partition.pointee.id, dropped: mapWriter.dropped))
+            }
+        }
+        partition.pointee.isMapCut = mapWriter.isFull
+        partition.pointee.isDirty = false
+        partition.pointee.pending = Partition.Pending(
+            offset: base, reach: reach ?? 0, isLast: isLast, characters: mapWriter.text.count)
+        commitsInFlight.append(partition.pointee.id)
+
+        let text = mapWriter.text
+        if used + text.count > commitText.count { growCommitText(keeping: used, for: text.count) }
+        let place = UnsafeMutableRawBufferPointer(rebasing: commitText[used..<used + text.count])
+        place.copyBytes(from: text)
+        used += text.count
+        commitEntries.append(
+            CommitEntry(partition: partition.pointee.id, offset: base, metadata: UnsafeRawBufferPointer(place)))
+    }
+
+    private mutating func growCommitText(keeping used: Int, for more: Int) {
+        let wider = UnsafeMutableRawBufferPointer.allocate(
+            byteCount: max(commitText.count * 2, used + more), alignment: 1)
+        wider.copyMemory(from: UnsafeRawBufferPointer(rebasing: commitText[..<used]))
+        commitText.deallocate()
+        commitText = wider
+    }
+
+    /// The reply: one outcome for each entry of `takeCommit`, in its order; `nil` stands for a commit refused as a whole.
+    package mutating func commitFinished(_ outcomes: [CommitOutcome]?, now: DeliveryTime) {
+        self.now = now
+        precondition(
+            outcomes == nil || outcomes?.count == commitsInFlight.count, "a commit is answered entry by entry")
+        let replyNs = now.ns - commitSentNs
+        nextCommitNs = max(nextCommitNs, now.ns + min(replyNs, Self.widestPauseNs))
+        for (index, id) in commitsInFlight.enumerated() {
+            guard let partition = find(id), let pending = partition.pointee.pending else { continue }
+            partition.pointee.pending = nil
+            switch outcomes?[index] ?? .refused {
+            case .acknowledged:
+                acknowledge(pending, partition)
+            case .metadataTooLarge:
+                partition.pointee.isDirty = true
+                events.append(.metadataRefused(id, characters: pending.characters))
+                halve(partition, pending)
+            case .refused:
+                counters.commitsRefused += 1
+                partition.pointee.isDirty = true
+                commitPauseNs = now.ns + Self.refusalPauseNs
+            }
+        }
+        commitsInFlight.removeAll(keepingCapacity: true)
+    }
+
+    private mutating func halve(_ partition: UnsafeMutablePointer<Partition>, _ pending: Partition.Pending) {
+        let half = min(partition.pointee.metadataLimit, pending.characters) / 2
+        if half >= Self.leastMetadata {
+            // At once, whatever the interval says.
+            nextCommitNs = now.ns
+        } else {
+            counters.commitsRefused += 1
+            commitPauseNs = now.ns + Self.refusalPauseNs
+        }
+        partition.pointee.metadataLimit = max(half, Self.leastMetadata)
+    }
+
+    private mutating func acknowledge(_ pending: Partition.Pending, _ partition: UnsafeMutablePointer<Partition>) {
+        partition.pointee.committed = pending.offset
+        if pending.isLast {
+            partition.pointee.phase = .left
+            return
+        }
+        partition.pointee.reach.acknowledge(pending.reach)
+        while !partition.pointee.behindReach.isEmpty {
+            let slot = partition.pointee.behindReach.head
+            let offset = records[notifications[slot].record].offset
+            guard partition.pointee.reach.allows(offset) else {
+                partition.pointee.reach.advance(to: offset)
+                break
+            }
+            partition.pointee.behindReach.remove(slot, from: &notifications)
+            becomeReady(slot, first: false)
+        }
+    }
+}

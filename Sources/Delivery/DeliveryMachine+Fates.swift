@@ -1,0 +1,165 @@
+import PushRecords
+
+extension DeliveryMachine {
+    /// What became of requests that were handed out.
+    package mutating func handle(_ batch: FateBatch, now: DeliveryTime) {
+        self.now = now
+        for fate in batch.fates { handle(fate, batch) }
+    }
+
+    private mutating func handle(_ fate: Fate, _ batch: FateBatch) {
+        let slot = fate.id.slot
+        guard Int(slot) < notifications.capacity, notifications[slot].generation == fate.id.generation,
+            notifications[slot].state == .handed || notifications[slot].state == .orphaned
+        else {
+            counters.late += 1
+            return
+        }
+        apps[Int(notifications[slot].app)].outstanding -= 1
+        records[notifications[slot].record].handed -= 1
+        if notifications[slot].state == .orphaned {
+            counters.late += 1
+            forgetOrphan(slot)
+            return
+        }
+        if fate.sentAtMs != 0 { notifications[slot].sentAtMs = fate.sentAtMs }
+        notifications[slot].isResend = true
+        switch fate.kind {
+        case .notProcessed:
+            notifications[slot].returns &+= notifications[slot].returns < .max ? 1 : 0
+            sendAgain(slot, tries: notifications[slot].returns)
+        case .inDoubt:
+            handleDoubt(slot, fate)
+        case .answered:
+            handleAnswer(slot, fate, batch)
+        }
+    }
+
+    // MARK: In doubt
+
+    private mutating func handleDoubt(_ slot: UInt32, _ fate: Fate) {
+        notifications[slot].sends += 1
+        notifications[slot].inDoubt += 1
+        notifications[slot].returns = 0
+        counters.apps[Int(notifications[slot].app)].inDoubt += 1
+        if fate.connectionDied { notifications[slot].deaths &+= notifications[slot].deaths < .max ? 1 : 0 }
+        markDoubted(slot)
+        if settings.inDoubt == .abandon {
+            conclude(slot, .abandoned)
+        } else if isNowOrNever(slot) {
+            conclude(slot, .expired)
+        } else {
+            resend(slot)
+        }
+    }
+
+    mutating func markDoubted(_ slot: UInt32) {
+        guard !notifications[slot].isDoubted else { return }
+        notifications[slot].isDoubted = true
+        records[notifications[slot].record].doubts += 1
+    }
+
+    private func isNowOrNever(_ slot: UInt32) -> Bool {
+        records[notifications[slot].record].body?.pointee.expiration == 0
+    }
+
+    // MARK: Answered
+
+    private mutating func handleAnswer(_ slot: UInt32, _ fate: Fate, _ batch: FateBatch) {
+        let text = fate.reasonText >= 0 ? batch.texts[Int(fate.reasonText)] : nil
+        let row = verdicts.row(reason: fate.reason, text: text, status: fate.status)
+        notifications[slot].sends += 1
+        notifications[slot].returns = 0
+        notifications[slot].status = fate.status
+        notifications[slot].reason = fate.reason
+        if row.verdict != .accept, fate.reason == .none || fate.reason == .other {
+            notifications[slot].reasonText = text.map { texts.number(of: $0) } ?? texts.number(ofStatus: fate.status)
+            notifications[slot].reason = .other
+        }
+        notifications[slot].answeredID = fate.apnsID
+        notifications[slot].unregisteredAtMs = fate.unregisteredAtMs
+        if fate.uniqueIDText >= 0 { uniqueIDs[slot] = batch.texts[Int(fate.uniqueIDText)] }
+        let app = Int(notifications[slot].app)
+        if row.verdict != .accept { counters.apps[app].reasons[Int(fate.reason.rawValue)] += 1 }
+
+        var verdict = row.verdict
+        if fate.reason == .expiredProviderToken, fate.carriedOlderToken, verdict == .credentialFault {
+            verdict = .resend
+        } else if verdict == .resend, notifications[slot].resentFor == fate.reason {
+            verdict = row.again
+        }
+        switch verdict {
+        case .accept:
+            conclude(slot, .accepted)
+        case .unregister:
+            conclude(slot, .unregistered)
+        case .reject:
+            conclude(slot, .rejected)
+        case .resend:
+            notifications[slot].resentFor = fate.reason
+            resend(slot)
+        case .retry:
+            retry(slot, delayMs: row.delayMs)
+        case .credentialFault:
+            if now.ns >= apps[app].nextFaultEventNs {
+                apps[app].nextFaultEventNs = now.ns + Self.eventPauseNs
+                events.append(.credentialFault(app: AppIndex(app), reason: fate.reason))
+            }
+            retry(slot, delayMs: VerdictTable.shortDelayMs)
+        }
+    }
+
+    // MARK: Again
+
+    /// At once, or after a pause when quick tries came to nothing.
+    private mutating func sendAgain(_ slot: UInt32, tries: UInt8) {
+        counters.apps[Int(notifications[slot].app)].resends += 1
+        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.phase != .active {
+            drop(slot)
+        } else if tries <= Self.quickTries {
+            becomeReady(slot, first: true)
+        } else {
+            notifications[slot].state = .backingOff
+            notifications[slot].sinceNs = now.ns + Self.backOffNs
+            backingOff.append(slot, in: &notifications)
+        }
+    }
+
+    /// After an answer or in doubt; too often is one attempt.
+    private mutating func resend(_ slot: UInt32) {
+        if Int(notifications[slot].resends) >= settings.resendMax {
+            retry(slot, delayMs: VerdictTable.longDelayMs)
+        } else {
+            notifications[slot].resends += 1
+            sendAgain(slot, tries: notifications[slot].resends)
+        }
+    }
+
+    private mutating func retry(_ slot: UInt32, delayMs: Int64) {
+        let previousMs = records[notifications[slot].record].body?.pointee.tierDelayMs ?? 0
+        moveToTier(slot, tiers.tier(delayMs: delayMs, previousMs: previousMs), asAttempt: true)
+    }
+
+    /// To a retry topic, or to its end where it may not go there.
+    mutating func moveToTier(_ slot: UInt32, _ tier: Int, asAttempt: Bool) {
+        guard let body = records[notifications[slot].record].body else {
+            preconditionFailure("what is to be retried has its bytes")
+        }
+        if body.pointee.expiration == 0 {
+            conclude(slot, .expired)
+            return
+        }
+        if asAttempt, Int(body.pointee.attempt) >= settings.maxAttempts {
+            conclude(slot, .abandoned)
+            return
+        }
+        notifications[slot].isRetryAttempt = asAttempt
+        notifications[slot].tier = Int16(tier)
+        notifications[slot].retryDueMs = now.wallMs + tiers.delayMs(of: tier)
+        let app = Int(notifications[slot].app)
+        if asAttempt { counters.apps[app].retries[tier] += 1 } else { counters.apps[app].held += 1 }
+        leaveLane(slot)
+        notifications[slot].state = .concluded
+        produce(slot, .retry(tier: tier))
+    }
+}

@@ -1,0 +1,153 @@
+import PushRecords
+
+extension DeliveryMachine {
+    /// Begins to give partitions up (revoked, or the worker stops): nothing more is admitted; what is not on a
+    /// connection is dropped, or asked back (`recalls`); what is on one may settle. A last commit follows.
+    package mutating func revoke(_ ids: [PartitionID]) {
+        var isRevoked = [Bool](repeating: false, count: partitions.count)
+        for id in ids {
+            guard let partition = find(id), partition.pointee.phase == .active else { continue }
+            partition.pointee.phase = .draining
+            partition.pointee.isDirty = true
+            isRevoked[Int(id.slot)] = true
+            dropWaitingRecords(partition)
+        }
+        forEachNotification(in: isRevoked) { machine, slot in
+            switch machine.notifications[slot].state {
+            case .inLane, .ready, .behindReach, .backingOff:
+                machine.drop(slot)
+            case .handed:
+                let id = NotificationID(slot: slot, generation: machine.notifications[slot].generation)
+                machine.recallLists[Int(machine.notifications[slot].app)].append(id)
+            case .concluded, .orphaned, .free:
+                break
+            }
+        }
+        for id in ids {
+            // Nothing was ever read or committed: there is nothing to say.
+            if let partition = find(id), partition.pointee.ledger.committable == nil { partition.pointee.phase = .left }
+        }
+    }
+
+    /// The drain limit passed: the last commit goes out now, with a reach that covers what is unanswered.
+    package mutating func stopWaiting(_ ids: [PartitionID]) {
+        for id in ids {
+            guard let partition = find(id), partition.pointee.phase == .draining else { continue }
+            partition.pointee.phase = .leaving
+        }
+    }
+
+    /// Whether everything of a revoked partition ended and its last commit was acknowledged, so that it may be
+    /// released. An assignment that is gone is.
+    package func isDrained(_ id: PartitionID) -> Bool {
+        guard let partition = find(id) else { return true }
+        return partition.pointee.phase == .left
+    }
+
+    /// Forgets assignments: lost ones at once, revoked ones when they are drained or nothing more can be done. What
+    /// still comes back for them is dropped, and counted as late.
+    package mutating func release(_ ids: [PartitionID]) {
+        var isReleased = [Bool](repeating: false, count: partitions.count)
+        for id in ids {
+            guard let partition = find(id) else { continue }
+            partition.pointee.phase = .left
+            isReleased[Int(id.slot)] = true
+            dropWaitingRecords(partition)
+        }
+        forEachNotification(in: isReleased) { machine, slot in
+            switch machine.notifications[slot].state {
+            case .inLane, .ready, .behindReach, .backingOff:
+                machine.drop(slot)
+            case .handed:
+                machine.notifications[slot].state = .orphaned
+            case .concluded:
+                machine.releaseUnproduced(slot)
+                machine.free(slot)
+            case .orphaned, .free:
+                break
+            }
+        }
+        for id in ids {
+            if let partition = find(id) { forget(partition, id) }
+        }
+    }
+
+    private mutating func forget(_ partition: UnsafeMutablePointer<Partition>, _ id: PartitionID) {
+        partition.pointee.ledger.forEachOpen { _, record in
+            if records[record].handed > 0 {
+                records[record].partition = noSlot
+            } else {
+                free(record: record)
+            }
+        }
+        shares.addPartitions(-1, to: partition.pointee.group)
+        byteShares.addPartitions(-1, to: partition.pointee.group)
+        partitions[Int(id.slot)] = nil
+        partition.deinitialize(count: 1)
+        partition.deallocate()
+    }
+
+    /// Records, or their rest, that were not admitted.
+    private mutating func dropWaitingRecords(_ partition: UnsafeMutablePointer<Partition>) {
+        var slot = partition.pointee.firstAdmitting
+        guard slot != noSlot else { return }
+        while slot != noSlot {
+            let next = records[slot].nextAdmitting
+            records[slot].nextAdmitting = noSlot
+            records[slot].isDropped = true
+            releaseBody(slot)
+            slot = next
+        }
+        partition.pointee.firstAdmitting = noSlot
+        partition.pointee.lastAdmitting = noSlot
+        admittingCount -= 1
+    }
+
+    private mutating func forEachNotification(in isChosen: [Bool], _ body: (inout DeliveryMachine, UInt32) -> Void) {
+        guard isChosen.contains(true) else { return }
+        var slot: UInt32 = 0
+        while slot < UInt32(notifications.capacity) {
+            if notifications[slot].state != .free {
+                let partition = records[notifications[slot].record].partition
+                if partition != noSlot, isChosen[Int(partition)] { body(&self, slot) }
+            }
+            slot += 1
+        }
+    }
+
+    /// Takes a notification out that is not on a connection: its record does not settle in this assignment.
+    mutating func drop(_ slot: UInt32) {
+        let record = notifications[slot].record
+        switch notifications[slot].state {
+        case .ready:
+            queues[Int(notifications[slot].app)].remove(slot, group: Int(records[record].group), from: &notifications)
+        case .behindReach:
+            partitions[Int(records[record].partition)]?.pointee.behindReach.remove(slot, from: &notifications)
+        case .backingOff:
+            backingOff.remove(slot, from: &notifications)
+        case .inLane, .handed:
+            break
+        case .free, .orphaned, .concluded:
+            preconditionFailure("what is decided is not dropped")
+        }
+        leaveLane(slot)
+        records[record].isDropped = true
+        // Its doubt stays with the record, for the last commit's reach.
+        notifications[slot].isDoubted = false
+        releaseBytes(slot)
+        free(slot)
+    }
+
+    private mutating func releaseUnproduced(_ slot: UInt32) {
+        if notifications[slot].unproduced > 0 { releaseBytes(slot) }
+    }
+
+    /// The fate of a notification whose assignment is gone.
+    mutating func forgetOrphan(_ slot: UInt32) {
+        let record = notifications[slot].record
+        leaveLane(slot)
+        releaseBytes(slot)
+        free(slot)
+        if records[record].handed == 0 { free(record: record) }
+    }
+}

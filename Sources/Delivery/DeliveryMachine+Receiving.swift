@@ -1,0 +1,198 @@
+package import PushRecords
+
+extension DeliveryMachine {
+    /// How many records may be read from this partition now; 0: none. Ask right before reading: each `receive` changes
+    /// it. No more than this may be given to `receive` before asking again.
+    package func room(for id: PartitionID) -> Int {
+        guard let partition = find(id), partition.pointee.phase == .active, partition.pointee.firstAdmitting == noSlot
+        else { return 0 }
+        let bytes = byteShares.room(for: partition.pointee.group)
+        guard bytes > 0 else { return 0 }
+        return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean))
+    }
+
+    /// Takes one record. Key, value and headers are lent for the call; what is needed is copied. A `nil` base address
+    /// says that the record has no key, or no value (a tombstone).
+    ///
+    /// Offsets of a partition come in ascending order; lower ones than before are `.known`.
+    package mutating func receive(
+        _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
+        value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>, now: DeliveryTime
+    ) -> Receipt {
+        self.now = now
+        guard let partition = find(id), partition.pointee.phase == .active else { return .unassigned }
+        if partition.pointee.ledger.isReset(offset) {
+            events.append(
+                .offsetReset(id, committed: partition.pointee.ledger.committedAtAssignment ?? 0, offset: offset))
+            partition.pointee.ledger.reset()
+            // Nothing is sent before the offset that is right now was committed; a commit in flight says nothing.
+            partition.pointee.reach = Reach(minimum: settings.reachMargin)
+            partition.pointee.pending = nil
+        }
+        guard !partition.pointee.ledger.isKnown(offset) else { return .known }
+
+        let isRetry = partition.pointee.tierDelayMs > 0
+        let request = parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
+        if let retry = request.retry {
+            // Whatever a skewed clock wrote into the header.
+            let dueMs = min(retry.dueMs, timestampMs + partition.pointee.tierDelayMs)
+            if dueMs > now.wallMs { return .notDue(untilMs: dueMs) }
+        }
+        counters.recordsReceived += 1
+
+        let arrival = partition.pointee.ledger.receive(offset, record: records.take())
+        let settledIndexes: [Range<Int64>]
+        switch arrival {
+        case .known:
+            return .known
+        case .settledBefore:
+            partition.pointee.isDirty = true
+            counters.duplicatesSkipped += 1
+            return .known
+        case .open(let indexes):
+            settledIndexes = indexes
+        }
+        let slot = partition.pointee.ledger.lastRecord
+        var record = Record()
+        record.partition = id.slot
+        record.group = Int32(partition.pointee.group)
+        record.offset = offset
+        record.timestampMs = timestampMs
+        record.position = partition.pointee.ledger.lastPosition
+        record.count = 1
+        guard request.target != .none else {
+            record.cursor.index = 1
+            records[slot] = record
+            let notification = admitDeadLetter(record: slot)
+            let reason = request.deadLetter ?? .badEnvelope
+            return .deadLetter(id: notification, reason: reason, detail: request.detail)
+        }
+
+        record.count = Int32(request.tokenCount)
+        record.body = makeBody(request, partition: partition, offset: offset, timestampMs: timestampMs)
+        record.holders = 1
+        if request.target == .devices { record.settledIndexes = makeIndexes(record, settled: settledIndexes) }
+        record.hasSettledIndexes = !settledIndexes.isEmpty
+        records[slot] = record
+
+        if partition.pointee.firstAdmitting != noSlot || !admit(slot, limit: Self.admissionPiece) {
+            waitForAdmission(slot, partition)
+        } else {
+            // All of it may be settled already.
+            finish(record: slot)
+        }
+        return .taken
+    }
+
+    private func makeIndexes(_ record: Record, settled: [Range<Int64>]) -> UnsafeMutablePointer<UInt64>? {
+        guard record.count > 1 else { return nil }
+        let words = UnsafeMutablePointer<UInt64>.allocate(capacity: record.indexWordCount)
+        words.initialize(repeating: 0, count: record.indexWordCount)
+        for range in settled {
+            for index in range where index < Int64(record.count) { words[Int(index / 64)] |= 1 << UInt64(index % 64) }
+        }
+        return words
+    }
+
+    /// Copies what is needed of a record into one block.
+    private mutating func makeBody(
+        _ request: ParsedRequest, partition: UnsafeMutablePointer<Partition>, offset: Int64, timestampMs: Int64
+    ) -> UnsafeMutablePointer<RecordBody> {
+        var token = request.tokenList
+        var tokenFailure = ReasonCode.none
+        switch request.target {
+        case .device:
+            let normalized = DeviceToken.normalize(request.token, into: scratch)
+            tokenFailure = normalized.failure
+            token = UnsafeRawBufferPointer(rebasing: scratch[..<normalized.count])
+        case .channel:
+            token = request.channelID
+        case .devices, .none:
+            break
+        }
+        // What is refused is never sent, and may be large.
+        let payload = request.isInvalid ? UnsafeRawBufferPointer(start: nil, count: 0) : request.payload
+        let subject = UnsafeRawBufferPointer(rebasing: request.detail.subject.prefix(Detail.subjectLimit))
+        let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer(start: nil, count: 0)
+        let headersSize = request.copiedHeaders.count * MemoryLayout<RecordHeader>.stride
+        var size = MemoryLayout<RecordBody>.stride + headersSize + token.count + payload.count
+        size += request.topic.count + request.collapseID.count + request.key.count
+        size += subject.count + originalTopic.count
+        for header in request.copiedHeaders { size += header.name.count + header.value.count }
+
+        let block = blocks.take(size)
+        byteShares.take(BlockStore.rounded(size), for: partition.pointee.group)
+        recordBytesMean += (BlockStore.rounded(size) - recordBytesMean) / 16
+        if recordBytesMean < 64 { recordBytesMean = 64 }
+        var writer = BlockWriter(next: block + MemoryLayout<RecordBody>.stride + headersSize)
+        let headers = (block + MemoryLayout<RecordBody>.stride).bindMemory(
+            to: RecordHeader.self, capacity: request.copiedHeaders.count)
+        for (index, header) in request.copiedHeaders.enumerated() {
+            let copy = RecordHeader(name: writer.copy(header.name), value: writer.copy(header.value))
+            (headers + index).initialize(to: copy)
+        }
+
+        let body = block.bindMemory(to: RecordBody.self, capacity: 1)
+        let tierDelayMs = partition.pointee.tierDelayMs
+        let firstMs = request.retry?.firstMs ?? timestampMs
+        let isInheritedDoubt = partition.pointee.ledger.isInheritedDoubt(offset)
+        var place = RequestPlace(
+            topic: partition.pointee.topic, partition: partition.pointee.number, offset: offset, index: 0)
+        if let retry = request.retry {
+            place = retry.request
+            place.topic = writer.copy(originalTopic)
+        }
+        body.initialize(
+            to: RecordBody(
+                blockSize: size, payload: writer.copy(payload), topic: writer.copy(request.topic),
+                collapseID: writer.copy(request.collapseID), key: writer.copy(request.key),
+                tokens: writer.copy(token), isList: request.target == .devices, tokenFailure: tokenFailure,
+                copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
+                apnsID: request.apnsID, expiration: request.expiration, pushType: request.pushType,
+                priority: request.priority, isBroadcast: request.target == .channel, app: -1,
+                isInvalid: request.isInvalid,
+                isExpired: settings.maxAgeMs > 0 && now.wallMs - firstMs > settings.maxAgeMs,
+                failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
+                request: place, firstMs: firstMs, sends: (request.retry?.sends ?? 0) + (isInheritedDoubt ? 1 : 0),
+                inDoubt: (request.retry?.inDoubt ?? 0) + (isInheritedDoubt ? 1 : 0),
+                attempt: request.retry?.attempt ?? 0,
+                tierDelayMs: tierDelayMs, topicHash: partition.pointee.topicHash))
+        findApp(request, body)
+        return body
+    }
+
+    private mutating func findApp(_ request: ParsedRequest, _ body: UnsafeMutablePointer<RecordBody>) {
+        switch directory.find(name: request.app, environment: request.environment, topic: request.topic) {
+        case .app(let app, let defaultTopic):
+            body.pointee.app = Int32(app.value)
+            if request.topic.isEmpty { body.pointee.topic = defaultTopic }
+        case .failure(let reason, let text):
+            guard !body.pointee.isInvalid else { return }
+            body.pointee.isInvalid = true
+            body.pointee.failureReason = reason
+            body.pointee.detail = Detail(text)
+        }
+    }
+
+    /// A record from which nothing can be read is one notification that is only produced.
+    private mutating func admitDeadLetter(record: UInt32) -> NotificationID {
+        counters.deadLetters += 1
+        let slot = admitNotification(record: record, index: 0, app: -1)
+        notifications[slot].state = .concluded
+        notifications[slot].unacknowledged = 1
+        return NotificationID(slot: slot, generation: notifications[slot].generation)
+    }
+}
+
+/// Copies bytes into a block, one after the other.
+private struct BlockWriter {
+    var next: UnsafeMutableRawPointer
+
+    /// A `nil` base address stays one.
+    mutating func copy(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        guard let source = bytes.baseAddress else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        next.copyMemory(from: source, byteCount: bytes.count)
+        defer { next += bytes.count }
+        return UnsafeRawBufferPointer(start: next, count: bytes.count)
+    }
+}

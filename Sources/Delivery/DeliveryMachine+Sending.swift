@@ -1,0 +1,92 @@
+import PushRecords
+
+extension DeliveryMachine {
+    /// How many requests of this app may be unanswered at once (`TransportEvent.capacity`).
+    package mutating func setCapacity(_ app: AppIndex, requests: Int) {
+        apps[app.value].capacity = max(0, requests)
+    }
+
+    /// Hands out what may be sent now, at most one batch per app, to be posted as `TransportCommand.send`. The bytes in
+    /// it stay valid until the fate of each came back through `handle`.
+    package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
+        self.now = now
+        if admittingCount > 0 { admitWaiting() }
+        for app in apps.indices {
+            let free = apps[app].capacity - apps[app].outstanding
+            guard free > 0, queues[app].count > 0 else { continue }
+            var batch: [OutgoingRequest] = []
+            batch.reserveCapacity(min(free, queues[app].count))
+            while batch.count < free, let slot = queues[app].removeFirst(from: &notifications) {
+                guard let partition = partitions[Int(records[notifications[slot].record].partition)] else {
+                    preconditionFailure("what is ready has an assignment")
+                }
+                if mayBeSent(slot, partition) { batch.append(handOut(slot)) }
+            }
+            if !batch.isEmpty {
+                apps[app].outstanding += batch.count
+                counters.apps[app].handed += batch.count
+                body(AppIndex(app), batch)
+            }
+        }
+    }
+
+    /// Below the reach, and in time.
+    @inline(__always)
+    private mutating func mayBeSent(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) -> Bool {
+        let offset = records[notifications[slot].record].offset
+        guard partition.pointee.reach.allows(offset) else {
+            if partition.pointee.behindReach.isEmpty { partition.pointee.reach.advance(to: offset) }
+            notifications[slot].state = .behindReach
+            partition.pointee.behindReach.append(slot, in: &notifications)
+            return false
+        }
+        guard let body = records[notifications[slot].record].body else {
+            preconditionFailure("what is ready has its bytes")
+        }
+        guard let expiration = body.pointee.expiration else {
+            partition.pointee.reach.advance(to: offset)
+            return true
+        }
+        let isPast =
+            expiration == 0
+            ? now.wallMs > body.pointee.firstMs + Self.nowOrNeverMs : now.wallMs >= Int64(expiration) * 1_000
+        guard isPast else {
+            partition.pointee.reach.advance(to: offset)
+            return true
+        }
+        conclude(slot, .expired)
+        return false
+    }
+
+    private mutating func handOut(_ slot: UInt32) -> OutgoingRequest {
+        let recordSlot = notifications[slot].record
+        guard let body = records[recordSlot].body else { preconditionFailure("what is ready has its bytes") }
+        notifications[slot].state = .handed
+        records[recordSlot].handed += 1
+        return OutgoingRequest(
+            id: NotificationID(slot: slot, generation: notifications[slot].generation),
+            token: notifications[slot].token, payload: body.pointee.payload, topic: body.pointee.topic,
+            collapseID: body.pointee.collapseID, apnsID: requestID(body, index: notifications[slot].index),
+            expiration: body.pointee.expiration, pushType: body.pointee.pushType, priority: body.pointee.priority,
+            isBroadcast: body.pointee.isBroadcast, isSuspect: notifications[slot].deaths >= Self.suspectDeaths)
+    }
+
+    /// The id that the request carries; `.none`: Apple makes one.
+    @inline(__always)
+    func requestID(_ body: UnsafeMutablePointer<RecordBody>, index: Int32) -> NotificationUUID {
+        if body.pointee.apnsID != .none || !settings.derivesIDs || body.pointee.tierDelayMs > 0 {
+            return body.pointee.apnsID
+        }
+        return DerivedID.make(
+            topicHash: body.pointee.topicHash, partition: body.pointee.request.partition,
+            offset: body.pointee.request.offset, index: index)
+    }
+
+    /// Hands out what is to be taken back from transports, to be posted as `TransportCommand.recall`.
+    package mutating func recalls(_ body: (AppIndex, [NotificationID]) -> Void) {
+        for app in recallLists.indices where !recallLists[app].isEmpty {
+            body(AppIndex(app), recallLists[app])
+            recallLists[app].removeAll()
+        }
+    }
+}

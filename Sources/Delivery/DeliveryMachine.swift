@@ -1,0 +1,255 @@
+import PushRecords
+
+/// Decides everything between a Kafka record and its commit, and does nothing itself: records, fates and
+/// acknowledgements go in, batches of requests, productions and commits come out.
+///
+/// It has no thread, clock, I/O or chance of its own; whoever owns it calls it from one thread. A turn of the owner:
+///
+///     advance(now)                                    // timers
+///     for each partition: room(for:) -> receive()     // read no more than there is room for
+///     handle(fates), setCapacity, acknowledged        // what the mailbox and the delivery reports brought
+///     sends(now) { app, requests in … }               // post to the transports
+///     recalls { app, ids in … }
+///     while let next = nextProduction { withResult or withRetry { … produce … }; produced(next) }
+///     let commit = takeCommit(now)                    // when not empty: commit, and later commitFinished
+///     takeEvents()
+///     sleep until something comes, or nextDeadlineNs
+///
+/// Costs O(1) amortized per notification and allocates nothing per notification in the steady state. Closures given to
+/// it must not call it.
+package struct DeliveryMachine: ~Copyable {
+    /// An app's oldest unsent notification makes others wait no longer than this before they are held.
+    static let shareWaitNs: Int64 = 5_000_000_000
+    /// How long a notification with expiration 0 may be tried.
+    static let nowOrNeverMs: Int64 = 30_000
+    /// Connections that died under a notification before it is a suspect.
+    static let suspectDeaths: UInt8 = 3
+    /// Tries that came to nothing in a row before the next one waits.
+    static let quickTries: UInt8 = 3
+    static let backOffNs: Int64 = 1_000_000_000
+    /// The same thing is told about an app no more often.
+    static let eventPauseNs: Int64 = 10_000_000_000
+    /// Tokens of a fan-out admitted before the next record has its turn.
+    static let admissionPiece = 256
+
+    struct AppState {
+        var capacity = 0
+        var outstanding = 0
+        /// Notifications of it that are open.
+        var open = 0
+        var nextHeldEventNs: Int64 = 0
+        var nextFaultEventNs: Int64 = 0
+    }
+
+    let settings: DeliverySettings
+    let verdicts: VerdictTable
+    let tiers: RetryTiers
+    var directory: AppDirectory
+    var parser: RequestParser
+
+    var notifications: Slab<Notification>
+    var records: Slab<Record>
+    var blocks: BlockStore
+    var texts = InternedTexts()
+    /// `apns-unique-id` (development only), by slot.
+    var uniqueIDs: [UInt32: String] = [:]
+    let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 8)
+
+    var lanes = LaneTable()
+    var queues: [ReadyQueues]
+    var apps: [AppState]
+    var shares: Shares
+    var byteShares: Shares
+    /// Share group of each request topic; all tiers are group 0.
+    var groups: [String: Int] = [:]
+    var backingOff = NotificationList()
+
+    /// By slot of `PartitionID`.
+    var partitions: [UnsafeMutablePointer<Partition>?] = []
+    var lastEpoch: UInt32 = 0
+    /// Partitions with records that are not wholly admitted.
+    var admittingCount = 0
+
+    var productions = RingBuffer<Production>(capacity: 1_024)
+    var recallLists: [[NotificationID]]
+    var events: [DeliveryEvent] = []
+
+    var mapWriter = CommitMapWriter()
+    var commitText: UnsafeMutableRawBufferPointer
+    var commitEntries: [CommitEntry] = []
+    /// The partitions of the commit in flight, in the order of its entries; empty: none is.
+    var commitsInFlight: [PartitionID] = []
+    var commitSentNs: Int64 = 0
+    /// No commit before this time; the urgent ones heed `commitPauseNs` only.
+    var nextCommitNs: Int64 = 0
+    var commitPauseNs: Int64 = 0
+
+    /// As last told.
+    var now = DeliveryTime(ns: 0, wallMs: 0)
+    var recordBytesMean = 1_024
+    package internal(set) var counters: DeliveryCounters
+
+    package init(settings: DeliverySettings, apps routes: [AppRoute]) {
+        self.settings = settings
+        verdicts = VerdictTable(overrides: settings.verdicts)
+        tiers = RetryTiers(settings.tiers)
+        directory = AppDirectory(routes)
+        parser = RequestParser(copyHeaders: settings.copiedHeaders)
+        notifications = Slab(capacity: 1_024, empty: Notification())
+        records = Slab(capacity: 1_024, empty: Record())
+        blocks = BlockStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
+        queues = Array(repeating: ReadyQueues(), count: routes.count)
+        apps = Array(repeating: AppState(), count: routes.count)
+        shares = Shares(total: settings.maxOpen)
+        byteShares = Shares(total: settings.maxOpenBytes)
+        recallLists = Array(repeating: [], count: routes.count)
+        commitText = .allocate(byteCount: 8_192, alignment: 1)
+        counters = DeliveryCounters(apps: routes.count, tiers: settings.tiers.count)
+        _ = addGroup(weight: 1)
+    }
+
+    deinit {
+        var slot: UInt32 = 0
+        while slot < UInt32(notifications.capacity) {
+            if notifications[slot].state != .free, notifications[slot].tokenBlockSize > 0 {
+                UnsafeMutableRawPointer(mutating: notifications[slot].token.baseAddress)?.deallocate()
+            }
+            slot += 1
+        }
+        for index in 0..<records.capacity {
+            records.base[index].body.map { UnsafeMutableRawPointer($0).deallocate() }
+            records.base[index].settledIndexes?.deallocate()
+        }
+        for partition in partitions {
+            partition?.deinitialize(count: 1)
+            partition?.deallocate()
+        }
+        scratch.deallocate()
+        commitText.deallocate()
+    }
+
+    // MARK: Partitions
+
+    /// Begins an assignment.
+    ///
+    /// - Parameters:
+    ///   - committedOffset: as read from the group at assignment; `nil`: there is none.
+    ///   - metadata: of that commit, as the broker has it; damaged or foreign bytes are ignored with an event.
+    ///   - logEnd: the partition's high watermark at assignment where it is known: no record from there on can have
+    ///     been sent by an owner before.
+    package mutating func assign(
+        topic: String, partition number: Int32, role: PartitionRole, committedOffset: Int64?,
+        metadata: UnsafeRawBufferPointer, logEnd: Int64? = nil
+    ) -> PartitionID {
+        let slot = partitions.firstIndex { $0 == nil } ?? partitions.count
+        if slot == partitions.count { partitions.append(nil) }
+        lastEpoch += 1
+        let id = PartitionID(slot: UInt32(slot), epoch: lastEpoch)
+
+        var map = CommitMap()
+        if let base = committedOffset, !metadata.isEmpty {
+            if let read = CommitMap(metadata: metadata, base: base) {
+                map = read
+                if let reach = map.reach, let logEnd { map.reach = min(reach, max(logEnd, base)) }
+            } else {
+                events.append(.metadataIgnored(id))
+            }
+        }
+        let group: Int
+        let tierDelayMs: Int64
+        switch role {
+        case .requests(let weight):
+            group = groups[topic] ?? addGroup(weight: weight)
+            groups[topic] = group
+            shares.setWeight(weight, of: group)
+            byteShares.setWeight(weight, of: group)
+            for app in queues.indices { queues[app].setWeight(weight, of: group) }
+            tierDelayMs = 0
+        case .retry(let delayMs):
+            precondition(delayMs > 0, "a retry tier has a delay")
+            group = 0
+            tierDelayMs = delayMs
+        }
+        shares.addPartitions(1, to: group)
+        byteShares.addPartitions(1, to: group)
+        let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
+        pointer.initialize(
+            to: Partition(
+                id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
+                ledger: PartitionLedger(committed: committedOffset, map: map),
+                reach: Reach(minimum: settings.reachMargin), metadataLimit: settings.metadataLimit))
+        partitions[slot] = pointer
+        return id
+    }
+
+    private mutating func addGroup(weight: Int) -> Int {
+        for app in queues.indices { queues[app].addGroup(weight: weight) }
+        _ = byteShares.addGroup(weight: weight)
+        return shares.addGroup(weight: weight)
+    }
+
+    /// The assignment, unless it is gone.
+    @inline(__always)
+    func find(_ id: PartitionID) -> UnsafeMutablePointer<Partition>? {
+        guard Int(id.slot) < partitions.count, let partition = partitions[Int(id.slot)],
+            partition.pointee.id.epoch == id.epoch
+        else { return nil }
+        return partition
+    }
+
+    // MARK: Events and state
+
+    /// What happened that a log should say; empties the list.
+    package mutating func takeEvents() -> [DeliveryEvent] {
+        guard !events.isEmpty else { return [] }
+        defer { events.removeAll() }
+        return events
+    }
+
+    /// How a partition stands; `nil` when the assignment is gone.
+    package func status(of id: PartitionID) -> PartitionStatus? {
+        guard let partition = find(id) else { return nil }
+        var oldestMs: Int64?
+        if let record = partition.pointee.ledger.firstOpenRecord { oldestMs = records[record].timestampMs }
+        return PartitionStatus(
+            topic: partition.pointee.topicText, partition: partition.pointee.number,
+            watermark: partition.pointee.ledger.committable, committed: partition.pointee.committed,
+            highestReceived: partition.pointee.ledger.highestReceived, span: partition.pointee.ledger.span,
+            openNotifications: partition.pointee.open, oldestOpenMs: oldestMs,
+            isDraining: partition.pointee.phase != .active)
+    }
+
+    package var gauges: DeliveryGauges {
+        DeliveryGauges(
+            openNotifications: notifications.count, openBytes: blocks.openBytes, inFlight: apps.map(\.outstanding),
+            waiting: queues.map(\.count), productions: productions.count)
+    }
+
+    /// Monotonic time at which the machine has something to do by itself; `nil`: nothing before something happens.
+    package var nextDeadlineNs: Int64? {
+        var next: Int64?
+        func consider(_ ns: Int64) { next = min(next ?? .max, ns) }
+        if commitsInFlight.isEmpty {
+            for case let partition? in partitions where partition.pointee.wantsCommit {
+                consider(max(partition.pointee.isUrgent ? 0 : nextCommitNs, commitPauseNs))
+            }
+        }
+        if !backingOff.isEmpty { consider(notifications[backingOff.head].sinceNs) }
+        if admittingCount > 0, apps.count > 1 {
+            for app in apps.indices where isFull(app: app) {
+                if let oldest = queues[app].oldestNs(in: notifications) { consider(oldest + Self.shareWaitNs) }
+            }
+        }
+        return next
+    }
+
+    /// Timers: to be called once a turn, and when `nextDeadlineNs` has come.
+    package mutating func advance(now: DeliveryTime) {
+        self.now = now
+        while !backingOff.isEmpty, notifications[backingOff.head].sinceNs <= now.ns {
+            let slot = backingOff.head
+            backingOff.remove(slot, from: &notifications)
+            becomeReady(slot, first: true)
+        }
+    }
+}

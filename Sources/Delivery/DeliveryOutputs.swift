@@ -1,0 +1,80 @@
+package import PushRecords
+
+/// What `DeliveryMachine.receive` made of a record. The bytes of the record may be let go in every case but
+/// `deadLetter`, where the caller produces the dead letter from the message's own bytes first.
+package enum Receipt {
+    /// Every notification in it is the machine's from here on.
+    case taken
+    /// No notification can be read: produce key, value and headers to the dead-letter topic under `id` (its
+    /// acknowledgement goes to `acknowledged`). It is not among the `productions`.
+    case deadLetter(id: NotificationID, reason: DeadLetterReason, detail: Detail)
+    /// A retry record whose time has not come: not received. Seek back to it and read on at `untilMs` (wall clock).
+    case notDue(untilMs: Int64)
+    /// Already known, or named settled by the commit map that was read back: nothing to do.
+    case known
+    /// The assignment is gone or draining: not received, nothing to do.
+    case unassigned
+}
+
+/// One record to be produced for a notification.
+package struct Production: Sendable, Equatable {
+    package enum Kind: Sendable, Equatable {
+        case result
+        /// The dead-token record.
+        case unregistered
+        /// A retry record to `DeliverySettings.tiers[tier]`.
+        case retry(tier: Int)
+    }
+
+    package var id: NotificationID
+    package var kind: Kind
+
+    @inlinable package init(id: NotificationID, kind: Kind) {
+        self.id = id
+        self.kind = kind
+    }
+}
+
+extension NotificationID {
+    /// As one word, to travel as a producer's opaque tag.
+    @inlinable package var tag: UInt64 { UInt64(generation) << 32 | UInt64(slot) }
+
+    @inlinable package init(tag: UInt64) {
+        self.init(slot: UInt32(truncatingIfNeeded: tag), generation: UInt32(tag >> 32))
+    }
+}
+
+/// One partition of a commit.
+package struct CommitEntry {
+    package var partition: PartitionID
+    package var offset: Int64
+    /// Printable ASCII; lent: valid until the next call of `takeCommit`.
+    package var metadata: UnsafeRawBufferPointer
+}
+
+/// What became of one partition of a commit.
+package enum CommitOutcome: Sendable, Equatable {
+    case acknowledged
+    /// OFFSET_METADATA_TOO_LARGE: committed again at once with half of it.
+    case metadataTooLarge
+    /// Anything else: replaced by the newest state at the next interval.
+    case refused
+}
+
+/// What a log or an operator wants to know. Each is rare, or given once per change of state.
+package enum DeliveryEvent: Sendable, Equatable {
+    /// The metadata read back with a committed offset is damaged or somebody else's: nothing is known to be settled.
+    case metadataIgnored(PartitionID)
+    /// Records arrived below the committed offset: it was reset. Everything from `offset` on is sent.
+    case offsetReset(PartitionID, committed: Int64, offset: Int64)
+    /// The map was too long for the metadata: its longest prefix was kept (once per growing phase).
+    case mapCut(PartitionID, dropped: Int)
+    /// The broker refuses metadata of this length; halved.
+    case metadataRefused(PartitionID, characters: Int)
+    /// Apple does not accept the app's credential.
+    case credentialFault(app: AppIndex, reason: ReasonCode)
+    /// Notifications moved to the shortest tier without an attempt (`delivery.md`, Admission).
+    case held(app: AppIndex, HeldCause)
+
+    package enum HeldCause: Sendable, Equatable { case lane, share }
+}

@@ -1,0 +1,94 @@
+package import PushRecords
+
+/// The two clocks as the caller's loop read them this turn; the machine never reads one itself.
+package struct DeliveryTime: Sendable, Equatable {
+    /// Monotonic nanoseconds: for intervals.
+    package var ns: Int64
+    /// Wall clock, milliseconds since the epoch: for what is compared with records and Apple.
+    package var wallMs: Int64
+
+    @inlinable package init(ns: Int64, wallMs: Int64) {
+        self.ns = ns
+        self.wallMs = wallMs
+    }
+}
+
+/// The part of the configuration that the machine decides by (`configuration.md`, `delivery` and `retry`).
+package struct DeliverySettings: Sendable {
+    package enum Ordering: Sendable { case device, none }
+    package enum InDoubtPolicy: Sendable { case resend, abandon }
+
+    /// One retry tier; its place in `tiers` is what `Production.Kind.retry` names.
+    package struct Tier: Sendable, Equatable {
+        package var delayMs: Int64
+        package init(delayMs: Int64) { self.delayMs = delayMs }
+    }
+
+    package var ordering = Ordering.device
+    /// `apns_id: derived`; otherwise Apple makes the id.
+    package var derivesIDs = true
+    package var inDoubt = InDoubtPolicy.resend
+    /// Resends after an answer or in doubt, before a notification moves to the longest tier as one attempt.
+    package var resendMax = 5
+    /// Requests older than this when read are `expired`; 0: none.
+    package var maxAgeMs: Int64 = 24 * 3_600_000
+    /// Notifications open at once, over all partitions.
+    package var maxOpen = 20_000
+    /// Bytes of records held at once, over all partitions.
+    package var maxOpenBytes = 16 << 20
+    /// Notifications of one device open at once; what exceeds it is held.
+    package var laneLimit = 100
+    package var commitIntervalNs: Int64 = 20_000_000
+    /// The least number of offsets by which the reach is kept ahead.
+    package var reachMargin: Int64 = 500
+    /// Characters of commit metadata.
+    package var metadataLimit = 4_000
+    /// `results.publish: failures`: an `accepted` without doubt is only counted.
+    package var publishesOnlyFailures = false
+    /// `unregistered.include_bad_tokens`.
+    package var includesBadTokens = false
+    /// `results.copy_headers`, beside `traceparent` and `tracestate`.
+    package var copiedHeaders: [String] = []
+    /// Ascending by delay; at least one.
+    package var tiers: [Tier] = [Tier(delayMs: 30_000), Tier(delayMs: 900_000), Tier(delayMs: 7_200_000)]
+    /// How often a notification goes to a tier before it is `abandoned`.
+    package var maxAttempts = 5
+    /// `delivery.verdicts`: overrides by Apple's word.
+    package var verdicts: [String: Verdict] = [:]
+    /// Seeds the hash of the lanes (any number; chosen by the caller so that the machine has no chance of its own).
+    package var hashSeed: UInt64 = 0
+
+    package init() {}
+}
+
+/// What the machine knows of an app; its place in the array given to the machine is its `AppIndex`.
+package struct AppRoute: Sendable {
+    package var name: String
+    package var environment: PushEnvironment
+    package var bundleIDs: [String]
+
+    package init(name: String, environment: PushEnvironment, bundleIDs: [String]) {
+        self.name = name
+        self.environment = environment
+        self.bundleIDs = bundleIDs
+    }
+}
+
+/// What a partition is read for.
+package enum PartitionRole: Sendable, Equatable {
+    /// A request topic and its weight (at least 1).
+    case requests(weight: Int)
+    /// A retry topic with the delay of its tier, which may be one that is no longer configured.
+    case retry(delayMs: Int64)
+}
+
+/// An assignment of a partition: a new one each time, so that what comes back for an old one finds nobody.
+package struct PartitionID: Hashable, Sendable {
+    package var slot: UInt32
+    package var epoch: UInt32
+
+    @inlinable package init(slot: UInt32, epoch: UInt32) {
+        self.slot = slot
+        self.epoch = epoch
+    }
+}

@@ -1,0 +1,141 @@
+/// What commit metadata says: which offsets above the committed one are settled, which of a fan-out's indexes are, and
+/// below which offset records may have been sent (the reach).
+///
+/// Layout, in base64url (`CommitMapWriter` writes it):
+///
+///     version (1 byte) · check (3 bytes) · reach (varint: 0 none, else reach - base + 1)
+///     set of settled offsets, relative to the committed offset ("base")
+///     number of records settled in part (varint), and for each: offset - the previous one's (varint), set of indexes
+///     a set: leading run of what is not settled (varint) · length << 1 | form (varint) · data
+///       form 0, runs: `length` runs (varints), settled and not settled in turn, the first and last settled
+///       form 1, bitmap: `length` bits, lowest bit of a byte first
+///
+/// The check covers everything after it and the base, so that metadata written for another offset is not believed.
+package struct CommitMap: Equatable {
+    /// Settled in part: the indexes that are.
+    package struct Partial: Equatable {
+        package var offset: Int64
+        package var indexes: [Range<Int64>]
+
+        package init(offset: Int64, indexes: [Range<Int64>]) {
+            self.offset = offset
+            self.indexes = indexes
+        }
+    }
+
+    /// `nil`: no record may have been sent.
+    package var reach: Int64?
+    /// Ascending, disjoint.
+    package var settled: [Range<Int64>]
+    /// Ascending by offset.
+    package var partials: [Partial]
+
+    package static let version: UInt8 = 1
+    /// Nothing further above the committed offset is believed.
+    static let spanLimit: Int64 = 1 << 40
+    /// More indexes than a record can have are not believed.
+    static let indexLimit: Int64 = 1 << 14
+
+    package init(reach: Int64? = nil, settled: [Range<Int64>] = [], partials: [Partial] = []) {
+        self.reach = reach
+        self.settled = settled
+        self.partials = partials
+    }
+
+    /// 24 bits of FNV-1a over the base and the bytes after the check.
+    static func check(_ bytes: some Sequence<UInt8>, base: Int64) -> UInt32 {
+        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
+        var rest = UInt64(bitPattern: base)
+        for _ in 0..<8 {
+            hash = (hash ^ (rest & 0xFF)) &* 0x100_0000_01B3
+            rest >>= 8
+        }
+        for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+        return UInt32(truncatingIfNeeded: hash ^ hash >> 32) & 0xFF_FFFF
+    }
+
+    /// Reads metadata that was committed with the offset `base`; `nil` when it is damaged or somebody else's.
+    /// Costs no more than its length allows: any bytes may be given.
+    package init?(metadata: UnsafeRawBufferPointer, base: Int64) {
+        guard base >= 0, let bytes = Base64URL.decode(metadata), bytes.count >= 4, bytes[0] == Self.version else {
+            return nil
+        }
+        let check = UInt32(bytes[1]) << 16 | UInt32(bytes[2]) << 8 | UInt32(bytes[3])
+        guard check == Self.check(bytes[4...], base: base) else { return nil }
+
+        var reader = VarintReader(bytes: bytes, position: 4)
+        guard let reach = reader.next(below: Self.spanLimit), let settled = reader.set(below: Self.spanLimit),
+            let count = reader.next(below: Int64(bytes.count))
+        else { return nil }
+        self.reach = reach == 0 ? nil : base + reach - 1
+        self.settled = settled.map { base + $0.lowerBound..<base + $0.upperBound }
+        partials = []
+        var offset = base
+        for _ in 0..<count {
+            guard let step = reader.next(below: Self.spanLimit), let indexes = reader.set(below: Self.indexLimit) else {
+                return nil
+            }
+            offset += step
+            partials.append(Partial(offset: offset, indexes: indexes))
+        }
+        guard reader.isAtEnd else { return nil }
+    }
+}
+
+/// Reads what `CommitMapWriter` wrote; `nil` where the bytes cannot be that.
+private struct VarintReader {
+    let bytes: [UInt8]
+    var position: Int
+
+    var isAtEnd: Bool { position == bytes.count }
+
+    mutating func next(below limit: Int64) -> Int64? {
+        var value: UInt64 = 0
+        var shift: UInt64 = 0
+        while position < bytes.count, shift < 63 {
+            let byte = bytes[position]
+            position += 1
+            value |= UInt64(byte & 0x7F) << shift
+            if byte < 0x80 { return value < UInt64(limit) ? Int64(value) : nil }
+            shift += 7
+        }
+        return nil
+    }
+
+    mutating func set(below limit: Int64) -> [Range<Int64>]? {
+        guard let leading = next(below: limit), let header = next(below: limit * 2) else { return nil }
+        return header & 1 == 0
+            ? runs(count: header >> 1, from: leading, below: limit)
+            : bitmap(length: header >> 1, from: leading, below: limit)
+    }
+
+    private mutating func runs(count: Int64, from leading: Int64, below limit: Int64) -> [Range<Int64>]? {
+        guard count == 0 || count % 2 == 1, count <= Int64(bytes.count - position) else { return nil }
+        var ranges: [Range<Int64>] = []
+        var start = leading
+        for index in 0..<count {
+            guard let length = next(below: limit), length > 0, start + length <= limit else { return nil }
+            if index % 2 == 0 { ranges.append(start..<start + length) }
+            start += length
+        }
+        return ranges
+    }
+
+    private mutating func bitmap(length: Int64, from leading: Int64, below limit: Int64) -> [Range<Int64>]? {
+        let byteCount = (length + 7) / 8
+        guard length > 0, byteCount <= Int64(bytes.count - position), leading + length <= limit else { return nil }
+        var ranges: [Range<Int64>] = []
+        var start: Int64?
+        for bit in 0..<length {
+            let isSettled = bytes[position + Int(bit / 8)] >> UInt8(bit % 8) & 1 == 1
+            if isSettled, start == nil { start = leading + bit }
+            if !isSettled, let first = start {
+                ranges.append(first..<leading + bit)
+                start = nil
+            }
+        }
+        if let first = start { ranges.append(first..<leading + length) }
+        position += Int(byteCount)
+        return ranges
+    }
+}

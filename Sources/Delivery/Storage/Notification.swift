@@ -1,0 +1,120 @@
+import PushRecords
+
+/// No slot.
+let noSlot = UInt32.max
+
+/// One notification in the slab: what is needed on its way, in two cache lines. What it shares with its record's other
+/// notifications is in the record and its body.
+struct Notification {
+    enum State: UInt8 {
+        case free
+        /// Behind another notification of its device.
+        case inLane
+        /// In its app's queue for a free stream.
+        case ready
+        /// Waits for the reach to pass its record.
+        case behindReach
+        /// To be sent again after a pause.
+        case backingOff
+        /// Given to a transport: its bytes are lent until the fate comes.
+        case handed
+        /// Handed, and its assignment is gone: freed by its fate.
+        case orphaned
+        /// Decided: its productions are under way.
+        case concluded
+    }
+
+    /// Counts the uses of this slot.
+    var generation: UInt32 = 0
+    var state = State.free
+    var isLaneMember = false
+    /// Whether it was handed to a transport in this worker before.
+    var isResend = false
+    /// Counted in its record's doubts.
+    var isDoubted = false
+
+    var record: UInt32 = noSlot
+    /// Place in the record's list of tokens.
+    var index: Int32 = 0
+    /// -1: none.
+    var app: Int32 = -1
+
+    // The list it is in: its app's queue, behind the reach, or backing off.
+    var previous: UInt32 = noSlot
+    var next: UInt32 = noSlot
+
+    // Its lane; tail and count are the head's only.
+    var laneHash: UInt32 = 0
+    var laneNext: UInt32 = noSlot
+    var laneTail: UInt32 = noSlot
+    var laneCount: Int32 = 0
+
+    var token = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// Bytes of the block of its own that holds the token; 0: it is in the record's block.
+    var tokenBlockSize: Int32 = 0
+
+    // Of all workers that tried.
+    var sends: Int32 = 0
+    var inDoubt: Int32 = 0
+
+    // Of this worker.
+    var resends: UInt8 = 0
+    /// Returned unprocessed, one after the other.
+    var returns: UInt8 = 0
+    var deaths: UInt8 = 0
+    /// The reason it was resent for last.
+    var resentFor = ReasonCode.none
+    /// When it joined the queue it is in; while it backs off: until when. Monotonic.
+    var sinceNs: Int64 = 0
+    /// Wall clock; 0: never.
+    var sentAtMs: Int64 = 0
+
+    // The ending.
+    var outcome = Outcome.accepted
+    var reason = ReasonCode.none
+    var status: UInt16 = 0
+    /// In `InternedTexts`: a reason not known by name; 0: none.
+    var reasonText: UInt16 = 0
+    /// Productions not yet copied by the producer, and not yet acknowledged by Kafka.
+    var unproduced: UInt8 = 0
+    var unacknowledged: UInt8 = 0
+    var isRetryAttempt = false
+    var tier: Int16 = 0
+    var unregisteredAtMs: Int64 = 0
+    /// Of Apple's answer, when none was sent.
+    var answeredID = NotificationUUID.none
+    var retryDueMs: Int64 = 0
+}
+
+/// A list through `previous` and `next` of notifications; each is in at most one.
+struct NotificationList {
+    private(set) var head = noSlot
+    private(set) var tail = noSlot
+    private(set) var count = 0
+
+    var isEmpty: Bool { head == noSlot }
+
+    mutating func append(_ slot: UInt32, in notifications: inout Slab<Notification>) {
+        notifications[slot].previous = tail
+        notifications[slot].next = noSlot
+        if tail == noSlot { head = slot } else { notifications[tail].next = slot }
+        tail = slot
+        count += 1
+    }
+
+    mutating func prepend(_ slot: UInt32, in notifications: inout Slab<Notification>) {
+        notifications[slot].previous = noSlot
+        notifications[slot].next = head
+        if head == noSlot { tail = slot } else { notifications[head].previous = slot }
+        head = slot
+        count += 1
+    }
+
+    mutating func remove(_ slot: UInt32, from notifications: inout Slab<Notification>) {
+        let previous = notifications[slot].previous
+        let next = notifications[slot].next
+        if previous == noSlot { head = next } else { notifications[previous].next = next }
+        if next == noSlot { tail = previous } else { notifications[next].previous = previous }
+        count -= 1
+    }
+}

@@ -1,0 +1,78 @@
+import PushRecords
+
+/// A record of Kafka with something open in it: what the ledger needs, as long as it needs it.
+struct Record {
+    /// `noSlot`: the assignment is gone.
+    var partition: UInt32 = noSlot
+    var group: Int32 = 0
+    var offset: Int64 = 0
+    var timestampMs: Int64 = 0
+    /// In the ledger's entries.
+    var position: UInt64 = 0
+    /// What is sent; `nil` once no notification needs it.
+    var body: UnsafeMutablePointer<RecordBody>?
+    /// Settled indexes of a fan-out, as bits; `nil`: one notification.
+    var settledIndexes: UnsafeMutablePointer<UInt64>?
+    /// Notifications, of which this many were admitted.
+    var count: Int32 = 0
+    var cursor = TokenCursor()
+    /// Admitted and not settled.
+    var unsettled: Int32 = 0
+    /// Notifications, or the rest of a fan-out, that need the body.
+    var holders: Int32 = 0
+    /// Unsettled notifications with a send in doubt.
+    var doubts: Int32 = 0
+    /// Notifications handed to a transport and unanswered.
+    var handed: Int32 = 0
+    /// Settled before in part, or in this assignment.
+    var hasSettledIndexes = false
+    /// Something of it was dropped: it does not settle in this assignment.
+    var isDropped = false
+    /// The record of its partition that is admitted after it.
+    var nextAdmitting = noSlot
+
+    var indexWordCount: Int { Int(count + 63) / 64 }
+    var isAdmitted: Bool { cursor.index >= count }
+}
+
+/// What the notifications of a record share; at the head of the block that holds its bytes.
+struct RecordBody {
+    var blockSize: Int
+    var payload: UnsafeRawBufferPointer
+    var topic: UnsafeRawBufferPointer
+    var collapseID: UnsafeRawBufferPointer
+    var key: UnsafeRawBufferPointer
+    /// The list of a fan-out's tokens, as it was written; else the one token or channel id, normalized.
+    var tokens: UnsafeRawBufferPointer
+    var isList: Bool
+    /// What is wrong with the one token.
+    var tokenFailure: ReasonCode
+    var copiedHeaders: UnsafeBufferPointer<RecordHeader>
+    /// The producer's own; `.none`: none.
+    var apnsID: NotificationUUID
+    var expiration: UInt32?
+    var pushType: PushType
+    var priority: UInt8
+    var isBroadcast: Bool
+    /// -1: none could be told.
+    var app: Int32
+    /// Each notification is refused: `failureReason` and `detail` say why.
+    var isInvalid: Bool
+    /// Each notification is too old to be sent.
+    var isExpired: Bool
+    var failureReason: ReasonCode
+    var detail: Detail
+    /// The original request; its index is that of the notification of a retry record.
+    var request: RequestPlace
+    /// Of the original record.
+    var firstMs: Int64
+    /// Sends and doubts before this worker.
+    var sends: Int32
+    var inDoubt: Int32
+    /// Attempts used up.
+    var attempt: Int32
+    /// Delay of the tier it was read from; 0: a request topic.
+    var tierDelayMs: Int64
+    /// Of the topic it was read from.
+    var topicHash: UInt64
+}

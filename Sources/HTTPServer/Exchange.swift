@@ -1,0 +1,106 @@
+/// What a client asked for: a complete request, its body read to the end.
+package struct HTTPRequest: Sendable {
+    package enum Method: String, Sendable, CaseIterable {
+        case get = "GET"
+        case post = "POST"
+    }
+
+    package var method: Method
+    /// Without the query, percent-decoded.
+    package var path: String
+    /// The query's parameters in their order, percent-decoded; a parameter without `=` has an empty value.
+    package var parameters: [(name: String, value: String)]
+    package var body: [UInt8]
+
+    package init(method: Method, path: String, parameters: [(name: String, value: String)] = [], body: [UInt8] = []) {
+        self.method = method
+        self.path = path
+        self.parameters = parameters
+        self.body = body
+    }
+
+    /// The first value of a parameter.
+    package func parameter(_ name: String) -> String? {
+        parameters.first { $0.name == name }?.value
+    }
+
+    /// The first parameter whose name is none of `names`, for handlers that refuse what they do not know.
+    package func unknownParameter(besides names: Set<String>) -> String? {
+        parameters.first { !names.contains($0.name) }?.name
+    }
+}
+
+/// What a handler answers.
+package struct HTTPResponse: Sendable {
+    /// One step of a body that is written piece by piece.
+    package enum Step: Sendable, Equatable {
+        /// So many bytes of the buffer were filled; at least one.
+        case wrote(Int)
+        case end
+        /// The body cannot be finished: the connection is cut, so that the client sees that something is missing.
+        case failed
+    }
+
+    @safe package enum Body: Sendable {
+        case bytes([UInt8])
+        /// Called on the server's thread until it ends; it gets room for at least 1 KiB each time.
+        case stream(@Sendable (UnsafeMutableRawBufferPointer) -> Step)
+    }
+
+    package var status: Int
+    package var contentType: String
+    package var headers: [(name: String, value: String)] = []
+    package var body: Body
+
+    package init(status: Int = 200, contentType: String, body: Body) {
+        self.status = status
+        self.contentType = contentType
+        self.body = body
+    }
+
+    package static func text(_ text: String, status: Int = 200) -> HTTPResponse {
+        HTTPResponse(status: status, contentType: "text/plain; charset=utf-8", body: .bytes(Array(text.utf8)))
+    }
+
+    package static func json(_ text: String, status: Int = 200) -> HTTPResponse {
+        HTTPResponse(status: status, contentType: "application/json", body: .bytes(Array(text.utf8)))
+    }
+
+    package static func html(_ text: String, status: Int = 200) -> HTTPResponse {
+        HTTPResponse(status: status, contentType: "text/html; charset=utf-8", body: .bytes(Array(text.utf8)))
+    }
+}
+
+/// One page: a method, an exact path, and what answers it.
+package struct Route: Sendable {
+    package var method: HTTPRequest.Method
+    package var path: String
+    /// Called on the server's thread, one request at a time: it must not wait for long.
+    package var answer: @Sendable (HTTPRequest) -> HTTPResponse
+
+    package init(
+        _ method: HTTPRequest.Method, _ path: String, answer: @escaping @Sendable (HTTPRequest) -> HTTPResponse
+    ) {
+        self.method = method
+        self.path = path
+        self.answer = answer
+    }
+}
+
+extension [Route] {
+    /// The answer to a request: 404 for an unknown path, 405 with `Allow` for a known path and another method.
+    package func answer(_ request: HTTPRequest) -> HTTPResponse {
+        let here = filter { $0.path == request.path }
+        if let route = here.first(where: { $0.method == request.method }) { return route.answer(request) }
+        if here.isEmpty { return .text("no such page: \(request.path)\n", status: 404) }
+        return methodNotAllowed(path: request.path)
+    }
+
+    func methodNotAllowed(path: String) -> HTTPResponse {
+        let allowed = filter { $0.path == path }.map(\.method.rawValue).joined(separator: ", ")
+        guard !allowed.isEmpty else { return .text("no such page: \(path)\n", status: 404) }
+        var response = HTTPResponse.text("\(path) takes \(allowed)\n", status: 405)
+        response.headers.append((name: "Allow", value: allowed))
+        return response
+    }
+}

@@ -1,0 +1,122 @@
+/// Bytes appended to a raw buffer that is kept and reused: it grows, and never shrinks.
+///
+/// Not thread-safe. What `bytes` lends is valid until the next append or `removeAll`.
+@safe package struct ByteWriter: ~Copyable {
+    @usableFromInline var storage: UnsafeMutableRawPointer
+    @usableFromInline var capacity: Int
+    @usableFromInline var used = 0
+
+    package init(capacity: Int = 256) {
+        unsafe storage = UnsafeMutableRawPointer.allocate(byteCount: max(capacity, 16), alignment: 16)
+        self.capacity = max(capacity, 16)
+    }
+
+    deinit { unsafe storage.deallocate() }
+
+    /// How many bytes there are.
+    @inlinable package var count: Int { used }
+
+    /// What was written, lent.
+    @inlinable package var bytes: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: storage, count: used) }
+
+    /// A part of what was written, lent.
+    @inlinable package func bytes(from start: Int, to end: Int) -> UnsafeRawBufferPointer {
+        precondition(start >= 0 && start <= end && end <= used, "a range of what was written")
+        return unsafe UnsafeRawBufferPointer(start: storage + start, count: end - start)
+    }
+
+    /// A part of what will have been written once all is, where `reserve` has made sure that nothing moves: the address
+    /// of the byte at `offset`.
+    @inlinable package func address(at offset: Int) -> UnsafeRawPointer { unsafe UnsafeRawPointer(storage + offset) }
+
+    @inlinable package mutating func removeAll() { used = 0 }
+
+    /// Makes room for `more` bytes, so that appending them moves nothing.
+    @inlinable package mutating func reserve(_ more: Int) {
+        if more > capacity &- used { grow(more) }
+    }
+
+    @usableFromInline @inline(never) mutating func grow(_ more: Int) {
+        let larger = max(capacity * 2, used + more)
+        let fresh = UnsafeMutableRawPointer.allocate(byteCount: larger, alignment: 16)
+        unsafe fresh.copyMemory(from: storage, byteCount: used)
+        unsafe storage.deallocate()
+        unsafe storage = unsafe fresh
+        capacity = larger
+    }
+
+    @inlinable package mutating func append(byte: UInt8) {
+        reserve(1)
+        unsafe storage.storeBytes(of: byte, toByteOffset: used, as: UInt8.self)
+        used &+= 1
+    }
+
+    /// Appends a fixed text; the compiler turns it into a few stores.
+    @inlinable @inline(__always) package mutating func append(_ literal: StaticString) {
+        let size = literal.utf8CodeUnitCount
+        reserve(size)
+        unsafe (storage + used).copyMemory(from: literal.utf8Start, byteCount: size)
+        used &+= size
+    }
+
+    @inlinable package mutating func append(bytes: UnsafeRawBufferPointer) {
+        guard let source = bytes.baseAddress else { return }
+        reserve(bytes.count)
+        unsafe (storage + used).copyMemory(from: source, byteCount: bytes.count)
+        used &+= bytes.count
+    }
+
+    package mutating func append(text: String) {
+        var text = text
+        text.withUTF8 { unsafe append(bytes: UnsafeRawBufferPointer($0)) }
+    }
+
+    /// Appends an integer in decimal.
+    package mutating func append(integer: Int64) {
+        if integer < 0 { append(byte: 0x2D) }
+        append(unsigned: integer.magnitude)
+    }
+
+    /// Appends an integer in decimal.
+    package mutating func append(unsigned value: UInt64) {
+        reserve(24)
+        if value < 100_000_000 {
+            appendTrimmed(UInt32(truncatingIfNeeded: value))
+            return
+        }
+        let high = value / 100_000_000
+        if high < 100_000_000 {
+            appendTrimmed(UInt32(truncatingIfNeeded: high))
+        } else {
+            appendTrimmed(UInt32(truncatingIfNeeded: high / 100_000_000))
+            store(ByteWriter.digits(UInt32(truncatingIfNeeded: high % 100_000_000)) | 0x3030_3030_3030_3030, 8)
+        }
+        store(ByteWriter.digits(UInt32(truncatingIfNeeded: value % 100_000_000)) | 0x3030_3030_3030_3030, 8)
+    }
+
+    /// Appends without leading zeros; below 100,000,000.
+    @inline(__always)
+    private mutating func appendTrimmed(_ value: UInt32) {
+        let digits = ByteWriter.digits(value)
+        let zeros = value == 0 ? 7 : digits.trailingZeroBitCount &>> 3
+        store((digits | 0x3030_3030_3030_3030) &>> UInt64(zeros &* 8), 8 &- zeros)
+    }
+
+    /// Stores eight bytes, of which `count` stay; there is room.
+    @inline(__always)
+    private mutating func store(_ word: UInt64, _ count: Int) {
+        unsafe storage.storeBytes(of: word.littleEndian, toByteOffset: used, as: UInt64.self)
+        used &+= count
+    }
+
+    /// The eight decimal digits of a value below 100,000,000, the first in the lowest byte: halves, then quarters, then
+    /// single digits are divided side by side in one word.
+    @inline(__always)
+    static func digits(_ value: UInt32) -> UInt64 {
+        let fours = UInt64(value / 10_000) | UInt64(value % 10_000) &<< 32
+        let tops = ((fours &* 10_486) &>> 20) & 0x7F_0000_007F
+        let twos = tops | (fours &- 100 &* tops) &<< 16
+        let tens = ((twos &* 103) &>> 10) & 0xF_000F_000F_000F
+        return tens | (twos &- 10 &* tens) &<< 8
+    }
+}

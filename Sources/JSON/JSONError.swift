@@ -1,0 +1,55 @@
+/// Why bytes are not the JSON that was expected, and where.
+package struct JSONError: Error, Equatable, Sendable {
+    package enum Kind: UInt8, Sendable {
+        /// The bytes end inside a value, or there are none.
+        case endOfInput
+        /// A byte that cannot stand here.
+        case unexpectedByte
+        /// Something follows the value.
+        case trailingBytes
+        /// Nested deeper than `JSONScanner.depthLimit`.
+        case tooDeep
+        /// A control character inside a string.
+        case controlCharacter
+        /// A backslash followed by something else than RFC 8259 allows.
+        case badEscape
+        /// Not UTF-8 (RFC 3629: no surrogates, nothing overlong, nothing above U+10FFFF).
+        case badUTF8
+        /// Well-formed, but another kind of value than the reader was asked for.
+        case wrongKind
+        /// A number that is not an integer of 64 bits.
+        case notAnInteger
+
+        package var text: StaticString {
+            switch self {
+            case .endOfInput: "ends too early"
+            case .unexpectedByte: "unexpected byte"
+            case .trailingBytes: "something follows the value"
+            case .tooDeep: "nested too deep"
+            case .controlCharacter: "control character in a string"
+            case .badEscape: "bad escape in a string"
+            case .badUTF8: "not UTF-8"
+            case .wrongKind: "another kind of value was expected"
+            case .notAnInteger: "not an integer of 64 bits"
+            }
+        }
+    }
+
+    package var kind: Kind
+    /// Bytes from the start of what was read.
+    package var offset: Int
+
+    package init(_ kind: Kind, at offset: Int) {
+        self.kind = kind
+        self.offset = offset
+    }
+}
+
+extension JSONError: CustomStringConvertible {
+    package var description: String { "\(kind.text) at byte \(offset)" }
+}
+
+/// What a JSON value is.
+package enum JSONKind: UInt8, Sendable {
+    case object, array, string, number, bool, null
+}

@@ -1,0 +1,160 @@
+/// Reads JSON from lent bytes one value at a time, in the order in which it is there. Allocates nothing by itself.
+///
+/// All of it is checked first, so that what remains to go wrong is another kind of value than was asked for. The bytes
+/// must stay valid and unchanged while the reader is used.
+///
+/// ```swift
+/// var reader = try JSONReader(bytes)
+/// try reader.enterObject()
+/// while let name = reader.nextMember() {
+///     if name.equals("reason") { reason = try reader.text().string } else { reader.skip() }
+/// }
+/// ```
+@safe package struct JSONReader {
+    private let base: UnsafeRawPointer
+    private let end: UnsafeRawPointer
+    private var p: UnsafeRawPointer
+
+    /// Throws what is wrong with the bytes when they are not one JSON value.
+    package init(_ bytes: UnsafeRawBufferPointer) throws(JSONError) {
+        if let error = unsafe JSONScanner.scan(bytes).error { throw error }
+        unsafe self.init(checked: bytes)
+    }
+
+    /// - Parameter bytes: one JSON value that `JSONScanner` accepted, whole or as a part of others.
+    package init(checked bytes: UnsafeRawBufferPointer) {
+        guard let start = bytes.baseAddress else { preconditionFailure("checked JSON is not empty") }
+        unsafe base = unsafe start
+        unsafe end = unsafe start + bytes.count
+        unsafe p = unsafe JSONScanner.skipSpace(start, start + bytes.count)
+    }
+
+    /// Bytes from the start to what is read next.
+    package var offset: Int { unsafe p - base }
+
+    /// The kind of the value that is read next.
+    package var kind: JSONKind { JSONScanner.kind(of: byte) }
+
+    package mutating func enterObject() throws(JSONError) { try enter(.object) }
+
+    /// The name of the object's next member, whose value is read next; `nil` at its end, which leaves the object.
+    package mutating func nextMember() -> JSONText? {
+        if byte == 0x2C { step(1) }
+        if byte == 0x7D {
+            step(1)
+            return nil
+        }
+        precondition(byte == 0x22, "the value of the member before was not read")
+        let name = stringBody()
+        step(1)
+        return name
+    }
+
+    package mutating func enterArray() throws(JSONError) { try enter(.array) }
+
+    /// Whether the array has another element, which is read next; `false` at its end, which leaves the array.
+    package mutating func nextElement() -> Bool {
+        if byte == 0x2C { step(1) }
+        if byte == 0x5D {
+            step(1)
+            return false
+        }
+        return true
+    }
+
+    package mutating func text() throws(JSONError) -> JSONText {
+        try expect(.string)
+        return stringBody()
+    }
+
+    package mutating func integer() throws(JSONError) -> Int64 {
+        try expect(.number)
+        let start = offset
+        guard let value = unsafe JSONNumber.integer(skip()) else { throw JSONError(.notAnInteger, at: start) }
+        return value
+    }
+
+    /// A number as the nearest `Double`; infinite when it is too large.
+    package mutating func double() throws(JSONError) -> Double {
+        try expect(.number)
+        let digits = unsafe String(decoding: skip(), as: UTF8.self)
+        return Double(digits) ?? (digits.hasPrefix("-") ? -Double.infinity : Double.infinity)
+    }
+
+    package mutating func bool() throws(JSONError) -> Bool {
+        try expect(.bool)
+        let value = byte == 0x74
+        unsafe skip()
+        return value
+    }
+
+    /// Reads a `null` if one comes next; whether it did.
+    package mutating func null() -> Bool {
+        guard kind == .null else { return false }
+        unsafe skip()
+        return true
+    }
+
+    /// Reads past a value of any kind; returns its bytes.
+    @discardableResult
+    package mutating func skip() -> UnsafeRawBufferPointer {
+        let start = unsafe p
+        let last = unsafe pastValue()
+        unsafe p = unsafe JSONScanner.skipSpace(last, end)
+        return unsafe UnsafeRawBufferPointer(start: start, count: last - start)
+    }
+
+    /// One past the value at `p`.
+    private func pastValue() -> UnsafeRawPointer {
+        var q = unsafe p
+        var depth = 0
+        repeat {
+            precondition(unsafe q < end, "checked JSON")
+            switch unsafe q.load(as: UInt8.self) {
+            case 0x22:
+                guard let next = unsafe JSONString.skip(q + 1, end) else { preconditionFailure("checked JSON") }
+                unsafe q = unsafe next
+            case 0x7B, 0x5B:
+                depth += 1
+                unsafe q += 1
+            case 0x7D, 0x5D:
+                depth -= 1
+                unsafe q += 1
+            case 0x2C, 0x3A, 0x20, 0x09, 0x0A, 0x0D:
+                unsafe q += 1
+            default:
+                while unsafe q < end && JSONReader.isWord(q.load(as: UInt8.self)) { unsafe q += 1 }
+            }
+        } while depth > 0
+        return unsafe q
+    }
+
+    /// Whether a byte may be a part of a number, `true`, `false` or `null`.
+    private static func isWord(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x61...0x7A, 0x45, 0x2B, 0x2D, 0x2E: true
+        default: false
+        }
+    }
+
+    private var byte: UInt8 {
+        precondition(unsafe p < end, "there is nothing more to read")
+        return unsafe p.load(as: UInt8.self)
+    }
+
+    private mutating func step(_ count: Int) { unsafe p = unsafe JSONScanner.skipSpace(p + count, end) }
+
+    private mutating func enter(_ expected: JSONKind) throws(JSONError) {
+        try expect(expected)
+        step(1)
+    }
+
+    private func expect(_ expected: JSONKind) throws(JSONError) {
+        guard kind == expected else { throw JSONError(.wrongKind, at: offset) }
+    }
+
+    private mutating func stringBody() -> JSONText {
+        let quoted = unsafe skip()
+        return unsafe JSONText(checked: UnsafeRawBufferPointer(rebasing: quoted[1..<(quoted.count - 1)]))
+    }
+}

@@ -1,0 +1,157 @@
+/// Reading strings: where they end, whether they are well-formed.
+///
+/// All of it works on pointers into lent bytes; `p` is inside a string (after its opening quote), `end` is one past the
+/// last byte that may be read.
+enum JSONString {
+    /// Marks, by its high bit, the first byte that is `"`, `\`, a control character or not ASCII; bytes after the first
+    /// such one may be marked wrongly (a subtraction borrows).
+    @inline(__always)
+    static func marks(_ word: UInt64) -> UInt64 {
+        let ones: UInt64 = 0x0101_0101_0101_0101
+        let quote = (word ^ (0x22 &* ones)) &- ones
+        let backslash = (word ^ (0x5C &* ones)) &- ones
+        let control = word &- (0x20 &* ones)
+        return (quote | backslash | control | word) & (0x80 &* ones)
+    }
+
+    /// One past the closing quote; `nil` when the string is not well-formed (`fault` then says why).
+    @inline(__always)
+    static func skip(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
+        var p = unsafe start
+        while unsafe end - p >= 8 {
+            let word = unsafe UInt64(littleEndian: p.loadUnaligned(as: UInt64.self))
+            let marked = marks(word)
+            if marked == 0 {
+                unsafe p += 8
+                continue
+            }
+            unsafe p += marked.trailingZeroBitCount &>> 3
+            if unsafe p.load(as: UInt8.self) == 0x22 { return unsafe p + 1 }
+            guard let next = unsafe skipSpecial(p, end) else { return nil }
+            unsafe p = unsafe next
+        }
+        return unsafe skipTail(p, end)
+    }
+
+    /// The last few bytes, one at a time.
+    private static func skipTail(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
+        var p = unsafe start
+        while unsafe p < end {
+            let byte = unsafe p.load(as: UInt8.self)
+            if byte == 0x22 { return unsafe p + 1 }
+            if byte >= 0x20 && byte < 0x80 && byte != 0x5C {
+                unsafe p += 1
+            } else {
+                guard let next = unsafe skipSpecial(p, end) else { return nil }
+                unsafe p = unsafe next
+            }
+        }
+        return nil
+    }
+
+    /// Past one escape, or past a run of characters that are not ASCII; `nil` when not well-formed.
+    private static func skipSpecial(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
+        let byte = unsafe start.load(as: UInt8.self)
+        if byte >= 0x80 {
+            var p = unsafe start
+            repeat {
+                let length = unsafe utf8Length(p, end)
+                if length == 0 { return nil }
+                unsafe p += length
+            } while unsafe p < end && p.load(as: UInt8.self) >= 0x80
+            return unsafe p
+        }
+        guard unsafe byte == 0x5C && end - start >= 2 else { return nil }
+        switch unsafe start.load(fromByteOffset: 1, as: UInt8.self) {
+        case 0x22, 0x5C, 0x2F, 0x62, 0x66, 0x6E, 0x72, 0x74:
+            return unsafe start + 2
+        case 0x75:
+            guard unsafe end - start >= 6 && hex4(start + 2) != nil else { return nil }
+            return unsafe start + 6
+        default:
+            return nil
+        }
+    }
+
+    /// Length of the UTF-8 sequence at `p`, which begins with a byte of 0x80 or more; 0 when it is not one (RFC 3629, 4).
+    static func utf8Length(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
+        let left = unsafe end - p
+        let first = unsafe p.load(as: UInt8.self)
+        guard left >= 2 && first >= 0xC2 else { return 0 }
+        let second = unsafe p.load(fromByteOffset: 1, as: UInt8.self)
+        if first < 0xE0 { return second & 0xC0 == 0x80 ? 2 : 0 }
+        guard left >= 3 else { return 0 }
+        let third = unsafe p.load(fromByteOffset: 2, as: UInt8.self)
+        if first < 0xF0 {
+            let lowest: UInt8 = first == 0xE0 ? 0xA0 : 0x80
+            let highest: UInt8 = first == 0xED ? 0x9F : 0xBF
+            return second >= lowest && second <= highest && third & 0xC0 == 0x80 ? 3 : 0
+        }
+        guard left >= 4 && first <= 0xF4 else { return 0 }
+        let fourth = unsafe p.load(fromByteOffset: 3, as: UInt8.self)
+        let lowest: UInt8 = first == 0xF0 ? 0x90 : 0x80
+        let highest: UInt8 = first == 0xF4 ? 0x8F : 0xBF
+        return second >= lowest && second <= highest && third & 0xC0 == 0x80 && fourth & 0xC0 == 0x80 ? 4 : 0
+    }
+
+    /// Length of what is not UTF-8 at `p`, to be replaced as one: the longest piece that begins a sequence, else a byte
+    /// (Unicode 16, 3.9, "U+FFFD Substitution of Maximal Subparts").
+    static func damagedLength(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
+        let first = unsafe p.load(as: UInt8.self)
+        let left = unsafe end - p
+        guard left >= 2 && first >= 0xE0 && first <= 0xF4 else { return 1 }
+        let second = unsafe p.load(fromByteOffset: 1, as: UInt8.self)
+        let lowest: UInt8 = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80
+        let highest: UInt8 = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF
+        guard second >= lowest && second <= highest else { return 1 }
+        guard first >= 0xF0 && left >= 3 else { return 2 }
+        return unsafe p.load(fromByteOffset: 2, as: UInt8.self) & 0xC0 == 0x80 ? 3 : 2
+    }
+
+    /// Four hex digits; `nil` when one is not.
+    static func hex4(_ p: UnsafeRawPointer) -> UInt32? {
+        var value: UInt32 = 0
+        for offset in 0..<4 {
+            let byte = unsafe p.load(fromByteOffset: offset, as: UInt8.self)
+            switch byte {
+            case 0x30...0x39: value = value << 4 | UInt32(byte &- 0x30)
+            case 0x41...0x46: value = value << 4 | UInt32(byte &- 0x37)
+            case 0x61...0x66: value = value << 4 | UInt32(byte &- 0x57)
+            default: return nil
+            }
+        }
+        return value
+    }
+
+    /// Why `skip` refused the string that starts at `start`; offsets count from `base`.
+    static func fault(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer, from base: UnsafeRawPointer) -> JSONError {
+        var p = unsafe start
+        while unsafe p < end {
+            let byte = unsafe p.load(as: UInt8.self)
+            if byte == 0x22 { break }
+            if byte >= 0x20 && byte < 0x80 && byte != 0x5C {
+                unsafe p += 1
+                continue
+            }
+            guard let next = unsafe skipSpecial(p, end) else {
+                let offset = unsafe p - base
+                if byte < 0x20 { return JSONError(.controlCharacter, at: offset) }
+                if byte >= 0x80 { return unsafe JSONError(.badUTF8, at: offset + validPrefix(p, end)) }
+                return unsafe JSONError(end - p < 2 ? .endOfInput : .badEscape, at: offset)
+            }
+            unsafe p = unsafe next
+        }
+        return unsafe JSONError(.endOfInput, at: end - base)
+    }
+
+    /// How many bytes at `p` are whole UTF-8 sequences.
+    private static func validPrefix(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
+        var p = unsafe start
+        while unsafe p < end && p.load(as: UInt8.self) >= 0x80 {
+            let length = unsafe utf8Length(p, end)
+            if length == 0 { break }
+            unsafe p += length
+        }
+        return unsafe p - start
+    }
+}

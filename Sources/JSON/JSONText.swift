@@ -1,0 +1,80 @@
+/// A string inside lent JSON that was checked: its bytes between the quotes, escapes not resolved.
+@safe package struct JSONText {
+    package let bytes: UnsafeRawBufferPointer
+
+    /// - Parameter bytes: the inside of a string that `JSONScanner` accepted.
+    package init(checked bytes: UnsafeRawBufferPointer) { unsafe self.bytes = unsafe bytes }
+
+    /// Whether the bytes are not yet what the string spells.
+    package var hasEscapes: Bool { unsafe bytes.contains(0x5C) }
+
+    /// Whether the string spells `text`.
+    package func equals(_ text: StaticString) -> Bool {
+        let size = text.utf8CodeUnitCount
+        if unsafe bytes.count == size { return unsafe bytes.elementsEqual(UnsafeRawBufferPointer(lending: text)) }
+        guard unsafe bytes.count > size && hasEscapes else { return false }
+        return string == text.description
+    }
+
+    /// What the string spells; half a surrogate pair becomes U+FFFD.
+    package var string: String {
+        guard hasEscapes else { return unsafe String(decoding: bytes, as: UTF8.self) }
+        return unsafe String(unsafeUninitializedCapacity: bytes.count) { buffer in
+            unsafe resolve(into: UnsafeMutableRawBufferPointer(buffer)) ?? 0
+        }
+    }
+
+    /// Writes what the string spells to `buffer` and returns how many bytes that are; `nil` when they do not fit (the
+    /// buffer then has the beginning). `bytes.count` bytes are always enough.
+    package func resolve(into buffer: UnsafeMutableRawBufferPointer) -> Int? {
+        guard let base = unsafe bytes.baseAddress else { return 0 }
+        var p = unsafe base
+        let end = unsafe base + bytes.count
+        var count = 0
+        while unsafe p < end {
+            let byte = unsafe p.load(as: UInt8.self)
+            if byte != 0x5C {
+                guard count < buffer.count else { return nil }
+                unsafe buffer[count] = byte
+                count += 1
+                unsafe p += 1
+                continue
+            }
+            let scalar = unsafe JSONText.unescape(&p, end)
+            let encoded = UTF8.encode(scalar)!
+            guard buffer.count - count >= encoded.count else { return nil }
+            for unit in encoded {
+                unsafe buffer[count] = unit
+                count += 1
+            }
+        }
+        return count
+    }
+
+    /// What the escape at `p` spells; moves `p` past it.
+    private static func unescape(_ p: inout UnsafeRawPointer, _ end: UnsafeRawPointer) -> Unicode.Scalar {
+        let letter = unsafe p.load(fromByteOffset: 1, as: UInt8.self)
+        guard letter == 0x75 else {
+            unsafe p += 2
+            switch letter {
+            case 0x62: return "\u{8}"
+            case 0x66: return "\u{C}"
+            case 0x6E: return "\n"
+            case 0x72: return "\r"
+            case 0x74: return "\t"
+            default: return Unicode.Scalar(letter)
+            }
+        }
+        let unit = unsafe JSONString.hex4(p + 2) ?? 0xFFFD
+        unsafe p += 6
+        if let scalar = Unicode.Scalar(unit) { return scalar }
+        // RFC 8259, 7: beyond the Basic Multilingual Plane two escapes spell the UTF-16 surrogate pair.
+        guard
+            unsafe unit < 0xDC00 && end - p >= 6 && p.load(as: UInt8.self) == 0x5C
+                && p.load(fromByteOffset: 1, as: UInt8.self) == 0x75,
+            let low = unsafe JSONString.hex4(p + 2), low & 0xFC00 == 0xDC00
+        else { return "\u{FFFD}" }
+        unsafe p += 6
+        return Unicode.Scalar(0x10000 + (unit & 0x3FF) << 10 + low & 0x3FF) ?? "\u{FFFD}"
+    }
+}

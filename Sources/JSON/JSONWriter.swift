@@ -1,0 +1,172 @@
+/// Writes JSON into a reused buffer (`ByteWriter`).
+///
+/// Two ways at once: the structured calls (`beginObject`, `name`, `value`…) put the commas; the hot path appends constant
+/// parts to `out` by itself and uses only `escaped`. Not thread-safe.
+@safe package struct JSONWriter: ~Copyable {
+    package var out: ByteWriter
+    private var needsComma = false
+
+    package init(capacity: Int = 256) { out = ByteWriter(capacity: capacity) }
+
+    /// What was written, lent until the next call.
+    package var bytes: UnsafeRawBufferPointer { unsafe out.bytes }
+
+    /// What was written, as a string.
+    package var text: String { unsafe String(decoding: out.bytes, as: UTF8.self) }
+
+    package mutating func removeAll() {
+        out.removeAll()
+        needsComma = false
+    }
+
+    /// Begins anew behind what was written: the next value gets no comma before it.
+    package mutating func removeStructure() { needsComma = false }
+
+    /// Gives up the buffer, and with it what was written.
+    package consuming func finish() -> ByteWriter { out }
+
+    package mutating func beginObject() { open(0x7B) }
+    package mutating func endObject() { close(0x7D) }
+    package mutating func beginArray() { open(0x5B) }
+    package mutating func endArray() { close(0x5D) }
+
+    /// The name of the member whose value comes next.
+    package mutating func name(_ name: StaticString) { unsafe self.name(UnsafeRawBufferPointer(lending: name)) }
+
+    /// The name of the member whose value comes next; anything but UTF-8 in it is replaced.
+    package mutating func name(_ bytes: UnsafeRawBufferPointer) {
+        unsafe value(string: bytes)
+        out.append(byte: 0x3A)
+        needsComma = false
+    }
+
+    package mutating func name(_ name: String) {
+        var name = name
+        name.withUTF8 { unsafe self.name(UnsafeRawBufferPointer($0)) }
+    }
+
+    /// A string; anything but UTF-8 in it is replaced.
+    package mutating func value(string bytes: UnsafeRawBufferPointer) {
+        separate()
+        out.append(byte: 0x22)
+        unsafe escaped(bytes)
+        out.append(byte: 0x22)
+    }
+
+    package mutating func value(_ text: StaticString) { unsafe value(string: UnsafeRawBufferPointer(lending: text)) }
+
+    package mutating func value(_ text: String) {
+        var text = text
+        text.withUTF8 { unsafe value(string: UnsafeRawBufferPointer($0)) }
+    }
+
+    package mutating func value(_ integer: Int64) {
+        separate()
+        out.append(integer: integer)
+    }
+
+    package mutating func value(_ integer: Int) { value(Int64(integer)) }
+
+    package mutating func value(_ bool: Bool) {
+        separate()
+        if bool { out.append("true") } else { out.append("false") }
+    }
+
+    /// A number that is not an integer; what JSON has no word for (infinities, not-a-number) becomes `null`.
+    package mutating func value(_ double: Double) {
+        guard double.isFinite else { return null() }
+        separate()
+        out.append(text: double.description)
+    }
+
+    package mutating func null() {
+        separate()
+        out.append("null")
+    }
+
+    /// A value that is JSON already.
+    package mutating func value(json bytes: UnsafeRawBufferPointer) {
+        separate()
+        unsafe out.append(bytes: bytes)
+    }
+
+    private mutating func separate() {
+        if needsComma { out.append(byte: 0x2C) }
+        needsComma = true
+    }
+
+    private mutating func open(_ bracket: UInt8) {
+        separate()
+        out.append(byte: bracket)
+        needsComma = false
+    }
+
+    private mutating func close(_ bracket: UInt8) {
+        out.append(byte: bracket)
+        needsComma = true
+    }
+
+    /// The inside of a string, without its quotes: escaped where JSON asks for it, and each piece that is not UTF-8
+    /// (a maximal one, as Unicode recommends) replaced by U+FFFD.
+    package mutating func escaped(_ bytes: UnsafeRawBufferPointer) {
+        guard let base = bytes.baseAddress else { return }
+        out.reserve(6 * bytes.count + 8)
+        var p = unsafe base
+        let end = unsafe base + bytes.count
+        while unsafe p < end {
+            var word: UInt64 = 0
+            var length = 8
+            if unsafe end - p >= 8 {
+                word = unsafe UInt64(littleEndian: p.loadUnaligned(as: UInt64.self))
+            } else {
+                length = unsafe end - p
+                for place in 0..<length {
+                    word |= unsafe UInt64(p.load(fromByteOffset: place, as: UInt8.self)) &<< UInt64(place &* 8)
+                }
+            }
+            let marked = JSONString.marks(word)
+            let clean = min(marked == 0 ? 8 : marked.trailingZeroBitCount &>> 3, length)
+            // Eight bytes are stored, `clean` of them stay; the reserve has room for the rest.
+            unsafe out.storage.storeBytes(of: word.littleEndian, toByteOffset: out.used, as: UInt64.self)
+            out.used &+= clean
+            unsafe p += clean
+            if clean < length { unsafe p = unsafe special(p, end) }
+        }
+    }
+
+    /// Writes the one character at `p`, which cannot stay as it is or is not ASCII; returns what follows it.
+    private mutating func special(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer {
+        let byte = unsafe p.load(as: UInt8.self)
+        switch byte {
+        case 0x22: out.append("\\\"")
+        case 0x5C: out.append("\\\\")
+        case 0x08: out.append("\\b")
+        case 0x0C: out.append("\\f")
+        case 0x0A: out.append("\\n")
+        case 0x0D: out.append("\\r")
+        case 0x09: out.append("\\t")
+        case 0..<0x20:
+            out.append(byte < 0x10 ? "\\u000" : "\\u001")
+            let digit = byte & 0xF
+            out.append(byte: digit < 10 ? digit + 0x30 : digit + 0x57)
+        case 0x20..<0x80:
+            out.append(byte: byte)
+        default:
+            let length = unsafe JSONString.utf8Length(p, end)
+            if length > 0 {
+                unsafe out.append(bytes: UnsafeRawBufferPointer(start: p, count: length))
+                return unsafe p + length
+            }
+            out.append("\u{FFFD}")
+            return unsafe p + JSONString.damagedLength(p, end)
+        }
+        return unsafe p + 1
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// A fixed text's bytes, which live as long as the program.
+    init(lending text: StaticString) {
+        unsafe self.init(start: text.utf8Start, count: text.utf8CodeUnitCount)
+    }
+}

@@ -1,0 +1,77 @@
+import CRdkafka
+
+/// What any client reports about itself.
+package enum ClientEvent: Sendable, Hashable {
+    /// librdkafka's log: its severity is syslog's (0 emergency … 7 debug), `facility` its short name for the place.
+    case log(severity: Int32, facility: String, text: String)
+    /// Brokers cannot be reached, authentication failed and the like: librdkafka goes on trying.
+    case error(KafkaError)
+    /// The client is of no use any more.
+    case fatal(KafkaError)
+    /// librdkafka's statistics (its STATISTICS.md), a JSON object.
+    case statistics(String)
+}
+
+/// An event that was taken from a queue and is destroyed with its owner.
+@safe struct QueueEvent: ~Copyable {
+    let raw: OpaquePointer
+
+    /// The next event of `queue`, waiting at most `timeoutMs`.
+    init?(polling queue: OpaquePointer, timeoutMs: Int32) {
+        guard let raw = unsafe rd_kafka_queue_poll(queue, timeoutMs) else { return nil }
+        unsafe self.raw = raw
+    }
+
+    /// The object is destroyed by whoever got it.
+    consuming func release() -> OpaquePointer {
+        let raw = unsafe raw
+        discard self
+        return unsafe raw
+    }
+
+    deinit { unsafe rd_kafka_event_destroy(raw) }
+
+    var type: Int32 { unsafe rd_kafka_event_type(raw) }
+
+    var code: KafkaCode { KafkaCode(unsafe rd_kafka_event_error(raw)) }
+
+    var error: KafkaError {
+        KafkaError(
+            code, unsafe rd_kafka_event_error_string(raw).map { unsafe String(cString: $0) } ?? "",
+            isFatal: unsafe rd_kafka_event_error_is_fatal(raw) != 0)
+    }
+
+    /// The event's list, which stays the event's; `nil`: it has none.
+    var partitions: UnsafePointer<rd_kafka_topic_partition_list_t>? {
+        unsafe UnsafePointer(rd_kafka_event_topic_partition_list(raw))
+    }
+
+    /// The event as one that any client has; `nil`: it is of another type.
+    func clientEvent(of client: ClientHandle) -> ClientEvent? {
+        switch type {
+        case RD_KAFKA_EVENT_LOG:
+            var facility: UnsafePointer<CChar>?
+            var text: UnsafePointer<CChar>?
+            var severity: Int32 = 0
+            guard unsafe rd_kafka_event_log(raw, &facility, &text, &severity) == 0 else { return nil }
+            return .log(
+                severity: severity, facility: unsafe facility.map { unsafe String(cString: $0) } ?? "",
+                text: unsafe text.map { unsafe String(cString: $0) } ?? "")
+        case RD_KAFKA_EVENT_ERROR:
+            // A fatal error comes as _FATAL, or as what caused it with a mark (rdkafka_event.c, rd_kafka_event_setup).
+            let error = error
+            return error.isFatal || error.code == .fatal ? .fatal(client.fatalError ?? error) : .error(error)
+        case RD_KAFKA_EVENT_STATS:
+            return .statistics(unsafe rd_kafka_event_stats(raw).map { unsafe String(cString: $0) } ?? "")
+        default:
+            return nil
+        }
+    }
+}
+
+/// The number that a queue writes to a descriptor when it has something: what an eventfd(2) takes.
+func enableWakeUps(of queue: OpaquePointer, descriptor: Int32) {
+    var one: UInt64 = 1
+    // The payload is copied; it must be one that the descriptor takes whole (rdkafka.h).
+    unsafe rd_kafka_queue_io_event_enable(queue, descriptor, &one, MemoryLayout<UInt64>.size)
+}

@@ -1,0 +1,94 @@
+import CRdkafka
+
+/// A property that librdkafka does not know, or whose value it does not take.
+package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
+    package let property: KafkaProperty
+    /// librdkafka's sentence; names the property.
+    package let text: String
+
+    package var description: String { text }
+}
+
+/// The one owner of a `rd_kafka_t`: whoever keeps something of the client (a queue, a topic) keeps the handle, so that it
+/// is destroyed last.
+@safe final class ClientHandle {
+    enum Kind {
+        case producer, consumer
+
+        var c: rd_kafka_type_t { self == .producer ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER }
+    }
+
+    let raw: OpaquePointer
+
+    /// Makes a client whose log and other events arrive on its main queue.
+    init(_ kind: Kind, _ properties: [KafkaProperty], events: Int32) throws(KafkaError) {
+        let configuration = unsafe try Self.configuration(properties)
+        unsafe rd_kafka_conf_set_events(configuration, events)
+        var text = [CChar](repeating: 0, count: 512)
+        // On success the client owns the configuration, else it is still ours (rdkafka.h, rd_kafka_new).
+        guard let raw = unsafe rd_kafka_new(kind.c, configuration, &text, text.count) else {
+            let code = KafkaCode(rd_kafka_last_error())
+            unsafe rd_kafka_conf_destroy(configuration)
+            throw KafkaError(code, Self.string(text))
+        }
+        unsafe self.raw = raw
+    }
+
+    /// Does not leave the group and commits nothing: a consumer that is to leave was closed before. Waits for librdkafka's
+    /// threads; every queue and topic of the client must be gone.
+    deinit { unsafe rd_kafka_destroy_flags(raw, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE) }
+
+    /// Sends the client's log to one of its queues.
+    func sendLog(to queue: OpaquePointer) throws(KafkaError) {
+        try check(unsafe rd_kafka_set_log_queue(raw, queue))
+    }
+
+    /// What made the client unusable; `nil` while nothing did.
+    var fatalError: KafkaError? {
+        var text = [CChar](repeating: 0, count: 512)
+        let code = KafkaCode(unsafe rd_kafka_fatal_error(raw, &text, text.count))
+        return code == .none ? nil : KafkaError(code, Self.string(text), isFatal: true)
+    }
+
+    /// A configuration that the caller owns.
+    private static func configuration(_ properties: [KafkaProperty]) throws(KafkaError) -> OpaquePointer {
+        let configuration: OpaquePointer = unsafe rd_kafka_conf_new()
+        do {
+            for property in properties { unsafe try set(property, in: configuration) }
+        } catch {
+            unsafe rd_kafka_conf_destroy(configuration)
+            throw KafkaError(.invalidArgument, error.text)
+        }
+        return unsafe configuration
+    }
+
+    private static func set(_ property: KafkaProperty, in configuration: OpaquePointer) throws(InvalidProperty) {
+        var text = [CChar](repeating: 0, count: 512)
+        guard
+            unsafe rd_kafka_conf_set(configuration, property.name, property.value, &text, text.count)
+                != RD_KAFKA_CONF_OK
+        else { return }
+        var reason = string(text)
+        if !reason.contains(property.name) { reason = "\(property.name): \(reason)" }
+        throw InvalidProperty(property: property, text: reason)
+    }
+
+    /// Throws for the first property that librdkafka refuses.
+    static func validate(_ properties: [KafkaProperty]) throws(InvalidProperty) {
+        let configuration: OpaquePointer = unsafe rd_kafka_conf_new()
+        defer { unsafe rd_kafka_conf_destroy(configuration) }
+        for property in properties { unsafe try set(property, in: configuration) }
+    }
+
+    static func string(_ buffer: [CChar]) -> String {
+        String(decoding: buffer.prefix { $0 != 0 }.lazy.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+}
+
+extension KafkaProperties {
+    /// Throws for the first property of the user's that the librdkafka that runs does not know, or whose value it does not
+    /// take.
+    package func validate() throws(InvalidProperty) {
+        for list in [common, consumer, producer] { try ClientHandle.validate(list) }
+    }
+}

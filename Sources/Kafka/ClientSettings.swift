@@ -1,0 +1,134 @@
+/// Who the cluster is and what the user set for every client.
+package struct ClusterSettings: Sendable, Equatable {
+    /// `host:port`, comma separated.
+    package var bootstrapServers: String
+    package var clientID: String
+    package var properties: KafkaProperties
+    /// How often a client reports statistics (`ClientEvent.statistics`), in milliseconds; 0: never.
+    package var statisticsIntervalMs: Int
+
+    package init(
+        bootstrapServers: String, clientID: String = "apns-worker", properties: KafkaProperties = .none,
+        statisticsIntervalMs: Int = 0
+    ) {
+        self.bootstrapServers = bootstrapServers
+        self.clientID = clientID
+        self.properties = properties
+        self.statisticsIntervalMs = statisticsIntervalMs
+    }
+
+    /// What every client gets; the user's may replace it.
+    private var defaults: [KafkaProperty] {
+        var list = [
+            KafkaProperty("client.id", clientID),
+            KafkaProperty("socket.nagle.disable", "true"),
+            KafkaProperty("topic.metadata.refresh.interval.ms", "10000"),
+        ]
+        if statisticsIntervalMs > 0 { list.append(KafkaProperty("statistics.interval.ms", "\(statisticsIntervalMs)")) }
+        return list
+    }
+
+    /// What nobody may replace.
+    private var fixed: [KafkaProperty] {
+        [KafkaProperty("bootstrap.servers", bootstrapServers), KafkaProperty("log.queue", "true")]
+    }
+
+    /// All properties of a client in the order in which they are set: a later one replaces an earlier one.
+    func all(
+        ours: [KafkaProperty], users: [KafkaProperty], fixed: [KafkaProperty]
+    ) -> [KafkaProperty] {
+        defaults + ours + properties.common + users + self.fixed + fixed
+    }
+}
+
+/// One consumer of the worker's.
+package struct ConsumerSettings: Sendable, Equatable {
+    /// Request topics are read ahead; retry tiers have a group of their own (`<group>.retry`) and small queues.
+    package enum Role: Sendable { case requests, retries }
+
+    /// How partitions move at a rebalance; the whole group must agree.
+    package enum Assignment: Sendable { case eager, cooperative }
+
+    package var cluster: ClusterSettings
+    package var role: Role
+    /// The group of the configuration; `.retries` reads as `<groupID>.retry`.
+    package var groupID: String
+    /// Static membership; empty: dynamic.
+    package var groupInstanceID: String
+    package var sessionTimeoutMs: Int
+    package var assignment: Assignment
+
+    package init(
+        cluster: ClusterSettings, role: Role, groupID: String, groupInstanceID: String = "",
+        sessionTimeoutMs: Int = 10_000, assignment: Assignment = .eager
+    ) {
+        self.cluster = cluster
+        self.role = role
+        self.groupID = groupID
+        self.groupInstanceID = groupInstanceID
+        self.sessionTimeoutMs = sessionTimeoutMs
+        self.assignment = assignment
+    }
+
+    /// The group this consumer joins.
+    package var memberGroupID: String { role == .retries ? "\(groupID).retry" : groupID }
+
+    package var all: [KafkaProperty] {
+        var ours = [KafkaProperty("heartbeat.interval.ms", "\(max(1, min(3000, sessionTimeoutMs / 3)))")]
+        // Limits are per partition, because each has a queue of its own (kafka.md, Reading).
+        switch role {
+        case .requests:
+            ours += [
+                KafkaProperty("queued.min.messages", "100000"),
+                KafkaProperty("queued.max.messages.kbytes", "2048"),
+                KafkaProperty("fetch.max.bytes", "4194304"),
+            ]
+        case .retries:
+            ours += [
+                KafkaProperty("queued.min.messages", "100"),
+                KafkaProperty("queued.max.messages.kbytes", "256"),
+                KafkaProperty("fetch.max.bytes", "1048576"),
+                KafkaProperty("max.partition.fetch.bytes", "262144"),
+            ]
+        }
+        // Since 2.2.0; before, a fetcher above its limits sleeps for up to a second.
+        if KafkaLibrary.version >= 0x0202_0000 { ours.append(KafkaProperty("fetch.queue.backoff.ms", "20")) }
+        var fixed = [
+            KafkaProperty("group.id", memberGroupID),
+            KafkaProperty("session.timeout.ms", "\(sessionTimeoutMs)"),
+            KafkaProperty("partition.assignment.strategy", assignment == .eager ? "range" : "cooperative-sticky"),
+            KafkaProperty("enable.auto.commit", "false"),
+            KafkaProperty("enable.auto.offset.store", "false"),
+            KafkaProperty("auto.offset.reset", "earliest"),
+            KafkaProperty("isolation.level", "read_committed"),
+            KafkaProperty("enable.partition.eof", "false"),
+        ]
+        if !groupInstanceID.isEmpty { fixed.append(KafkaProperty("group.instance.id", groupInstanceID)) }
+        return cluster.all(ours: ours, users: cluster.properties.consumer, fixed: fixed)
+    }
+}
+
+/// The worker's producer.
+package struct ProducerSettings: Sendable, Equatable {
+    package var cluster: ClusterSettings
+
+    package init(cluster: ClusterSettings) { self.cluster = cluster }
+
+    package var all: [KafkaProperty] {
+        let ours = [
+            KafkaProperty("linger.ms", "10"),
+            KafkaProperty("compression.type", "lz4"),
+            KafkaProperty("queue.buffering.max.messages", "1000000"),
+            // The default is a gigabyte. Full means that the worker stops reading.
+            KafkaProperty("queue.buffering.max.kbytes", "65536"),
+            KafkaProperty("message.max.bytes", "10000000"),
+        ]
+        let fixed = [
+            KafkaProperty("acks", "all"),
+            KafkaProperty("enable.idempotence", "true"),
+            KafkaProperty("message.timeout.ms", "0"),
+            KafkaProperty("delivery.report.only.error", "false"),
+        ]
+        return cluster.all(ours: ours, users: cluster.properties.producer, fixed: fixed)
+    }
+}

@@ -1,0 +1,247 @@
+import CRdkafka
+
+/// A member of a consumer group that splits its assignment into one queue for each partition.
+///
+/// Everything is done on one thread: librdkafka 2.0.2 may lose messages when reading, assigning, seeking and pausing run
+/// concurrently. `serve` is to be called after every wake-up and at least once a second: rebalances and errors arrive there,
+/// and it feeds `max.poll.interval.ms`.
+@safe package final class Consumer {
+    private let client: ClientHandle
+    private let mainQueue: OpaquePointer
+    private let buffer = MessageBuffer()
+    private let sink = ConsumerSink()
+    private let wakeUpDescriptor: Int32
+    private var queues: [TopicPartition: PartitionQueue] = [:]
+    /// What `revoked` named and `unassign` is to answer.
+    private var revoked: [TopicPartition] = []
+
+    /// Makes a client; nothing is sent before `subscribe`, and no broker needs to be there.
+    ///
+    /// `wakeUpDescriptor`: an eventfd(2) that gets 1 added whenever the main queue or a partition's queue has something
+    /// after it was empty; non-blocking; kept open until the consumer is gone. -1: none.
+    package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
+        client = try ClientHandle(
+            .consumer, settings.all,
+            events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS)
+        self.wakeUpDescriptor = wakeUpDescriptor
+        guard let queue = unsafe rd_kafka_queue_get_consumer(client.raw) else { throw KafkaError(.wrongState) }
+        unsafe mainQueue = queue
+        // Everything else that the client has to say comes to the same queue.
+        try check(unsafe rd_kafka_poll_set_consumer(client.raw))
+        unsafe try client.sendLog(to: queue)
+        if wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: wakeUpDescriptor) }
+    }
+
+    /// Without a `startClosing` that came to its end, the group notices after the session timeout, as after a crash.
+    deinit {
+        for queue in queues.values { queue.close() }
+        unsafe rd_kafka_queue_io_event_enable(mainQueue, -1, nil, 0)
+        unsafe rd_kafka_queue_destroy(mainQueue)
+    }
+
+    /// Joins the group for these topics; a name that begins with `^` is a pattern.
+    package func subscribe(to topics: [String]) throws(KafkaError) {
+        let list = PartitionList(topics.map { TopicPartition($0, -1) })
+        try check(unsafe rd_kafka_subscribe(client.raw, list.raw))
+    }
+
+    // MARK: Events
+
+    /// Hands what has happened to `handler`, waiting at most `timeoutMs` for the first event; returns how many there were.
+    @discardableResult
+    package func serve(timeoutMs: Int32 = 0, _ handler: (ConsumerEvent) -> Void) -> Int {
+        var count = 0
+        var timeoutMs = timeoutMs
+        while let event = unsafe QueueEvent(polling: mainQueue, timeoutMs: timeoutMs) {
+            timeoutMs = 0
+            count += 1
+            if event.type == RD_KAFKA_EVENT_FETCH {
+                unsafe keepStray(event.release())
+            } else if let event = translate(event) {
+                handler(event)
+            }
+        }
+        if !sink.pending.isEmpty {
+            let pending = sink.pending
+            sink.pending = []
+            for event in pending { handler(event) }
+            count += pending.count
+        }
+        return count
+    }
+
+    private func translate(_ event: borrowing QueueEvent) -> ConsumerEvent? {
+        switch event.type {
+        case RD_KAFKA_EVENT_REBALANCE:
+            let partitions = unsafe event.partitions?.partitions ?? []
+            if event.code == KafkaCode(RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) { return .assigned(partitions) }
+            revoked = partitions
+            return .revoked(partitions, lost: isAssignmentLost)
+        case RD_KAFKA_EVENT_OFFSET_COMMIT:
+            return .committed(commitReply(event))
+        default:
+            guard let event = event.clientEvent(of: client) else { return nil }
+            if case .log(_, let facility, let text) = event,
+                let partition = offsetReset(inLog: text, facility: facility)
+            {
+                return .offsetReset(partition, text: text)
+            }
+            return .client(event)
+        }
+    }
+
+    /// Records that came over the main queue although their partition's queue was split off; none are expected.
+    package private(set) var strayCount = 0
+
+    /// A record on the main queue belongs to a partition whose queue was not split off in time, or that was given up.
+    private func keepStray(_ event: OpaquePointer) {
+        guard let list = unsafe rd_kafka_event_topic_partition(event) else {
+            unsafe rd_kafka_event_destroy(event)
+            return
+        }
+        let partition = unsafe list.pointee.identity
+        unsafe rd_kafka_topic_partition_destroy(list)
+        guard let queue = queues[partition] else {
+            unsafe rd_kafka_event_destroy(event)
+            return
+        }
+        strayCount += 1
+        if let message = unsafe Message(adoptingEvent: event) { queue.takeStray(message.keep()) }
+    }
+
+    // MARK: Assignment
+
+    /// Whether what is assigned was lost: another member may own it, and commits are refused.
+    package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
+
+    /// Whether partitions move one by one (cooperative) and not all at once (eager).
+    private var isCooperative: Bool {
+        unsafe rd_kafka_rebalance_protocol(client.raw).map { unsafe String(cString: $0) } == "COOPERATIVE"
+    }
+
+    /// Answers `assigned`: starts reading the partitions, each into its own queue, in the order given.
+    package func assign(_ starts: [PartitionStart]) throws(KafkaError) -> [PartitionQueue] {
+        let list = PartitionList(capacity: starts.count)
+        var added: [PartitionQueue] = []
+        for start in starts {
+            let split = PartitionQueue(
+                start.partition, client: client, buffer: buffer, sink: sink, wakeUpDescriptor: wakeUpDescriptor)
+            guard let split else { throw KafkaError(.unknownTopicOrPartition, "\(start.partition): no such partition") }
+            added.append(split)
+            list.add(start.partition, offset: start.offset ?? Int64(RD_KAFKA_OFFSET_BEGINNING))
+        }
+        if isCooperative {
+            unsafe try check(rd_kafka_incremental_assign(client.raw, list.raw))
+        } else {
+            try check(unsafe rd_kafka_assign(client.raw, list.raw))
+        }
+        for queue in added { queues.updateValue(queue, forKey: queue.partition)?.close() }
+        return added
+    }
+
+    /// Answers `revoked`: gives the partitions up; their queues are closed.
+    package func unassign() throws(KafkaError) {
+        let partitions = revoked
+        revoked = []
+        if isCooperative {
+            for partition in partitions { queues.removeValue(forKey: partition)?.close() }
+            let list = PartitionList(partitions)
+            unsafe try check(rd_kafka_incremental_unassign(client.raw, list.raw))
+        } else {
+            for queue in queues.values { queue.close() }
+            queues = [:]
+            try check(unsafe rd_kafka_assign(client.raw, nil))
+        }
+    }
+
+    // MARK: Offsets
+
+    /// What the group has committed for these partitions; waits for the brokers, at most `timeoutMs`.
+    package func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
+        let list = PartitionList(partitions)
+        try check(unsafe rd_kafka_committed(client.raw, list.raw, timeoutMs))
+        var offsets: [CommittedOffset] = []
+        unsafe UnsafePointer(list.raw).forEach { unsafe offsets.append($0.committed) }
+        return offsets
+    }
+
+    /// Sends a commit; the answer comes as `committed` with this tag. Throws when nothing could be sent.
+    package func commit(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
+        let list = PartitionList(capacity: entries.count)
+        for entry in entries { list.add(entry) }
+        // Not through rd_kafka_offsets_store, which drops metadata before 2.2.0 (kafka.md).
+        try check(
+            unsafe rd_kafka_commit_queue(
+                client.raw, list.raw, mainQueue, nil, UnsafeMutableRawPointer(bitPattern: UInt(tag))))
+    }
+
+    private func commitReply(_ event: borrowing QueueEvent) -> CommitReply {
+        let whole = event.code
+        var results: [CommitResult] = []
+        unsafe event.partitions?.forEach { element in
+            unsafe results.append(
+                CommitResult(element.identity, offset: element.offset, code: KafkaCode(element.err)))
+        }
+        // An error of the whole request stands on each partition; make sure of it for one that stands on none.
+        if whole != .none, results.allSatisfy({ $0.code == .none }) {
+            results = results.map { CommitResult($0.partition, offset: $0.offset, code: whole) }
+        }
+        let code = whole != .none ? whole : results.first { $0.code != .none }?.code ?? .none
+        let tag = UInt64(UInt(bitPattern: unsafe rd_kafka_event_opaque(event.raw)))
+        return CommitReply(tag: tag, code: code, results: results)
+    }
+
+    // MARK: Holding a partition's head
+
+    /// Stops fetching a partition and drops what was fetched of it; `seek` says where to go on.
+    package func pause(_ queue: PartitionQueue) throws(KafkaError) {
+        let list = PartitionList(CollectionOfOne(queue.partition))
+        try check(unsafe rd_kafka_pause_partitions(client.raw, list.raw))
+        try check(unsafe list.raw.pointee.elems[0].err)
+        queue.dropKept()
+    }
+
+    package func resume(_ queue: PartitionQueue) throws(KafkaError) {
+        let list = PartitionList(CollectionOfOne(queue.partition))
+        try check(unsafe rd_kafka_resume_partitions(client.raw, list.raw))
+        try check(unsafe list.raw.pointee.elems[0].err)
+    }
+
+    /// The next record read is that of `offset`, or the first above it; waits for librdkafka's own thread, no broker.
+    package func seek(_ queue: PartitionQueue, to offset: Int64) throws(KafkaError) {
+        let list = PartitionList(capacity: 1)
+        list.add(queue.partition, offset: offset)
+        unsafe try check(rd_kafka_seek_partitions(client.raw, list.raw, 1000))
+        try check(unsafe list.raw.pointee.elems[0].err)
+        queue.dropKept()
+    }
+
+    /// The first offset there is and the next that will be written, as far as the last fetch told; -1: not known yet. For
+    /// metrics; asks no broker.
+    package func watermarks(of partition: TopicPartition) -> (low: Int64, high: Int64) {
+        var low: Int64 = -1
+        var high: Int64 = -1
+        let code = unsafe partition.topic.withCString {
+            unsafe rd_kafka_get_watermark_offsets(client.raw, $0, partition.partition, &low, &high)
+        }
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { return (-1, -1) }
+        return (max(low, -1), max(high, -1))
+    }
+
+    // MARK: Leaving
+
+    /// Begins to leave: what is assigned is revoked once more by an event, and after its answer `isClosed` becomes true,
+    /// while `serve` is called. A static member leaves its group by its session timeout only.
+    package func startClosing() throws(KafkaError) {
+        unsafe try check(rd_kafka_consumer_close_queue(client.raw, mainQueue))
+    }
+
+    package var isClosed: Bool { unsafe rd_kafka_consumer_closed(client.raw) != 0 }
+
+    /// The group's id for this member; empty before it joined.
+    package var memberID: String {
+        guard let text = unsafe rd_kafka_memberid(client.raw) else { return "" }
+        defer { unsafe rd_kafka_mem_free(client.raw, text) }
+        return unsafe String(cString: text)
+    }
+}

@@ -1,0 +1,95 @@
+import CRdkafka
+
+/// A code of librdkafka (negative: its own) or of a broker; codes of later versions stay what they are.
+package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+    package let rawValue: Int32
+
+    @inlinable package init(rawValue: Int32) { self.rawValue = rawValue }
+
+    init(_ code: rd_kafka_resp_err_t) { rawValue = code.rawValue }
+
+    var c: rd_kafka_resp_err_t { rd_kafka_resp_err_t(rawValue: rawValue) }
+
+    package static let none = KafkaCode(rawValue: 0)
+    package static let fatal = KafkaCode(RD_KAFKA_RESP_ERR__FATAL)
+    package static let queueFull = KafkaCode(RD_KAFKA_RESP_ERR__QUEUE_FULL)
+    package static let purgedInQueue = KafkaCode(RD_KAFKA_RESP_ERR__PURGE_QUEUE)
+    package static let purgedInFlight = KafkaCode(RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
+    package static let allBrokersDown = KafkaCode(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+    package static let transport = KafkaCode(RD_KAFKA_RESP_ERR__TRANSPORT)
+    package static let timedOut = KafkaCode(RD_KAFKA_RESP_ERR__TIMED_OUT)
+    package static let invalidArgument = KafkaCode(RD_KAFKA_RESP_ERR__INVALID_ARG)
+    package static let wrongState = KafkaCode(RD_KAFKA_RESP_ERR__STATE)
+    package static let noOffset = KafkaCode(RD_KAFKA_RESP_ERR__NO_OFFSET)
+    package static let partitionEnd = KafkaCode(RD_KAFKA_RESP_ERR__PARTITION_EOF)
+    package static let assignmentLost = KafkaCode(RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST)
+    package static let unknownTopicOrPartition = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
+    package static let topicAlreadyExists = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
+    package static let topicAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+    package static let messageTooLarge = KafkaCode(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+    package static let invalidTimestamp = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP)
+    package static let offsetMetadataTooLarge = KafkaCode(RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE)
+    package static let rebalanceInProgress = KafkaCode(RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS)
+    package static let illegalGeneration = KafkaCode(RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION)
+    package static let unknownMember = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID)
+    package static let fencedInstance = KafkaCode(RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID)
+
+    /// The name in rdkafka.h without its prefix, for example `_QUEUE_FULL` or `OFFSET_METADATA_TOO_LARGE`.
+    package var name: String { unsafe String(cString: rd_kafka_err2name(c)) }
+
+    /// librdkafka's sentence for the code.
+    package var text: String { unsafe String(cString: rd_kafka_err2str(c)) }
+
+    /// A commit that failed so is a part of life during a rebalance: it is made again, or not needed any more.
+    package var isRebalance: Bool {
+        self == .rebalanceInProgress || self == .illegalGeneration || self == .unknownMember || self == .assignmentLost
+    }
+
+    package var description: String { name }
+}
+
+/// What went wrong in a call or an event of librdkafka.
+package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
+    package let code: KafkaCode
+    /// What librdkafka says about this case; never empty.
+    package let text: String
+    /// The client is of no use any more: a producer is rebuilt, a consumer stops.
+    package let isFatal: Bool
+    package let isRetriable: Bool
+
+    package init(_ code: KafkaCode, _ text: String = "", isFatal: Bool = false, isRetriable: Bool = false) {
+        self.code = code
+        self.text = text.isEmpty ? code.text : text
+        self.isFatal = isFatal
+        self.isRetriable = isRetriable
+    }
+
+    /// Takes over and frees an error object; its owner is the caller of the function that returned it (rdkafka.h).
+    init(adopting error: OpaquePointer) {
+        self.init(
+            KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)),
+            isFatal: unsafe rd_kafka_error_is_fatal(error) != 0,
+            isRetriable: unsafe rd_kafka_error_is_retriable(error) != 0)
+        unsafe rd_kafka_error_destroy(error)
+    }
+
+    package var description: String { "\(text) (\(code.name))" }
+}
+
+/// Throws what a function returned as a code.
+func check(_ code: rd_kafka_resp_err_t, _ text: @autoclosure () -> String = "") throws(KafkaError) {
+    guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(KafkaCode(code), text()) }
+}
+
+/// Throws what a function returned as an error object, and frees it.
+func check(_ error: OpaquePointer?) throws(KafkaError) {
+    if let error = unsafe error { throw unsafe KafkaError(adopting: error) }
+}
+
+/// The librdkafka that runs, which may be newer than the headers.
+package enum KafkaLibrary {
+    /// As `RD_KAFKA_VERSION`: 0xMMmmrrff.
+    package static var version: Int32 { rd_kafka_version() }
+
+    package static var versionText: String { unsafe String(cString: rd_kafka_version_str()) }
+}

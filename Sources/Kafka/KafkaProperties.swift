@@ -1,0 +1,103 @@
+/// A property as librdkafka names it (its CONFIGURATION.md), and its value.
+package struct KafkaProperty: Hashable, Sendable {
+    package let name: String
+    package let value: String
+
+    package init(_ name: String, _ value: String) {
+        self.name = name
+        self.value = value
+    }
+}
+
+/// A property of the user's that would break the promise, or that has a key of its own.
+package struct RefusedProperty: Error, Hashable, Sendable, CustomStringConvertible {
+    package let section: KafkaProperties.Section
+    package let name: String
+    /// Why, and what to do instead.
+    package let reason: String
+
+    /// One line for the user, which names the property.
+    package var description: String { "\(section.key): \(name) cannot be set: \(reason)" }
+}
+
+/// The librdkafka properties of the user's configuration, none of which breaks the promise.
+package struct KafkaProperties: Sendable, Equatable {
+    /// Where in the configuration a property stands.
+    package enum Section: Hashable, Sendable, CaseIterable {
+        case common, consumer, producer
+
+        /// The section's key in the configuration file.
+        package var key: String {
+            switch self {
+            case .common: "kafka.librdkafka"
+            case .consumer: "kafka.consumer"
+            case .producer: "kafka.producer"
+            }
+        }
+    }
+
+    /// For every client.
+    package let common: [KafkaProperty]
+    /// For both consumers (requests and retries); stands above `common`.
+    package let consumer: [KafkaProperty]
+    /// For the producer; stands above `common`.
+    package let producer: [KafkaProperty]
+
+    package static let none = KafkaProperties(unchecked: [], [], [])
+
+    private init(unchecked common: [KafkaProperty], _ consumer: [KafkaProperty], _ producer: [KafkaProperty]) {
+        self.common = common
+        self.consumer = consumer
+        self.producer = producer
+    }
+
+    /// Throws for the first property that may not be set. Whether librdkafka knows the others, and takes their values,
+    /// shows when a client is made (`KafkaClients.check`).
+    package init(
+        common: [KafkaProperty] = [], consumer: [KafkaProperty] = [], producer: [KafkaProperty] = []
+    ) throws(RefusedProperty) {
+        for (section, properties) in [(Section.common, common), (.consumer, consumer), (.producer, producer)] {
+            for property in properties {
+                guard let reason = Self.refusals[property.name] else { continue }
+                throw RefusedProperty(section: section, name: property.name, reason: reason)
+            }
+        }
+        self.init(unchecked: common, consumer, producer)
+    }
+
+    private static let committing = "offsets are committed by the worker, after the results are acknowledged"
+    private static let acknowledging = "results count as published only when all replicas have them, once each"
+    private static let waiting = "a result waits as long as an outage lasts; a timeout would lose it"
+    private static let starting = "a partition without a commit is read from its beginning"
+    private static let transactions = "the worker does not use transactions"
+
+    /// Every property that may not be set, with its aliases, and why.
+    private static let refusals: [String: String] = [
+        "enable.auto.commit": committing,
+        "auto.commit.enable": committing,
+        "auto.commit.interval.ms": committing,
+        "enable.auto.offset.store": committing,
+        "offset.store.method": committing,
+        "offset.store.path": committing,
+        "auto.offset.reset": starting,
+        "bootstrap.servers": "use kafka.bootstrap_servers",
+        "metadata.broker.list": "use kafka.bootstrap_servers",
+        "group.id": "use kafka.group_id",
+        "group.instance.id": "use kafka.group_instance_id",
+        "partition.assignment.strategy": "use kafka.assignment",
+        "group.protocol": "only the classic group protocol is supported",
+        "group.remote.assignor": "only the classic group protocol is supported",
+        "session.timeout.ms": "use kafka.session_timeout",
+        "acks": acknowledging,
+        "request.required.acks": acknowledging,
+        "enable.idempotence": acknowledging,
+        "delivery.report.only.error": "the worker waits for the report of every result",
+        "message.timeout.ms": waiting,
+        "delivery.timeout.ms": waiting,
+        "retries": waiting,
+        "message.send.max.retries": waiting,
+        "transactional.id": transactions,
+        "isolation.level": "records of aborted transactions must not be sent (read_committed)",
+        "log.queue": "librdkafka's log goes to the worker's",
+    ]
+}

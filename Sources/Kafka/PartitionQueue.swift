@@ -1,0 +1,176 @@
+import CRdkafka
+
+/// The records of one assigned partition, from its assignment until its revocation. What is not read stays in
+/// librdkafka, which stops fetching at its own limits: that is the back-pressure. Used on the consumer's thread.
+@safe package final class PartitionQueue {
+    package let partition: TopicPartition
+    private let client: ClientHandle
+    private let buffer: MessageBuffer
+    private let sink: ConsumerSink
+    /// `nil` once the partition was given up.
+    private var queue: OpaquePointer?
+    /// Records that were taken off a queue and not read yet; older than all that is in `queue`.
+    private var kept = KeptRecords()
+
+    /// Splits the partition's queue off the main queue. To be called before the partition is assigned: the mark that
+    /// the application forwards this queue keeps the assignment from forwarding it again (rdkafka_partition.c,
+    /// rd_kafka_toppar_op_fetch_start), so that no record goes to the main queue.
+    init?(
+        _ partition: TopicPartition, client: ClientHandle, buffer: MessageBuffer, sink: ConsumerSink,
+        wakeUpDescriptor: Int32
+    ) {
+        guard let queue = unsafe rd_kafka_queue_get_partition(client.raw, partition.topic, partition.partition) else {
+            return nil
+        }
+        self.partition = partition
+        self.client = client
+        self.buffer = buffer
+        self.sink = sink
+        unsafe self.queue = queue
+        unsafe rd_kafka_queue_forward(queue, nil)
+        if wakeUpDescriptor >= 0 { unsafe enableWakeUps(of: queue, descriptor: wakeUpDescriptor) }
+    }
+
+    deinit { close() }
+
+    /// Whether the partition was given up; then nothing is read any more.
+    package var isClosed: Bool { unsafe queue == nil }
+
+    /// At most how many records may be read without waiting: librdkafka counts marks of its own too (one at each
+    /// assignment and seek). A queue that was not read until this is 0 wakes nobody again: whoever leaves something behind
+    /// comes back by itself.
+    package var count: Int {
+        guard let queue = unsafe queue else { return 0 }
+        return unsafe kept.count + rd_kafka_queue_length(queue)
+    }
+
+    /// Lends at most `max` records to `body`, in offset order, each only for its call, without waiting; returns how many
+    /// it took. `body` returns false for a record it does not take: that one and what follows are kept for the next
+    /// call. Consuming, assigning, seeking and pausing are not to be done from `body`.
+    @discardableResult
+    package func read(max: Int, _ body: (borrowing Message) -> Bool) -> Int {
+        guard max > 0, let queue = unsafe queue else { return 0 }
+        var count = 0
+        var isRefused = false
+        func lend(_ message: borrowing Message) -> Bool {
+            guard message.isRecord else {
+                report(message)
+                return true
+            }
+            guard body(message) else {
+                isRefused = true
+                return false
+            }
+            count += 1
+            return true
+        }
+        while !isRefused, count < max, let next = kept.popFirst() {
+            let message = next.take()
+            if !lend(message) { kept.push(message.keep()) }
+        }
+        while !isRefused, count < max, !isClosed {
+            // Asking for no more than there is spares a timed wait that would be over at once.
+            let waiting = unsafe rd_kafka_queue_length(queue)
+            guard waiting > 0 else { break }
+            unsafe buffer.read(from: queue, max: min(waiting, max - count), keep: &kept, lend)
+        }
+        return count
+    }
+
+    private func report(_ message: borrowing Message) {
+        guard let problem = message.problem, problem.code != .partitionEnd else { return }
+        sink.pending.append(.partitionFailed(partition, problem))
+    }
+
+    // MARK: For the consumer
+
+    var raw: OpaquePointer? { unsafe queue }
+
+    /// Keeps a record that came over the main queue, and splits the queue off again.
+    func takeStray(_ record: KeptRecord) {
+        guard let queue = unsafe queue else { return }
+        kept.append(record)
+        unsafe rd_kafka_queue_forward(queue, nil)
+    }
+
+    /// What was taken off the queue is not wanted any more: it was paused, sought or given up.
+    func dropKept() { kept = KeptRecords() }
+
+    /// Lets go of librdkafka's queue; records not read are dropped.
+    func close() {
+        guard let queue = unsafe queue else { return }
+        dropKept()
+        unsafe rd_kafka_queue_io_event_enable(queue, -1, nil, 0)
+        unsafe rd_kafka_queue_destroy(queue)
+        unsafe self.queue = nil
+    }
+}
+
+/// Records that wait outside librdkafka's queues, in order.
+struct KeptRecords {
+    private var records: [KeptRecord] = []
+    private var first = 0
+
+    var count: Int { records.count - first }
+
+    mutating func popFirst() -> KeptRecord? {
+        guard first < records.count else { return nil }
+        defer {
+            first += 1
+            if first == records.count {
+                records.removeAll(keepingCapacity: true)
+                first = 0
+            }
+        }
+        return records[first]
+    }
+
+    /// Puts back what `popFirst` gave.
+    mutating func push(_ record: KeptRecord) {
+        if first > 0 {
+            first -= 1
+            records[first] = record
+        } else {
+            records.insert(record, at: 0)
+        }
+    }
+
+    mutating func append(_ record: KeptRecord) { records.append(record) }
+}
+
+/// Where rd_kafka_consume_batch_queue puts messages; one for all queues of a consumer.
+@safe final class MessageBuffer {
+    private static let capacity = 512
+    private let slots: UnsafeMutablePointer<UnsafeMutablePointer<rd_kafka_message_t>?>
+    private var isLent = false
+
+    init() {
+        unsafe slots = .allocate(capacity: Self.capacity)
+        unsafe slots.initialize(repeating: nil, count: Self.capacity)
+    }
+
+    deinit { unsafe slots.deallocate() }
+
+    /// Takes at most `max` messages off `queue` without waiting and lends each to `body`; from the first that it does not
+    /// take on they go to `kept`.
+    func read(
+        from queue: OpaquePointer, max: Int, keep kept: inout KeptRecords, _ body: (borrowing Message) -> Bool
+    ) {
+        precondition(!isLent, "a partition's queue was read while another was being read")
+        isLent = true
+        defer { isLent = false }
+        // It waits until the array is full or the timeout is over, hence no timeout (kafka.md).
+        let taken = unsafe rd_kafka_consume_batch_queue(queue, 0, slots, min(max, Self.capacity))
+        var isRefused = false
+        for index in 0..<Swift.max(0, taken) {
+            let message = unsafe Message(adopting: slots[index]!)
+            isRefused = isRefused || !body(message)
+            if isRefused { kept.append(message.keep()) }
+        }
+    }
+}
+
+/// What queues of partitions have to say, until the consumer is served.
+final class ConsumerSink {
+    var pending: [ConsumerEvent] = []
+}

@@ -1,0 +1,182 @@
+import CRdkafka
+
+/// A topic a producer knows; stays good when the producer is rebuilt.
+package struct ProducerTopic: Hashable, Sendable {
+    let index: Int
+}
+
+/// An idempotent producer whose reports come in batches.
+///
+/// `produce` and `serve` belong to one thread. A result counts as written only when its report says so; a full queue is
+/// answered by reading less until reports drain it. A fatal error is an event: then `rebuild`.
+@safe package final class Producer {
+    private let settings: ProducerSettings
+    private let wakeUpDescriptor: Int32
+    private var client: ProducerClient
+    private var names: [String] = []
+
+    /// Makes a client; no broker needs to be there.
+    ///
+    /// `wakeUpDescriptor`: an eventfd(2) that gets 1 added whenever there are reports or events after there were none;
+    /// non-blocking; kept open until the producer is gone. -1: none.
+    package init(_ settings: ProducerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
+        self.settings = settings
+        self.wakeUpDescriptor = wakeUpDescriptor
+        client = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
+    }
+
+    /// Drops what is not acknowledged.
+    deinit { client.purge() }
+
+    /// The topic's handle, to be looked up once. The topic should exist: one that the first record creates was seen to
+    /// wedge an idempotent producer.
+    package func topic(_ name: String) throws(KafkaError) -> ProducerTopic {
+        if let index = names.firstIndex(of: name) { return ProducerTopic(index: index) }
+        try client.add(name, index: names.count)
+        names.append(name)
+        return ProducerTopic(index: names.count - 1)
+    }
+
+    package func name(of topic: ProducerTopic) -> String { names[topic.index] }
+
+    /// Fetches what the brokers know about the topics looked up so far, so that the first record does not wait for it.
+    package func warmUp(timeoutMs: Int32) throws(KafkaError) {
+        try Metadata(of: client.handle, onlyKnown: true, timeoutMs: timeoutMs).checkTopics()
+    }
+
+    // MARK: Producing
+
+    /// Queues a record; its bytes are copied before this returns. A `nil` base address of key, value or a header's value
+    /// means null. `timestampMs` 0: now. `partition` -1: by the key. `tag` comes back in the report.
+    ///
+    /// `.none`: a report will come. `.queueFull`: nothing was queued; try again after reports were served. `.fatal`: rebuild.
+    package func produce(
+        to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
+        headers: UnsafeBufferPointer<MessageHeader>, timestampMs: Int64 = 0, tag: UInt64
+    ) -> KafkaCode {
+        var list: OpaquePointer?
+        if !headers.isEmpty {
+            unsafe list = rd_kafka_headers_new(headers.count)
+            for index in 0..<headers.count {
+                let header = unsafe headers[index]
+                // Both are copied (rdkafka.h).
+                _ = unsafe rd_kafka_header_add(
+                    list, header.name.baseAddress, header.name.count, header.value.baseAddress, header.value.count)
+            }
+        }
+        return unsafe queue(
+            topic, partition: partition, key: key, value: value, headers: list, timestampMs: timestampMs, tag: tag)
+    }
+
+    /// As above, with headers in a reused array.
+    package func produce(
+        to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
+        headers: [MessageHeader], timestampMs: Int64 = 0, tag: UInt64
+    ) -> KafkaCode {
+        unsafe headers.withUnsafeBufferPointer {
+            unsafe produce(
+                to: topic, partition: partition, key: key, value: value, headers: $0, timestampMs: timestampMs, tag: tag
+            )
+        }
+    }
+
+    /// Queues a consumed record as it is, with more headers after its own (a dead letter).
+    package func produce(
+        copyOf message: borrowing Message, to topic: ProducerTopic, adding headers: [MessageHeader],
+        timestampMs: Int64 = 0,
+        tag: UInt64
+    ) -> KafkaCode {
+        var all: [MessageHeader] = unsafe []
+        unsafe message.appendHeaders(to: &all)
+        unsafe all += headers
+        return unsafe produce(
+            to: topic, key: message.key, value: message.value, headers: all, timestampMs: timestampMs, tag: tag)
+    }
+
+    /// Queues a record that could not be written, again, under its old tag; may be called again when it was not queued.
+    package func produce(_ record: UndeliveredRecord, timestampMs: Int64 = 0) -> KafkaCode {
+        let headers = unsafe record.headers.flatMap { unsafe rd_kafka_headers_copy($0) }
+        return unsafe withBytes(of: record.key) { key in
+            unsafe withBytes(of: record.value) { value in
+                unsafe queue(
+                    record.topic, partition: -1, key: key, value: value, headers: headers, timestampMs: timestampMs,
+                    tag: record.tag)
+            }
+        }
+    }
+
+    private func withBytes(
+        of bytes: [UInt8]?, _ body: (UnsafeRawBufferPointer) -> KafkaCode
+    ) -> KafkaCode {
+        guard let bytes else { return unsafe body(UnsafeRawBufferPointer(start: nil, count: 0)) }
+        // An empty array may have no address, which would turn an empty value into null.
+        if bytes.isEmpty {
+            return unsafe Swift.withUnsafeBytes(of: 0 as UInt8) {
+                unsafe body(UnsafeRawBufferPointer(rebasing: $0[..<0]))
+            }
+        }
+        return unsafe bytes.withUnsafeBytes { unsafe body($0) }
+    }
+
+    private func queue(
+        _ topic: ProducerTopic, partition: Int32, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
+        headers: OpaquePointer?, timestampMs: Int64, tag: UInt64
+    ) -> KafkaCode {
+        let code = unsafe crdkafka_produce(
+            client.handle.raw, client.topics[topic.index], partition, key.baseAddress, key.count, value.baseAddress,
+            value.count, headers, timestampMs, tag)
+        // The headers are librdkafka's only when the record was taken (rdkafka.h, RD_KAFKA_V_HEADERS).
+        if code != RD_KAFKA_RESP_ERR_NO_ERROR, let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) }
+        return KafkaCode(code)
+    }
+
+    // MARK: Reports
+
+    /// Records whose report was not handed out yet.
+    package var outstanding: Int { client.outstanding }
+
+    /// Hands out what has happened, waiting at most `timeoutMs` for the first of it; returns how many reports there were.
+    /// `report` may produce.
+    @discardableResult
+    package func serve(
+        timeoutMs: Int32 = 0, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void
+    ) -> Int {
+        client.serve(timeoutMs: timeoutMs, report: report, event: event)
+    }
+
+    /// Serves until nothing is outstanding or `timeoutMs` is over; returns how many records are still outstanding.
+    @discardableResult
+    package func flush(
+        timeoutMs: Int64, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void
+    ) -> Int {
+        // Not rd_kafka_flush: with reports as events it waits for somebody else to serve them (rdkafka.h).
+        let deadline = Stopwatch.nowMs + timeoutMs
+        while client.outstanding > 0 {
+            let left = deadline - Stopwatch.nowMs
+            guard left > 0 else { break }
+            client.serve(timeoutMs: Int32(min(left, 100)), report: report, event: event)
+        }
+        return client.outstanding
+    }
+
+    /// Makes a new client in the place of one that met a fatal error, and hands out a report for every record the old one
+    /// still held: its code says that it was purged, whether or not a broker has it. `report` may produce: that goes to the
+    /// new client, so a record may stand twice. Throws, with nothing changed, when no new client can be made.
+    package func rebuild(report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void) throws(KafkaError) {
+        let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
+        for (index, name) in names.enumerated() { try fresh.add(name, index: index) }
+        let old = client
+        client = fresh
+        old.purge()
+        // After a purge every record has its report at once; only those in the hands of a broker's thread take a moment.
+        let deadline = Stopwatch.nowMs + 5000
+        while old.outstanding > 0, Stopwatch.nowMs < deadline {
+            old.serve(timeoutMs: 100, report: report, event: event)
+        }
+    }
+
+    /// Makes the client fail fatally, as a broker's answer would, to test what follows.
+    package func failFatally(_ code: KafkaCode) {
+        _ = unsafe rd_kafka_test_fatal_error(client.handle.raw, code.c, "a test asked for it")
+    }
+}

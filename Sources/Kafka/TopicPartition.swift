@@ -1,0 +1,136 @@
+import CRdkafka
+import Glibc
+
+/// A partition of a topic.
+package struct TopicPartition: Hashable, Sendable, CustomStringConvertible {
+    package let topic: String
+    package let partition: Int32
+
+    package init(_ topic: String, _ partition: Int32) {
+        self.topic = topic
+        self.partition = partition
+    }
+
+    package var description: String { "\(topic)/\(partition)" }
+}
+
+/// Where reading a partition starts.
+package struct PartitionStart: Hashable, Sendable {
+    package let partition: TopicPartition
+    /// The first offset to read; `nil`: the oldest record there is.
+    package let offset: Int64?
+
+    package init(_ partition: TopicPartition, offset: Int64?) {
+        self.partition = partition
+        self.offset = offset
+    }
+}
+
+/// What the group has committed for a partition.
+package struct CommittedOffset: Hashable, Sendable {
+    package let partition: TopicPartition
+    /// `nil`: nothing is committed.
+    package let offset: Int64?
+    /// The bytes as they were committed; empty when there are none.
+    package let metadata: [UInt8]
+    /// `.none`, or why this partition's offset could not be read.
+    package let code: KafkaCode
+
+    package init(partition: TopicPartition, offset: Int64?, metadata: [UInt8], code: KafkaCode = .none) {
+        self.partition = partition
+        self.offset = offset
+        self.metadata = metadata
+        self.code = code
+    }
+}
+
+/// One partition's part of a commit.
+package struct CommitEntry: Hashable, Sendable {
+    package let partition: TopicPartition
+    /// The next offset to read.
+    package let offset: Int64
+    /// Printable ASCII: a NUL is read back as garbage before librdkafka 2.6.1. A broker refuses more than 4,096 bytes.
+    package let metadata: [UInt8]
+
+    package init(_ partition: TopicPartition, offset: Int64, metadata: [UInt8] = []) {
+        self.partition = partition
+        self.offset = offset
+        self.metadata = metadata
+    }
+}
+
+/// What became of one partition's part of a commit.
+package struct CommitResult: Hashable, Sendable {
+    package let partition: TopicPartition
+    package let offset: Int64
+    package let code: KafkaCode
+
+    package init(_ partition: TopicPartition, offset: Int64, code: KafkaCode) {
+        self.partition = partition
+        self.offset = offset
+        self.code = code
+    }
+}
+
+/// An owned `rd_kafka_topic_partition_list_t`.
+@safe struct PartitionList: ~Copyable {
+    let raw: UnsafeMutablePointer<rd_kafka_topic_partition_list_t>
+
+    init(capacity: Int) {
+        unsafe raw = rd_kafka_topic_partition_list_new(Int32(clamping: capacity))
+    }
+
+    init(_ partitions: some Collection<TopicPartition>) {
+        self.init(capacity: partitions.count)
+        for partition in partitions { add(partition) }
+    }
+
+    deinit { unsafe rd_kafka_topic_partition_list_destroy(raw) }
+
+    func add(_ partition: TopicPartition, offset: Int64? = nil) {
+        // The topic's name is copied (rdkafka.h).
+        let element = unsafe partition.topic.withCString {
+            unsafe rd_kafka_topic_partition_list_add(raw, $0, partition.partition)
+        }
+        if let offset, let element = unsafe element { unsafe element.pointee.offset = offset }
+    }
+
+    func add(_ entry: CommitEntry) {
+        let element = unsafe entry.partition.topic.withCString {
+            unsafe rd_kafka_topic_partition_list_add(raw, $0, entry.partition.partition)
+        }
+        guard let element = unsafe element else { return }
+        unsafe element.pointee.offset = entry.offset
+        guard !entry.metadata.isEmpty else { return }
+        // The list frees `metadata` with free(3) (rd_kafka_topic_partition_list_destroy).
+        let size = entry.metadata.count
+        guard let copy = unsafe malloc(size) else { return }
+        unsafe entry.metadata.withUnsafeBytes { unsafe copy.copyMemory(from: $0.baseAddress!, byteCount: size) }
+        unsafe element.pointee.metadata = copy
+        unsafe element.pointee.metadata_size = size
+    }
+}
+
+extension UnsafePointer<rd_kafka_topic_partition_list_t> {
+    /// Calls `body` with each element of the list, which stays its owner's.
+    func forEach(_ body: (rd_kafka_topic_partition_t) -> Void) {
+        for index in 0..<Int(unsafe pointee.cnt) { unsafe body(pointee.elems[index]) }
+    }
+
+    var partitions: [TopicPartition] {
+        var partitions: [TopicPartition] = []
+        unsafe forEach { unsafe partitions.append($0.identity) }
+        return partitions
+    }
+}
+
+extension rd_kafka_topic_partition_t {
+    var identity: TopicPartition { unsafe TopicPartition(String(cString: topic), partition) }
+
+    /// The element as an answer about committed offsets: logical offsets (negative) mean that there is none.
+    var committed: CommittedOffset {
+        let bytes = unsafe UnsafeRawBufferPointer(start: metadata, count: metadata == nil ? 0 : metadata_size)
+        return unsafe CommittedOffset(
+            partition: identity, offset: offset >= 0 ? offset : nil, metadata: Array(bytes), code: KafkaCode(err))
+    }
+}

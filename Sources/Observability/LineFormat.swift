@@ -1,0 +1,114 @@
+/// How a log line is written.
+package enum LineFormat: String, CaseIterable, Sendable {
+    /// `2026-01-31T12:00:00.000Z warning kafka: message name=value`, for people.
+    case text
+    /// One JSON object a line.
+    case json
+}
+
+/// What one line says.
+struct Line {
+    var wallMs: Int64
+    var level: Level
+    var part: Part
+    var message: StaticString
+    var fields: Fields
+    /// How many lines like this one were left out since the last that was written.
+    var repeated: Int
+
+    static let maxValueBytes = 1_000
+
+    /// Appends the line and its newline.
+    func write(as format: LineFormat, to output: inout [UInt8]) {
+        switch format {
+        case .text: writeText(to: &output)
+        case .json: writeJSON(to: &output)
+        }
+    }
+
+    private func writeText(to output: inout [UInt8]) {
+        Timestamp(wallMs: wallMs).write(to: &output)
+        output.append(UInt8(ascii: " "))
+        output.append(contentsOf: level.rawValue.utf8)
+        output.append(UInt8(ascii: " "))
+        output.append(contentsOf: part.rawValue.utf8)
+        output.append(contentsOf: ": ".utf8)
+        output.append(message)
+        for (name, value) in fields.pairs {
+            output.append(UInt8(ascii: " "))
+            output.append(name)
+            output.append(UInt8(ascii: "="))
+            switch value {
+            case .text(let text) where Self.isBare(text): output.append(contentsOf: text.utf8)
+            case .text(let text): output.appendQuoted(text, maxBytes: Self.maxValueBytes)
+            case .integer(let number): output.append(contentsOf: String(number).utf8)
+            case .boolean(let flag): output.append(contentsOf: (flag ? "true" : "false").utf8)
+            case .token(let token): output.append(contentsOf: token.description.utf8)
+            }
+        }
+        if repeated > 0 { output.append(contentsOf: " repeated=\(repeated)".utf8) }
+        output.append(UInt8(ascii: "\n"))
+    }
+
+    private func writeJSON(to output: inout [UInt8]) {
+        output.append(contentsOf: "{\"time\":\"".utf8)
+        Timestamp(wallMs: wallMs).write(to: &output)
+        output.append(contentsOf: "\",\"level\":\"\(level.rawValue)\",\"part\":\"\(part.rawValue)\",\"message\":".utf8)
+        output.appendQuoted(message.description, maxBytes: Self.maxValueBytes)
+        for (name, value) in fields.pairs {
+            output.append(contentsOf: ",\"".utf8)
+            output.append(name)
+            output.append(contentsOf: "\":".utf8)
+            switch value {
+            case .text(let text): output.appendQuoted(text, maxBytes: Self.maxValueBytes)
+            case .integer(let number): output.append(contentsOf: String(number).utf8)
+            case .boolean(let flag): output.append(contentsOf: (flag ? "true" : "false").utf8)
+            case .token(let token): output.appendQuoted(token.description, maxBytes: Self.maxValueBytes)
+            }
+        }
+        if repeated > 0 { output.append(contentsOf: ",\"repeated\":\(repeated)".utf8) }
+        output.append(contentsOf: "}\n".utf8)
+    }
+
+    /// Needs no quotes in a text line: not empty, printable ASCII without space, quote, backslash or equals sign.
+    private static func isBare(_ text: String) -> Bool {
+        !text.isEmpty && text.utf8.count <= maxValueBytes
+            && text.utf8.allSatisfy { byte in
+                byte > 0x20 && byte < 0x7F && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
+                    && byte != UInt8(ascii: "=")
+            }
+    }
+}
+
+extension [UInt8] {
+    fileprivate mutating func append(_ text: StaticString) {
+        text.withUTF8Buffer { append(contentsOf: $0) }
+    }
+
+    /// A JSON string (RFC 8259, section 7) of at most `maxBytes` of the text; `…` where it was cut.
+    fileprivate mutating func appendQuoted(_ text: String, maxBytes: Int) {
+        append(UInt8(ascii: "\""))
+        var room = maxBytes
+        for scalar in text.unicodeScalars {
+            let size = UTF8.width(scalar)
+            guard size <= room else {
+                append(contentsOf: "…".utf8)
+                break
+            }
+            room -= size
+            switch scalar {
+            case "\"": append(contentsOf: "\\\"".utf8)
+            case "\\": append(contentsOf: "\\\\".utf8)
+            case "\n": append(contentsOf: "\\n".utf8)
+            case "\r": append(contentsOf: "\\r".utf8)
+            case "\t": append(contentsOf: "\\t".utf8)
+            // Other controls, C1 included: they would steer the terminal that shows the log.
+            case "\u{0}"..."\u{1F}", "\u{7F}"..."\u{9F}":
+                let digits = String(scalar.value, radix: 16)
+                append(contentsOf: ("\\u" + String(repeating: "0", count: 4 - digits.count) + digits).utf8)
+            default: append(contentsOf: UTF8.encode(scalar)!)
+            }
+        }
+        append(UInt8(ascii: "\""))
+    }
+}

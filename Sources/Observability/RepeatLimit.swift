@@ -1,0 +1,74 @@
+/// Lets one of many like events through every ten seconds and counts the others.
+///
+/// What is alike has the same part, message and subject. At most `capacity` kinds are told apart; while that many are
+/// within their ten seconds, those that are new share one kind per message.
+struct RepeatLimit {
+    struct Key: Hashable {
+        var part: Part
+        /// The message's address: a literal has one.
+        var message: UInt
+        var subject: String
+    }
+
+    private struct State {
+        var writtenAtNs: Int64
+        var leftOut: Int
+        var last: Line?
+    }
+
+    static let intervalNs: Int64 = 10_000_000_000
+    private let capacity: Int
+    private var states: [Key: State] = [:]
+    /// When kinds whose ten seconds are over are looked for again, so that a flood of kinds stays cheap.
+    private var nextPruneNs = Int64.min
+
+    init(capacity: Int = 500) {
+        self.capacity = capacity
+    }
+
+    /// The line to write now, with the count of those left out before it; `nil`: this one is left out.
+    mutating func admit(_ line: Line, about subject: String, nowNs: Int64) -> Line? {
+        var key = Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
+        if states[key] == nil, states.count >= capacity {
+            prune(nowNs: nowNs)
+            if states.count >= capacity { key.subject = "" }
+        }
+        guard var state = states[key] else {
+            // The kinds that share a message's own: as many as the product has messages.
+            states[key] = State(writtenAtNs: nowNs, leftOut: 0)
+            return line
+        }
+        defer { states[key] = state }
+        guard nowNs - state.writtenAtNs >= Self.intervalNs else {
+            state.leftOut += 1
+            state.last = line
+            return nil
+        }
+        var written = line
+        written.repeated = state.leftOut
+        state = State(writtenAtNs: nowNs, leftOut: 0)
+        return written
+    }
+
+    private mutating func prune(nowNs: Int64) {
+        guard nowNs >= nextPruneNs else { return }
+        nextPruneNs = nowNs + Self.intervalNs / 10
+        states = states.filter { nowNs - $0.value.writtenAtNs < Self.intervalNs || $0.value.leftOut > 0 }
+    }
+
+    /// The last of each kind that was left out and whose ten seconds are over (`all`: or not), with their count.
+    mutating func overdue(nowNs: Int64, all: Bool) -> [Line] {
+        var lines: [Line] = []
+        for (key, state) in states where all || nowNs - state.writtenAtNs >= Self.intervalNs {
+            guard state.leftOut > 0, var line = state.last else {
+                states[key] = nil
+                continue
+            }
+            // The line itself is one of those that were left out.
+            line.repeated = state.leftOut - 1
+            lines.append(line)
+            states[key] = State(writtenAtNs: nowNs, leftOut: 0)
+        }
+        return lines.sorted { $0.wallMs < $1.wallMs }
+    }
+}

@@ -1,0 +1,27 @@
+/// Why no notification can be read from a record at all.
+package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
+    /// The value is null.
+    case tombstone
+    /// The value is not JSON (RFC 8259).
+    case notJSON
+    /// Payload form without a device token or channel id; an envelope whose list is empty.
+    case noDeviceToken
+    /// An envelope whose shape leaves no token to be read.
+    case badEnvelope
+    /// More than `RequestParser.tokenLimit`.
+    case tooManyTokens
+    /// A record of a retry topic whose `push-retry-*` headers are missing or cannot be read.
+    case badRetryHeaders
+
+    /// Value of `push-dlq-reason`.
+    package var text: StaticString {
+        switch self {
+        case .tombstone: "tombstone"
+        case .notJSON: "not-json"
+        case .noDeviceToken: "no-device-token"
+        case .badEnvelope: "bad-envelope"
+        case .tooManyTokens: "too-many-tokens"
+        case .badRetryHeaders: "bad-retry-headers"
+        }
+    }
+}

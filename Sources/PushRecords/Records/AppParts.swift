@@ -1,0 +1,46 @@
+import JSON
+
+/// The constant parts of records that depend on the app only, made once.
+struct AppParts: ~Copyable {
+    private let text: ByteWriter
+    private let parts: [Part]
+
+    private struct Part {
+        var nameStart: Int
+        var nameEnd: Int
+        var membersEnd: Int
+        var environment: PushEnvironment
+    }
+
+    init(_ apps: [RecordApp]) {
+        var writer = JSONWriter()
+        var parts: [Part] = []
+        for app in apps {
+            let nameStart = writer.out.count
+            writer.out.append(text: app.name)
+            let nameEnd = writer.out.count
+            writer.removeStructure()
+            writer.name("app")
+            writer.value(app.name)
+            writer.name("environment")
+            writer.value(app.environment.text)
+            parts.append(
+                Part(
+                    nameStart: nameStart, nameEnd: nameEnd, membersEnd: writer.out.count, environment: app.environment))
+        }
+        self.parts = parts
+        text = writer.finish()
+    }
+
+    /// `"app":"…","environment":"…"`, or both `null` when the place is -1.
+    func members(_ app: Int) -> UnsafeRawBufferPointer {
+        guard app >= 0 else { return ("\"app\":null,\"environment\":null" as StaticString).lentBytes }
+        return text.bytes(from: parts[app].nameEnd, to: parts[app].membersEnd)
+    }
+
+    func name(_ app: Int) -> UnsafeRawBufferPointer {
+        text.bytes(from: parts[app].nameStart, to: parts[app].nameEnd)
+    }
+
+    func environment(_ app: Int) -> PushEnvironment { parts[app].environment }
+}

@@ -1,0 +1,91 @@
+import JSON
+
+/// Why bytes are not the record that was expected, in words.
+public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
+    public var description: String
+
+    init(_ description: String) { self.description = description }
+
+    init(_ error: JSONError, in member: String? = nil) {
+        description = member.map { "\($0): \(error)" } ?? "not JSON: \(error)"
+    }
+}
+
+/// Reads the members of a record's JSON object.
+struct RecordReader {
+    private var json: JSONReader
+    private var member = ""
+
+    /// Lends `bytes` to `body` as one object.
+    static func read<R>(
+        _ bytes: some Collection<UInt8>, _ body: (inout RecordReader) throws(RecordError) -> R
+    ) throws(RecordError) -> R {
+        func lent(_ bytes: UnsafeBufferPointer<UInt8>) -> Result<R, RecordError> {
+            do throws(RecordError) {
+                var reader = try RecordReader(UnsafeRawBufferPointer(bytes))
+                return .success(try body(&reader))
+            } catch {
+                return .failure(error)
+            }
+        }
+        let result =
+            bytes.withContiguousStorageIfAvailable(lent) ?? Array(bytes).withUnsafeBufferPointer(lent)
+        return try result.get()
+    }
+
+    private init(_ bytes: UnsafeRawBufferPointer) throws(RecordError) {
+        do throws(JSONError) {
+            json = try JSONReader(bytes)
+        } catch {
+            throw RecordError(error)
+        }
+        try enterObject()
+    }
+
+    mutating func enterObject() throws(RecordError) {
+        do throws(JSONError) { try json.enterObject() } catch { throw RecordError(error, in: member) }
+    }
+
+    /// The next member's name; `nil` at the end of the object.
+    mutating func next() -> String? {
+        guard let name = json.nextMember()?.string else { return nil }
+        member = name
+        return name
+    }
+
+    mutating func skip() { json.skip() }
+
+    mutating func optionalText() throws(RecordError) -> String? { json.null() ? nil : try text() }
+
+    mutating func text() throws(RecordError) -> String {
+        do throws(JSONError) { return try json.text().string } catch { throw RecordError(error, in: member) }
+    }
+
+    mutating func optionalInteger() throws(RecordError) -> Int64? { json.null() ? nil : try integer() }
+
+    mutating func integer<I: FixedWidthInteger>(_ type: I.Type = Int64.self) throws(RecordError) -> I {
+        let value: Int64
+        do throws(JSONError) { value = try json.integer() } catch { throw RecordError(error, in: member) }
+        guard let fitting = I(exactly: value) else { throw RecordError("\(member): \(value) is out of range") }
+        return fitting
+    }
+
+    /// A text that must be one of those that `read` knows.
+    mutating func word<R>(_ read: (String) -> R?) throws(RecordError) -> R {
+        let text = try text()
+        guard let value = read(text) else { throw RecordError("\(member): \"\(text)\" is not known") }
+        return value
+    }
+
+    mutating func optionalWord<R>(_ read: (String) -> R?) throws(RecordError) -> R? {
+        json.null() ? nil : try word(read)
+    }
+}
+
+extension Optional {
+    /// The value of a member that every record of a kind has.
+    func required(_ member: StaticString) throws(RecordError) -> Wrapped {
+        guard let self else { throw RecordError("\(member) is missing") }
+        return self
+    }
+}

@@ -1,0 +1,74 @@
+// What may become a header of a request to Apple. One bad byte would make HTTP/2 kill the whole connection (RFC 9113,
+// 8.2.1), so nothing passes that is not printable ASCII.
+
+/// What is wrong with a value; `reason` is `.none` where Apple has no word for it.
+struct Fault {
+    var reason: ReasonCode
+    var detail: Detail
+
+    init(_ reason: ReasonCode, _ text: StaticString, _ subject: UnsafeRawBufferPointer = .nothing) {
+        self.reason = reason
+        detail = Detail(text, subject)
+    }
+}
+
+enum HeaderCheck {
+    static let topicLimit = 255
+    static let collapseIDLimit = 64
+
+    /// Whether `value` is 1 to `limit` bytes of printable ASCII without a space at either end.
+    @inline(__always)
+    static func isClean(_ value: UnsafeRawBufferPointer, limit: Int) -> Bool {
+        guard let base = value.baseAddress, value.count > 0, value.count <= limit else { return false }
+        var isClean = true
+        for place in 0..<value.count where base.load(fromByteOffset: place, as: UInt8.self) &- 0x20 > 0x5E {
+            isClean = false
+        }
+        return isClean && base.load(as: UInt8.self) != 0x20
+            && base.load(fromByteOffset: value.count &- 1, as: UInt8.self) != 0x20
+    }
+
+    /// A decimal number without sign; `nil` when it is something else or has more than 18 digits.
+    static func unsigned(_ value: UnsafeRawBufferPointer) -> Int64? {
+        guard value.count > 0, value.count <= 18 else { return nil }
+        var number: Int64 = 0
+        for byte in value {
+            guard byte &- 0x30 < 10 else { return nil }
+            number = number &* 10 &+ Int64(byte &- 0x30)
+        }
+        return number
+    }
+
+    /// 1, 5 or 10; `nil` for anything else. Source: "Sending notification requests to APNs", apns-priority.
+    static func priority(_ value: UnsafeRawBufferPointer) -> UInt8? {
+        switch (value.count, value.first) {
+        case (1, 0x31): 1
+        case (1, 0x35): 5
+        case (2, 0x31): value[1] == 0x30 ? 10 : nil
+        default: nil
+        }
+    }
+
+    static func pushType(_ value: UnsafeRawBufferPointer) -> PushType? {
+        let type: PushType
+        switch (value.count, value.first) {
+        case (5, UInt8(ascii: "a")): type = .alert
+        case (10, UInt8(ascii: "b")): type = .background
+        case (12, UInt8(ascii: "c")): type = .complication
+        case (8, UInt8(ascii: "c")): type = .controls
+        case (12, UInt8(ascii: "f")): type = .fileprovider
+        case (12, UInt8(ascii: "l")): type = .liveactivity
+        case (8, UInt8(ascii: "l")): type = .location
+        case (3, UInt8(ascii: "m")): type = .mdm
+        case (10, UInt8(ascii: "p")): type = .pushtotalk
+        case (4, UInt8(ascii: "v")): type = .voip
+        case (7, UInt8(ascii: "w")): type = .widgets
+        default: return nil
+        }
+        return type.text.spells(value) ? type : nil
+    }
+
+    static func environment(_ value: UnsafeRawBufferPointer) -> PushEnvironment? {
+        PushEnvironment.allCases.first { $0.text.spells(value) }
+    }
+}

@@ -1,0 +1,145 @@
+/// What one record of a request or retry topic asks for.
+///
+/// Plain data that owns nothing. Every range is lent: it points into the record's key, value or headers, or into the
+/// parser's scratch, so it is valid until the record is given back or the parser parses again, whichever comes first.
+package struct ParsedRequest {
+    package enum Target: UInt8 {
+        /// No notification can be read: the record is a dead letter (`deadLetter` and `detail` say why).
+        case none
+        /// One device: `token`.
+        case device
+        /// A fan-out: `tokenList` and `tokenCount`.
+        case devices
+        /// A broadcast: `channelID`.
+        case channel
+    }
+
+    package enum Form: UInt8 {
+        case payload, envelope
+    }
+
+    package var target: Target
+    package var form: Form
+    /// Set exactly when `target` is `.none`.
+    package var deadLetter: DeadLetterReason?
+    /// Whether something that all of its notifications share is wrong: each becomes `invalid` with `failureReason`
+    /// and `detail`. Where Apple has no word for it the reason is `.none`.
+    package var isInvalid: Bool
+    package var failureReason: ReasonCode
+    /// Of the dead letter, or of what is invalid.
+    package var detail: Detail
+
+    /// As the producer wrote it, not checked yet: `DeviceToken.normalize` checks and lower-cases it.
+    package var token: UnsafeRawBufferPointer
+    /// The JSON list of the tokens, brackets included; every element is a string. Read it, or a copy, with a
+    /// `TokenCursor`.
+    package var tokenList: UnsafeRawBufferPointer
+    /// How many notifications: 1 for a device or a channel, 0 for a dead letter.
+    package var tokenCount: Int
+    package var channelID: UnsafeRawBufferPointer
+
+    /// What goes to Apple, byte for byte.
+    package var payload: UnsafeRawBufferPointer
+    /// Empty: none was given, the app's is meant.
+    package var topic: UnsafeRawBufferPointer
+    /// Empty: none.
+    package var collapseID: UnsafeRawBufferPointer
+    /// Name of an app of the configuration; empty: none was given.
+    package var app: UnsafeRawBufferPointer
+    package var environment: PushEnvironment?
+    /// With its default when none was given.
+    package var pushType: PushType
+    /// 0: not to be sent. Background notifications without one have 5 here.
+    package var priority: UInt8
+    /// Seconds since the epoch; `nil`: not to be sent. A past one is not looked at here.
+    package var expiration: UInt32?
+    /// The producer's own; `.none`: none was given.
+    package var apnsID: NotificationUUID
+    /// The record's key where results must name it (`request.key`): a `nil` base address when there is none, or it is
+    /// the token itself. For a fan-out it is the key as it came, and the writer compares it with each token. Of a retry
+    /// record: the original's key.
+    package var key: UnsafeRawBufferPointer
+    /// Headers that results carry on: `traceparent`, `tracestate` and the configured ones. At most
+    /// `RequestParser.copiedHeaderLimit` with together `RequestParser.copiedByteLimit` bytes; what is beyond is left out.
+    package var copiedHeaders: UnsafeBufferPointer<RecordHeader>
+    /// Set exactly for a record of a retry topic that is not a dead letter.
+    package var retry: RetryFields?
+}
+
+/// Which topics a record comes from.
+package enum RecordRole: UInt8 {
+    /// A request topic: both forms; `push-retry-*` headers are ignored.
+    case request
+    /// A retry topic: payload form only, whatever the value looks like, and the `push-retry-*` headers are read.
+    case retry
+}
+
+extension ParsedRequest {
+    /// A request for which everything is still to be found out.
+    init(copiedHeaders: UnsafeBufferPointer<RecordHeader>) {
+        target = .none
+        form = .payload
+        deadLetter = nil
+        isInvalid = false
+        failureReason = .none
+        detail = .none
+        token = .nothing
+        tokenList = .nothing
+        tokenCount = 0
+        channelID = .nothing
+        payload = .nothing
+        topic = .nothing
+        collapseID = .nothing
+        app = .nothing
+        environment = nil
+        pushType = .alert
+        priority = 0
+        expiration = nil
+        apnsID = .none
+        key = .nothing
+        self.copiedHeaders = copiedHeaders
+        retry = nil
+    }
+
+    /// No notification can be read from the record.
+    mutating func bury(_ reason: DeadLetterReason, _ detail: Detail) {
+        target = .none
+        tokenCount = 0
+        deadLetter = reason
+        self.detail = detail
+    }
+
+    /// Its notifications are invalid; the first fault found is the one that is reported.
+    @inline(never)
+    mutating func fail(_ fault: Fault) {
+        guard !isInvalid else { return }
+        isInvalid = true
+        failureReason = fault.reason
+        detail = fault.detail
+    }
+
+    /// Keeps the record's key where results must name it.
+    mutating func keepKey(_ key: UnsafeRawBufferPointer) {
+        switch target {
+        case .none: break
+        case .devices: self.key = key
+        case .device: if !key.isSameToken(token) { self.key = key }
+        case .channel: if !key.isSameToken(channelID) { self.key = key }
+        }
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// Whether both are the same bytes, or hex digits that differ in case only.
+    func isSameToken(_ other: UnsafeRawBufferPointer) -> Bool {
+        guard count == other.count else { return false }
+        guard let one = baseAddress, let two = other.baseAddress else { return true }
+        if one == two { return true }
+        for place in 0..<count {
+            let a = one.load(fromByteOffset: place, as: UInt8.self)
+            let b = two.load(fromByteOffset: place, as: UInt8.self)
+            guard a == b || (a | 0x20 == b | 0x20 && Hex.value(a) != nil && Hex.value(b) != nil) else { return false }
+        }
+        return true
+    }
+}

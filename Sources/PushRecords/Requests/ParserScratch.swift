@@ -1,0 +1,60 @@
+import JSON
+
+/// Room that the parser reuses: members of objects, strings whose escapes were resolved, numbers for details.
+struct ParserScratch: ~Copyable {
+    /// Members of the value and, beyond them, of an envelope's headers. More than an envelope may have.
+    static let memberLimit = 16
+    static let textLimit = 4_096
+
+    private let room: UnsafeMutablePointer<JSONMember>
+    private let text: UnsafeMutableRawBufferPointer
+    private var used = 0
+
+    init() {
+        room = .allocate(capacity: 2 * Self.memberLimit)
+        room.initialize(repeating: JSONMember(), count: 2 * Self.memberLimit)
+        text = .allocate(byteCount: Self.textLimit, alignment: 16)
+    }
+
+    deinit {
+        room.deallocate()
+        text.deallocate()
+    }
+
+    var members: UnsafeMutableBufferPointer<JSONMember> {
+        UnsafeMutableBufferPointer(start: room, count: Self.memberLimit)
+    }
+
+    var headerMembers: UnsafeMutableBufferPointer<JSONMember> {
+        UnsafeMutableBufferPointer(start: room + Self.memberLimit, count: Self.memberLimit)
+    }
+
+    /// Forgets the texts of the record before.
+    mutating func removeTexts() { used = 0 }
+
+    /// What a JSON string (its inside) spells: the lent bytes themselves when nothing is escaped, else a copy here. What
+    /// finds no room is longer than any field may be, and comes back as it is.
+    mutating func resolve(_ inside: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        let string = JSONText(checked: inside)
+        guard string.hasEscapes else { return inside }
+        let free = UnsafeMutableRawBufferPointer(rebasing: text[used...])
+        guard let count = string.resolve(into: free) else { return inside }
+        used += count
+        return UnsafeRawBufferPointer(rebasing: free[..<count])
+    }
+
+    /// `prefix` and a number, as text.
+    mutating func decimal(_ number: Int, _ prefix: StaticString) -> UnsafeRawBufferPointer {
+        used = 0
+        var digits = number
+        var place = 64
+        repeat {
+            place -= 1
+            text[place] = UInt8(digits % 10) + 0x30
+            digits /= 10
+        } while digits > 0
+        place -= prefix.utf8CodeUnitCount
+        UnsafeMutableRawBufferPointer(rebasing: text[place...]).copyMemory(from: prefix.lentBytes)
+        return UnsafeRawBufferPointer(rebasing: text[place..<64])
+    }
+}

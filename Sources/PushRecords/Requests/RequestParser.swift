@@ -1,0 +1,225 @@
+import JSON
+
+/// Reads records of request and retry topics: one validating pass over lent bytes, nothing decoded, nothing copied but
+/// escaped strings of envelopes, no allocation per record.
+///
+/// Not thread-safe: one parser belongs to one thread. It never throws: what cannot be read is a dead letter, what is
+/// wrong is `isInvalid`. What needs the configuration is left to the caller: the topic's default, whether topic and
+/// push type fit the app, whether the expiration has passed.
+package struct RequestParser: ~Copyable {
+    /// Most tokens in one record.
+    package static let tokenLimit = 10_000
+    /// Most headers carried on to results, and most bytes (names and values) in them.
+    package static let copiedHeaderLimit = 32
+    package static let copiedByteLimit = 4_096
+    package static let payloadLimit = 4_096
+    /// For voip and for broadcasts.
+    package static let largePayloadLimit = 5_120
+
+    var fields = FieldTable()
+    var copied: CopiedHeaders
+    var envelope = EnvelopeTable()
+    var scratch = ParserScratch()
+
+    /// - Parameter copyHeaders: names (`results.copy_headers`) to carry on beside `traceparent` and `tracestate`.
+    package init(copyHeaders: [String] = []) {
+        copied = CopiedHeaders(copyHeaders)
+    }
+
+    /// Reads one record.
+    ///
+    /// - Parameters:
+    ///   - key: a `nil` base address when the record has none.
+    ///   - value: a `nil` base address is a tombstone; an empty one with a base address is an empty payload.
+    package mutating func parse(
+        key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
+        role: RecordRole
+    ) -> ParsedRequest {
+        let known = read(headers, role)
+        var request = ParsedRequest(copiedHeaders: copied.list)
+        guard value.baseAddress != nil else {
+            request.bury(.tombstone, Detail("the value is null"))
+            return request
+        }
+        guard value.count > 0 else {
+            payloadForm(&request, key, value, .null, known, role)
+            return request
+        }
+        let scan = JSONScanner.scan(value, members: scratch.members)
+        if let error = scan.error {
+            request.bury(.notJSON, Detail(error.kind.text, scratch.decimal(error.offset, "at byte ")))
+            return request
+        }
+        if scan.kind == .object && role == .request && envelope.read(value, scan, scratch.members) {
+            request.form = .envelope
+            envelopeForm(&request, key, known)
+        } else {
+            payloadForm(&request, key, value, scan.kind, known, role)
+        }
+        return request
+    }
+
+    /// What is to be known of a record's headers beside their values.
+    struct KnownHeaders {
+        /// The first name that came twice.
+        var duplicate: UnsafeRawBufferPointer = .nothing
+        /// The first `apns-` or `push-` header that a producer, not this worker, wrote.
+        var own: UnsafeRawBufferPointer = .nothing
+    }
+
+    /// Puts the headers into the field table.
+    private mutating func read(_ headers: UnsafeBufferPointer<RecordHeader>, _ role: RecordRole) -> KnownHeaders {
+        fields.removeAll()
+        copied.removeAll()
+        var known = KnownHeaders()
+        for header in headers {
+            copied.consider(header)
+            if let name = HeaderName(header.name) {
+                if name.isRetry && role == .request { continue }
+                if !fields.add(name, header.value) && known.duplicate.baseAddress == nil {
+                    known.duplicate = header.name
+                }
+                if known.own.baseAddress == nil && header.value.baseAddress != nil { known.own = header.name }
+            } else if known.own.baseAddress == nil && HeaderName.isOwn(header.name) {
+                known.own = header.name
+            }
+        }
+        return known
+    }
+
+    // MARK: - Payload form
+
+    private mutating func payloadForm(
+        _ request: inout ParsedRequest, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        _ kind: JSONKind, _ known: KnownHeaders, _ role: RecordRole
+    ) {
+        request.payload = value
+        if let channel = fields[.channelID] {
+            request.target = .channel
+            request.channelID = channel
+            if let token = fields[.deviceToken] {
+                request.target = .device
+                request.token = token
+                request.fail(Fault(.none, "both push-device-token and apns-channel-id"))
+            }
+        } else if let token = fields[.deviceToken] {
+            guard token.count > 0 else {
+                request.bury(.noDeviceToken, Detail("push-device-token is empty"))
+                return
+            }
+            request.target = .device
+            request.token = token
+        } else if key.count >= 64 && key.count & 1 == 0 && Hex.isHex(key) {
+            request.target = .device
+            request.token = key
+        } else {
+            request.bury(
+                .noDeviceToken,
+                Detail("no push-device-token, and the key is not a device token of 64 or more hex digits"))
+            return
+        }
+        request.tokenCount = 1
+        if role == .retry {
+            guard let retry = RetryFields(fields) else {
+                request.bury(.badRetryHeaders, Detail("the push-retry headers are missing or unreadable"))
+                return
+            }
+            request.retry = retry
+            request.key = fields[.retryKey] ?? .nothing
+        } else {
+            request.keepKey(key)
+        }
+        if known.duplicate.baseAddress != nil {
+            request.fail(Fault(.duplicateHeaders, "a header that comes twice", known.duplicate))
+        }
+        readFields(&request)
+        checkPayload(&request, kind)
+    }
+
+    // MARK: - What both forms share
+
+    /// Checks what is in the field table and puts it into the request.
+    mutating func readFields(_ request: inout ParsedRequest) {
+        let isBroadcast = request.target == .channel
+        request.pushType = isBroadcast ? .liveactivity : .alert
+        if isBroadcast && !HeaderCheck.isClean(request.channelID, limit: DeviceToken.textLimit) {
+            request.fail(Fault(.badChannelId, "a channel id is printable ASCII of 1 to 200 bytes"))
+        }
+        if let value = fields[.topic] {
+            request.topic = value
+            if !HeaderCheck.isClean(value, limit: HeaderCheck.topicLimit) {
+                request.fail(Fault(.badTopic, "apns-topic must be printable ASCII of 1 to 255 bytes", value))
+            }
+        }
+        if let value = fields[.pushType] {
+            if let type = HeaderCheck.pushType(value) {
+                request.pushType = type
+            } else {
+                request.fail(Fault(.invalidPushType, "apns-push-type is not one of Apple's", value))
+            }
+            if isBroadcast && request.pushType != .liveactivity {
+                request.fail(Fault(.invalidPushType, "a broadcast's apns-push-type must be liveactivity", value))
+            }
+        }
+        if let value = fields[.priority] {
+            if let priority = HeaderCheck.priority(value) {
+                request.priority = priority
+                if request.pushType == .background && priority != 5 {
+                    request.fail(Fault(.badPriority, "apns-priority of a background notification must be 5", value))
+                }
+            } else {
+                request.fail(Fault(.badPriority, "apns-priority must be 1, 5 or 10", value))
+            }
+        } else if request.pushType == .background {
+            request.priority = 5
+        }
+        if let value = fields[.expiration] {
+            if let seconds = HeaderCheck.unsigned(value), let expiration = UInt32(exactly: seconds) {
+                request.expiration = expiration
+            } else {
+                request.fail(Fault(.badExpirationDate, "apns-expiration must be 0 to 4294967295 seconds", value))
+            }
+        }
+        if let value = fields[.collapseID] {
+            request.collapseID = value
+            if !HeaderCheck.isClean(value, limit: HeaderCheck.collapseIDLimit) {
+                request.fail(
+                    Fault(.badCollapseId, "apns-collapse-id must be printable ASCII of 1 to 64 bytes", value))
+            }
+        }
+        if let value = fields[.apnsID] {
+            if let id = NotificationUUID(text: value), id != .none {
+                request.apnsID = id
+            } else {
+                request.fail(Fault(.badMessageId, "apns-id must be a UUID that is not nil", value))
+            }
+        }
+        if let value = fields[.app] {
+            request.app = value
+            if value.count == 0 { request.fail(Fault(.none, "the app's name is empty")) }
+        }
+        if let value = fields[.environment] {
+            if let environment = HeaderCheck.environment(value) {
+                request.environment = environment
+            } else {
+                request.fail(Fault(.none, "the environment must be production or development", value))
+            }
+        }
+    }
+
+    /// Checks kind and size of the payload.
+    func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind) {
+        if kind == .null {
+            request.fail(Fault(.payloadEmpty, "the payload is empty"))
+        } else if kind != .object {
+            request.fail(Fault(.badRequestPayload, "the payload must be a JSON object"))
+        }
+        if request.target == .channel || request.pushType == .voip {
+            if request.payload.count > Self.largePayloadLimit {
+                request.fail(Fault(.payloadTooLarge, "the payload has more than 5120 bytes"))
+            }
+        } else if request.payload.count > Self.payloadLimit {
+            request.fail(Fault(.payloadTooLarge, "the payload has more than 4096 bytes"))
+        }
+    }
+}

@@ -1,0 +1,102 @@
+/// An app as records name it: writers hold a list of them, and contents refer to it by place.
+package struct RecordApp: Sendable {
+    package var name: String
+    package var environment: PushEnvironment
+
+    package init(name: String, environment: PushEnvironment) {
+        self.name = name
+        self.environment = environment
+    }
+}
+
+/// One notification as the machine lends it to the writers of results, dead tokens and retry records. Owns nothing.
+package struct NotificationContent {
+    /// Key of its records. Lower-case hex; the channel id when `isBroadcast`; a token that is not hex as written, cut
+    /// at `DeviceToken.textLimit` bytes.
+    package var token: UnsafeRawBufferPointer
+    package var isBroadcast: Bool
+    package var pushType: PushType
+    /// 0: none.
+    package var priority: UInt8
+    package var expiration: UInt32?
+    /// Place in the writers' list of apps; -1: no app could be told.
+    package var app: Int
+    /// `.none`: there is none (refused before it had one, or left to Apple and not answered).
+    package var apnsID: NotificationUUID
+    /// What goes to Apple; needed for retry records only.
+    package var payload: UnsafeRawBufferPointer
+    /// `apns-topic`; empty: none could be told.
+    package var topic: UnsafeRawBufferPointer
+    /// Empty: none.
+    package var collapseID: UnsafeRawBufferPointer
+    /// The original request, also of a notification read from a retry topic.
+    package var request: RequestPlace
+    /// As in `ParsedRequest.key`. Results leave it out when it is the token (in either case), and cut it at
+    /// `ResultWriter.keyLimit` bytes.
+    package var requestKey: UnsafeRawBufferPointer
+    /// Timestamp of the original request record.
+    package var requestedAtMs: Int64
+    package var copiedHeaders: UnsafeBufferPointer<RecordHeader>
+
+    package init(
+        token: UnsafeRawBufferPointer, isBroadcast: Bool, pushType: PushType, priority: UInt8, expiration: UInt32?,
+        app: Int, apnsID: NotificationUUID, payload: UnsafeRawBufferPointer, topic: UnsafeRawBufferPointer,
+        collapseID: UnsafeRawBufferPointer, request: RequestPlace, requestKey: UnsafeRawBufferPointer,
+        requestedAtMs: Int64, copiedHeaders: UnsafeBufferPointer<RecordHeader>
+    ) {
+        self.token = token
+        self.isBroadcast = isBroadcast
+        self.pushType = pushType
+        self.priority = priority
+        self.expiration = expiration
+        self.app = app
+        self.apnsID = apnsID
+        self.payload = payload
+        self.topic = topic
+        self.collapseID = collapseID
+        self.request = request
+        self.requestKey = requestKey
+        self.requestedAtMs = requestedAtMs
+        self.copiedHeaders = copiedHeaders
+    }
+}
+
+/// How a notification ended: the rest of its result.
+package struct Ending {
+    package var outcome: Outcome
+    /// The HTTP status; 0: Apple did not answer (`null` in the result).
+    package var status: UInt16
+    /// `.other`: see `reasonText`.
+    package var reason: ReasonCode
+    /// A reason not known by name, as Apple wrote it; lent.
+    package var reasonText: UnsafeRawBufferPointer
+    package var detail: Detail
+    /// `apns-unique-id` of the answer; empty: none.
+    package var uniqueID: UnsafeRawBufferPointer
+    /// 0: none.
+    package var unregisteredAtMs: Int64
+    package var attempts: Int32
+    package var inDoubt: Int32
+    /// When it was last handed to a connection; 0: never (`null` in the result).
+    package var sentAtMs: Int64
+    package var settledAtMs: Int64
+
+    package init(
+        outcome: Outcome, status: UInt16 = 0, reason: ReasonCode = .none,
+        reasonText: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0), detail: Detail = .none,
+        uniqueID: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0), unregisteredAtMs: Int64 = 0,
+        attempts: Int32, inDoubt: Int32, sentAtMs: Int64, settledAtMs: Int64
+    ) {
+        self.outcome = outcome
+        self.status = status
+        self.reason = reason
+        self.reasonText = reasonText
+        self.detail = detail
+        self.uniqueID = uniqueID
+        self.unregisteredAtMs = unregisteredAtMs
+        self.attempts = attempts
+        self.inDoubt = inDoubt
+        self.sentAtMs = sentAtMs
+        self.settledAtMs = settledAtMs
+    }
+}

@@ -1,0 +1,43 @@
+/// A dead device token: a record of `apns.unregistered`.
+///
+/// Delete the token only if it was registered before `unregisteredAtMs`: a device may have registered it again.
+public struct UnregisteredToken: Hashable, Sendable {
+    /// Lower-case hex.
+    public var deviceToken: String
+    public var apnsTopic: String?
+    public var app: String?
+    public var environment: PushEnvironment?
+    public var reason: Reason?
+    /// Apple's time, in milliseconds since the epoch; `nil` where it gave none.
+    public var unregisteredAtMs: Int64?
+    /// When the worker learned of it.
+    public var observedAtMs: Int64
+}
+
+extension UnregisteredToken {
+    /// Reads a dead-token record's value. Members that this version does not know are ignored.
+    ///
+    /// Throws what is wrong when it is not JSON, a member has another type, or one that every such record has is missing.
+    public init(json: some Collection<UInt8>) throws(RecordError) {
+        self = try RecordReader.read(json) { (reader) throws(RecordError) in try UnregisteredToken(&reader) }
+    }
+
+    private init(_ reader: inout RecordReader) throws(RecordError) {
+        var deviceToken: String?
+        var observedAtMs: Int64?
+        while let member = reader.next() {
+            switch member {
+            case "device_token": deviceToken = try reader.text()
+            case "apns_topic": apnsTopic = try reader.optionalText()
+            case "app": app = try reader.optionalText()
+            case "environment": environment = try reader.optionalWord { PushEnvironment(text: $0) }
+            case "reason": reason = try reader.optionalText().map { Reason(rawValue: $0) }
+            case "unregistered_at_ms": unregisteredAtMs = try reader.optionalInteger()
+            case "observed_at_ms": observedAtMs = try reader.integer()
+            default: reader.skip()
+            }
+        }
+        self.deviceToken = try deviceToken.required("device_token")
+        self.observedAtMs = try observedAtMs.required("observed_at_ms")
+    }
+}

@@ -1,0 +1,96 @@
+internal import Configuration
+internal import Delivery
+internal import Kafka
+internal import Observability
+internal import PushRecords
+
+/// Says in log lines what the parts below report as events.
+struct EventLog {
+    let logger: Logger
+    let apps: [AppSettings]
+
+    /// What librdkafka says about itself: its debug lines only at `debug`.
+    static func write(_ event: ClientEvent, of client: String, to logger: Logger) {
+        switch event {
+        case .log(let severity, let facility, let text):
+            let level: Level = severity <= 3 ? .warning : severity <= 5 ? .info : .debug
+            logger.log(
+                level, .kafka, "librdkafka", about: "\(client) \(facility)",
+                ["client": "\(client)", "facility": "\(facility)", "text": "\(text)"])
+        case .error(let error):
+            logger.warning(
+                .kafka, "Kafka has a problem; trying on", about: "\(client) \(error.code.name)",
+                ["client": "\(client)", "error": "\(error.text)"])
+        case .fatal(let error):
+            logger.error(.kafka, "fatal error", ["client": "\(client)", "error": "\(error.text)"])
+        case .statistics:
+            break
+        }
+    }
+
+    func write(_ event: DeliveryEvent, partitionName: (PartitionID) -> String) {
+        switch event {
+        case .metadataIgnored(let id):
+            logger.warning(
+                .delivery, "the commit's metadata is not ours or damaged: what it named is not known to be settled",
+                about: partitionName(id), ["partition": "\(partitionName(id))"])
+        case .offsetReset(let id, let committed, let offset):
+            logger.error(
+                .delivery, "records came below the committed offset: it was reset, and they are sent",
+                about: partitionName(id),
+                ["partition": "\(partitionName(id))", "committed": .count(committed), "offset": .count(offset)])
+        case .mapCut(let id, let dropped):
+            logger.info(
+                .delivery, "the commit's map was too long and cut: a crash now repeats more", about: partitionName(id),
+                ["partition": "\(partitionName(id))", "dropped": .count(dropped)])
+        case .metadataRefused(let id, let characters):
+            logger.warning(
+                .kafka, "the broker refuses commit metadata of this length: raise offset.metadata.max.bytes to 4096",
+                about: partitionName(id), ["partition": "\(partitionName(id))", "characters": .count(characters)])
+        case .credentialFault(let app, let reason):
+            logger.error(
+                .apns, "Apple refuses the credential", about: "\(name(of: app)) \(reason)",
+                ["app": "\(name(of: app))", "reason": "\(reason.text?.description ?? "unknown")"])
+        case .held(let app, let cause):
+            logger.warning(
+                .delivery, "notifications are held in the shortest retry tier", about: "\(name(of: app)) \(cause)",
+                [
+                    "app": "\(name(of: app))",
+                    "cause": "\(cause == .lane ? "one device has too many" : "the app has too many")",
+                ])
+        }
+    }
+
+    func write(_ note: TransportNote, of app: AppIndex) {
+        let name = name(of: app)
+        switch note {
+        case .connected(let address, let streams):
+            logger.info(.apns, "connected", ["app": "\(name)", "address": "\(address)", "streams": .count(streams)])
+        case .connectFailed(let host, let reason, let retryInMs):
+            logger.warning(
+                .apns, "cannot connect; trying again", about: "\(name) \(host)",
+                ["app": "\(name)", "host": "\(host)", "reason": "\(reason)", "retry_in_ms": .count(retryInMs)])
+        case .disconnected(let address, let reason, let unanswered):
+            logger.log(
+                unanswered == 0 ? .info : .warning, .apns, "disconnected", about: "\(name) \(reason)",
+                [
+                    "app": "\(name)", "address": "\(address)", "reason": "\(reason)",
+                    "unanswered": .count(unanswered),
+                ])
+        case .goAway(let address, let reason, let resent):
+            logger.info(
+                .apns, "APNs asks for a new connection (GOAWAY)", about: name,
+                ["app": "\(name)", "address": "\(address)", "reason": "\(reason)", "resent": .count(resent)])
+        case .providerTokenRenewed(let keyID):
+            logger.debug(.apns, "provider token renewed", ["app": "\(name)", "key_id": "\(keyID)"])
+        case .credentialFault(let reason):
+            logger.error(
+                .apns, "Apple refuses the credential", about: "\(name) \(reason)",
+                ["app": "\(name)", "reason": "\(reason)"])
+        case .warning(let text):
+            logger.warning(.apns, "warning", about: "\(name) \(text)", ["app": "\(name)", "text": "\(text)"])
+        }
+    }
+
+    private func name(of app: AppIndex) -> String { apps[app.value].name }
+}

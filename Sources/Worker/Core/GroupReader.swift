@@ -1,0 +1,316 @@
+internal import Configuration
+internal import Delivery
+internal import Kafka
+internal import Observability
+internal import PushRecords
+
+/// Reads the partitions that one consumer group gave this worker into the machine, and gives them back drained.
+///
+/// There are two: one of the request topics, one of the retry topics, so that a rebalance of the one never drains the
+/// other. Core thread.
+final class GroupReader {
+    /// What the partitions of a topic are read for.
+    typealias RoleOfTopic = (String) -> PartitionRole
+
+    private struct Assigned {
+        let queue: PartitionQueue
+        let id: PartitionID
+        let topic: [UInt8]
+        /// Whether records may be waiting. A queue left unread until it is empty wakes nobody again.
+        var mayHaveMore = true
+        /// Wall clock at which a paused retry partition is read again; `nil`: it is not paused.
+        var pausedUntilMs: Int64?
+    }
+
+    /// Partitions on their way out, until they are drained or it is too late.
+    private struct Revocation {
+        let partitions: [PartitionID]
+        /// When to stop waiting for answers, and when for the last commit too (monotonic).
+        let deadlineNs: Int64
+        let lastCommitDeadlineNs: Int64
+        var hasStoppedWaiting = false
+        /// Whether the group asked for them (and is to be answered), or we leave by ourselves.
+        var mustUnassign: Bool
+    }
+
+    let consumer: Consumer
+    private let name: String
+    private let logger: Logger
+    private let roleOfTopic: RoleOfTopic
+    private let drainNs: Int64
+    private var assigned: [Assigned] = []
+    /// Partitions given to us whose committed offsets could not be read yet, and when to try again.
+    private var waiting: (partitions: [TopicPartition], retryNs: Int64)?
+    private var revocation: Revocation?
+    private var nextToRead = 0
+    private var headers: [RecordHeader] = []
+    private(set) var isLeaving = false
+    /// Whether the group has answered once; an empty assignment counts.
+    private(set) var hasJoined = false
+    private(set) var fatalError: KafkaError?
+    private(set) var recordsRead = 0
+
+    /// Most records taken from one partition before the next one's turn.
+    private static let batchLimit = 128
+    private static let committedTimeoutMs: Int32 = 1_000
+    /// How long after the drain limit the last commit may take.
+    private static let lastCommitNs: Int64 = 5_000_000_000
+
+    init(
+        _ settings: ConsumerSettings, topics: [String], drainNs: Int64, wakeUpDescriptor: Int32, logger: Logger,
+        roleOfTopic: @escaping RoleOfTopic
+    ) throws(KafkaError) {
+        name = settings.memberGroupID
+        self.logger = logger
+        self.drainNs = drainNs
+        self.roleOfTopic = roleOfTopic
+        consumer = try Consumer(settings, wakeUpDescriptor: wakeUpDescriptor)
+        try consumer.subscribe(to: topics)
+    }
+
+    // MARK: The group
+
+    /// Takes what the group has to say. Call after every wake-up and at least once a second.
+    func serve(
+        _ machine: inout DeliveryMachine, now: DeliveryTime, committed: (CommitReply, inout DeliveryMachine) -> Void
+    ) {
+        consumer.serve { event in
+            switch event {
+            case .assigned(let partitions): begin(partitions, &machine, now)
+            case .revoked(let partitions, let lost): revoke(partitions, lost: lost, &machine, now)
+            case .committed(let reply): committed(reply, &machine)
+            case .offsetReset(let partition, _):
+                logger.error(
+                    .kafka, "the committed offset does not exist any more: records were skipped, or come again",
+                    about: "\(partition)", ["partition": "\(partition)"])
+            case .partitionFailed(let partition, let error):
+                logger.warning(
+                    .kafka, "a partition cannot be read; trying on", about: "\(partition) \(error.code.name)",
+                    ["partition": "\(partition)", "error": "\(error.text)"])
+            case .client(.fatal(let error)):
+                fatalError = error
+            case .client(let event):
+                EventLog.write(event, of: name, to: logger)
+            }
+        }
+        if let waiting, waiting.retryNs <= now.ns { begin(waiting.partitions, &machine, now) }
+        moveRevocation(&machine, now)
+    }
+
+    private func begin(_ partitions: [TopicPartition], _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        hasJoined = true
+        waiting = nil
+        do throws(KafkaError) {
+            guard !isLeaving, !partitions.isEmpty else {
+                _ = try consumer.assign([])
+                return
+            }
+            let committed = try consumer.committed(partitions, timeoutMs: Self.committedTimeoutMs)
+            if let failed = committed.first(where: { $0.code != .none && $0.code != .noOffset }) {
+                throw KafkaError(failed.code)
+            }
+            let queues = try consumer.assign(committed.map { PartitionStart($0.partition, offset: $0.offset) })
+            for (queue, position) in zip(queues, committed) {
+                let id = position.metadata.withUnsafeBytes { metadata in
+                    machine.assign(
+                        topic: queue.partition.topic, partition: queue.partition.partition,
+                        role: roleOfTopic(queue.partition.topic), committedOffset: position.offset, metadata: metadata)
+                }
+                assigned.append(Assigned(queue: queue, id: id, topic: Array(queue.partition.topic.utf8)))
+            }
+            logger.info(
+                .kafka, "partitions assigned",
+                ["group": "\(name)", "partitions": "\(partitions.map(\.description).sorted().joined(separator: ","))"])
+        } catch {
+            logger.warning(
+                .kafka, "committed offsets cannot be read; trying again", about: name,
+                ["group": "\(name)", "error": "\(error.text)"])
+            waiting = (partitions, now.ns + 500_000_000)
+        }
+    }
+
+    private func revoke(
+        _ partitions: [TopicPartition], lost: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) {
+        waiting = nil
+        let leaving = assigned.filter { partitions.contains($0.queue.partition) }.map(\.id)
+        logger.info(
+            .kafka, lost ? "partitions lost" : "partitions revoked; draining",
+            ["group": "\(name)", "count": .count(partitions.count)])
+        if lost {
+            revocation = nil
+            release(leaving, &machine, mustUnassign: true)
+        } else {
+            machine.revoke(leaving)
+            revocation = Revocation(
+                partitions: leaving, deadlineNs: now.ns + drainNs,
+                lastCommitDeadlineNs: now.ns + drainNs + Self.lastCommitNs, mustUnassign: true)
+        }
+    }
+
+    /// Begins to leave the group: everything is drained, at most for `limitNs`; then `hasLeft` becomes true.
+    func leave(_ machine: inout DeliveryMachine, limitNs: Int64, now: DeliveryTime) {
+        isLeaving = true
+        waiting = nil
+        guard revocation == nil else { return }
+        let leaving = assigned.map(\.id)
+        machine.revoke(leaving)
+        revocation = Revocation(
+            partitions: leaving, deadlineNs: now.ns + limitNs,
+            lastCommitDeadlineNs: now.ns + limitNs + Self.lastCommitNs,
+            mustUnassign: false)
+    }
+
+    private var hasStartedClosing = false
+
+    /// Whether the group was left.
+    var hasLeft: Bool { hasStartedClosing && consumer.isClosed }
+
+    private func moveRevocation(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        if var revocation {
+            if consumer.isAssignmentLost, revocation.mustUnassign {
+                logger.warning(.kafka, "partitions were lost while they drained", ["group": "\(name)"])
+                self.revocation = nil
+                release(revocation.partitions, &machine, mustUnassign: true)
+            } else if revocation.partitions.allSatisfy({ machine.isDrained($0) })
+                || now.ns >= revocation.lastCommitDeadlineNs
+            {
+                self.revocation = nil
+                release(revocation.partitions, &machine, mustUnassign: revocation.mustUnassign)
+            } else if now.ns >= revocation.deadlineNs, !revocation.hasStoppedWaiting {
+                logger.warning(
+                    .delivery, "the drain limit passed with notifications unanswered; they stay in doubt",
+                    ["group": "\(name)"])
+                machine.stopWaiting(revocation.partitions)
+                revocation.hasStoppedWaiting = true
+                self.revocation = revocation
+            }
+        }
+        if isLeaving, revocation == nil, !hasStartedClosing {
+            hasStartedClosing = true
+            do throws(KafkaError) {
+                try consumer.startClosing()
+            } catch {
+                logger.warning(.kafka, "the group could not be left in order", ["error": "\(error.text)"])
+            }
+        }
+    }
+
+    private func release(_ partitions: [PartitionID], _ machine: inout DeliveryMachine, mustUnassign: Bool) {
+        machine.release(partitions)
+        assigned.removeAll { partitions.contains($0.id) }
+        guard mustUnassign else { return }
+        do throws(KafkaError) {
+            try consumer.unassign()
+        } catch {
+            logger.warning(.kafka, "partitions could not be given up", ["error": "\(error.text)"])
+        }
+        logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(partitions.count)])
+    }
+
+    // MARK: Records
+
+    /// After a wake-up every queue may have something.
+    func markReadable() {
+        for index in assigned.indices { assigned[index].mayHaveMore = true }
+    }
+
+    /// Reads as much as there is room for; true when there is more to be read at once.
+    func read(
+        into machine: inout DeliveryMachine, now: DeliveryTime,
+        deadLetter: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Void
+    ) -> Bool {
+        guard revocation == nil, !assigned.isEmpty else { return false }
+        var hasMore = false
+        let first = nextToRead % assigned.count
+        nextToRead = first + 1
+        for step in assigned.indices {
+            let index = (first + step) % assigned.count
+            resumeIfDue(index, now)
+            guard assigned[index].mayHaveMore, assigned[index].pausedUntilMs == nil else { continue }
+            let id = assigned[index].id
+            guard machine.room(for: id) > 0 else { continue }
+            var pause: (offset: Int64, untilMs: Int64)?
+            let queue = assigned[index].queue
+            let count = queue.read(max: Self.batchLimit) { message in
+                guard machine.room(for: id) > 0 else { return false }
+                headers.removeAll(keepingCapacity: true)
+                message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
+                let receipt = headers.withUnsafeBufferPointer {
+                    machine.receive(
+                        id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
+                        value: message.value, headers: $0, now: now)
+                }
+                switch receipt {
+                case .taken, .known, .unassigned: return true
+                case .deadLetter(let production, let reason, let detail):
+                    assigned[index].topic.withUnsafeBytes { topic in
+                        let place = RequestPlace(
+                            topic: topic, partition: message.partition, offset: message.offset, index: 0)
+                        deadLetter(message, place, production, reason, detail)
+                    }
+                    return true
+                case .notDue(let untilMs):
+                    pause = (message.offset, untilMs)
+                    return false
+                }
+            }
+            recordsRead += count
+            if let pause { hold(index, pause.offset, untilMs: pause.untilMs) }
+            assigned[index].mayHaveMore = queue.count > 0
+            if assigned[index].mayHaveMore, machine.room(for: id) > 0, pause == nil { hasMore = true }
+        }
+        return hasMore
+    }
+
+    /// Gives a head that is not due back to the broker, so that nothing is held in memory for hours.
+    private func hold(_ index: Int, _ offset: Int64, untilMs: Int64) {
+        do throws(KafkaError) {
+            try consumer.pause(assigned[index].queue)
+            try consumer.seek(assigned[index].queue, to: offset)
+        } catch {
+            // Nothing is lost: the ledger does not know the record, and the next assignment reads it again.
+            logger.warning(
+                .kafka, "a retry partition could not be held", about: "\(assigned[index].queue.partition)",
+                ["partition": "\(assigned[index].queue.partition)", "error": "\(error.text)"])
+        }
+        assigned[index].pausedUntilMs = untilMs
+    }
+
+    private func resumeIfDue(_ index: Int, _ now: DeliveryTime) {
+        guard let untilMs = assigned[index].pausedUntilMs, untilMs <= now.wallMs else { return }
+        do throws(KafkaError) {
+            try consumer.resume(assigned[index].queue)
+            assigned[index].pausedUntilMs = nil
+            assigned[index].mayHaveMore = true
+        } catch {
+            logger.warning(
+                .kafka, "a retry partition could not be read on", about: "\(assigned[index].queue.partition)",
+                ["partition": "\(assigned[index].queue.partition)", "error": "\(error.text)"])
+            assigned[index].pausedUntilMs = now.wallMs + 1_000
+        }
+    }
+
+    // MARK: Commits and deadlines
+
+    /// The partition of an assignment; `nil`: it is not ours any more.
+    func partition(of id: PartitionID) -> TopicPartition? {
+        assigned.first { $0.id == id }?.queue.partition
+    }
+
+    var partitionCount: Int { assigned.count }
+
+    /// When `serve` or `read` has something to do without a wake-up (monotonic).
+    func nextDeadlineNs(now: DeliveryTime) -> Int64? {
+        var deadline: Int64?
+        func consider(_ ns: Int64) { deadline = min(deadline ?? ns, ns) }
+        if let waiting { consider(waiting.retryNs) }
+        if let revocation {
+            consider(revocation.hasStoppedWaiting ? revocation.lastCommitDeadlineNs : revocation.deadlineNs)
+        }
+        for partition in assigned {
+            if let untilMs = partition.pausedUntilMs { consider(now.ns + max(0, untilMs - now.wallMs) * 1_000_000) }
+        }
+        return deadline
+    }
+}

@@ -1,0 +1,221 @@
+internal import Configuration
+internal import Delivery
+internal import Kafka
+internal import Observability
+internal import PushRecords
+
+/// Writes what the machine wants produced, and brings the acknowledgements back. Core thread.
+///
+/// A record that could not be written is written again, from its own bytes, until it is: a failed report never settles.
+final class RecordPublisher {
+    private let producer: Producer
+    private let logger: Logger
+    private let results: ProducerTopic
+    private let unregistered: ProducerTopic
+    private let deadLetters: ProducerTopic
+    private let tiers: [ProducerTopic]
+    private var resultWriter: ResultWriter
+    private var unregisteredWriter: UnregisteredWriter
+    private var retryWriter: RetryWriter
+    private var deadLetterWriter = DeadLetterWriter()
+    private var headers: [RecordHeader] = []
+    /// Records to be written again, and when (monotonic).
+    private var undelivered: [(record: UndeliveredRecord, dueNs: Int64)] = []
+    private var mustRebuild = false
+    private(set) var counters = Counters()
+
+    struct Counters {
+        var produced = 0
+        var acknowledged = 0
+        var failed = 0
+        var rebuilt = 0
+    }
+
+    /// How long a record that was refused waits before it is written again.
+    private static let backOffNs: Int64 = 1_000_000_000
+    /// Above this many bytes in dead letters and refused records, reading stops until they are written.
+    private static let undeliveredLimit = 100
+
+    init(_ configuration: WorkerConfiguration, cluster: ClusterSettings, wakeUpDescriptor: Int32, logger: Logger)
+        throws(KafkaError)
+    {
+        self.logger = logger
+        producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: wakeUpDescriptor)
+        results = try producer.topic(configuration.results.topic)
+        unregistered = try producer.topic(configuration.unregistered.topic)
+        deadLetters = try producer.topic(configuration.deadLetters.topic)
+        var tiers: [ProducerTopic] = []
+        for tier in configuration.retry.tiers { tiers.append(try producer.topic(tier.topic)) }
+        self.tiers = tiers
+        let apps = configuration.apps.map { RecordApp(name: $0.name, environment: $0.environment) }
+        resultWriter = ResultWriter(apps: apps)
+        unregisteredWriter = UnregisteredWriter(apps: apps)
+        retryWriter = RetryWriter(apps: apps)
+    }
+
+    /// Fetches the topics' metadata, so that the first result does not wait for it.
+    func warmUp(timeoutMs: Int32) throws(KafkaError) { try producer.warmUp(timeoutMs: timeoutMs) }
+
+    /// True while nothing more should be read: what was refused has to be written first.
+    var isBackedUp: Bool { undelivered.count >= Self.undeliveredLimit }
+
+    /// Whether everything handed over was acknowledged.
+    var isIdle: Bool { undelivered.isEmpty && producer.outstanding == 0 }
+
+    // MARK: Writing
+
+    /// Produces what the machine has, until it has no more or the producer's queue is full.
+    func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        while let production = machine.nextProduction {
+            let code =
+                switch production.kind {
+                case .result:
+                    machine.withResult(production.id, now: now) { content, ending in
+                        produce(resultWriter.write(content, ending), to: results, production.id)
+                    }
+                case .unregistered:
+                    machine.withResult(production.id, now: now) { content, ending in
+                        produce(unregisteredWriter.write(content, ending), to: unregistered, production.id)
+                    }
+                case .retry(let tier):
+                    machine.withRetry(production.id) { content, order in
+                        produce(retryWriter.write(content, order), to: tiers[tier], production.id)
+                    }
+                }
+            guard isTaken(code) else { return }
+            machine.produced(production)
+        }
+    }
+
+    /// Produces a record that no notification can be read from, as it is, before its bytes are given back.
+    func publishDeadLetter(
+        of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
+        detail: Detail, now: DeliveryTime
+    ) {
+        headers.removeAll(keepingCapacity: true)
+        message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
+        let code = headers.withUnsafeBufferPointer { original in
+            let all = deadLetterWriter.headers(
+                original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
+            let record = EncodedRecord(key: message.key, value: message.value, headers: all)
+            let code = produce(record, to: deadLetters, id)
+            if !isTaken(code) {
+                undelivered.append(
+                    (
+                        UndeliveredRecord(
+                            copying: record.key, record.value, headers: record.headers.asMessageHeaders,
+                            to: deadLetters, tag: id.tag, code: code), now.ns + Self.backOffNs
+                    ))
+            }
+            return code
+        }
+        // Larger than what this producer may send at all: its report will never come, so it goes without its value now.
+        if code == .messageTooLarge, let last = undelivered.popLast() {
+            rewrite(last.record, now: now)
+        }
+    }
+
+    private func produce(_ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID) -> KafkaCode {
+        producer.produce(
+            to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
+    }
+
+    private func isTaken(_ code: KafkaCode) -> Bool {
+        switch code {
+        case .none:
+            counters.produced += 1
+            return true
+        case .queueFull:
+            return false
+        case .fatal:
+            mustRebuild = true
+            return false
+        default:
+            logger.error(.kafka, "cannot produce; trying again", about: code.name, ["error": "\(code.text)"])
+            return false
+        }
+    }
+
+    // MARK: Acknowledgements
+
+    /// Brings reports to the machine, and writes again what is due. Call after every wake-up and once a second.
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        producer.serve(
+            report: { report in take(report, &machine, now) },
+            event: { event in take(event) })
+        if mustRebuild { rebuild(&machine, now) }
+        writeAgain(now)
+    }
+
+    private func take(_ report: borrowing DeliveryReport, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        guard report.code != .none else {
+            counters.acknowledged += 1
+            machine.acknowledged(NotificationID(tag: report.tag), now: now)
+            return
+        }
+        counters.failed += 1
+        let isPurged = report.code == .purgedInQueue || report.code == .purgedInFlight
+        if !isPurged {
+            logger.error(
+                .kafka, "a record could not be written; writing it again",
+                about: "\(producer.name(of: report.topic)) \(report.code.name)",
+                ["topic": "\(producer.name(of: report.topic))", "error": "\(report.code.text)"])
+        }
+        rewrite(report.detach(), now: now)
+    }
+
+    private func rewrite(_ record: UndeliveredRecord, now: DeliveryTime) {
+        if record.code == .messageTooLarge, record.topic == deadLetters {
+            let bytes = record.dropValue()
+            record.addHeader("push-dlq-truncated", "\(bytes)")
+            undelivered.append((record, now.ns))
+        } else {
+            let isPurged = record.code == .purgedInQueue || record.code == .purgedInFlight
+            undelivered.append((record, isPurged ? now.ns : now.ns + Self.backOffNs))
+        }
+    }
+
+    private func writeAgain(_ now: DeliveryTime) {
+        guard !undelivered.isEmpty else { return }
+        var isFull = false
+        undelivered.removeAll { entry in
+            guard !isFull, entry.dueNs <= now.ns else { return false }
+            let code = producer.produce(entry.record)
+            isFull = !isTaken(code)
+            return !isFull
+        }
+    }
+
+    /// When something is to be written again (monotonic); `nil`: nothing is.
+    var nextDeadlineNs: Int64? { undelivered.map(\.dueNs).min() }
+
+    private func take(_ event: ClientEvent) {
+        switch event {
+        case .fatal(let error):
+            mustRebuild = true
+            logger.error(.kafka, "the producer met a fatal error; making a new one", ["error": "\(error.text)"])
+        case .error, .log, .statistics:
+            EventLog.write(event, of: "producer", to: logger)
+        }
+    }
+
+    private func rebuild(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        do throws(KafkaError) {
+            try producer.rebuild(
+                report: { report in take(report, &machine, now) },
+                event: { _ in })
+            mustRebuild = false
+            counters.rebuilt += 1
+        } catch {
+            logger.error(.kafka, "cannot make a new producer; trying again", ["error": "\(error.text)"])
+        }
+    }
+}
+
+extension UnsafeBufferPointer<RecordHeader> {
+    /// The same headers as the Kafka module names them: both are a pair of lent ranges.
+    var asMessageHeaders: UnsafeBufferPointer<MessageHeader> {
+        UnsafeBufferPointer<MessageHeader>(
+            start: UnsafeRawPointer(baseAddress)?.assumingMemoryBound(to: MessageHeader.self), count: count)
+    }
+}

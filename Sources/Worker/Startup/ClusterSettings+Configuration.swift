@@ -1,0 +1,33 @@
+package import Configuration
+package import Kafka
+
+extension WorkerConfiguration {
+    /// What all Kafka clients share.
+    ///
+    /// - Throws: `StartFailure` when the user set a property that would break the promise.
+    package func cluster() throws(StartFailure) -> ClusterSettings {
+        let properties: KafkaProperties
+        do throws(RefusedProperty) {
+            properties = try KafkaProperties(
+                common: kafka.properties.map { Kafka.KafkaProperty($0.name, $0.value) },
+                consumer: kafka.consumerProperties.map { Kafka.KafkaProperty($0.name, $0.value) },
+                producer: kafka.producerProperties.map { Kafka.KafkaProperty($0.name, $0.value) })
+        } catch {
+            throw StartFailure(["\(error)"])
+        }
+        return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
+    }
+
+    package func consumer(_ role: ConsumerSettings.Role, of cluster: ClusterSettings) -> ConsumerSettings {
+        ConsumerSettings(
+            cluster: cluster, role: role, groupID: kafka.groupID, groupInstanceID: kafka.groupInstanceID,
+            sessionTimeoutMs: Int(kafka.sessionTimeout.milliseconds),
+            assignment: kafka.assignment == .eager ? .eager : .cooperative)
+    }
+}
+
+extension Duration {
+    /// Whole milliseconds.
+    package var milliseconds: Int64 { components.seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000 }
+    package var nanoseconds: Int64 { components.seconds * 1_000_000_000 + components.attoseconds / 1_000_000_000 }
+}

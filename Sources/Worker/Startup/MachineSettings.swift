@@ -1,0 +1,36 @@
+internal import Configuration
+internal import Delivery
+internal import PushRecords
+
+extension WorkerConfiguration {
+    /// What of the configuration the Delivery machine decides by.
+    var machineSettings: Delivery.DeliverySettings {
+        var settings = Delivery.DeliverySettings()
+        settings.ordering = delivery.ordering == .device ? .device : .none
+        settings.derivesIDs = delivery.apnsID == .derived
+        settings.inDoubt = delivery.inDoubt == .resend ? .resend : .abandon
+        settings.resendMax = delivery.resendMax
+        settings.maxAgeMs = delivery.maxAge?.milliseconds ?? 0
+        settings.maxOpen = delivery.maxOpen
+        settings.maxOpenBytes = delivery.maxOpenBytes
+        settings.commitIntervalNs = delivery.commitInterval.nanoseconds
+        settings.publishesOnlyFailures = results.publish == .failures
+        settings.copiedHeaders = results.copyHeaders
+        settings.includesBadTokens = unregistered.includeBadTokens
+        settings.tiers = retry.tiers.map { Delivery.DeliverySettings.Tier(delayMs: $0.delay.milliseconds) }
+        settings.maxAttempts = retry.maxAttempts
+        for (reason, verdict) in delivery.verdicts {
+            settings.verdicts[reason.rawValue] =
+                switch verdict {
+                case .accept: .accept
+                case .unregister: .unregister
+                case .reject: .reject
+                case .resend: .resend
+                case .retry: .retry
+                case .credentialFault: .credentialFault
+                }
+        }
+        settings.hashSeed = UInt64.random(in: .min ... .max)
+        return settings
+    }
+}

@@ -1,0 +1,69 @@
+package import Configuration
+package import Kafka
+
+/// Compares the topics of a configuration with those of the cluster (`kafka.md`, "Start-up and check refuse").
+package struct TopicCheck {
+    private let configuration: WorkerConfiguration
+
+    package init(_ configuration: WorkerConfiguration) { self.configuration = configuration }
+
+    /// Topics named in the configuration, with the key that names each; patterns name none.
+    package var expected: [(path: String, name: String)] {
+        configuration.requestTopics.filter { !$0.isPattern }.map { ("requests.topics", $0.name) }
+            + configuration.outputTopics
+    }
+
+    /// Those that the cluster does not have, in the order of the configuration.
+    package func missing(in topics: [String: TopicDescription]) -> [(path: String, name: String)] {
+        expected.filter { topics[$0.name] == nil }
+    }
+
+    /// A line for each missing topic.
+    package func missingLines(in topics: [String: TopicDescription]) -> [String] {
+        missing(in: topics).map { topic in
+            "topic \(topic.name) (\(topic.path)) does not exist at \(configuration.kafka.bootstrapServers): "
+                + "create it, or set kafka.create_topics"
+        }
+    }
+
+    /// What `kafka.create_topics` makes of the missing ones. Dead tokens are compacted; a retry topic keeps its records
+    /// for at least its tier and a week.
+    package func creations(in topics: [String: TopicDescription], _ how: KafkaSettings.TopicCreation) -> [NewTopic] {
+        missing(in: topics).map { topic in
+            var new = NewTopic(topic.name, partitions: how.partitions, replicationFactor: how.replicationFactor)
+            if topic.name == configuration.unregistered.topic {
+                new.configuration = [Kafka.KafkaProperty("cleanup.policy", "compact")]
+            } else if let tier = configuration.retry.tiers.first(where: { $0.topic == topic.name }) {
+                let weekMs: Int64 = 7 * 86_400_000
+                new.configuration = [
+                    Kafka.KafkaProperty("retention.ms", "\(tier.delay.milliseconds + weekMs)")
+                ]
+            }
+            return new
+        }
+    }
+
+    /// A line for each topic whose configuration would lose records.
+    package func unsafeLines(_ configurations: [String: TopicConfiguration]) -> [String] {
+        var lines: [String] = []
+        for topic in expected {
+            guard let found = configurations[topic.name] else { continue }
+            if found.isCompacted, topic.name != configuration.unregistered.topic {
+                lines.append(
+                    "topic \(topic.name) (\(topic.path)) has cleanup.policy=compact, which drops all but the last record "
+                        + "of a key: set it to delete")
+            }
+            if let tier = configuration.retry.tiers.first(where: { $0.topic == topic.name }),
+                let retentionMs = found.retentionMs
+            {
+                let leastMs = tier.delay.milliseconds + 86_400_000
+                if retentionMs < leastMs {
+                    lines.append(
+                        "topic \(topic.name) (\(topic.path)) has retention.ms=\(retentionMs), which may drop records "
+                            + "before they are due: set it to at least \(leastMs)")
+                }
+            }
+        }
+        return lines
+    }
+}

@@ -1,0 +1,92 @@
+import Configuration
+
+/// A command of `apns-worker`: its name, its line in the help, and what it does.
+struct Command: Sendable {
+    var name: String
+    var summary: String
+    var run: @Sendable ([String]) -> ExitCode
+
+    /// In the order of the help.
+    static let all: [Command] = [
+        Command(name: "run", summary: "the worker: from Kafka to APNs and back", run: runWorker),
+        Command(name: "check", summary: "validate the configuration and reach Kafka and APNs", run: checkConfiguration),
+        Command(name: "demo", summary: "everything in one process, with live progress and a summary", run: runDemo),
+        Command(name: "simulate", summary: "an APNs server for tests, with every fault on demand", run: simulate),
+    ]
+
+    /// Does what the arguments (without the program's name) say.
+    static func dispatch(_ arguments: [String]) -> ExitCode {
+        guard let first = arguments.first else {
+            complain("apns-worker: which command? One of \(names) (see apns-worker --help)")
+            return .wrongUsage
+        }
+        if let command = all.first(where: { $0.name == first }) { return command.run(Array(arguments.dropFirst())) }
+        switch first {
+        case "--version":
+            say("apns-worker \(version)\n")
+            return .fine
+        case "--help", "-h", "help":
+            if arguments.count > 1, let command = all.first(where: { $0.name == arguments[1] }) {
+                return command.run(["--help"])
+            }
+            say(help)
+            return .fine
+        default:
+            let suggestion =
+                nearest(to: first, among: all.map(\.name)).map { "did you mean \($0)?" } ?? "expected one of \(names)"
+            complain("apns-worker: there is no command \(printable(first)); \(suggestion) (see apns-worker --help)")
+            return .wrongUsage
+        }
+    }
+
+    private static var names: String { all.map(\.name).joined(separator: ", ") }
+
+    private static var help: String {
+        let width = all.map(\.name.count).max() ?? 0
+        let commands = all.map { command in
+            "  \(command.name)\(String(repeating: " ", count: width - command.name.count))  \(command.summary)\n"
+        }
+        return """
+            Usage: apns-worker COMMAND [OPTIONS]
+
+            Sends push notifications from a Kafka topic to Apple's APNs and publishes a result for each.
+
+            Commands:
+            \(commands.joined())
+              --version  print the version
+              --help     print this; apns-worker COMMAND --help tells a command's options
+
+            Exit codes: 0 fine, 1 failed, 64 wrong usage, 78 wrong configuration.
+
+            """
+    }
+}
+
+/// A word of the command line, fit for one line.
+private func printable(_ word: String) -> String {
+    "\""
+        + String(
+            word.prefix(60).map {
+                $0.isASCII && ($0.isLetter || $0.isNumber || $0.isPunctuation || $0.isSymbol) ? $0 : "?"
+            }) + "\""
+}
+
+/// Reads a command's options; prints its help or what is wrong with them, and then says how to exit.
+func parsed<Values>(_ table: OptionTable<Values>, _ arguments: [String], _ defaults: Values) -> Result<Values, Exit> {
+    do throws(UsageError) {
+        switch try table.parse(arguments, defaults) {
+        case .values(let values): return .success(values)
+        case .help:
+            say(table.help)
+            return .failure(Exit(code: .fine))
+        }
+    } catch {
+        complain(error.description)
+        return .failure(Exit(code: .wrongUsage))
+    }
+}
+
+/// The process is to end so; whatever there was to say has been said.
+struct Exit: Error {
+    var code: ExitCode
+}

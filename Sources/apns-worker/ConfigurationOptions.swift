@@ -1,0 +1,56 @@
+import Configuration
+
+/// Where `run` and `check` find their configuration: a file, or flags for one app.
+struct ConfigurationOptions {
+    var file: String?
+    var app = AppFlags()
+
+    static let usage = [
+        "--config FILE",
+        "--bootstrap-servers LIST --key-file FILE --key-id ID --team-id ID --bundle-id ID [OPTIONS]",
+    ]
+
+    static let options: [OptionTable<Self>.Option] = [
+        .init("config", "c", value: "FILE", "The configuration, a YAML file; takes the place of all other options.") {
+            options, text throws(UsageError) in options.file = try OptionValue.text(text)
+        },
+        .init("bootstrap-servers", value: "LIST", "Kafka brokers, host:port with commas between.") {
+            $0.app.bootstrapServers = $1
+        },
+        .init("key-file", value: "FILE", "The signing key from Apple (.p8).") { $0.app.keyFile = $1 },
+        .init("key-id", value: "ID", "The signing key's 10-character id.") { $0.app.keyID = $1 },
+        .init("team-id", value: "ID", "The team's 10-character id.") { $0.app.teamID = $1 },
+        .init("bundle-id", value: "ID", "The app's bundle id; may be given more than once.") {
+            $0.app.bundleIDs.append($1)
+        },
+        .init("environment", value: "NAME", "production (default) or development.") { $0.app.environment = $1 },
+        .init("host", value: "HOST", "An APNs server other than Apple's, such as the simulator's.") {
+            $0.app.host = $1
+        },
+        .init("port", value: "PORT", "Its port (default 443).") { $0.app.port = $1 },
+        .init("ca-file", value: "FILE", "Certificates (PEM) that may sign for it; default: the system's.") {
+            $0.app.caFile = $1
+        },
+    ]
+
+    /// The checked configuration, or the exit after all that is wrong with it has been printed.
+    func load(command: String) -> Result<LoadedConfiguration, Exit> {
+        do throws(ConfigurationError) {
+            guard let file else {
+                guard app != AppFlags() else {
+                    complain("\(command): needs --config FILE, or flags for one app (see \(command) --help)")
+                    return .failure(Exit(code: .wrongUsage))
+                }
+                return .success(try WorkerConfiguration.load(flags: app))
+            }
+            guard app == AppFlags() else {
+                complain("\(command): give either --config or the flags for one app, not both (see \(command) --help)")
+                return .failure(Exit(code: .wrongUsage))
+            }
+            return .success(try WorkerConfiguration.load(file: file))
+        } catch {
+            for line in error.lines { complain(line) }
+            return .failure(Exit(code: .wrongConfiguration))
+        }
+    }
+}

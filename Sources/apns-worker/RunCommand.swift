@@ -1,0 +1,39 @@
+import Configuration
+import Observability
+import Worker
+
+/// `apns-worker run`.
+func runWorker(_ arguments: [String]) -> ExitCode {
+    let table = OptionTable<ConfigurationOptions>(
+        command: "apns-worker run", usage: ConfigurationOptions.usage,
+        about: [
+            "Reads push requests from Kafka, sends them to APNs, publishes a result for each and every dead token, and commits an offset once all of its notifications are settled.",
+            "SIGTERM or SIGINT: stop reading, let what is in flight settle, commit, exit 0; a second one exits at once.",
+        ], options: ConfigurationOptions.options,
+        notes: "Exit codes: 0 stopped, 1 failed, 64 wrong usage, 78 wrong configuration, credentials or topics.")
+    switch parsed(table, arguments, ConfigurationOptions()).flatMap({ $0.load(command: table.command) }) {
+    case .failure(let exit): return exit.code
+    case .success(let loaded):
+        let log = loaded.configuration.log
+        let logger = Logger(levels: log.levels, format: log.format)
+        for warning in loaded.warnings {
+            logger.warning(.worker, "configuration", about: warning, ["text": .text(warning)])
+        }
+        return work(loaded.configuration, logger)
+    }
+}
+
+/// Runs the worker until it is told to stop.
+private func work(_ configuration: WorkerConfiguration, _ logger: Logger) -> ExitCode {
+    do throws(StartFailure) {
+        switch try PushWorker(configuration, logger: logger).run(handlesSignals: true) {
+        case .stopped: return .fine
+        case .failed(let reason):
+            complain("apns-worker run: \(reason)")
+            return .failed
+        }
+    } catch {
+        for line in error.lines { complain(line) }
+        return .wrongConfiguration
+    }
+}

@@ -1,0 +1,135 @@
+import APNsSimulator
+import Configuration
+import Glibc
+import PushRecords
+
+/// `apns-worker simulate`.
+func simulate(_ arguments: [String]) -> ExitCode {
+    var defaults = SimulatorOptions()
+    defaults.port = 2197
+    defaults.controlPort = 2198
+    defaults.directory = "apns-simulator"
+    switch parsed(simulateTable, arguments, defaults) {
+    case .failure(let exit): return exit.code
+    case .success(let options):
+        // Before the simulator's threads, which inherit the mask: the signal is to wake this one.
+        let signals = StopSignals()
+        let simulator: Simulator
+        do throws(SimulatorError) {
+            simulator = try Simulator(options)
+        } catch {
+            complain("\(simulateTable.command): \(error)")
+            return .failed
+        }
+        say(simulator.instructions)
+        say("listening; SIGTERM or Ctrl-C ends it\n")
+        signals.wait()
+        simulator.stop()
+        say(simulator.books.totals.json)
+        return .fine
+    }
+}
+
+private let simulateTable = OptionTable<SimulatorOptions>(
+    command: "apns-worker simulate", usage: ["[OPTIONS]"],
+    about: [
+        "An APNs server for tests: TLS and HTTP/2, Apple's validation and answers, provider tokens, and every fault on demand. Point an app of the worker's configuration at it with host, port and tls.ca_file; it prints how."
+    ],
+    options: [
+        .init("listen", value: "HOST:PORT", "Where APNs is served (default 127.0.0.1:2197; port 0: any free one).") {
+            options, text throws(UsageError) in
+            let place = try hostAndPort(text)
+            options.host = place.host ?? options.host
+            options.port = place.port
+        },
+        .init(
+            "control", value: "PORT",
+            "The control endpoint's port on the same host (default 2198; 0: any free one; HOST:PORT is taken too)."
+        ) { options, text throws(UsageError) in
+            let place = try hostAndPort(text)
+            guard place.host == nil || place.host == options.host else {
+                throw UsageError("the control endpoint is on the host of --listen, which must stand before it")
+            }
+            options.controlPort = place.port
+        },
+        .init(
+            "directory", "d", value: "DIR",
+            "Certificates and keys: read, or made on the first start (default ./apns-simulator)."
+        ) { options, text throws(UsageError) in options.directory = try OptionValue.text(text) },
+        .init("name", value: "NAME", "A further name or address in the certificate; may be given more than once.") {
+            $0.names.append($1)
+        },
+        .init(
+            "key", value: "ID=FILE",
+            "Accept provider tokens of this key too (.p8, or its public half in PEM); may be given more than once."
+        ) { options, text throws(UsageError) in
+            guard let sign = text.firstIndex(of: "="), sign != text.startIndex, text.last != "=" else {
+                throw UsageError("expected a key id and a file, such as ABC123DEFG=AuthKey_ABC123DEFG.p8")
+            }
+            options.keys.append(
+                SimulatorOptions.KeyFile(path: String(text[text.index(after: sign)...]), keyID: String(text[..<sign])))
+        },
+        .init("any-token", nil, "Accept every request without looking at its provider token.") {
+            $0.wantsProviderToken = false
+        },
+        .init("environment", value: "NAME", "production (default) or development.") {
+            options, text throws(UsageError) in
+            guard let environment = PushEnvironment.allCases.first(where: { $0.text.description == text }) else {
+                throw UsageError("expected production or development")
+            }
+            options.environment = environment
+        },
+        .init(
+            "bundle-id", value: "ID", "Accept only this app's topics; may be given more than once (default: any)."
+        ) { $0.bundleIDs.append($1) },
+        .init("streams", value: "N", "Streams a connection may have open at once (default 1000).") {
+            options, text throws(UsageError) in
+            options.streams = UInt32(try OptionValue.integer(text, 1...1_000_000))
+        },
+        .init(
+            "first-streams", value: "N", "The same until its first valid provider token, as Apple does (default 1)."
+        ) { options, text throws(UsageError) in
+            options.firstStreams = UInt32(try OptionValue.integer(text, 1...1_000_000))
+        },
+        .init(
+            "latency", value: "TIME",
+            "How long answers take: 50ms, 20ms..80ms (evenly spread) or ~50ms (exponential with this mean)."
+        ) { options, text throws(UsageError) in options.latency = try parsedLatency(text) },
+        .init(
+            "fault", value: "FAULT@EVERY",
+            "A fault every so many requests or so often in time: goaway@10000, cut-after@5s; may be given more than once."
+        ) { options, text throws(UsageError) in options.faults.append(try parsedFault(text)) },
+        .init("seed", value: "N", "The same seed gives the same latencies and choices (default 1).") {
+            options, text throws(UsageError) in
+            options.seed = UInt64(try OptionValue.integer(text, 0...Int.max))
+        },
+    ], notes: Simulator.helpText)
+
+/// A latency as the simulator reads it.
+func parsedLatency(_ text: String) throws(UsageError) -> Latency {
+    guard let latency = Latency(text: text) else {
+        throw UsageError("expected a time such as 50ms, 20ms..80ms or ~50ms")
+    }
+    return latency
+}
+
+/// A fault and its pace as the simulator reads them.
+func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
+    do throws(SimulatorError) {
+        return try FaultRule(text: text)
+    } catch {
+        throw UsageError(error.description)
+    }
+}
+
+/// `HOST:PORT`, or a port alone; an IPv6 address stands in brackets.
+private func hostAndPort(_ text: String) throws(UsageError) -> (host: String?, port: UInt16) {
+    let colon = text.lastIndex(of: ":")
+    let port = colon.map { text[text.index(after: $0)...] } ?? text[...]
+    guard let number = UInt16(port) else { throw UsageError("expected HOST:PORT with a port up to 65535") }
+    guard let colon else { return (nil, number) }
+    var host = text[..<colon]
+    if host.hasPrefix("["), host.hasSuffix("]") { host = host.dropFirst().dropLast() }
+    guard !host.isEmpty else { throw UsageError("expected HOST:PORT") }
+    return (String(host), number)
+}

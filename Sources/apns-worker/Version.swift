@@ -1,0 +1,2 @@
+/// What `--version` prints.
+let version = "0.1.0"

@@ -1,0 +1,103 @@
+import PushRecords
+import Testing
+
+@testable import APNsSimulator
+
+struct BooksTests {
+    func arrive(_ books: Books, _ id: UInt64, token: [UInt8], accepted: Bool) {
+        books.write { state in
+            let token = token.withUnsafeBytes { state.book.arrive(token: $0) }
+            guard let row = state.book.receive(id: NotificationUUID(high: 7, low: id), token: token.place) else {
+                return
+            }
+            if accepted { state.book.accept(row: row) }
+        }
+    }
+
+    func dump(_ books: Books, _ listing: Books.Listing, room: Int = 300) -> [String] {
+        var cursor = Books.Cursor(listing)
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: room, alignment: 1)
+        defer { buffer.deallocate() }
+        var text = ""
+        while case .wrote(let count) = books.dump(&cursor, into: buffer) {
+            text += String(decoding: buffer[..<count], as: UTF8.self)
+        }
+        return text.split(separator: "\n").map(String.init)
+    }
+
+    @Test func pairsAreCountedAndListedInOrderOfArrival() {
+        let books = Books()
+        arrive(books, 1, token: [0xAB, 0x01], accepted: true)
+        arrive(books, 2, token: [0xAB, 0x01], accepted: false)
+        arrive(books, 1, token: [0xAB, 0x01], accepted: true)
+        arrive(books, 1, token: [0xCD], accepted: true)
+        let one = "00000000-0000-0007-0000-000000000001"
+        let two = "00000000-0000-0007-0000-000000000002"
+        #expect(dump(books, .accepted) == ["\(one) ab01 2", "\(one) cd 1"])
+        #expect(dump(books, .received) == ["\(one) ab01 2", "\(two) ab01 1", "\(one) cd 1"])
+        #expect(dump(books, .tokens) == ["ab01 3 2", "cd 1 1"])
+        let totals = books.totals
+        #expect(totals.acceptedDistinct == 2 && totals.acceptedAgain == 1 && totals.tokens == 2)
+        #expect(books.counts(ofToken: "ab01") == (3, 2))
+        #expect(books.counts(ofToken: "ffff") == (0, 0))
+    }
+
+    @Test func manyRowsGrowTheIndexesAndNoneIsLost() {
+        let books = Books()
+        let count = 60_000
+        for round in 0..<2 {
+            for number in 0..<count {
+                let token = withUnsafeBytes(of: (UInt64(number / 2), UInt64(number / 2) &* 0x9E37_79B9)) { Array($0) }
+                arrive(books, UInt64(number), token: token, accepted: round == 0 || number % 3 == 0)
+            }
+        }
+        let totals = books.totals
+        #expect(totals.acceptedDistinct == count)
+        #expect(totals.acceptedAgain == count / 3)
+        #expect(totals.tokens == count / 2)
+        var seen = 0
+        books.forEach { id, _, received, accepted in
+            if received == 2, accepted == (id.low % 3 == 0 ? 2 : 1) { seen += 1 }
+        }
+        #expect(seen == count)
+        #expect(dump(books, .received, room: 4096).count == count)
+    }
+
+    @Test func aFullBookGoesOnCountingWhatItKnows() {
+        let books = Books(limit: 2)
+        arrive(books, 1, token: [1], accepted: true)
+        arrive(books, 2, token: [1], accepted: true)
+        arrive(books, 3, token: [1], accepted: true)
+        arrive(books, 1, token: [1], accepted: true)
+        arrive(books, 9, token: [2], accepted: true)
+        arrive(books, 9, token: [3], accepted: true)
+        let totals = books.totals
+        #expect(totals.acceptedDistinct == 2 && totals.acceptedAgain == 1)
+        #expect(totals.overflow == 3)
+    }
+
+    @Test func resetForgetsAndEndsDumpsUnderWay() {
+        let books = Books()
+        for id in 0..<50 { arrive(books, UInt64(id), token: [UInt8(id)], accepted: true) }
+        var cursor = Books.Cursor(.accepted)
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 300, alignment: 1)
+        defer { buffer.deallocate() }
+        guard case .wrote = books.dump(&cursor, into: buffer) else {
+            Issue.record("the dump did not begin")
+            return
+        }
+        books.reset()
+        #expect(books.dump(&cursor, into: buffer) == .reset)
+        #expect(books.totals == Totals())
+        #expect(dump(books, .received).isEmpty)
+    }
+
+    @Test func theLongestLineFitsTheLeastRoom() {
+        let books = Books()
+        arrive(books, 1, token: [UInt8](repeating: 0xAB, count: 100), accepted: true)
+        #expect(
+            dump(books, .accepted, room: Books.longestLine) == [
+                "00000000-0000-0007-0000-000000000001 \(String(repeating: "ab", count: 100)) 1"
+            ])
+    }
+}

@@ -1,0 +1,125 @@
+import PushRecords
+import Testing
+
+@testable import APNsSimulator
+
+struct FaultTests {
+    func entry(_ prefix: String) -> TokenTable.Entry? {
+        TokenTable.entry(for: lent(prefix + String(repeating: "0", count: 64 - prefix.count)))
+    }
+
+    @Test func everyReasonOfApplesPageHasACode() {
+        let codes = TokenTable.lines.compactMap { line -> ReasonCode? in
+            if case .answer(let answer) = line.fault { answer.reason } else { nil }
+        }
+        #expect(Set(codes).isSuperset(of: (1...32).map { ReasonCode(rawValue: $0)! }))
+        #expect(Set(TokenTable.lines.map(\.code.description)).count == TokenTable.lines.count)
+    }
+
+    @Test(arguments: TokenTable.lines.map(\.code.description))
+    func theCodeBeginsWithItsStatus(code: String) {
+        guard case .answer(let answer)? = entry("fa17" + code)?.fault else { return }
+        #expect(code.hasPrefix("\(answer.status)"))
+    }
+
+    @Test(arguments: [
+        ("fa174100", Fault.answer(Answer(.expiredToken)), 0), ("FA174101", .answer(Answer(.unregistered)), 0),
+        ("fa1750313", .answer(Answer(.shutdown)), 3), ("fa17f001f", .noAnswer, 15),
+        ("fa17d150", .late(1500), 0), ("fa17d0011", .late(10), 1),
+        ("fa17e418", .answer(Answer(status: 418, reason: .other, body: .unknownReason)), 0),
+        ("fa17b503", .answer(Answer(status: 503, reason: .other, body: .missing)), 0),
+    ])
+    func tokensAskForFaults(prefix: String, fault: Fault, times: Int) {
+        #expect(entry(prefix) == TokenTable.Entry(fault: fault, times: UInt8(times)))
+    }
+
+    @Test(arguments: ["00000000", "fa164100", "fa179999", "fa17e399", "fa17e60a", "fa17da00", "fb174100", "da174100"])
+    func otherTokensAskForNothing(prefix: String) { #expect(entry(prefix) == nil) }
+
+    @Test func aTokenTooShortForACodeAsksForNothing() {
+        #expect(TokenTable.entry(for: lent("fa1741")) == nil)
+        #expect(TokenTable.entry(for: lent("fa174101")) == .init(fault: .answer(Answer(.unregistered)), times: 0))
+    }
+
+    @Test func theHelpNamesEveryCodeAndFault() {
+        let text = Simulator.helpText
+        for line in TokenTable.lines { #expect(text.contains("fa17\(line.code)")) }
+        for code in UInt8(1)...32 { #expect(text.contains(ReasonCode(rawValue: code)!.text!.description)) }
+        for named in NamedFault.all { #expect(text.contains("  \(named.name) ")) }
+        #expect(text.split(separator: "\n").allSatisfy { $0.count <= 120 })
+    }
+
+    @Test(arguments: NamedFault.all.map(\.name) + ["TooManyRequests", "BadDeviceToken"])
+    func namesRoundTrip(name: String) { #expect(Fault(name: name)?.name == name) }
+
+    @Test func unregisteredTimesCanBeComputedByAnyone() {
+        #expect(
+            unregisteredAtMs(token: lent("fa174101" + String(repeating: "0", count: 47) + "123456789"))
+                == 1_600_000_000_000 + 0x1_2345_6789)
+        #expect(unregisteredAtMs(token: lent("ab")) == 1_600_000_000_000 + 0xab)
+    }
+
+    @Test(arguments: [
+        ("0", Latency.none), ("50ms", .fixed(ns: 50_000_000)), ("2s", .fixed(ns: 2_000_000_000)),
+        ("20ms..80ms", .uniform(fromNs: 20_000_000, toNs: 80_000_000)), ("~5ms", .exponential(meanNs: 5_000_000)),
+        ("250us", .fixed(ns: 250_000)),
+    ])
+    func latencies(text: String, latency: Latency) {
+        #expect(Latency(text: text) == latency)
+        #expect(latency.text == text)
+    }
+
+    @Test(arguments: ["", "5", "ms", "-1ms", "80ms..20ms", "~", "~0", "1d", "1.5s", "99999999999s", "5 ms"])
+    func noLatencies(text: String) { #expect(Latency(text: text) == nil) }
+
+    @Test func latencyIsSeededAndHasItsMean() {
+        func sum(_ latency: Latency, seed: UInt64) -> Int64 {
+            var random = SplitMix(seed: seed)
+            return (0..<10_000).reduce(0) { sum, _ in sum + latency.nextNs(using: &random) }
+        }
+        let exponential = Latency.exponential(meanNs: 1_000_000)
+        #expect(sum(exponential, seed: 7) == sum(exponential, seed: 7))
+        #expect(sum(exponential, seed: 7) != sum(exponential, seed: 8))
+        #expect(abs(sum(exponential, seed: 7) / 10_000 - 1_000_000) < 50_000)
+        let uniform = Latency.uniform(fromNs: 1_000_000, toNs: 3_000_000)
+        #expect(abs(sum(uniform, seed: 7) / 10_000 - 2_000_000) < 50_000)
+    }
+
+    @Test(arguments: ["goaway@10000", "cut-after@5s", "ServiceUnavailable@100", "no-answer@250ms"])
+    func rulesRoundTrip(text: String) throws { #expect(try FaultRule(text: text).text == text) }
+
+    @Test(arguments: [
+        ("goaway", "write FAULT@COUNT"), ("nonsense@5", "there is no fault 'nonsense'"), ("goaway@0", "'0' is neither"),
+        ("goaway@x", "'x' is neither"), ("goaway@1us", "'1us' is neither"), ("goaway@-5", "'-5' is neither"),
+    ])
+    func wrongRulesSayWhatIsWrong(text: String, words: String) {
+        let error = #expect(throws: SimulatorError.self) { try FaultRule(text: text) }
+        #expect(error?.description.contains(words) == true)
+        #expect(error?.description.contains("'\(text)'") == true)
+    }
+
+    @Test func rulesByCountComeRound() throws {
+        var schedule = FaultSchedule(
+            rules: [try FaultRule(text: "no-answer@3"), try FaultRule(text: "goaway@4")], nowNs: 0)
+        let names = (0..<12).map { _ in schedule.forRequest()?.name ?? "-" }
+        #expect(
+            names == [
+                "-", "-", "no-answer", "goaway", "-", "no-answer", "-", "goaway", "no-answer", "-", "-",
+                "no-answer",
+            ])
+        #expect(schedule.nextDueNs == .max)
+    }
+
+    @Test func rulesByTimeBefallConnectionsOrTheNextRequest() throws {
+        var schedule = FaultSchedule(
+            rules: [try FaultRule(text: "goaway@2s"), try FaultRule(text: "no-answer@3s")], nowNs: 0)
+        #expect(schedule.nextDueNs == 2_000_000_000)
+        #expect(schedule.fire(nowNs: 1_999_999_999) == [])
+        #expect(schedule.fire(nowNs: 2_000_000_000) == [.goAway(.graceful)])
+        #expect(schedule.forRequest() == nil)
+        #expect(schedule.fire(nowNs: 3_000_000_000) == [])
+        #expect(schedule.forRequest() == .noAnswer)
+        #expect(schedule.forRequest() == nil)
+        #expect(schedule.fire(nowNs: 60_000_000_000) == [.goAway(.graceful)], "no burst after a pause")
+    }
+}

@@ -1,0 +1,89 @@
+import Foundation
+import PushRecords
+import TLS
+
+@testable import APNsSimulator
+
+/// Bytes that live as long as the process, so that tests can lend them.
+func lent(_ text: String) -> UnsafeRawBufferPointer { lent(Array(text.utf8)) }
+
+func lent(_ bytes: [UInt8]) -> UnsafeRawBufferPointer {
+    let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, bytes.count), alignment: 1)
+    memory.copyBytes(from: bytes)
+    return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
+}
+
+let plainToken = String(repeating: "0a", count: 32)
+
+/// A well-formed request, to be changed by each test.
+struct SampleRequest {
+    var headers: [(String, String)] = [
+        (":method", "POST"), (":scheme", "https"), (":path", "/3/device/\(plainToken)"), (":authority", "localhost"),
+        ("apns-topic", "com.example.app"), ("apns-push-type", "alert"), ("apns-priority", "10"),
+        ("apns-expiration", "1790000000"), ("apns-collapse-id", "game1"),
+        ("apns-id", "123e4567-e89b-12d3-a456-42665544000a"),
+    ]
+    var body = Array(#"{"aps":{"alert":"Hi"}}"#.utf8)
+
+    func with(_ name: String, _ value: String?) -> SampleRequest {
+        var copy = self
+        copy.headers.removeAll { $0.0 == name }
+        if let value { copy.headers.append((name, value)) }
+        return copy
+    }
+
+    func with(body: String) -> SampleRequest {
+        var copy = self
+        copy.body = Array(body.utf8)
+        return copy
+    }
+
+    func twice(_ name: String) -> SampleRequest {
+        var copy = self
+        copy.headers += headers.filter { $0.0 == name }
+        return copy
+    }
+
+    var fields: RequestFields {
+        var fields = RequestFields()
+        for (name, value) in headers { fields.add(name: lent(name), value: lent(value)) }
+        return fields
+    }
+
+    /// What the simulator says of it, provider token aside.
+    func refusal(_ check: RequestCheck = RequestCheck()) -> ReasonCode {
+        var request = CheckedRequest()
+        let refusal = check.target(fields, into: &request)
+        if refusal != .none { return refusal }
+        return check.content(fields, body: lent(body), bodySize: body.count, request: request)
+    }
+}
+
+/// Provider tokens made by hand, with whatever is wrong in them.
+struct TokenMaker {
+    let key: SigningKey
+    var keyID = "SIMULATOR1"
+    var teamID = "TEAM123456"
+
+    init() throws { key = try SigningKey(pem: SelfSigned.privateKey()) }
+    init(key: SigningKey) { self.key = key }
+
+    func token(header: String? = nil, claims: String? = nil, issuedAt: Int64 = 1_700_000_000) -> String {
+        let header = header ?? #"{"alg":"ES256","kid":"\#(keyID)"}"#
+        let claims = claims ?? #"{"iss":"\#(teamID)","iat":\#(issuedAt)}"#
+        let signed = encode(Array(header.utf8)) + "." + encode(Array(claims.utf8))
+        return signed + "." + encode(key.sign(Array(signed.utf8)))
+    }
+
+    func bearer(issuedAt: Int64) -> String { "bearer " + token(issuedAt: issuedAt) }
+
+    var providerKey: ProviderKey {
+        let half = key.verificationKey
+        return ProviderKey(keyID: keyID, teamID: teamID) { half.isValid(signature: $1, of: $0) }
+    }
+
+    private func encode(_ bytes: [UInt8]) -> String {
+        Data(bytes).base64EncodedString().replacingOccurrences(of: "+", with: "-")
+            .replacingOccurrences(of: "/", with: "_").replacingOccurrences(of: "=", with: "")
+    }
+}

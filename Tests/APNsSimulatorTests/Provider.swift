@@ -1,0 +1,179 @@
+import EventLoop
+import Foundation
+import HTTP2
+import Network
+import PushRecords
+import TLS
+
+@testable import APNsSimulator
+
+/// A push provider over one real connection, driven by the test's own thread.
+final class Provider: SecureChannelDelegate {
+    struct Response: Equatable {
+        var status: Int
+        var id: String
+        var uniqueID: String
+        var body: String
+    }
+
+    let loop: Loop
+    let session: ClientSession
+    private let resolver: Resolver
+    private var channel: SecureChannel?
+    private(set) var isOpen = false
+    private(set) var end: ChannelEnd.Kind?
+    private(set) var responses: [UInt32: Response] = [:]
+    /// In the order in which they came.
+    private(set) var order: [UInt32] = []
+    private(set) var ended: [UInt32: ErrorCode] = [:]
+    private(set) var goAways: [(last: Int32, data: String)] = []
+    private(set) var pongs = 0
+    private(set) var waiting: Set<UInt32> = []
+    private(set) var brokenBy: String?
+    private(set) var sent: [UInt32: Int32] = [:]
+    var authorization: String?
+
+    init(
+        _ simulator: Simulator, port: UInt16? = nil, identity: Identity? = nil, authorization: String? = nil
+    ) throws {
+        loop = try Loop()
+        resolver = try Resolver()
+        var options = HTTP2.ClientOptions()
+        options.wantedHeaders = ["apns-id", "apns-unique-id"]
+        session = try ClientSession(options: options)
+        self.authorization = authorization
+        let context = try ClientContext(
+            TLS.ClientOptions(trust: .pem(simulator.credentials.caPEM), identity: identity))
+        channel = SecureChannel(
+            dialing: DialTarget(host: "localhost", port: port ?? simulator.port), context: context,
+            dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: self)
+    }
+
+    deinit { resolver.stop() }
+
+    /// Turns the loop until it is so, for at most 20 seconds; says whether it was.
+    @discardableResult
+    func run(until isSo: () -> Bool) -> Bool {
+        let deadline = LoopTime.read().monotonicNs + 20_000_000_000
+        while !isSo() {
+            if LoopTime.read().monotonicNs > deadline { return false }
+            loop.runOnce(timeoutNs: 50_000_000)
+        }
+        return true
+    }
+
+    func isReady() -> Bool { run { session.isReady } }
+
+    /// Sends a push; false: the session has no place for it.
+    @discardableResult
+    func push(
+        _ user: UInt32, token: String = plainToken, id: String? = nil, payload: String = #"{"aps":{"alert":"Hi"}}"#,
+        topic: String? = "com.example.app"
+    ) throws -> Bool {
+        var headers = HeaderList()
+        headers.append(":method", "POST")
+        headers.append(":scheme", "https")
+        headers.append(":path", lent("/3/device/" + token), .never)
+        headers.append(":authority", "localhost")
+        if let authorization { headers.append("authorization", lent(authorization), .credential) }
+        if let topic { headers.append("apns-topic", lent(topic)) }
+        if let id { headers.append("apns-id", lent(id), .nameOnly(slot: 0)) }
+        let result = try session.submit(headers, body: lent(payload), user: user, keep: 3)
+        flush()
+        switch result {
+        case .written(let stream, _):
+            sent[user] = stream
+            return true
+        case .waiting(let stream):
+            sent[user] = stream
+            waiting.insert(user)
+            return true
+        case .refused: return false
+        }
+    }
+
+    func ping() throws {
+        try session.ping()
+        flush()
+    }
+
+    func close() { channel?.abort() }
+
+    private func flush() {
+        while let channel, !session.output.isEmpty {
+            let taken = channel.send(session.output)
+            if taken == 0 { break }
+            try? session.consumeOutput(taken)
+        }
+    }
+
+    // MARK: SecureChannelDelegate
+
+    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        isOpen = true
+        flush()
+    }
+
+    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        do { try session.receive(bytes) } catch { brokenBy = "\(error)" }
+        while let event = session.nextEvent() {
+            switch event {
+            case .response(let user, let status):
+                responses[user] = Response(
+                    status: Int(status), id: String(decoding: session.responseHeader(0), as: UTF8.self),
+                    uniqueID: String(decoding: session.responseHeader(1), as: UTF8.self),
+                    body: String(decoding: session.responseBody, as: UTF8.self))
+                order.append(user)
+            case .ended(let user, let code, _): ended[user] = code
+            case .bodySent(let user, _): waiting.remove(user)
+            case .goAway(let last, _): goAways.append((last, String(decoding: session.goAwayData, as: UTF8.self)))
+            case .settings: break
+            case .pong: pongs += 1
+            }
+        }
+        if session.isFinished { brokenBy = brokenBy ?? session.errorText }
+        flush()
+    }
+
+    func channelWritable(_ channel: SecureChannel) { flush() }
+
+    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+        self.end = end.kind
+        self.channel = nil
+    }
+}
+
+extension Simulator {
+    /// A provider token as this simulator wants it.
+    func bearer(issuedAgoS: Int64 = 0) throws -> String {
+        let maker = TokenMaker(key: try SigningKey(pem: credentials.providerKeyPEM))
+        return maker.bearer(issuedAt: LoopTime.read().wallMs / 1000 - issuedAgoS)
+    }
+
+    /// A provider whose connection is open and has all its streams.
+    func provider() throws -> Provider {
+        let provider = try Provider(self, authorization: bearer())
+        try provider.openAllStreams()
+        return provider
+    }
+}
+
+extension Provider {
+    static let warmUp = UInt32.max
+
+    func openAllStreams() throws {
+        guard isReady(), try push(Self.warmUp, token: "00") else { throw SimulatorError("no stream to begin with") }
+        guard
+            run(until: { !ended.isEmpty || end != nil || !responses.isEmpty && session.freeStreams > 1 }),
+            responses[Self.warmUp]?.status == 200
+        else {
+            throw SimulatorError("no answer to begin with: \(responses) \(ended) \(String(describing: end))")
+        }
+    }
+}
+
+/// A token of 64 digits that begins with a prefix and differs by number.
+func token(_ prefix: String, _ number: Int = 0) -> String {
+    let tail = String(number, radix: 16)
+    return prefix + String(repeating: "0", count: 64 - prefix.count - tail.count) + tail
+}

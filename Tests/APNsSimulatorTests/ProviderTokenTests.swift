@@ -1,0 +1,169 @@
+import PushRecords
+import TLS
+import Testing
+
+@testable import APNsSimulator
+
+struct ProviderTokenTests {
+    static let nowS: Int64 = 1_700_000_000
+
+    /// One connection and a reader, at a time in seconds.
+    struct World {
+        var credential = ConnectionCredential()
+        var reader: ProviderTokenReader
+
+        init(_ keys: [ProviderKey], environment: PushEnvironment = .production) {
+            reader = ProviderTokenReader(keys: keys, environment: environment)
+        }
+
+        mutating func send(_ authorization: String?, atS: Int64 = nowS) -> ReasonCode {
+            let value = authorization.map { lent($0) } ?? UnsafeRawBufferPointer(start: nil, count: 0)
+            return credential.check(value, reader: &reader, lifetimes: TokenLifetimes(), wallMs: atS * 1000)
+        }
+    }
+
+    @Test func aSignedTokenPassesAgainAndAgain() throws {
+        let maker = try TokenMaker()
+        var world = World([maker.providerKey])
+        let bearer = maker.bearer(issuedAt: Self.nowS)
+        for _ in 0..<3 { #expect(world.send(bearer) == .none) }
+        #expect(world.credential.isKnown)
+    }
+
+    @Test func itsSignatureIsVerifiedOnceOnly() throws {
+        let maker = try TokenMaker()
+        let count = Counter()
+        let key = ProviderKey(keyID: maker.keyID) { _, _ in
+            count.value += 1
+            return true
+        }
+        var world = World([key])
+        let bearer = maker.bearer(issuedAt: Self.nowS)
+        for _ in 0..<5 { #expect(world.send(bearer) == .none) }
+        var other = World([key])
+        other.reader = world.reader
+        #expect(other.send(bearer) == .none)
+        #expect(count.value == 1)
+    }
+
+    final class Counter: @unchecked Sendable { var value = 0 }
+
+    @Test func whatIsMissingOrMalformed() throws {
+        let maker = try TokenMaker()
+        let good = maker.token(issuedAt: Self.nowS)
+        let parts = good.split(separator: ".")
+        let table: [(String?, ReasonCode)] = [
+            (nil, .missingProviderToken),
+            ("", .missingProviderToken),
+            ("bearer ", .missingProviderToken),
+            ("basic " + good, .missingProviderToken),
+            ("Bearer " + good, .none),
+            ("bearer x", .invalidProviderToken),
+            ("bearer \(parts[0]).\(parts[1])", .invalidProviderToken),
+            ("bearer \(good).x", .invalidProviderToken),
+            ("bearer \(good)=", .invalidProviderToken),
+            ("bearer \(good.dropLast(4))", .invalidProviderToken),
+            ("bearer \(parts[0]).\(parts[1]).\(String(repeating: "A", count: 86))", .invalidProviderToken),
+            ("bearer " + maker.token(header: #"{"alg":"HS256","kid":"SIMULATOR1"}"#), .invalidProviderToken),
+            ("bearer " + maker.token(header: #"{"alg":"ES256"}"#), .invalidProviderToken),
+            ("bearer " + maker.token(header: #"{"alg":"ES256","kid":"OTHERKEY12"}"#), .invalidProviderToken),
+            ("bearer " + maker.token(claims: #"{"iss":"TEAM123456","iat":"1700000000"}"#), .invalidProviderToken),
+            ("bearer " + maker.token(claims: #"{"iss":"TEAM123456"}"#), .invalidProviderToken),
+            ("bearer " + maker.token(claims: #"{"iat":1700000000}"#), .invalidProviderToken),
+            ("bearer " + maker.token(claims: #"{"iss":"OTHERTEAM1","iat":1700000000}"#), .invalidProviderToken),
+            ("bearer " + maker.token(claims: #"{"iss":"TEAM123456","iat":1700000000.5}"#), .none),
+            ("bearer " + String(repeating: "a", count: 5000), .invalidProviderToken),
+        ]
+        for (authorization, reason) in table {
+            var world = World([maker.providerKey])
+            #expect(world.send(authorization) == reason, "\(authorization?.prefix(60) ?? "none")")
+        }
+    }
+
+    @Test func anotherKeysSignatureIsInvalid() throws {
+        let maker = try TokenMaker()
+        let forger = try TokenMaker()
+        var world = World([maker.providerKey])
+        #expect(world.send(forger.bearer(issuedAt: Self.nowS)) == .invalidProviderToken)
+        #expect(!world.credential.isKnown)
+    }
+
+    @Test func withoutAnyKeyAWellFormedTokenPasses() throws {
+        var world = World([])
+        #expect(world.send(try TokenMaker().bearer(issuedAt: Self.nowS)) == .none)
+        #expect(world.send("bearer x") == .invalidProviderToken)
+    }
+
+    @Test func itExpiresAfterAnHour() throws {
+        let maker = try TokenMaker()
+        var world = World([maker.providerKey])
+        let bearer = maker.bearer(issuedAt: Self.nowS)
+        #expect(world.send(bearer, atS: Self.nowS + 3599) == .none)
+        #expect(world.send(bearer, atS: Self.nowS + 3600) == .expiredProviderToken)
+        var late = World([maker.providerKey])
+        #expect(late.send(bearer, atS: Self.nowS + 3600) == .expiredProviderToken)
+        #expect(!late.credential.isKnown)
+        #expect(late.send(maker.bearer(issuedAt: Self.nowS + 3600), atS: Self.nowS + 3600) == .none)
+    }
+
+    @Test func aTokenFromTheFutureIsInvalid() throws {
+        let maker = try TokenMaker()
+        var world = World([maker.providerKey])
+        #expect(world.send(maker.bearer(issuedAt: Self.nowS + 301)) == .invalidProviderToken)
+        #expect(world.send(maker.bearer(issuedAt: Self.nowS + 300)) == .none)
+    }
+
+    @Test func updatesSoonerThanTwentyMinutesAreTooMany() throws {
+        let maker = try TokenMaker()
+        var world = World([maker.providerKey])
+        let first = maker.bearer(issuedAt: Self.nowS)
+        #expect(world.send(first) == .none)
+        #expect(
+            world.send(maker.bearer(issuedAt: Self.nowS + 1199), atS: Self.nowS + 1199) == .tooManyProviderTokenUpdates)
+        #expect(world.send(first, atS: Self.nowS + 1199) == .none, "the first one goes on")
+        #expect(world.send(maker.bearer(issuedAt: Self.nowS + 1200), atS: Self.nowS + 1200) == .none)
+        #expect(world.send(first, atS: Self.nowS + 1201) == .tooManyProviderTokenUpdates, "back again is an update too")
+    }
+
+    @Test func aConnectionOpenedJustBeforeTheRenewalIsFine() throws {
+        let maker = try TokenMaker()
+        var world = World([maker.providerKey])
+        #expect(world.send(maker.bearer(issuedAt: Self.nowS - 49 * 60)) == .none)
+        #expect(world.send(maker.bearer(issuedAt: Self.nowS + 60), atS: Self.nowS + 60) == .none)
+    }
+
+    @Test func anotherKeyOrTeamOnTheSameConnection() throws {
+        let maker = try TokenMaker()
+        var other = maker
+        other.keyID = "OTHERKEY12"
+        var team = maker
+        team.teamID = "OTHERTEAM1"
+        let anyTeam = ProviderKey(keyID: maker.keyID, verify: maker.providerKey.verify)
+        var world = World([anyTeam, other.providerKey])
+        let first = maker.bearer(issuedAt: Self.nowS)
+        #expect(world.send(first) == .none)
+        #expect(world.send(other.bearer(issuedAt: Self.nowS)) == .unrelatedKeyIdInToken)
+        #expect(world.send(team.bearer(issuedAt: Self.nowS)) == .invalidProviderToken)
+        #expect(world.send(first) == .none)
+        var fresh = World([anyTeam, other.providerKey])
+        #expect(fresh.send(other.bearer(issuedAt: Self.nowS)) == .none)
+    }
+
+    @Test func aKeyOfTheOtherEnvironment() throws {
+        let maker = try TokenMaker()
+        let key = ProviderKey(keyID: maker.keyID, environment: .development, verify: maker.providerKey.verify)
+        var production = World([key])
+        #expect(production.send(maker.bearer(issuedAt: Self.nowS)) == .badEnvironmentKeyIdInToken)
+        var development = World([key], environment: .development)
+        #expect(development.send(maker.bearer(issuedAt: Self.nowS)) == .none)
+    }
+
+    @Test func manyDistinctTokensDoNotFillTheMemory() throws {
+        let maker = try TokenMaker()
+        var world = World([ProviderKey(keyID: maker.keyID) { _, _ in false }])
+        for second in 0..<600 {
+            #expect(world.send(maker.bearer(issuedAt: Self.nowS - Int64(second))) == .invalidProviderToken)
+        }
+        #expect(world.reader.cachedCount <= ProviderTokenReader.cacheLimit)
+    }
+}

@@ -1,0 +1,238 @@
+import EventLoop
+import Foundation
+import HTTP2
+import Network
+import PushRecords
+import TLS
+import Testing
+
+@testable import APNsSimulator
+
+/// The simulator over real connections: TLS, HTTP/2, both ends in this process.
+@Suite(.timeLimit(.minutes(2)))
+struct SimulatorTests {
+    @Test func aPushIsAcceptedAndNoted() throws {
+        let simulator = try Simulator()
+        let provider = try simulator.provider()
+        let id = "123e4567-e89b-12d3-a456-42665544000a"
+        #expect(try provider.push(1, id: id))
+        #expect(provider.run { provider.responses[1] != nil })
+        #expect(provider.responses[1] == .init(status: 200, id: id, uniqueID: "", body: ""))
+        #expect(simulator.books.counts(ofToken: plainToken) == (1, 1))
+        let totals = simulator.books.totals
+        #expect(totals.requests == 2 && totals.accepted == 2 && totals.acceptedAgain == 0)
+    }
+
+    @Test func everyReasonOfApplesPageByPrefix() throws {
+        let simulator = try Simulator()
+        let provider = try simulator.provider()
+        let lines = TokenTable.lines.filter { if case .answer = $0.fault { true } else { false } }
+        for (place, line) in lines.enumerated() {
+            #expect(try provider.push(UInt32(place), token: token("fa17\(line.code)0", place)))
+        }
+        #expect(provider.run { provider.responses.count == lines.count + 1 })
+        for (place, line) in lines.enumerated() {
+            guard case .answer(let answer) = line.fault else { continue }
+            let response = try #require(provider.responses[UInt32(place)])
+            #expect(response.status == Int(answer.status))
+            let body = try #require(
+                JSONSerialization.jsonObject(with: Data(response.body.utf8)) as? [String: Any])
+            #expect(body["reason"] as? String == answer.reason.text?.description)
+            // As the help says: the token's last nine digits, in milliseconds after 1600000000000.
+            let time = answer.status == 410 ? Int64(1_600_000_000_000) + Int64(place) : nil
+            #expect((body["timestamp"] as? NSNumber)?.int64Value == time)
+            #expect(UUID(uuidString: response.id) != nil)
+        }
+        #expect(simulator.books.totals.refused == lines.count)
+        #expect(simulator.books.totals[.unregistered] == 1)
+    }
+
+    @Test func reasonsOfTomorrowAndAnswersWithoutBody() throws {
+        let simulator = try Simulator()
+        let provider = try simulator.provider()
+        #expect(try provider.push(1, token: token("fa17e4100")))
+        #expect(try provider.push(2, token: token("fa17b5030")))
+        #expect(provider.run { provider.responses.count == 3 })
+        #expect(provider.responses[1]?.status == 410)
+        #expect(provider.responses[1]?.body == #"{"reason":"ReasonOfTomorrow","timestamp":1600000000000}"#)
+        #expect(provider.responses[2]?.status == 503 && provider.responses[2]?.body == "")
+    }
+
+    @Test func theNinthDigitSaysHowOften() throws {
+        let simulator = try Simulator()
+        let provider = try simulator.provider()
+        let flaky = token("fa1750002")
+        for user in 1...4 as ClosedRange<UInt32> { #expect(try provider.push(user, token: flaky)) }
+        #expect(provider.run { provider.responses.count == 5 })
+        #expect((1...4).map { provider.responses[$0]?.status } == [500, 500, 200, 200])
+        #expect(simulator.books.counts(ofToken: flaky) == (4, 2))
+    }
+
+    @Test func streamsStartAtOneUntilAValidTokenWasSeen() throws {
+        let simulator = try Simulator()
+        let provider = try Provider(simulator, authorization: "bearer x")
+        #expect(provider.isReady())
+        #expect(provider.session.allowedStreams == 1)
+        #expect(try provider.push(1))
+        #expect(try !provider.push(2))
+        #expect(provider.run { provider.responses[1] != nil })
+        #expect(provider.responses[1]?.body == #"{"reason":"InvalidProviderToken"}"#)
+        #expect(provider.session.allowedStreams == 1)
+        provider.authorization = try simulator.bearer()
+        // Valid, though the request is refused for another reason.
+        #expect(try provider.push(3, topic: nil))
+        #expect(provider.run { provider.session.allowedStreams == 1000 })
+        #expect(provider.run { provider.responses[3]?.body == #"{"reason":"MissingTopic"}"# })
+    }
+
+    @Test func providerTokensOverTheWire() throws {
+        let simulator = try Simulator()
+        let forger = try TokenMaker()
+        let now = LoopTime.read().wallMs / 1000
+        let good = try simulator.bearer()
+        for (authorization, status, reason) in [
+            (nil, 403, "MissingProviderToken"), ("bearer nonsense", 403, "InvalidProviderToken"),
+            (forger.bearer(issuedAt: now), 403, "InvalidProviderToken"),
+            (try simulator.bearer(issuedAgoS: 3601), 403, "ExpiredProviderToken"),
+        ] as [(String?, Int, String)] {
+            let provider = try Provider(simulator, authorization: authorization)
+            #expect(provider.isReady())
+            #expect(try provider.push(1))
+            #expect(provider.run { provider.responses[1] != nil })
+            #expect(provider.responses[1]?.status == status)
+            #expect(provider.responses[1]?.body == "{\"reason\":\"\(reason)\"}")
+        }
+        let provider = try simulator.provider()
+        provider.authorization = good
+        #expect(try provider.push(1))
+        #expect(provider.run { provider.responses[1] != nil })
+        #expect(provider.responses[1]?.status == 429)
+        #expect(provider.responses[1]?.body == #"{"reason":"TooManyProviderTokenUpdates"}"#)
+    }
+
+    @Test func aClientCertificateTakesTheTokensPlace() throws {
+        let simulator = try Simulator()
+        let identity = try Identity(
+            certificatePEM: simulator.credentials.clientCertificatePEM, keyPEM: simulator.credentials.clientKeyPEM)
+        let provider = try Provider(simulator, identity: identity)
+        #expect(provider.isReady())
+        #expect(provider.session.allowedStreams == 1000)
+        #expect(try provider.push(1, topic: nil))
+        #expect(try provider.push(2, topic: "com.example.other"))
+        #expect(provider.run { provider.responses.count == 2 })
+        #expect(provider.responses[1]?.status == 200)
+        #expect(provider.responses[2]?.body == #"{"reason":"TopicDisallowed"}"#)
+    }
+
+    @Test func theDevelopmentEnvironmentGivesUniqueIDs() throws {
+        var options = SimulatorOptions()
+        options.environment = .development
+        let simulator = try Simulator(options)
+        let provider = try simulator.provider()
+        #expect(UUID(uuidString: provider.responses[Provider.warmUp]?.uniqueID ?? "") != nil)
+    }
+
+    @Test func idsThatItMakesAreUpperCaseAndDistinct() throws {
+        let simulator = try Simulator()
+        let provider = try simulator.provider()
+        for user in 1...100 as ClosedRange<UInt32> { try provider.push(user) }
+        #expect(provider.run { provider.responses.count == 101 })
+        let ids = provider.responses.values.map(\.id)
+        #expect(Set(ids).count == 101)
+        #expect(ids.allSatisfy { UUID(uuidString: $0)?.uuidString == $0 })
+        #expect(ids.allSatisfy { $0.dropFirst(14).first == "4" && "89AB".contains($0.dropFirst(19).first!) })
+    }
+
+    @Test func longBodiesAndTooLongOnes() throws {
+        let simulator = try Simulator()
+        let provider = try simulator.provider()
+        func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
+        for user in 1...60 as ClosedRange<UInt32> { #expect(try provider.push(user, payload: payload(4096))) }
+        #expect(try provider.push(61, payload: payload(4097)))
+        #expect(try provider.push(62, payload: payload(40_000)))
+        #expect(provider.run { provider.responses.count == 63 })
+        #expect((1...60).allSatisfy { provider.responses[$0]?.status == 200 })
+        #expect(provider.responses[61]?.body == #"{"reason":"PayloadTooLarge"}"#)
+        #expect(provider.responses[62]?.status == 413)
+    }
+
+    @Test func latencyAndOrder() throws {
+        var options = SimulatorOptions()
+        options.latency = .fixed(ns: 30_000_000)
+        let simulator = try Simulator(options)
+        let provider = try simulator.provider()
+        let start = LoopTime.read().monotonicNs
+        try provider.push(1, token: token("fa17d0200"))
+        try provider.push(2)
+        #expect(provider.run { provider.responses.count == 3 })
+        #expect(provider.order.suffix(2) == [2, 1])
+        #expect(LoopTime.read().monotonicNs - start >= 230_000_000)
+        simulator.switches.latency = .uniform(fromNs: 1_000_000, toNs: 40_000_000)
+        for user in 10..<60 as Range<UInt32> { try provider.push(user) }
+        #expect(provider.run { provider.responses.count == 53 })
+        #expect(provider.order.suffix(50) != Array(10..<60), "answers come out of order")
+    }
+
+    @Test func stoppingSaysGoAwayAndTheBooksGoOn() throws {
+        let simulator = try Simulator()
+        let provider = try simulator.provider()
+        simulator.stop()
+        #expect(provider.run { provider.end != nil })
+        #expect(provider.end == .closedByPeer)
+        #expect(provider.goAways.map(\.last) == [1])
+        var options = SimulatorOptions()
+        options.port = simulator.port
+        let next = try Simulator(options, books: simulator.books)
+        let again = try next.provider()
+        #expect(again.responses.count == 1)
+        #expect(next.books.counts(ofToken: "00") == (2, 2))
+    }
+
+    @Test func aTakenPortIsNamed() throws {
+        let simulator = try Simulator()
+        var options = SimulatorOptions()
+        options.port = simulator.port
+        let error = #expect(throws: SimulatorError.self) { try Simulator(options) }
+        #expect(error?.description.contains("127.0.0.1:\(simulator.port)") == true)
+        #expect(error?.description.contains("Address already in use") == true)
+        options.port = 0
+        options.controlPort = simulator.controlPort
+        let control = #expect(throws: SimulatorError.self) { try Simulator(options) }
+        #expect(control?.description.contains("control endpoint: cannot listen on") == true)
+    }
+
+    @Test func credentialsAreMadeOnceAndKept() throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let first = try SimulatorCredentials(directory: directory)
+        let second = try SimulatorCredentials(directory: directory)
+        #expect(first.caPEM == second.caPEM && first.providerKeyPEM == second.providerKeyPEM)
+        #expect(first.clientCertificatePEM == second.clientCertificatePEM)
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory).sorted()
+        #expect(names == ["AuthKey_SIMULATOR1.p8", "ca-key.pem", "ca.pem", "client-key.pem", "client.pem"])
+        let mode = try FileManager.default.attributesOfItem(atPath: first.providerKeyFile!)[.posixPermissions]
+        #expect((mode as? NSNumber)?.intValue == 0o600)
+        try "nonsense".write(toFile: "\(directory)/ca.pem", atomically: true, encoding: .utf8)
+        let error = #expect(throws: SimulatorError.self) { try SimulatorCredentials(directory: directory) }
+        #expect(error?.description.contains(directory) == true)
+    }
+
+    @Test func aKeyOfTheUsersOwn() throws {
+        let maker = try TokenMaker()
+        let path = FileManager.default.temporaryDirectory.appending(path: "key-\(UUID().uuidString).pem").path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        try maker.key.verificationKey.pem.write(toFile: path, atomically: true, encoding: .utf8)
+        var options = SimulatorOptions()
+        options.keys = [.init(path: path, keyID: "OWNKEY1234", teamID: "OWNTEAM123")]
+        let simulator = try Simulator(options)
+        var mine = maker
+        mine.keyID = "OWNKEY1234"
+        mine.teamID = "OWNTEAM123"
+        let provider = try Provider(
+            simulator, authorization: mine.bearer(issuedAt: LoopTime.read().wallMs / 1000))
+        try provider.openAllStreams()
+        options.keys[0].path = path + ".missing"
+        let error = #expect(throws: SimulatorError.self) { try Simulator(options) }
+        #expect(error?.description.contains(options.keys[0].path) == true)
+    }
+}

@@ -1,0 +1,370 @@
+import Configuration
+import Testing
+
+/// One wrong line in a file that is otherwise right, and the line it must be answered with.
+struct Wrong: Sendable, CustomTestStringConvertible {
+    /// What takes the place of `minimal`'s section, or is put behind it.
+    var text: String
+    var error: String
+
+    var testDescription: String { text }
+
+    init(_ text: String, _ error: String) {
+        self.text = text
+        self.error = error
+    }
+}
+
+/// `minimal` is five lines long, so an added section begins in line 6.
+@Suite struct ErrorTests {
+    @Test(arguments: [
+        Wrong("deliveri: {}", "w.yaml:6:1: deliveri: unknown key; did you mean delivery?"),
+        Wrong(
+            "zzz: {}",
+            "w.yaml:6:1: zzz: unknown key; valid here: admin, apps, dead_letters, delivery, drain, kafka, log, requests, "
+                + "results, retry, unregistered"),
+        Wrong(
+            "delivery: {response_timout: 3s}",
+            "w.yaml:6:12: delivery.response_timout: unknown key; did you mean response_timeout?"),
+        Wrong("delivery: {Max_Age: 3s}", "w.yaml:6:12: delivery.Max_Age: unknown key; did you mean max_age?"),
+        Wrong("delivery: 5", "w.yaml:6:11: delivery: expected a mapping, found a single value"),
+        Wrong("delivery: []", "w.yaml:6:11: delivery: expected a mapping, found a list"),
+        Wrong("kafka: {}", "w.yaml:6:1: the key kafka stands twice, first in line 1"),
+        Wrong(
+            "delivery: {max_age: 24}",
+            "w.yaml:6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found \"24\""),
+        Wrong(
+            "delivery: {max_age: 1d}",
+            "w.yaml:6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found \"1d\""),
+        Wrong(
+            "delivery: {max_age: 1ms}",
+            "w.yaml:6:21: delivery.max_age: expected a duration (ms, s, m or h) from 1s to 8760h, or 0, found \"1ms\""),
+        Wrong(
+            "delivery: {response_timeout: 0}",
+            "w.yaml:6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found \"0\""),
+        Wrong(
+            "delivery: {response_timeout: -3s}",
+            "w.yaml:6:30: delivery.response_timeout: expected a duration (ms, s, m or h) from 10ms to 10m, found \"-3s\""
+        ),
+        Wrong(
+            "delivery: {commit_interval: 99999999999999999999s}",
+            "w.yaml:6:29: delivery.commit_interval: expected a duration (ms, s, m or h) from 1ms to 1m, found \"99999999999999999999s\""
+        ),
+        Wrong(
+            "delivery: {commit_interval: 9223372036854775807h}",
+            "w.yaml:6:29: delivery.commit_interval: expected a duration (ms, s, m or h) from 1ms to 1m, found \"9223372036854775807h\""
+        ),
+        Wrong(
+            "delivery: {max_open_bytes: 16MB}",
+            "w.yaml:6:28: delivery.max_open_bytes: expected a size (KiB, MiB or GiB) from 64KiB to 64GiB, found \"16MB\""
+        ),
+        Wrong(
+            "delivery: {max_open_bytes: 99999999999999GiB}",
+            "w.yaml:6:28: delivery.max_open_bytes: expected a size (KiB, MiB or GiB) from 64KiB to 64GiB, found \"99999999999999GiB\""
+        ),
+        Wrong(
+            "delivery: {max_open: 0}",
+            "w.yaml:6:22: delivery.max_open: expected a whole number from 1 to 1000000, found \"0\""),
+        Wrong(
+            "delivery: {max_open: 2.5}",
+            "w.yaml:6:22: delivery.max_open: expected a whole number from 1 to 1000000, found \"2.5\""),
+        Wrong(
+            "delivery: {max_open: +5}",
+            "w.yaml:6:22: delivery.max_open: expected a whole number from 1 to 1000000, found \"+5\""),
+        Wrong(
+            "delivery: {max_open: }",
+            "w.yaml:6:22: delivery.max_open: has no value; expected a whole number from 1 to 1000000"),
+        Wrong(
+            "delivery: {max_open: [1]}",
+            "w.yaml:6:22: delivery.max_open: expected a whole number from 1 to 1000000, found a list"),
+        Wrong(
+            "delivery: {ordering: devise}",
+            "w.yaml:6:22: delivery.ordering: expected one of device, none, found \"devise\""),
+        Wrong(
+            "delivery: {verdicts: {Shutdwn: retry}}",
+            "w.yaml:6:23: delivery.verdicts.Shutdwn: unknown reason; did you mean Shutdown?"),
+        Wrong(
+            "delivery: {verdicts: {Shutdown: again}}",
+            "w.yaml:6:33: delivery.verdicts.Shutdown: expected one of accept, unregister, reject, resend, retry, credential_fault, found \"again\""
+        ),
+        Wrong(
+            "unregistered: {include_bad_tokens: yes}",
+            "w.yaml:6:36: unregistered.include_bad_tokens: expected true or false, found \"yes\""),
+        Wrong(
+            "unregistered: {include_bad_tokens: True}",
+            "w.yaml:6:36: unregistered.include_bad_tokens: expected true or false, found \"True\""),
+        Wrong(
+            "results: {topic: a b}",
+            "w.yaml:6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found \"a b\""
+        ),
+        Wrong(
+            "results: {topic: ..}",
+            "w.yaml:6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found \"..\""
+        ),
+        Wrong("results: {topic: ''}", "w.yaml:6:18: results.topic: must not be empty"),
+        Wrong(
+            "results: {copy_headers: [a, outcome]}",
+            "w.yaml:6:29: results.copy_headers[1]: results have a header outcome of their own"),
+        Wrong("results: {copy_headers: [a, a]}", "w.yaml:6:29: results.copy_headers[1]: \"a\" stands twice"),
+        Wrong("requests: {topics: []}", "w.yaml:6:20: requests.topics: must name at least one"),
+        Wrong("requests: {topics: a}", "w.yaml:6:20: requests.topics: expected a list, found a single value"),
+        Wrong("requests: {topics: [a, a]}", "w.yaml:6:24: requests.topics[1]: \"a\" stands twice"),
+        Wrong("requests: {topics: [{weight: 3}]}", "w.yaml:6:21: requests.topics[0].name: is missing"),
+        Wrong(
+            "requests: {topics: [{name: a, wait: 3}]}",
+            "w.yaml:6:31: requests.topics[0].wait: unknown key; valid here: name, weight"),
+        Wrong(
+            "requests: {topics: [{name: a, weight: 0}]}",
+            "w.yaml:6:39: requests.topics[0].weight: expected a whole number from 1 to 1000, found \"0\""),
+        Wrong(
+            "requests: {topics: ['^a(']}",
+            "w.yaml:6:21: requests.topics[0]: \"^a(\" is no POSIX extended regular expression: Unmatched ( or \\("),
+        Wrong(
+            "requests: {topics: [apns.results]}",
+            "w.yaml:6:21: requests.topics[0]: the topic apns.results already is results.topic"),
+        Wrong(
+            "requests: {topics: ['^apns\\.re[qs]']}",
+            "w.yaml:6:21: requests.topics[0]: the pattern \"^apns\\.re[qs]\" also fits apns.results, which the worker writes (results.topic)"
+        ),
+        Wrong(
+            "dead_letters: {topic: apns.results}",
+            "w.yaml:6:23: dead_letters.topic: the topic apns.results already is results.topic"),
+        Wrong(
+            "results: {topic: apns.retry.2h}",
+            "w.yaml:6:18: results.topic: the topic apns.retry.2h already is retry.tiers.2h"),
+        Wrong(
+            "results: {topic: apns.requests}",
+            "w.yaml:6:18: results.topic: the topic apns.requests already is requests.topics[0]"),
+        Wrong(
+            "retry: {tiers: {}}", "w.yaml:6:16: retry.tiers: must name one to 16 tiers, such as {30s: apns.retry.30s}"),
+        Wrong(
+            "retry: {tiers: {soon: a}}",
+            "w.yaml:6:17: retry.tiers.soon: a tier is named by its delay, 1ms to 168h, such as 30s; found \"soon\""),
+        Wrong(
+            "retry: {tiers: {0: a}}",
+            "w.yaml:6:17: retry.tiers.0: a tier is named by its delay, 1ms to 168h, such as 30s; found \"0\""),
+        Wrong("retry: {tiers: {60s: a, 1m: b}}", "w.yaml:6:25: retry.tiers.1m: has the same delay as the tier 60s"),
+        Wrong(
+            "retry: {tiers: {30s: a, 15m: a}}", "w.yaml:6:30: retry.tiers.15m: the topic a already is retry.tiers.30s"),
+        Wrong(
+            "retry: {tiers: {30s: apns.retry.15m}}",
+            "w.yaml:6:22: retry.tiers.30s: the topic's name ends in 15m, its tier is 30s"),
+        Wrong(
+            "retry: {max_attempts: 0}",
+            "w.yaml:6:23: retry.max_attempts: expected a whole number from 1 to 100, found \"0\""),
+        Wrong(
+            "drain: {shutdown: 1ms}",
+            "w.yaml:6:19: drain.shutdown: expected a duration (ms, s, m or h) from 100ms to 1h, found \"1ms\""),
+        Wrong(
+            "log: {level: warn}",
+            "w.yaml:6:14: log.level: expected one of trace, debug, info, notice, warning, error, critical, found \"warn\""
+        ),
+        Wrong("log: {parts: {kafak: debug}}", "w.yaml:6:15: log.parts.kafak: unknown key; did you mean kafka?"),
+        Wrong("admin: {listen: 127.0.0.1:9464}", "w.yaml:6:1: admin: is not supported yet"),
+        Wrong("drain: *x", "w.yaml:6:8: aliases (*) are not supported"),
+        Wrong("drain: {", "w.yaml:7:1: not valid YAML: did not find expected node content while parsing a flow node"),
+        Wrong(
+            "results: {topic: \"${NOT_SET}\"}",
+            "w.yaml:6:18: results.topic: the environment variable NOT_SET is not set; ${NOT_SET:-default} would give it a default"
+        ),
+        Wrong(
+            "results: {topic: \"${A-b}\"}",
+            "w.yaml:6:18: results.topic: ${A-b} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$"),
+        Wrong(
+            "results: {topic: \"${A\"}", "w.yaml:6:18: results.topic: ${ without its }; a dollar itself is written $$"),
+        Wrong(
+            "results: {topic: \"a\\nb\\u009b\"}",
+            "w.yaml:6:18: results.topic: expected a topic's name: 1 to 249 letters, digits, dots, hyphens or underscores, found \"a\\nb\\u{9b}\""
+        ),
+    ])
+    func aWrongSectionIsOneLine(wrong: Wrong) {
+        #expect(errors(minimal + wrong.text + "\n") == [wrong.error])
+    }
+
+    @Test(arguments: [
+        Wrong("{}", "w.yaml:1:8: kafka.bootstrap_servers: is missing"),
+        Wrong("{bootstrap_servers: ''}", "w.yaml:1:28: kafka.bootstrap_servers: must not be empty"),
+        Wrong(
+            "{bootstrap_servers: 'a,,b'}",
+            "w.yaml:1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found \"a,,b\""),
+        Wrong(
+            "{bootstrap_servers: 'a:b'}",
+            "w.yaml:1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found \"a:b\""),
+        Wrong(
+            "{bootstrap_servers: [a]}",
+            "w.yaml:1:28: kafka.bootstrap_servers: expected host:port, several with commas between, found a list"),
+        Wrong(
+            "{bootstrap_servers: a, assignment: cooperativ}",
+            "w.yaml:1:43: kafka.assignment: expected one of eager, cooperative, found \"cooperativ\""),
+        Wrong(
+            "{bootstrap_servers: a, create_topics: true}",
+            "w.yaml:1:46: kafka.create_topics: expected false or {partitions: …, replication_factor: …}, found \"true\""
+        ),
+        Wrong(
+            "{bootstrap_servers: a, create_topics: {partition: 3}}",
+            "w.yaml:1:47: kafka.create_topics.partition: unknown key; did you mean partitions?"),
+        Wrong(
+            "{bootstrap_servers: a, session_timeout: 10}",
+            "w.yaml:1:48: kafka.session_timeout: expected a duration (ms, s, m or h) from 1s to 1h, found \"10\""),
+        Wrong(
+            "{bootstrap_servers: a, librdkafka: {acks: [1]}}",
+            "w.yaml:1:50: kafka.librdkafka.acks: expected a text, found a list"),
+        Wrong(
+            "{bootstrap_servers: a, librdkafka: {sasl.password_file: /nonexistent}}",
+            "w.yaml:1:64: kafka.librdkafka.sasl.password_file: cannot read /nonexistent: No such file or directory"),
+    ])
+    func aWrongKafkaSectionIsOneLine(wrong: Wrong) {
+        let text = minimal.replacing("{bootstrap_servers: \"localhost:9092\"}", with: wrong.text)
+        #expect(errors(text) == [wrong.error])
+    }
+
+    @Test(arguments: [
+        Wrong("nam: x", "w.yaml:4:5: apps[0].nam: unknown key; did you mean name?"),
+        Wrong("transport: binary", "w.yaml:4:5: apps[0].transport: is not supported yet; only http2 so far"),
+        Wrong("proxy: http://proxy:3128", "w.yaml:4:5: apps[0].proxy: is not supported yet"),
+        Wrong("rate_limit: 10", "w.yaml:4:5: apps[0].rate_limit: is not supported yet; only 0 so far"),
+        Wrong("paused: true", "w.yaml:4:5: apps[0].paused: is not supported yet; only false so far"),
+        Wrong(
+            "environment_guard: hold",
+            "w.yaml:4:5: apps[0].environment_guard: is not supported yet; only warn and off so far"),
+        Wrong("broadcast: {manage_port: 2196}", "w.yaml:4:5: apps[0].broadcast: is not supported yet"),
+        Wrong("certificate: {file: c.pem}", "w.yaml:4:5: apps[0].certificate: is not supported yet"),
+        Wrong(
+            "environment: sandbox",
+            "w.yaml:4:18: apps[0].environment: expected one of production, development, found \"sandbox\""),
+        Wrong(
+            "host: https://api.push.apple.com",
+            "w.yaml:4:11: apps[0].host: expected a host's name or address, without https:// and port, found \"https://api.push.apple.com\""
+        ),
+        Wrong(
+            "host: api.push.apple.com:443",
+            "w.yaml:4:11: apps[0].host: expected a host's name or address, without https:// and port, found \"api.push.apple.com:443\""
+        ),
+        Wrong("port: 65536", "w.yaml:4:11: apps[0].port: expected a whole number from 1 to 65535, found \"65536\""),
+        Wrong("connections: {min: 9}", "w.yaml:4:18: apps[0].connections: min (9) is more than max (8)"),
+        Wrong("tls: {verfy: false}", "w.yaml:4:11: apps[0].tls.verfy: unknown key; did you mean verify?"),
+    ])
+    func aWrongAppKeyIsOneLine(wrong: Wrong) {
+        let text = minimal.replacing("    bundle_ids", with: "    \(wrong.text)\n    bundle_ids")
+        #expect(errors(text) == [wrong.error])
+    }
+
+    @Test(arguments: [
+        Wrong("[]", "w.yaml:2:7: apps: must name at least one"),
+        Wrong("{name: a}", "w.yaml:2:7: apps: expected a list, found a mapping"),
+        Wrong("[a]", "w.yaml:2:8: apps[0]: expected a mapping, found a single value"),
+        Wrong("[{bundle_ids: [a], TOKEN}]", "w.yaml:2:8: apps[0].name: is missing"),
+        Wrong(
+            "[{name: a b, bundle_ids: [a], TOKEN}]",
+            "w.yaml:2:15: apps[0].name: expected 1 to 100 letters, digits, dots, hyphens or underscores, found \"a b\""),
+        Wrong("[{name: a, TOKEN}]", "w.yaml:2:8: apps[0].bundle_ids: is missing"),
+        Wrong("[{name: a, bundle_ids: [], TOKEN}]", "w.yaml:2:30: apps[0].bundle_ids: must name at least one"),
+        Wrong(
+            "[{name: a, bundle_ids: [a/b], TOKEN}]",
+            "w.yaml:2:31: apps[0].bundle_ids[0]: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop, found \"a/b\""
+        ),
+        Wrong(
+            "[{name: a, bundle_ids: [a..b], TOKEN}]",
+            "w.yaml:2:31: apps[0].bundle_ids[0]: expected a bundle id: letters, digits, dots, hyphens, such as com.example.shop, found \"a..b\""
+        ),
+        Wrong("[{name: a, bundle_ids: [a, a], TOKEN}]", "w.yaml:2:34: apps[0].bundle_ids[1]: \"a\" stands twice"),
+        Wrong(
+            "[{name: a, bundle_ids: [a], TOKEN}, {name: a, bundle_ids: [a], TOKEN}]",
+            "w.yaml:2:106: apps[1].name: another app has the name \"a\""),
+        Wrong("[{name: a, bundle_ids: [a]}]", "w.yaml:2:8: apps[0].token: is missing"),
+        Wrong(
+            "[{name: a, bundle_ids: [a], token: {key_id: ABC123DEFG, team_id: TEAM123456}}]",
+            "w.yaml:2:42: apps[0].token.key_file: is missing"),
+        Wrong(
+            "[{name: a, bundle_ids: [a], token: {key: hidden, key_file: k, key_id: ABC123DEFG, team_id: TEAM123456}}]",
+            "w.yaml:2:66: apps[0].token.key_file: give either key or key_file"),
+        Wrong(
+            "[{name: a, bundle_ids: [a], token: {key: '', key_id: ABC123DEFG, team_id: TEAM123456}}]",
+            "w.yaml:2:48: apps[0].token.key: must not be empty"),
+        Wrong(
+            "[{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC123DEFG}}]",
+            "w.yaml:2:42: apps[0].token.team_id: is missing"),
+        Wrong(
+            "[{name: a, bundle_ids: [a], token: {key_file: k, key_id: ABC-123DEF, team_id: TEAM123456}}]",
+            "w.yaml:2:64: apps[0].token.key_id: expected Apple's 10 letters and digits, found \"ABC-123DEF\""),
+    ])
+    func aWrongListOfAppsIsOneLine(wrong: Wrong) {
+        let token = "token: {key_file: k, key_id: ABC123DEFG, team_id: TEAM123456}"
+        let text = "kafka: {bootstrap_servers: a}\napps: \(wrong.text.replacing("TOKEN", with: token))\n"
+        #expect(errors(text) == [wrong.error])
+    }
+
+    @Test(arguments: [
+        ("", ["w.yaml: the file is empty"]),
+        ("# nothing\n", ["w.yaml: the file is empty"]),
+        ("[]", ["w.yaml:1:1: expected a mapping, found a list"]),
+        ("delivery: {}", ["w.yaml:1:1: kafka: is missing", "w.yaml:1:1: apps: is missing"]),
+    ])
+    func aFileThatIsNoConfiguration(text: String, expected: [String]) {
+        #expect(errors(text) == expected)
+    }
+
+    @Test func allErrorsComeInTheOrderOfTheFile() {
+        let text = """
+            kafka: {group: x}
+            delivery:
+              max_open: none
+              max_open: 3
+              ordring: device
+            requests: {topics: [apns.results]}
+            apps:
+              - {name: a, bundle_ids: [b], token: {key_file: k}}
+              - {name: a, bundle_ids: [b], paused: yes, token: {key_file: k, key_id: x, team_id: TEAM123456}}
+            aps: {}
+            """
+        #expect(
+            errors(text) == [
+                "w.yaml:1:8: kafka.bootstrap_servers: is missing",
+                "w.yaml:1:9: kafka.group: unknown key; valid here: assignment, bootstrap_servers, consumer, create_topics, "
+                    + "group_id, group_instance_id, librdkafka, producer, session_timeout",
+                "w.yaml:3:13: delivery.max_open: expected a whole number from 1 to 1000000, found \"none\"",
+                "w.yaml:4:3: the key max_open stands twice, first in line 3",
+                "w.yaml:5:3: delivery.ordring: unknown key; did you mean ordering?",
+                "w.yaml:6:21: requests.topics[0]: the topic apns.results already is results.topic",
+                "w.yaml:8:39: apps[0].token.key_id: is missing",
+                "w.yaml:8:39: apps[0].token.team_id: is missing",
+                "w.yaml:9:12: apps[1].name: another app has the name \"a\"",
+                "w.yaml:9:32: apps[1].paused: is not supported yet; only false so far",
+                "w.yaml:9:74: apps[1].token.key_id: expected Apple's 10 letters and digits, found \"x\"",
+                "w.yaml:10:1: aps: unknown key; did you mean apps?",
+            ])
+    }
+
+    @Test func manyErrorsAreCut() {
+        let text = minimal + (1...200).map { "zz\($0): 1\n" }.joined()
+        let lines = errors(text)
+        #expect(lines.count == 51)
+        #expect(lines.last == "and 150 more problems")
+    }
+
+    @Test func aFileThatCannotBeReadIsOneLine() {
+        #expect(throws: ConfigurationError.self) { try WorkerConfiguration.load(file: "/nonexistent/w.yaml") }
+        do throws(ConfigurationError) {
+            _ = try WorkerConfiguration.load(file: "/nonexistent/w.yaml")
+        } catch {
+            #expect(error.lines == ["cannot read /nonexistent/w.yaml: No such file or directory"])
+        }
+    }
+
+    /// No part of a secret may show in an error or in what a configuration prints.
+    @Test func secretsAreNotShown() throws {
+        let secret = "hunter2hunter2"
+        let text = """
+            kafka: {bootstrap_servers: a, librdkafka: {sasl.password: \(secret)}}
+            apps:
+              - {name: a, bundle_ids: [b], token: {key: \(secret), key_id: ABC123DEFG, team_id: TEAM123456}}
+            """
+        var output = ""
+        dump(try load(text), to: &output)
+        #expect(output.contains("sasl.password"))
+        #expect(!output.contains(secret))
+        #expect(!"\(try load(text))".contains(secret))
+        #expect(!errors(text.replacing("key_id: ABC123DEFG, ", with: "key: [\(secret)], ")).isEmpty)
+        for line in errors(text.replacing("key_id", with: "key_file")) { #expect(!line.contains(secret)) }
+    }
+}

@@ -1,0 +1,191 @@
+import Configuration
+import Observability
+import PushRecords
+import Testing
+
+let minimal = """
+    kafka: {bootstrap_servers: "localhost:9092"}
+    apps:
+      - name: shop
+        bundle_ids: [com.example.shop]
+        token: {key_file: key.p8, key_id: ABC123DEFG, team_id: TEAM123456}
+
+    """
+
+func load(_ text: String, path: String = "w.yaml", _ environment: [String: String] = [:]) throws(ConfigurationError)
+    -> LoadedConfiguration
+{
+    try WorkerConfiguration.load(Array(text.utf8), path: path) { environment[$0] }
+}
+
+/// The lines of the error that the text gives; empty when it is accepted.
+func errors(_ text: String, path: String = "w.yaml", _ environment: [String: String] = [:]) -> [String] {
+    do throws(ConfigurationError) {
+        _ = try load(text, path: path, environment)
+        return []
+    } catch {
+        return error.lines
+    }
+}
+
+@Suite struct LoadingTests {
+    @Test func defaultsAreThoseOfTheDesign() throws {
+        let loaded = try load(minimal)
+        #expect(loaded.warnings.isEmpty)
+        let it = loaded.configuration
+        #expect(it.kafka.groupID == "apns-worker")
+        #expect(it.kafka.groupInstanceID.isEmpty)
+        #expect(it.kafka.sessionTimeout == .seconds(10))
+        #expect(it.kafka.assignment == .eager)
+        #expect(it.kafka.createTopics == nil)
+        #expect(it.requestTopics == [RequestTopic(name: "apns.requests", weight: 1)])
+        #expect(it.results.topic == "apns.results")
+        #expect(it.results.publish == .all)
+        #expect(it.unregistered.topic == "apns.unregistered")
+        #expect(!it.unregistered.includeBadTokens)
+        #expect(it.deadLetters.topic == "apns.dead-letters")
+        #expect(it.retry.tiers.map(\.topic) == ["apns.retry.30s", "apns.retry.15m", "apns.retry.2h"])
+        #expect(it.retry.maxAttempts == 5)
+        #expect(it.delivery.ordering == .device)
+        #expect(it.delivery.apnsID == .derived)
+        #expect(it.delivery.responseTimeout == .seconds(30))
+        #expect(it.delivery.inDoubt == .resend)
+        #expect(it.delivery.resendMax == 5)
+        #expect(it.delivery.maxAge == .seconds(86_400))
+        #expect(it.delivery.maxOpen == 20_000)
+        #expect(it.delivery.maxOpenBytes == 16 * 1_024 * 1_024)
+        #expect(it.delivery.commitInterval == .milliseconds(20))
+        #expect(it.delivery.verdicts.isEmpty)
+        #expect(it.drain.rebalance == .seconds(30))
+        #expect(it.drain.shutdown == .seconds(25))
+        #expect(it.log.level == .info)
+        #expect(it.log.format == .text)
+        let app = try #require(it.apps.first)
+        #expect(app.name == "shop")
+        #expect(app.bundleIDs == ["com.example.shop"])
+        #expect(app.environment == .production)
+        #expect(app.host == "api.push.apple.com")
+        #expect(app.port == 443)
+        #expect(app.connections.min == 1)
+        #expect(app.connections.max == 8)
+        #expect(app.caFile == nil)
+        #expect(app.verifiesHost)
+        #expect(app.indexesAuthorization)
+        guard case .token(let token) = app.credential else { return }
+        #expect(token == TokenCredential(key: .file("key.p8"), keyID: "ABC123DEFG", teamID: "TEAM123456"))
+    }
+
+    @Test func everyKeyIsRead() throws {
+        let it = try load(
+            """
+            kafka:
+              bootstrap_servers: "a:9092,[::1]:9093,SSL://b:9094"
+              group_id: g
+              group_instance_id: "${HOSTNAME}"
+              session_timeout: 20s
+              assignment: cooperative
+              create_topics: {partitions: 3, replication_factor: 1}
+              librdkafka: {security.protocol: SASL_SSL, retries: 7}
+              consumer: {fetch.max.bytes: 1000}
+              producer: {compression.type: lz4}
+            requests:
+              topics: [a, {name: b, weight: 10}, "^c\\\\..*$"]
+            results: {topic: r, publish: failures, copy_headers: [x-campaign, x-user]}
+            unregistered: {topic: u, include_bad_tokens: true}
+            dead_letters: {topic: d}
+            retry: {tiers: {2h: t.2h, 1s: t.1s, 90m: other}, max_attempts: 9}
+            delivery:
+              ordering: none
+              apns_id: apple
+              response_timeout: 1500ms
+              in_doubt: abandon
+              resend_max: 2
+              max_age: 0
+              max_open: 100
+              max_open_bytes: 1GiB
+              commit_interval: 1s
+              verdicts: {Shutdown: resend, BadDeviceToken: unregister, TooMuchOfAll: credential_fault}
+            apps:
+              - name: one
+                transport: http2
+                bundle_ids: [com.example.a, com.example.b]
+                environment: development
+                token: {key: "pem", key_id: ABC123DEFG, team_id: TEAM123456}
+                connections: {min: 2, max: 3}
+                index_authorization: false
+                environment_guard: warn
+                rate_limit: 0
+                paused: false
+              - name: two
+                bundle_ids: [com.example.a]
+                host: 127.0.0.1
+                port: 2197
+                token: {key_file: /k.p8, key_id: ABC123DEFG, team_id: TEAM123456}
+                tls: {ca_file: ca.pem, verify: false}
+            drain: {rebalance: 5s, shutdown: 250ms}
+            log: {level: warning, format: json, parts: {kafka: debug}}
+            """, path: "/etc/w/w.yaml", ["HOSTNAME": "pod-7"])
+        let c = it.configuration
+        #expect(c.kafka.bootstrapServers == "a:9092,[::1]:9093,SSL://b:9094")
+        #expect(c.kafka.groupID == "g")
+        #expect(c.kafka.groupInstanceID == "pod-7")
+        #expect(c.kafka.sessionTimeout == .seconds(20))
+        #expect(c.kafka.assignment == .cooperative)
+        #expect(c.kafka.createTopics?.partitions == 3)
+        #expect(c.kafka.createTopics?.replicationFactor == 1)
+        #expect(c.kafka.properties.map(\.name) == ["security.protocol", "retries"])
+        #expect(c.kafka.properties.map(\.value) == ["SASL_SSL", "7"])
+        #expect(c.kafka.properties[1].place == "/etc/w/w.yaml:8:54: kafka.librdkafka.retries")
+        #expect(c.kafka.place(ofProperty: "compression.type") == "/etc/w/w.yaml:10:32: kafka.producer.compression.type")
+        #expect(c.kafka.place(ofProperty: "acks") == nil)
+        #expect(c.kafka.consumerProperties.map(\.value) == ["1000"])
+        #expect(c.kafka.producerProperties.map(\.value) == ["lz4"])
+        #expect(
+            c.requestTopics == [
+                RequestTopic(name: "a"), RequestTopic(name: "b", weight: 10), RequestTopic(name: "^c\\..*$"),
+            ])
+        #expect(c.requestTopics.map(\.isPattern) == [false, false, true])
+        #expect(c.results.publish == .failures)
+        #expect(c.results.copyHeaders == ["x-campaign", "x-user"])
+        #expect(c.unregistered.includeBadTokens)
+        #expect(c.outputTopics.map(\.name) == ["r", "u", "d", "t.1s", "other", "t.2h"])
+        #expect(c.retry.tiers.map(\.delay) == [.seconds(1), .seconds(5_400), .seconds(7_200)])
+        #expect(c.retry.maxAttempts == 9)
+        #expect(c.delivery.ordering == .none)
+        #expect(c.delivery.apnsID == .apple)
+        #expect(c.delivery.responseTimeout == .milliseconds(1_500))
+        #expect(c.delivery.responseTimeout.nanoseconds == 1_500_000_000)
+        #expect(c.delivery.inDoubt == .abandon)
+        #expect(c.delivery.resendMax == 2)
+        #expect(c.delivery.maxAge == nil)
+        #expect(c.delivery.maxOpen == 100)
+        #expect(c.delivery.maxOpenBytes == 1 << 30)
+        #expect(c.delivery.commitInterval == .seconds(1))
+        #expect(
+            c.delivery.verdicts == [
+                Reason(rawValue: "Shutdown"): .resend, Reason(rawValue: "BadDeviceToken"): .unregister,
+                Reason(rawValue: "TooMuchOfAll"): .credentialFault,
+            ])
+        #expect(c.apps.map(\.name) == ["one", "two"])
+        #expect(c.apps[0].bundleIDs == ["com.example.a", "com.example.b"])
+        #expect(c.apps[0].environment == .development)
+        #expect(c.apps[0].host == "api.development.push.apple.com")
+        #expect(c.apps[0].connections.min == 2)
+        #expect(c.apps[0].connections.max == 3)
+        #expect(!c.apps[0].indexesAuthorization)
+        #expect(c.apps[0].credential == .token(.init(key: .text("pem"), keyID: "ABC123DEFG", teamID: "TEAM123456")))
+        #expect(c.apps[1].host == "127.0.0.1")
+        #expect(c.apps[1].port == 2_197)
+        #expect(c.apps[1].caFile == "/etc/w/ca.pem")
+        #expect(c.apps[1].credential == .token(.init(key: .file("/k.p8"), keyID: "ABC123DEFG", teamID: "TEAM123456")))
+        #expect(!c.apps[1].verifiesHost)
+        #expect(c.drain.rebalance == .seconds(5))
+        #expect(c.drain.shutdown == .milliseconds(250))
+        #expect(c.log.format == .json)
+        #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
+        #expect(
+            it.warnings == [
+                "/etc/w/w.yaml:44:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
+            ])
+    }
+}

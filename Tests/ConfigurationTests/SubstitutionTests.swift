@@ -1,0 +1,71 @@
+import Configuration
+import Foundation
+import Testing
+
+@Suite struct SubstitutionTests {
+    private static let environment = [
+        "A": "x", "EMPTY": "", "TRICK": "${A}$$", "PORT": "2197", "YES": "true", "_B1": "y",
+    ]
+
+    @Test(arguments: [
+        ("plain", "plain"), ("${A}", "x"), ("-${A}-${_B1}-", "-x-y-"), ("$${A}", "${A}"), ("a$b$", "a$b$"),
+        ("$$$$", "$$"),
+        ("${NOT:-d}", "d"), ("${EMPTY:-d}", "d"), ("${A:-d}", "x"), ("z${EMPTY}", "z"), ("${NOT:-}z", "z"),
+        ("${TRICK}", "${A}$$"), ("${NOT:-a:-b}", "a:-b"), ("${NOT:-$A}", "$A"), ("é${A}é", "éxé"),
+    ])
+    func replacesInScalars(text: String, expected: String) throws {
+        let yaml = minimal.replacing("\"localhost:9092\"", with: "localhost, librdkafka: {p: '\(text)'}")
+        #expect(try load(yaml, Self.environment).configuration.kafka.properties.map(\.value) == [expected])
+    }
+
+    @Test func whatIsReplacedCanBeAnyKindOfValue() throws {
+        let text =
+            minimal.replacing("- name: shop", with: "- name: shop\n    port: \"${PORT}\"")
+            + "unregistered: {include_bad_tokens: \"${YES}\"}\ndelivery: {max_age: \"${AGE:-30m}\"}\n"
+        let configuration = try load(text, Self.environment).configuration
+        #expect(configuration.apps[0].port == 2_197)
+        #expect(configuration.unregistered.includeBadTokens)
+        #expect(configuration.delivery.maxAge == .seconds(1_800))
+    }
+
+    @Test func keysAreNeverReplaced() {
+        #expect(
+            errors(minimal + "${A}: 1\n", Self.environment).map { $0.prefix(27) } == ["w.yaml:6:1: ${A}: unknown k"])
+    }
+
+    @Test(arguments: [
+        ("${}", "${} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$"),
+        ("${1A}", "${1A} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$"),
+        ("${A B}", "${A B} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$"),
+        ("${A:b}", "${A:b} is neither ${NAME} nor ${NAME:-default}; a dollar itself is written $$"),
+        ("${A", "${ without its }; a dollar itself is written $$"),
+        ("${NOT}", "the environment variable NOT is not set; ${NOT:-default} would give it a default"),
+    ])
+    func refusesWithPlace(text: String, expected: String) {
+        #expect(
+            errors(minimal + "results: {topic: '\(text)'}\n", Self.environment) == [
+                "w.yaml:6:18: results.topic: \(expected)"
+            ])
+    }
+
+    @Test func aPropertyMayStandInAFile() throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        try "s3cret \r\n\n".write(to: folder.appending(path: "pass"), atomically: true, encoding: .utf8)
+        let file = folder.appending(path: "w.yaml")
+        let yaml = minimal.replacing(
+            "\"localhost:9092\"", with: "localhost, librdkafka: {sasl.password_file: pass}")
+        try yaml.write(to: file, atomically: true, encoding: .utf8)
+        let loaded = try WorkerConfiguration.load(file: file.path)
+        #expect(loaded.configuration.kafka.properties.map(\.name) == ["sasl.password"])
+        #expect(loaded.configuration.kafka.properties.map(\.value) == ["s3cret "])
+        guard case .token(let token) = loaded.configuration.apps[0].credential else { return }
+        #expect(token.key == .file(folder.path + "/key.p8"))
+        #expect(throws: FileError(path: folder.path + "/key.p8", reason: "No such file or directory")) {
+            try token.key.load()
+        }
+        try "PEM".write(to: folder.appending(path: "key.p8"), atomically: true, encoding: .utf8)
+        #expect(try token.key.load() == Array("PEM".utf8))
+    }
+}

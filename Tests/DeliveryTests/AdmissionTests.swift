@@ -1,0 +1,231 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Lane table")
+struct LaneTableTests {
+    @Test("Against a dictionary, with many collisions", arguments: 0..<20)
+    func random(_ seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        var table = LaneTable(capacity: 16)
+        // Device -> head; devices share hashes, and hashes share places.
+        var model: [Int: UInt32] = [:]
+        var devices: [UInt32: Int] = [:]
+        var nextHead: UInt32 = 0
+        func hash(_ device: Int) -> UInt32 { UInt32(device % 37) * 7 }
+        for _ in 0..<800 {
+            let device = Int.random(in: 0..<200, using: &random)
+            let found = table.head(hash: hash(device)) { devices[$0] == device }
+            #expect(found == model[device], "seed \(seed)")
+            if let head = found {
+                if Bool.random(using: &random) {
+                    table.remove(hash: hash(device), head: head)
+                    model[device] = nil
+                } else {
+                    table.replace(hash: hash(device), head: head, by: nextHead)
+                    devices[nextHead] = device
+                    model[device] = nextHead
+                    nextHead += 1
+                }
+            } else {
+                table.insert(hash: hash(device), head: nextHead)
+                devices[nextHead] = device
+                model[device] = nextHead
+                nextHead += 1
+            }
+            #expect(table.count == model.count)
+        }
+        for (device, head) in model { #expect(table.head(hash: hash(device)) { devices[$0] == device } == head) }
+    }
+}
+
+@Suite("Shares")
+struct SharesTests {
+    @Test("One topic may use everything")
+    func alone() {
+        var shares = Shares(total: 100)
+        let group = shares.addGroup(weight: 3)
+        shares.addPartitions(2, to: group)
+        #expect(shares.room(for: group) == 100)
+        shares.take(99, for: group)
+        #expect(shares.room(for: group) == 1)
+        shares.giveBack(99, for: group)
+        #expect(shares.room(for: group) == 100)
+    }
+
+    @Test("A flood of one topic leaves the other its reserve, by weight")
+    func reserve() {
+        var shares = Shares(total: 1_000)
+        let flood = shares.addGroup(weight: 1)
+        let urgent = shares.addGroup(weight: 4)
+        shares.addPartitions(1, to: flood)
+        shares.addPartitions(1, to: urgent)
+        #expect(shares.room(for: flood) == 100 + 500)
+        shares.take(600, for: flood)
+        #expect(shares.room(for: flood) == 0)
+        #expect(shares.room(for: urgent) == 400)
+        shares.take(400, for: urgent)
+        #expect(shares.room(for: urgent) == 0)
+        shares.giveBack(1, for: flood)
+        #expect(shares.room(for: flood) == 1)
+        #expect(shares.room(for: urgent) == 1)
+    }
+
+    @Test("The reserve of a topic that is not read goes to the others")
+    func leaving() {
+        var shares = Shares(total: 1_000)
+        let first = shares.addGroup(weight: 1)
+        let second = shares.addGroup(weight: 1)
+        shares.addPartitions(1, to: first)
+        #expect(shares.room(for: first) == 1_000)
+        shares.addPartitions(1, to: second)
+        #expect(shares.room(for: first) == 750)
+        shares.take(750, for: first)
+        shares.addPartitions(-1, to: second)
+        #expect(shares.room(for: first) == 250)
+        #expect(shares.room(for: second) == 250)
+    }
+
+    @Test("A topic that joins while another uses everything gets what becomes free, up to its reserve")
+    func joining() {
+        var shares = Shares(total: 1_000)
+        let first = shares.addGroup(weight: 1)
+        let second = shares.addGroup(weight: 1)
+        shares.addPartitions(1, to: first)
+        shares.take(1_000, for: first)
+        shares.addPartitions(1, to: second)
+        #expect(shares.room(for: second) == 0)
+        shares.giveBack(100, for: first)
+        #expect(shares.room(for: first) == 0)
+        #expect(shares.room(for: second) == 100)
+    }
+
+    @Test("It adds up, whatever happens", arguments: 0..<20)
+    func random(_ seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        var shares = Shares(total: 240)
+        for weight in [1, 3, 10] { _ = shares.addGroup(weight: weight) }
+        for group in 0..<3 { shares.addPartitions(1, to: group) }
+        var used = [0, 0, 0]
+        for _ in 0..<300 {
+            let group = Int.random(in: 0..<3, using: &random)
+            let room = shares.room(for: group)
+            #expect(used.reduce(0, +) + room <= 240, "seed \(seed)")
+            if room > 0, random.chance(60) {
+                let amount = Int.random(in: 1...room, using: &random)
+                shares.take(amount, for: group)
+                used[group] += amount
+            } else if used[group] > 0 {
+                let amount = Int.random(in: 1...used[group], using: &random)
+                shares.giveBack(amount, for: group)
+                used[group] -= amount
+            }
+            if random.chance(5) { shares.addPartitions(random.chance(50) ? 1 : 0, to: group) }
+        }
+    }
+}
+
+@Suite("Retry tiers")
+struct RetryTierTests {
+    @Test(
+        "The first tier of at least the delay asked for, the next one each time, else the longest",
+        arguments: [
+            (30_000, 0, 0), (1, 0, 0), (900_000, 0, 1), (30_001, 0, 1), (7_200_001, 0, 2), (30_000, 30_000, 1),
+            (30_000, 900_000, 2), (30_000, 7_200_000, 2), (900_000, 30_000, 1), (30_000, 60_000, 1),
+        ] as [(Int64, Int64, Int)])
+    func tier(_ delayMs: Int64, _ previousMs: Int64, _ tier: Int) {
+        let tiers = RetryTiers([.init(delayMs: 30_000), .init(delayMs: 900_000), .init(delayMs: 7_200_000)])
+        #expect(tiers.tier(delayMs: delayMs, previousMs: previousMs) == tier)
+    }
+
+    @Test("With one tier everything goes there")
+    func one() {
+        let tiers = RetryTiers([.init(delayMs: 1_000)])
+        #expect(tiers.tier(delayMs: 30_000, previousMs: 0) == 0)
+        #expect(tiers.tier(delayMs: 900_000, previousMs: 1_000) == 0)
+        #expect(tiers.shortest == 0)
+    }
+}
+
+@Suite("App directory")
+struct AppDirectoryTests {
+    static let routes = [
+        AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop"]),
+        AppRoute(name: "shop-dev", environment: .development, bundleIDs: ["com.example.shop"]),
+        AppRoute(name: "news", environment: .production, bundleIDs: ["com.example.news", "com.example.paper"]),
+    ]
+
+    struct Case: CustomTestStringConvertible {
+        var name = ""
+        var environment: PushEnvironment?
+        var topic = ""
+        /// An app and the topic it gets, or Apple's word.
+        var expected: String
+        var testDescription: String { "\(name)/\(environment.map { "\($0)" } ?? "")/\(topic)" }
+    }
+
+    static func find(_ directory: inout AppDirectory, _ test: Case) -> String {
+        let name = Array(test.name.utf8)
+        let topic = Array(test.topic.utf8)
+        return name.withUnsafeBytes { name in
+            topic.withUnsafeBytes { topic in
+                switch directory.find(name: name, environment: test.environment, topic: topic) {
+                case .app(let app, let defaultTopic):
+                    let added = String(decoding: defaultTopic, as: UTF8.self)
+                    return "\(app.value)" + (added.isEmpty ? "" : " \(added)")
+                case .failure(let reason, _):
+                    return "\(reason)"
+                }
+            }
+        }
+    }
+
+    @Test(
+        "By bundle id, suffix, name and environment",
+        arguments: [
+            Case(topic: "com.example.shop", expected: "0"),
+            Case(topic: "com.example.paper", expected: "2"),
+            Case(topic: "com.example.shop.voip", expected: "0"),
+            Case(topic: "com.example.news.push-type.liveactivity", expected: "2"),
+            Case(topic: "com.example.news.pushkit.fileprovider", expected: "2"),
+            Case(topic: "com.example.news.unknown", expected: "badTopic"),
+            Case(topic: "com.example", expected: "badTopic"),
+            Case(topic: ".voip", expected: "badTopic"),
+            Case(environment: .development, topic: "com.example.shop", expected: "1"),
+            Case(environment: .production, topic: "com.example.shop.voip", expected: "0"),
+            Case(environment: .development, topic: "com.example.news", expected: "badTopic"),
+            Case(name: "shop-dev", topic: "com.example.shop", expected: "1"),
+            Case(name: "shop-dev", environment: .production, topic: "com.example.shop", expected: "badTopic"),
+            Case(name: "news", topic: "com.example.shop", expected: "badTopic"),
+            Case(name: "nobody", topic: "com.example.shop", expected: "badTopic"),
+            Case(name: "shop", expected: "0 com.example.shop"),
+            Case(name: "shop-dev", expected: "1 com.example.shop"),
+            Case(name: "news", expected: "missingTopic"),
+            Case(name: "nobody", expected: "badTopic"),
+            Case(environment: .development, expected: "1 com.example.shop"),
+            Case(expected: "missingTopic"),
+        ])
+    func find(_ test: Case) {
+        var directory = AppDirectory(Self.routes)
+        #expect(Self.find(&directory, test) == test.expected)
+        // Again, now that it may be remembered, and after another one was.
+        #expect(Self.find(&directory, test) == test.expected)
+        _ = Self.find(&directory, Case(topic: "com.example.news", expected: ""))
+        #expect(Self.find(&directory, test) == test.expected)
+    }
+
+    @Test("One app with one bundle id is everybody's")
+    func single() {
+        var directory = AppDirectory([Self.routes[0]])
+        #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
+        #expect(Self.find(&directory, Case(environment: .development, expected: "")) == "badTopic")
+    }
+
+    @Test("The same bundle id for two environments, and neither named: the first in the file, topic or not")
+    func twoEnvironments() {
+        var directory = AppDirectory(Array(Self.routes.prefix(2)))
+        #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
+        #expect(Self.find(&directory, Case(topic: "com.example.shop", expected: "")) == "0")
+    }
+}

@@ -1,0 +1,240 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: again")
+struct AgainTests {
+    static func ready(_ settings: DeliverySettings = DeliverySettings(), _ headers: [String: String] = [:]) -> Rig {
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: headers)
+        #expect(rig.send() == ["a"])
+        return rig
+    }
+
+    @Test("Not processed: sent again, not in doubt, not counted")
+    func notProcessed() {
+        let rig = Self.ready()
+        rig.giveBack("a")
+        #expect(rig.send() == ["a"])
+        rig.giveBack("a")
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        #expect(rig.settle().map(\.description) == ["a accepted  sends 1 doubt 0"])
+    }
+
+    @Test("A server that takes nothing is asked again once a second")
+    func backOff() {
+        let rig = Self.ready()
+        for _ in 0..<3 {
+            rig.giveBack("a")
+            #expect(rig.send() == ["a"])
+        }
+        rig.giveBack("a")
+        #expect(rig.send() == [])
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000_000)
+        rig.wait(ms: 999)
+        #expect(rig.send() == [])
+        rig.wait(ms: 1)
+        #expect(rig.send() == ["a"])
+    }
+
+    @Test("In doubt: sent again and counted; a suspect after three deaths")
+    func inDoubt() {
+        let rig = Self.ready()
+        for death in 1...3 {
+            rig.doubt("a")
+            #expect(rig.send() == ["a"])
+            #expect(rig.sent.first?.isSuspect == (death == 3))
+        }
+        rig.answer("a")
+        #expect(rig.settle().map(\.description) == ["a accepted  sends 4 doubt 3"])
+    }
+
+    @Test("in_doubt: abandon")
+    func abandon() {
+        var settings = DeliverySettings()
+        settings.inDoubt = .abandon
+        let rig = Self.ready(settings)
+        rig.doubt("a")
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.description) == ["a abandoned  sends 1 doubt 1"])
+    }
+
+    @Test("resend_max: to the 15m tier, as one attempt")
+    func resendMax() {
+        let rig = Self.ready()
+        for _ in 0..<5 {
+            rig.doubt("a")
+            rig.wait(ms: 1_000)
+            #expect(rig.send() == ["a"])
+        }
+        rig.doubt("a")
+        #expect(rig.send() == [])
+        let retry = rig.settle()
+        #expect(retry.map(\.description) == ["a retry(tier: 1) attempt 1  sends 6 doubt 6"])
+        #expect(retry.map(\.dueMs) == [rig.now.wallMs + 900_000])
+        #expect(rig.isEmpty)
+    }
+
+    @Test(
+        "Verdicts that retry: the tier by the delay asked for",
+        arguments: [
+            (429, .tooManyRequests, 0), (500, .internalServerError, 1), (503, .serviceUnavailable, 1),
+            (503, .shutdown, 1), (403, .invalidProviderToken, 0), (403, .expiredProviderToken, 0), (502, .none, 1),
+        ] as [(UInt16, ReasonCode, Int)])
+    func retried(_ status: UInt16, _ reason: ReasonCode, _ tier: Int) {
+        let rig = Self.ready()
+        rig.answer("a", status, reason)
+        let written = rig.settle()
+        #expect(written.map(\.kind) == [.retry(tier: tier)])
+        #expect(written.map(\.attempt) == [1])
+        #expect(written.map(\.reason) == [reason.text?.description ?? "HTTP \(status)"])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A credential fault is told, once in a while")
+    func credentialFault() {
+        let rig = Self.ready()
+        rig.answer("a", 403, .badCertificate)
+        let event = DeliveryEvent.credentialFault(app: AppIndex(0), reason: .badCertificate)
+        #expect(rig.machine.takeEvents() == [event])
+    }
+
+    @Test(
+        "Answers that are resent once: what the second one leads to",
+        arguments: [(403, .unrelatedKeyIdInToken, 0), (429, .tooManyProviderTokenUpdates, 0)]
+            as [(UInt16, ReasonCode, Int)])
+    func twice(_ status: UInt16, _ reason: ReasonCode, _ tier: Int) {
+        let rig = Self.ready()
+        rig.answer("a", status, reason)
+        #expect(rig.send() == ["a"])
+        rig.answer("a", status, reason)
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.kind) == [.retry(tier: tier)])
+    }
+
+    @Test("ExpiredProviderToken: resent while the token was older than ours, else our credential's fault")
+    func olderToken() {
+        let rig = Self.ready()
+        rig.fate("a") {
+            Fate(id: $0, kind: .answered, status: 403, reason: .expiredProviderToken, carriedOlderToken: true)
+        }
+        #expect(rig.send() == ["a"])
+        rig.answer("a", 403, .expiredProviderToken)
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 ExpiredProviderToken sends 2 doubt 0"])
+    }
+
+    @Test("A reason that nobody knows keeps its text")
+    func unknownReason() {
+        let rig = Self.ready()
+        rig.fate(
+            "a", { Fate(id: $0, kind: .answered, status: 400, reason: .other, reasonText: 0) }, texts: ["NextYear"])
+        #expect(rig.settle().map(\.description) == ["a rejected NextYear sends 1 doubt 0"])
+    }
+
+    @Test("Expiration 0 never goes to a tier: not processed is resent for 30 s, all else expires")
+    func nowOrNever() {
+        let now = ["apns-expiration": "0"]
+        let retried = Self.ready(DeliverySettings(), now)
+        retried.answer("a", 503, .shutdown)
+        #expect(retried.settle().map(\.outcome) == [.expired])
+
+        let doubted = Self.ready(DeliverySettings(), now)
+        doubted.doubt("a")
+        #expect(doubted.settle().map(\.description) == ["a expired  sends 1 doubt 1"])
+
+        let returned = Self.ready(DeliverySettings(), now)
+        returned.wait(ms: 29_000)
+        returned.giveBack("a")
+        #expect(returned.send() == ["a"])
+        returned.wait(ms: 1_001)
+        returned.giveBack("a")
+        #expect(returned.send() == [])
+        #expect(returned.settle().map(\.outcome) == [.expired])
+        #expect(returned.isEmpty)
+    }
+
+    // MARK: Read back from a tier
+
+    static func retryHeaders(attempt: Int, dueMs: Int64, firstMs: Int64, sends: Int = 2, inDoubt: Int = 1)
+        -> [String: String]
+    {
+        [
+            "push-device-token": Rig.token("a"), "push-app": "shop", "push-environment": "production",
+            "apns-topic": "com.example.shop", "apns-push-type": "alert",
+            "apns-id": "00000000-0000-8000-8000-000000000001", "push-retry-request": "requests/4/1234/7",
+            "push-retry-attempt": "\(attempt)", "push-retry-due-ms": "\(dueMs)", "push-retry-first-ms": "\(firstMs)",
+            "push-retry-reason": "Shutdown", "push-retry-sends": "\(sends)", "push-retry-in-doubt": "\(inDoubt)",
+        ]
+    }
+
+    @Test("A retry record is not taken before it is due, and its result names the original request")
+    func due() throws {
+        let rig = Rig()
+        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let firstMs = rig.now.wallMs - 60_000
+        let headers = Self.retryHeaders(attempt: 1, dueMs: rig.now.wallMs + 10_000, firstMs: firstMs)
+        guard case .notDue(let untilMs) = rig.receive(partition, 0, "a", headers: headers) else {
+            Issue.record("it is not due")
+            return
+        }
+        #expect(untilMs == rig.now.wallMs + 10_000)
+        let writtenMs = rig.now.wallMs
+        rig.wait(ms: 10_000)
+        rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
+        #expect(rig.send() == ["a"])
+        let id = try #require(rig.sent.first).apnsID
+        #expect(id == NotificationUUID(high: 0x8000, low: 0x8000_0000_0000_0001))
+        rig.answer("a")
+        let written = rig.settle()
+        #expect(written.map(\.description) == ["a accepted  sends 3 doubt 1"])
+        #expect(written.map(\.request) == ["requests/4/1234/7"])
+    }
+
+    @Test("Due is the smaller of the header and the timestamp plus the tier's delay")
+    func skewedClock() {
+        let rig = Rig()
+        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let headers = Self.retryHeaders(attempt: 1, dueMs: rig.now.wallMs + 9_000_000, firstMs: rig.now.wallMs)
+        guard case .notDue(let untilMs) = rig.receive(partition, 0, "a", headers: headers) else {
+            Issue.record("it is not due")
+            return
+        }
+        #expect(untilMs == rig.now.wallMs + 30_000)
+    }
+
+    @Test("The next tier each time, and abandoned when the attempts are used up", arguments: [1, 4, 5])
+    func attempts(_ attempt: Int) {
+        let rig = Rig()
+        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let headers = Self.retryHeaders(attempt: attempt, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
+        rig.receive(partition, 0, "a", headers: headers)
+        rig.send()
+        rig.answer("a", 429, .tooManyRequests)
+        let written = rig.settle()
+        if attempt < 5 {
+            #expect(
+                written.map(\.description) == [
+                    "a retry(tier: 1) attempt \(attempt + 1) TooManyRequests sends 3 doubt 1"
+                ])
+        } else {
+            #expect(written.map(\.description) == ["a abandoned TooManyRequests sends 3 doubt 1"])
+        }
+    }
+
+    @Test("max_age counts from the original request")
+    func maxAge() {
+        let rig = Rig()
+        let partition = rig.assignReady(0, topic: "retry.2h", role: .retry(delayMs: 7_200_000))
+        let firstMs = rig.now.wallMs - 24 * 3_600_000 - 1
+        rig.receive(
+            partition, 0, "a", headers: Self.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: firstMs))
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.outcome) == [.expired])
+    }
+}

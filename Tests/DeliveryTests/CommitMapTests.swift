@@ -1,0 +1,170 @@
+import Testing
+
+@testable import Delivery
+
+@Suite("Commit map")
+struct CommitMapTests {
+    static func text(base: Int64, _ map: CommitMap, limit: Int = 4_000) -> (text: [UInt8], dropped: Int) {
+        var writer = CommitMapWriter()
+        writer.start(base: base, limit: limit)
+        var partials = map.partials[...]
+        for run in map.settled {
+            while let first = partials.first, first.offset < run.lowerBound {
+                writer.partial(offset: first.offset, indexes: first.indexes)
+                partials.removeFirst()
+            }
+            writer.settled(run)
+        }
+        for partial in partials { writer.partial(offset: partial.offset, indexes: partial.indexes) }
+        writer.finish(reach: map.reach)
+        return (writer.text, writer.dropped)
+    }
+
+    static func read(_ text: [UInt8], base: Int64) -> CommitMap? {
+        text.withUnsafeBytes { CommitMap(metadata: $0, base: base) }
+    }
+
+    @Test(
+        "What is written is read",
+        arguments: [
+            CommitMap(),
+            CommitMap(reach: 1_500),
+            CommitMap(reach: 1_001, settled: [1_001..<1_002]),
+            CommitMap(settled: [1_001..<1_000_000_000]),
+            CommitMap(settled: [1_001..<1_002, 1_003..<1_004, 1_005..<1_006, 1_007..<1_009, 1_010..<1_011]),
+            CommitMap(reach: 9_999, settled: [1_500..<1_600], partials: [.init(offset: 1_000, indexes: [0..<5_000])]),
+            CommitMap(
+                settled: [1_001..<1_003],
+                partials: [
+                    .init(offset: 1_000, indexes: [1..<2, 3..<4, 5..<6, 7..<8, 9..<10, 11..<12]),
+                    .init(offset: 1_003, indexes: [9_999..<10_000]),
+                ]),
+        ])
+    func roundTrip(_ map: CommitMap) throws {
+        let (text, dropped) = Self.text(base: 1_000, map)
+        #expect(dropped == 0)
+        #expect(text.allSatisfy { $0 > 0x20 && $0 < 0x7F })
+        #expect(Self.read(text, base: 1_000) == map)
+    }
+
+    @Test("A reach at or below the committed offset says nothing")
+    func reachBelow() {
+        #expect(Self.read(Self.text(base: 10, CommitMap(reach: 10)).text, base: 10)?.reach == nil)
+        #expect(Self.read(Self.text(base: 10, CommitMap(reach: 11)).text, base: 10)?.reach == 11)
+    }
+
+    @Test("A span of 20,000 with 4,000 open at random fits whole", arguments: 0..<5)
+    func fits(_ seed: UInt64) throws {
+        var random = SplitMix(seed: seed)
+        var open = Set((0..<20_000).shuffled(using: &random).prefix(4_000).map { Int64($0) })
+        open.insert(0)
+        let map = CommitMap(reach: 30_000, settled: runs(of: (0..<20_000).filter { !open.contains($0) }, from: 5))
+        let (text, dropped) = Self.text(base: 5, map)
+        #expect(dropped == 0)
+        #expect(text.count <= 3_400)
+        #expect(Self.read(text, base: 5) == map)
+    }
+
+    @Test("What does not fit is cut at the end, and counted", arguments: [32, 64, 200, 1_000, 2_000, 4_000])
+    func cut(_ limit: Int) throws {
+        var random = SplitMix(seed: UInt64(limit))
+        let settled = (1..<60_000).filter { _ in Bool.random(using: &random) }.map { Int64($0) }
+        let map = CommitMap(reach: 70_000, settled: runs(of: settled, from: 0))
+        let (text, dropped) = Self.text(base: 0, map, limit: limit)
+        #expect(text.count <= limit)
+        let read = try #require(Self.read(text, base: 0))
+        #expect(read.reach == 70_000)
+        let kept = read.settled.reduce(0) { $0 + $1.count }
+        #expect(kept + dropped == settled.count)
+        #expect(read.settled == runs(of: Array(settled.prefix(kept)), from: 0))
+        // At random it is a bitmap: nearly all the room is used.
+        if limit >= 200, let end = read.settled.last?.upperBound { #expect(end > Int64(limit - 64) * 6) }
+    }
+
+    @Test("A fan-out that does not fit is cut to a prefix of its indexes; nothing after it is kept")
+    func cutPartial() throws {
+        let indexes = stride(from: 0, to: 10_000, by: 3).map { Int64($0)..<Int64($0) + 1 }
+        let map = CommitMap(partials: [
+            .init(offset: 0, indexes: indexes), .init(offset: 1, indexes: indexes), .init(offset: 2, indexes: indexes),
+            .init(offset: 3, indexes: indexes),
+        ])
+        let (text, dropped) = Self.text(base: 0, map)
+        #expect(text.count <= 4_000)
+        let read = try #require(Self.read(text, base: 0))
+        #expect(read.partials.count >= 2)
+        #expect(read.partials[0] == map.partials[0])
+        let kept = read.partials.reduce(0) { $0 + $1.indexes.count }
+        #expect(kept + dropped == indexes.count * 4)
+        for partial in read.partials { #expect(partial.indexes == Array(indexes.prefix(partial.indexes.count))) }
+    }
+
+    @Test("Metadata of another offset, or with any character changed, dropped or added, is not believed")
+    func damaged() throws {
+        let map = CommitMap(
+            reach: 9_999, settled: [1_500..<1_600, 1_700..<1_701], partials: [.init(offset: 1_000, indexes: [0..<77])])
+        let text = Self.text(base: 1_000, map).text
+        #expect(Self.read(text, base: 1_001) == nil)
+        #expect(Self.read(text, base: -1) == nil)
+        var believed = 0
+        for index in text.indices {
+            for change: UInt8 in [1, 2, 32, 128] {
+                var damaged = text
+                damaged[index] ^= change
+                if let read = Self.read(damaged, base: 1_000), read != map { believed += 1 }
+            }
+            #expect(Self.read(Array(text[..<index]), base: 1_000) == nil)
+        }
+        #expect(believed == 0)
+        #expect(Self.read(text + text, base: 1_000) == nil)
+    }
+
+    @Test(
+        "Somebody else's metadata",
+        arguments: ["", "x", "NO_METADATA", "{\"a\":1}", "AAAA", "AQAAAA", "bm90IG91cnM=", "\0\0\0\0", "AQAAAAAAAAAA"])
+    func foreign(_ text: String) {
+        #expect(Self.read(Array(text.utf8), base: 0) == nil)
+    }
+
+    @Test("Any bytes with a right check are read or refused, never a crash or much memory", arguments: 0..<20)
+    func hostile(_ seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        for _ in 0..<500 {
+            let body = (0..<Int.random(in: 0...40, using: &random)).map { _ -> UInt8 in
+                random.chance(40) ? .random(in: 0...255, using: &random) : .random(in: 0...5, using: &random)
+            }
+            let check = CommitMap.check(body, base: 7)
+            let bytes =
+                [CommitMap.version, UInt8(check >> 16), UInt8(check >> 8 & 0xFF), UInt8(check & 0xFF)] + body
+            var text: [UInt8] = []
+            Base64URL.append(bytes, to: &text)
+            guard let map = Self.read(text, base: 7) else { continue }
+            #expect(map.settled.allSatisfy { $0.lowerBound >= 7 && !$0.isEmpty })
+            #expect(zip(map.settled, map.settled.dropFirst()).allSatisfy { $0.upperBound < $1.lowerBound })
+        }
+    }
+
+    @Test("Random maps", arguments: 0..<100)
+    func random(_ seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        let base = Int64.random(in: 0...1 << 47, using: &random)
+        let openness = Int.random(in: 1...99, using: &random)
+        let span = Int64.random(in: 1...3_000, using: &random)
+        let settled = (1...span).filter { _ in random.chance(openness) }
+        let map = CommitMap(
+            reach: random.chance(50) ? base + .random(in: 1...5_000, using: &random) : nil,
+            settled: runs(of: settled, from: base))
+        #expect(Self.read(Self.text(base: base, map).text, base: base) == map, "seed \(seed)")
+    }
+
+    private func runs(of offsets: [Int64], from base: Int64) -> [Range<Int64>] {
+        var runs: [Range<Int64>] = []
+        for offset in offsets {
+            if let last = runs.last, last.upperBound == base + offset {
+                runs[runs.count - 1] = last.lowerBound..<base + offset + 1
+            } else {
+                runs.append(base + offset..<base + offset + 1)
+            }
+        }
+        return runs
+    }
+}

@@ -1,0 +1,368 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: commits and leaving")
+struct LeavingTests {
+    /// Four records; `a` is handed out, the others wait for the only stream.
+    static func busy() -> (Rig, PartitionID) {
+        let rig = Rig(capacity: 1)
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "a", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        #expect(rig.send() == ["a"])
+        return (rig, partition)
+    }
+
+    // MARK: Commits
+
+    @Test("One in flight, at the interval, and only what changed")
+    func interval() {
+        let rig = Rig()
+        let first = rig.assignReady(0)
+        let second = rig.assignReady(1)
+        rig.wait(ms: 50)
+        rig.receive(first, 0, "a")
+        rig.receive(second, 0, "b")
+        rig.receive(first, 1, "c")
+        rig.send()
+        rig.answer("a")
+        rig.settle()
+        #expect(rig.takeCommit().map(\.partition) == [first])
+        rig.answer("b")
+        rig.answer("c")
+        rig.settle()
+        rig.wait(ms: 100)
+        #expect(rig.takeCommit() == [])
+        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        #expect(rig.takeCommit() == [])  // The reply took 100 ms: the interval widens.
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 100_000_000)
+        rig.wait(ms: 100)
+        #expect(rig.commit().map(\.partition) == [first, second])
+        rig.wait(ms: 100)
+        #expect(rig.commit() == [])
+        expect(rig.machine.nextDeadlineNs, is: nil)
+    }
+
+    @Test("A refused commit is replaced by the newest state, after a pause")
+    func refused() {
+        let (rig, _) = Self.busy()
+        rig.answer("a")
+        rig.settle()
+        rig.wait(ms: 50)
+        #expect(rig.takeCommit().map(\.offset) == [1])
+        rig.machine.commitFinished([.refused], now: rig.now)
+        rig.send()
+        rig.answer("b")
+        rig.settle()
+        rig.wait(ms: 50)
+        #expect(rig.takeCommit() == [])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [2])
+    }
+
+    @Test("Metadata too large: halved, at once, and the reach still says the same")
+    func tooLarge() {
+        let rig = Rig(capacity: 10_000)
+        let partition = rig.assignReady()
+        var random = SplitMix(seed: 1)
+        for offset in 0..<400 {
+            rig.receive(partition, Int64(offset), "d\(offset)")
+            rig.send()
+            _ = rig.commit()
+            if offset > 0, random.chance(50) { rig.answer("d\(offset)") }
+        }
+        rig.settle()
+        rig.wait(ms: 50)
+        let whole = rig.machine.takeCommit(now: rig.now)[0]
+        let characters = whole.metadata.count
+        #expect(characters > 64)
+        rig.machine.commitFinished([.metadataTooLarge], now: rig.now)
+        let half = rig.machine.takeCommit(now: rig.now)
+        #expect(half.count == 1 && half[0].metadata.count <= characters / 2)
+        #expect(CommitMap(metadata: half[0].metadata, base: 0)?.reach ?? 0 > 400)
+        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        let events = rig.machine.takeEvents()
+        #expect(events.contains(.metadataRefused(partition, characters: characters)))
+        #expect(events.contains { if case .mapCut = $0 { true } else { false } })
+        expect(rig.machine.counters.mapsCut, is: 1)
+    }
+
+    @Test("Nothing at or above the reach is handed out before the commit that names it is acknowledged")
+    func reach() {
+        let rig = Rig(capacity: 10_000)
+        let partition = rig.assignReady()
+        for offset in 0..<900 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        #expect(rig.send().count == 500)
+        let raised = rig.takeCommit()
+        #expect(raised.map(\.map.reach) == [501 + 4 * 501])
+        #expect(rig.send() == [])
+        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        #expect(rig.send().count == 400)
+    }
+
+    @Test("A gap in the offsets wider than the reach")
+    func gap() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 1_000_000, "a")
+        #expect(rig.send() == [])
+        #expect(rig.commit().map(\.offset) == [1_000_000])
+        #expect(rig.send() == ["a"])
+    }
+
+    @Test("Below the reach of an owner that died: in doubt, unless the map names it, or it came later")
+    func inheritedReach() {
+        let rig = Rig()
+        let partition = rig.assign(committed: 0, map: CommitMap(reach: 3, settled: [1..<2]))
+        rig.commit()
+        for offset in 0..<5 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        for device in rig.send() { rig.answer(device) }
+        #expect(
+            rig.settle().map(\.description) == [
+                "d0 accepted  sends 2 doubt 1", "d2 accepted  sends 2 doubt 1", "d3 accepted  sends 1 doubt 0",
+                "d4 accepted  sends 1 doubt 0",
+            ])
+    }
+
+    @Test("No record beyond the end of the log at assignment can have been sent before")
+    func logEnd() {
+        let rig = Rig()
+        let text = CommitMapTests.text(base: 0, CommitMap(reach: 500)).text
+        let partition = text.withUnsafeBytes {
+            rig.machine.assign(
+                topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 0, metadata: $0,
+                logEnd: 1)
+        }
+        rig.commit()
+        rig.receive(partition, 0, "a")
+        rig.receive(partition, 1, "b")
+        for device in rig.send() { rig.answer(device) }
+        #expect(
+            rig.settle().map(\.description) == ["a accepted  sends 2 doubt 1", "b accepted  sends 1 doubt 0"])
+    }
+
+    @Test("Foreign metadata is ignored, and told")
+    func foreign() {
+        let rig = Rig()
+        let partition = Array("somebody else's".utf8).withUnsafeBytes {
+            rig.machine.assign(
+                topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 7, metadata: $0)
+        }
+        #expect(rig.machine.takeEvents() == [.metadataIgnored(partition)])
+        #expect(rig.commit().map(\.offset) == [7])
+        rig.receive(partition, 7, "a")
+        #expect(rig.send() == ["a"])
+    }
+
+    @Test("An offset that was reset: everything is sent, and told")
+    func offsetReset() {
+        let rig = Rig()
+        let partition = rig.assign(committed: 100, map: CommitMap(settled: [101..<200]))
+        rig.commit()
+        rig.receive(partition, 3, "a")
+        #expect(rig.machine.takeEvents() == [.offsetReset(partition, committed: 100, offset: 3)])
+        #expect(rig.commit().map(\.offset) == [3])
+        #expect(rig.send() == ["a"])
+    }
+
+    // MARK: Revoke
+
+    @Test("What is not on a connection is dropped, what is may settle, and the last commit names no reach")
+    func revoke() {
+        let (rig, partition) = Self.busy()
+        rig.machine.revoke([partition])
+        expect(rig.machine.isDrained(partition), is: false)
+        guard case .unassigned = rig.receive(partition, 4, "x") else {
+            Issue.record("nothing is read any more")
+            return
+        }
+        expect(rig.machine.room(for: partition), is: 0)
+        rig.answer("a")
+        #expect(rig.send() == [])
+        rig.settle()
+        #expect(rig.takeCommit() == [.init(partition: partition, offset: 1, map: CommitMap())])
+        expect(rig.machine.isDrained(partition), is: false)
+        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        expect(rig.machine.isDrained(partition), is: true)
+        rig.machine.release([partition])
+        #expect(rig.isEmpty)
+        expect(rig.machine.nextDeadlineNs, is: nil)
+    }
+
+    @Test("What is handed out is asked back; what comes back unprocessed is dropped")
+    func recall() {
+        let (rig, partition) = Self.busy()
+        let id = rig.sent[0].id
+        rig.machine.revoke([partition])
+        var recalled: [NotificationID] = []
+        rig.machine.recalls { recalled += $1 }
+        #expect(recalled == [id])
+        rig.giveBack("a")
+        #expect(rig.send() == [])
+        #expect(rig.commit() == [.init(partition: partition, offset: 0, map: CommitMap())])
+        expect(rig.machine.isDrained(partition), is: true)
+    }
+
+    @Test("A send in doubt during the drain stays below the reach")
+    func doubtWhileDraining() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        rig.send()
+        rig.machine.revoke([partition])
+        rig.answer("a")
+        rig.answer("c")
+        rig.doubt("b")
+        #expect(rig.send() == [])
+        rig.settle()
+        #expect(
+            rig.commit() == [.init(partition: partition, offset: 1, map: CommitMap(reach: 2, settled: [2..<3]))])
+        expect(rig.machine.isDrained(partition), is: true)
+    }
+
+    @Test("At the limit the last commit does not wait, and its reach covers what is unanswered or unacknowledged")
+    func limit() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        rig.send()
+        rig.answer("b")
+        rig.produce()
+        rig.machine.revoke([partition])
+        rig.giveBack("c")
+        rig.wait(ms: 30_000)
+        rig.commit()
+        expect(rig.machine.isDrained(partition), is: false)
+        rig.machine.stopWaiting([partition])
+        #expect(rig.commit() == [.init(partition: partition, offset: 0, map: CommitMap(reach: 2))])
+        expect(rig.machine.isDrained(partition), is: true)
+        rig.machine.release([partition])
+        rig.answer("a")
+        expect(rig.machine.counters.late, is: 1)
+        #expect(rig.isEmpty)
+    }
+
+    @Test("The rest of a fan-out is dropped, and what settled of it is named")
+    func fanOut() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 4
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, envelope: (0..<10).map { "t\($0)" })
+        rig.receive(partition, 1, "x")
+        #expect(rig.send().count == 4)
+        rig.answer("t2")
+        rig.settle()
+        rig.machine.revoke([partition])
+        for device in ["t0", "t1", "t3"] { rig.answer(device) }
+        rig.settle()
+        let map = CommitMap(partials: [.init(offset: 0, indexes: [0..<4])])
+        #expect(rig.commit() == [.init(partition: partition, offset: 0, map: map)])
+        rig.machine.release([partition])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Revoking one partition lets the lanes of others go on")
+    func lanes() {
+        let rig = Rig(capacity: 10)
+        let leaving = rig.assignReady(0)
+        let staying = rig.assignReady(1)
+        rig.wait(ms: 50)
+        rig.commit()
+        rig.receive(staying, 0, "b")
+        rig.receive(leaving, 0, "a")
+        rig.receive(leaving, 1, "a")
+        rig.receive(staying, 1, "a")
+        rig.receive(leaving, 2, "a")
+        rig.receive(staying, 2, "a")
+        rig.receive(leaving, 3, "b")
+        #expect(Set(rig.send()) == ["a", "b"])
+        rig.machine.revoke([leaving])
+        rig.answer("b")
+        rig.answer("a")
+        for offset in 1...2 {
+            #expect(rig.send() == ["a"])
+            rig.answer("a")
+            #expect(rig.settle().last?.request == "requests/1/\(offset)/0")
+        }
+        #expect(rig.send() == [])
+        rig.commit()
+        rig.machine.release([leaving])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("An assignment without a commit or a record leaves at once")
+    func nothing() {
+        let rig = Rig()
+        let partition = rig.assign(committed: nil)
+        rig.machine.revoke([partition])
+        expect(rig.machine.isDrained(partition), is: true)
+        #expect(rig.commit() == [])
+    }
+
+    @Test("An assignment on which nothing happened still takes its reach back")
+    func idle() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.machine.revoke([partition])
+        #expect(rig.commit() == [.init(partition: partition, offset: 0, map: CommitMap())])
+        expect(rig.machine.isDrained(partition), is: true)
+    }
+
+    @Test("Nothing was received: what was inherited is handed on")
+    func handedOn() {
+        let rig = Rig()
+        let map = CommitMap(reach: 40, settled: [3..<9], partials: [.init(offset: 12, indexes: [1..<2])])
+        let partition = rig.assign(committed: 2, map: map)
+        rig.commit()
+        rig.machine.revoke([partition])
+        #expect(rig.commit() == [.init(partition: partition, offset: 2, map: map)])
+    }
+
+    // MARK: Lost
+
+    @Test("Lost: dropped by epoch; fates and acknowledgements that come later find nobody")
+    func lost() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "a", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        rig.send()
+        rig.answer("b")
+        let produced = rig.produce()
+        rig.answer("c")
+        rig.machine.release([partition])
+        expect(rig.machine.nextProduction, is: nil)
+        rig.machine.acknowledged(produced[0].id, now: rig.now)
+
+        // The device is still in flight: the new owner of the partition, which may be us, waits for it.
+        let again = rig.assignReady()
+        #expect(again != partition)
+        rig.receive(again, 0, "a")
+        rig.receive(again, 1, "b")
+        #expect(rig.send() == ["b"])
+        rig.answer("a")
+        #expect(rig.send() == ["a"])
+        expect(rig.machine.counters.late, is: 2)
+        rig.answer("a")
+        rig.answer("b")
+        rig.settle()
+        #expect(rig.isEmpty)
+        rig.wait(ms: 50)
+        #expect(rig.commit() == [.init(partition: again, offset: 2, map: CommitMap(reach: 502))])
+    }
+
+    @Test("A commit in flight of a partition that is lost is nobody's")
+    func lostCommit() {
+        let (rig, partition) = Self.busy()
+        rig.answer("a")
+        rig.settle()
+        rig.wait(ms: 50)
+        #expect(rig.takeCommit().count == 1)
+        rig.machine.release([partition])
+        let again = rig.assign()
+        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        rig.receive(again, 0, "z")
+        #expect(rig.send() == [])  // Its own reach was never named.
+    }
+}

@@ -1,0 +1,231 @@
+import Testing
+
+@testable import Delivery
+
+/// `#expect` copies what it looks into, which a ledger and a machine cannot be: its value is taken before.
+func expect<Value: Equatable>(
+    _ value: Value, is expected: Value, _ comment: Comment? = nil, sourceLocation: SourceLocation = #_sourceLocation
+) {
+    #expect(value == expected, comment, sourceLocation: sourceLocation)
+}
+
+@Suite("Ledger")
+struct LedgerTests {
+    /// A ledger in which `offsets` were received, each under its own offset as its name.
+    static func ledger(
+        _ offsets: some Sequence<Int64>, committed: Int64? = 0, map: CommitMap = CommitMap()
+    ) -> PartitionLedger {
+        var ledger = PartitionLedger(committed: committed, map: map)
+        for offset in offsets { _ = ledger.receive(offset, record: UInt32(offset)) }
+        return ledger
+    }
+
+    struct Case: CustomTestStringConvertible {
+        var name: String
+        var received: [Int64]
+        /// Places in `received`.
+        var settled: [UInt64]
+        var committable: Int64
+        var testDescription: String { name }
+    }
+
+    @Test(
+        "The watermark is the first unsettled offset, whatever the order",
+        arguments: [
+            Case(name: "nothing received", received: [], settled: [], committable: 7),
+            Case(name: "one open", received: [7], settled: [], committable: 7),
+            Case(name: "one settled", received: [7], settled: [0], committable: 8),
+            Case(name: "the second settled first", received: [7, 8], settled: [1], committable: 7),
+            Case(name: "both, backwards", received: [7, 8], settled: [1, 0], committable: 9),
+            Case(name: "a gap settles by itself", received: [7, 100], settled: [0], committable: 100),
+            Case(name: "a gap at the start", received: [50, 60], settled: [], committable: 50),
+            Case(name: "gap at the end is not passed", received: [7, 60], settled: [0, 1], committable: 61),
+            Case(name: "the middle stays", received: [7, 8, 9], settled: [0, 2], committable: 8),
+        ])
+    func watermark(_ test: Case) {
+        var ledger = Self.ledger(test.received, committed: 7)
+        for place in test.settled { ledger.settle(place) }
+        expect(ledger.committable, is: test.committable)
+    }
+
+    @Test("Nothing committed and nothing received: nothing to commit; then the first record received")
+    func firstCommit() {
+        var ledger = PartitionLedger(committed: nil, map: CommitMap())
+        expect(ledger.committable, is: nil)
+        _ = ledger.receive(42, record: 0)
+        expect(ledger.committable, is: 42)
+    }
+
+    @Test("An offset that was received before is known (librdkafka 2.0.2 may rewind)")
+    func rewind() {
+        var ledger = Self.ledger(7...9)
+        for offset in Int64(5)...9 {
+            guard case .known = ledger.receive(offset, record: 0) else {
+                Issue.record("\(offset) was taken twice")
+                continue
+            }
+        }
+        guard case .open = ledger.receive(10, record: 10) else {
+            Issue.record("10 is new")
+            return
+        }
+    }
+
+    @Test("What the map names is settled when it comes, and passes the watermark")
+    func inherited() {
+        let map = CommitMap(settled: [8..<10, 12..<13], partials: [.init(offset: 11, indexes: [0..<3])])
+        var ledger = PartitionLedger(committed: 7, map: map)
+        var standings: [String] = []
+        for offset in Int64(7)...13 {
+            switch ledger.receive(offset, record: UInt32(offset)) {
+            case .known: standings.append("known")
+            case .settledBefore: standings.append("settled")
+            case .open(let indexes): standings.append(indexes.isEmpty ? "open" : "open but \(indexes)")
+            }
+        }
+        #expect(standings == ["open", "settled", "settled", "open", "open but [Range(0..<3)]", "settled", "open"])
+        expect(ledger.committable, is: 7)
+        ledger.settle(0)
+        expect(ledger.committable, is: 10)
+    }
+
+    @Test("Offsets below the committed one, before anything was received: a reset")
+    func reset() {
+        var ledger = PartitionLedger(committed: 100, map: CommitMap(reach: 200, settled: [110..<120]))
+        expect(ledger.isReset(99), is: true)
+        expect(ledger.isReset(100), is: false)
+        ledger.reset()
+        _ = ledger.receive(5, record: 5)
+        expect(ledger.committable, is: 5)
+        expect(ledger.isInheritedDoubt(5), is: false)
+        _ = ledger.receive(115, record: 6)
+        expect(ledger.span, is: 2)
+    }
+
+    /// What a commit of this ledger says, read back.
+    static func committed(_ ledger: borrowing PartitionLedger, limit: Int = 4_000, reach: Int64? = nil) throws
+        -> CommitMap
+    {
+        let committable = ledger.committable
+        let base = try #require(committable)
+        var writer = CommitMapWriter()
+        writer.start(base: base, limit: limit)
+        ledger.write(to: &writer) { _ in nil }
+        writer.finish(reach: reach)
+        #expect(writer.text.count <= limit)
+        return try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
+    }
+
+    @Test("The map names what is settled above the watermark, received here or only read back")
+    func mapOfLedger() throws {
+        var ledger = Self.ledger(
+            7...12, committed: 7,
+            map: CommitMap(
+                reach: 40, settled: [13..<20, 30..<33], partials: [.init(offset: 25, indexes: [1..<2, 5..<9])]))
+        ledger.settle(2)
+        ledger.settle(3)
+        ledger.settle(5)
+        let map = try Self.committed(ledger, reach: 50)
+        #expect(map.settled == [9..<11, 12..<20, 30..<33])
+        #expect(map.partials == [.init(offset: 25, indexes: [1..<2, 5..<9])])
+        #expect(map.reach == 50)
+    }
+
+    @Test("A gap between two settled records is one run; between settled and open it is nothing")
+    func gapsInMap() throws {
+        var ledger = Self.ledger([7, 10, 20, 30, 40], committed: 7)
+        ledger.settle(1)
+        ledger.settle(2)
+        ledger.settle(4)
+        let map = try Self.committed(ledger)
+        #expect(map.settled == [10..<21, 40..<41])
+    }
+
+    @Test("Indexes of fan-outs that are settled in part")
+    func partials() throws {
+        let ledger = Self.ledger([7, 8], committed: 7)
+        let words: [UInt64] = [0b1011, 1 << 63, 1]
+        let text = words.withUnsafeBufferPointer { words in
+            var writer = CommitMapWriter()
+            writer.start(base: 7, limit: 4_000)
+            ledger.write(to: &writer) { record in record == 8 ? words : nil }
+            writer.finish(reach: nil)
+            return writer.text
+        }
+        let map = try #require(text.withUnsafeBytes { CommitMap(metadata: $0, base: 7) })
+        #expect(map.partials == [.init(offset: 8, indexes: [0..<2, 3..<4, 127..<129])])
+        #expect(map.settled.isEmpty)
+    }
+
+    struct Leaving: CustomTestStringConvertible {
+        var name: String
+        var map = CommitMap()
+        var received: [Int64] = []
+        var settled: [UInt64] = []
+        var doubted: Set<UInt32> = []
+        var reach: Int64?
+        var testDescription: String { name }
+    }
+
+    @Test(
+        "The reach of the last commit: one past the highest record that has, or may have, a send in doubt",
+        arguments: [
+            Leaving(name: "nothing", reach: nil),
+            Leaving(name: "open, not in doubt", received: [0, 1], reach: nil),
+            Leaving(name: "ours", received: [0, 1, 2], doubted: [1], reach: 2),
+            Leaving(name: "inherited, not received yet", map: CommitMap(reach: 9), reach: 9),
+            Leaving(name: "inherited, the last ones named", map: CommitMap(reach: 9, settled: [6..<9]), reach: 6),
+            Leaving(name: "inherited, all the rest named", map: CommitMap(reach: 9, settled: [1..<9]), reach: 1),
+            Leaving(
+                name: "inherited, all the rest named, the first received and open",
+                map: CommitMap(reach: 9, settled: [1..<9]), received: [0], reach: 1),
+            Leaving(
+                name: "inherited, received and settled", map: CommitMap(reach: 3), received: [0, 1, 2],
+                settled: [0, 1, 2], reach: nil),
+            Leaving(
+                name: "inherited, received and open below, ours above", map: CommitMap(reach: 2),
+                received: [0, 1, 2, 3], settled: [0], doubted: [3], reach: 4),
+            Leaving(
+                name: "inherited, received and open", map: CommitMap(reach: 2), received: [0, 1, 2, 3], settled: [0],
+                reach: 2),
+            Leaving(
+                name: "several runs at the end", map: CommitMap(reach: 20, settled: [5..<7, 10..<20]), received: [0],
+                reach: 10),
+            Leaving(
+                name: "a run beyond the reach", map: CommitMap(reach: 12, settled: [5..<7, 10..<20]), received: [0],
+                reach: 10),
+        ])
+    func leavingReach(_ test: Leaving) {
+        var ledger = Self.ledger(test.received, map: test.map)
+        for place in test.settled { ledger.settle(place) }
+        expect(ledger.leavingReach { test.doubted.contains($0) }, is: test.reach)
+    }
+
+    @Test("Settling at random and committing at random: never beyond an unsettled offset", arguments: 0..<10)
+    func random(_ seed: UInt64) throws {
+        var random = SplitMix(seed: seed)
+        var ledger = PartitionLedger(committed: 0, map: CommitMap())
+        var open: [(offset: Int64, position: UInt64)] = []
+        var settled: Set<Int64> = []
+        var next: Int64 = 0
+        for _ in 0..<500 {
+            if open.count < 100, Bool.random(using: &random) {
+                next += random.chance(10) ? Int64.random(in: 2...50, using: &random) : 1
+                _ = ledger.receive(next, record: 0)
+                open.append((next, ledger.lastPosition))
+            } else if !open.isEmpty {
+                let picked = open.remove(at: Int.random(in: 0..<open.count, using: &random))
+                ledger.settle(picked.position)
+                settled.insert(picked.offset)
+            }
+            let first = open.map(\.offset).min()
+            expect(ledger.committable, is: first ?? (next > 0 ? next + 1 : 0), "seed \(seed)")
+        }
+        let map = try Self.committed(ledger)
+        let named = Set(map.settled.flatMap { Array($0) })
+        #expect(open.allSatisfy { !named.contains($0.offset) }, "seed \(seed)")
+        let committable = ledger.committable
+        let base = try #require(committable)
+        #expect(settled.filter { $0 > base }.allSatisfy { named.contains($0) }, "seed \(seed)")
+    }
+}

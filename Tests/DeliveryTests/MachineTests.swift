@@ -1,0 +1,357 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: the way of a notification")
+struct MachineTests {
+    @Test("A record becomes a request, a result and a committed offset, in that order")
+    func straight() {
+        let rig = Rig()
+        let partition = rig.assign()
+        let first = rig.takeCommit()
+        #expect(first == [.init(partition: partition, offset: 0, map: CommitMap(reach: 500))])
+
+        rig.receive(partition, 0, "a")
+        #expect(rig.send() == [])  // The reach is not acknowledged.
+        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        #expect(rig.send() == ["a"])
+        rig.wait(ms: 50)
+        #expect(rig.commit() == [])
+
+        rig.answer("a")
+        let written = rig.produce()
+        #expect(written.map(\.description) == ["a accepted  sends 1 doubt 0"])
+        #expect(written.map(\.request) == ["requests/0/0/0"])
+        rig.wait(ms: 50)
+        #expect(rig.commit() == [])  // Not settled before Kafka has it.
+
+        rig.machine.acknowledged(written[0].id, now: rig.now)
+        #expect(rig.commit() == [.init(partition: partition, offset: 1, map: CommitMap(reach: 501))])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("With no commit yet, the first record's offset is committed with the reach before it is sent")
+    func firstEver() {
+        let rig = Rig()
+        let partition = rig.assign(committed: nil)
+        #expect(rig.takeCommit() == [])
+        rig.receive(partition, 77, "a")
+        #expect(rig.send() == [])
+        #expect(rig.commit() == [.init(partition: partition, offset: 77, map: CommitMap(reach: 78 + 500))])
+        #expect(rig.send() == ["a"])
+    }
+
+    @Test("What is lent to the transport is what the producer wrote")
+    func outgoing() throws {
+        let rig = Rig()
+        let partition = rig.assignReady(3)
+        rig.receive(
+            partition, 9, "a",
+            headers: [
+                "apns-topic": "com.example.shop.voip", "apns-push-type": "voip", "apns-priority": "5",
+                "apns-expiration": "1900000000", "apns-collapse-id": "score",
+            ], payload: #"{"aps":{"alert":"Привет"}}"#)
+        rig.send()
+        let request = try #require(rig.sent.first)
+        #expect(Rig.text(request.token) == Rig.token("a"))
+        #expect(Rig.text(request.payload) == #"{"aps":{"alert":"Привет"}}"#)
+        #expect(Rig.text(request.topic) == "com.example.shop.voip")
+        #expect(Rig.text(request.collapseID) == "score")
+        #expect(request.pushType == .voip)
+        #expect(request.priority == 5)
+        #expect(request.expiration == 1_900_000_000)
+        let place = try #require(DerivedID.decode(request.apnsID))
+        #expect(place.offset == 9 && place.partition == 3 && place.index == 0)
+    }
+
+    @Test("Per device one in flight, in order; others pass")
+    func lanes() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "a", "a", "b", "c"].enumerated() {
+            rig.receive(partition, Int64(offset), device)
+        }
+        #expect(rig.send() == ["a", "b", "c"])
+        rig.answer("a")
+        #expect(rig.send() == ["a"])
+        rig.answer("a", 400, .badDeviceToken)
+        rig.answer("b")
+        #expect(rig.send() == ["a", "b"])
+        rig.answer("b")
+        rig.answer("a")
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.request) == [0, 2, 1, 4, 3].map { "requests/0/\($0)/0" })
+        rig.answer("c")
+        rig.settle()
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Upper and lower case are one device")
+    func laneCase() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, key: Rig.token("~~").uppercased(), value: #"{"aps":{}}"#)
+        rig.receive(partition, 1, key: Rig.token("~~").lowercased(), value: #"{"aps":{}}"#)
+        #expect(rig.send() == ["~~"])
+    }
+
+    @Test("ordering: none sends them all at once")
+    func unordered() {
+        var settings = DeliverySettings()
+        settings.ordering = .none
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        for offset in 0..<3 { rig.receive(partition, Int64(offset), "a") }
+        #expect(rig.send() == ["a", "a", "a"])
+    }
+
+    @Test("A notification that moves to a tier does not hold back its successors")
+    func laneAfterRetry() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        rig.receive(partition, 1, "a")
+        rig.send()
+        rig.answer("a", 429, .tooManyRequests)
+        #expect(rig.send() == ["a"])
+    }
+
+    @Test("What exceeds a device's lane is held: shortest tier, no attempt, its place in the order given up")
+    func laneLimit() {
+        var settings = DeliverySettings()
+        settings.laneLimit = 3
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        for offset in 0..<5 { rig.receive(partition, Int64(offset), "a") }
+        let held = rig.settle()
+        #expect(held.map(\.kind) == [.retry(tier: 0), .retry(tier: 0)])
+        #expect(held.map(\.attempt) == [0, 0])
+        #expect(held.map(\.reason) == ["held", "held"])
+        #expect(held.map(\.dueMs) == [rig.now.wallMs + 30_000, rig.now.wallMs + 30_000])
+        #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .lane)])
+        for _ in 0..<3 {
+            #expect(rig.send() == ["a"])
+            rig.answer("a")
+        }
+        rig.settle()
+        #expect(rig.isEmpty)
+    }
+
+    @Test("No more is handed out than the app's capacity")
+    func capacity() {
+        let rig = Rig(capacity: 2)
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "c", "d"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        #expect(rig.send() == ["a", "b"])
+        #expect(rig.send() == [])
+        rig.answer("b")
+        #expect(rig.send() == ["c"])
+        rig.machine.setCapacity(AppIndex(0), requests: 1)
+        rig.answer("a")
+        #expect(rig.send() == [])
+        rig.answer("c")
+        #expect(rig.send() == ["d"])
+    }
+
+    @Test("Streams are given out by the topics' weights")
+    func weights() {
+        let rig = Rig(capacity: 0)
+        let flood = rig.assignReady(0, topic: "flood")
+        let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 3))
+        rig.wait(ms: 100)
+        rig.commit()
+        for offset in 0..<40 { rig.receive(flood, Int64(offset), "f\(offset)") }
+        for offset in 0..<40 { rig.receive(urgent, Int64(offset), "u\(offset)") }
+        rig.machine.setCapacity(AppIndex(0), requests: 40)
+        let sent = rig.send()
+        #expect(sent.count == 40)
+        #expect((29...31).contains(sent.filter { $0.hasPrefix("u") }.count))
+    }
+
+    @Test("An unregistered token goes to both topics, when Apple says since when")
+    func unregistered() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        rig.receive(partition, 1, "b")
+        rig.send()
+        rig.answer("a", 410, .unregistered, atMs: 1_700_000_000_000)
+        rig.answer("b", 410, .none)
+        let written = rig.produce()
+        #expect(written.map(\.kind) == [.unregistered, .result, .result])
+        #expect(written.map(\.outcome) == [.unregistered, .unregistered, .unregistered])
+        #expect(written.map(\.reason) == ["Unregistered", "Unregistered", "HTTP 410"])
+        // Both must be acknowledged.
+        rig.machine.acknowledged(written[0].id, now: rig.now)
+        rig.wait(ms: 50)
+        #expect(rig.commit() == [])
+        rig.machine.acknowledged(written[1].id, now: rig.now)
+        #expect(rig.commit().map(\.offset) == [1])
+    }
+
+    @Test("unregistered.include_bad_tokens")
+    func badTokens() {
+        var settings = DeliverySettings()
+        settings.includesBadTokens = true
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        rig.send()
+        rig.answer("a", 400, .badDeviceToken)
+        #expect(rig.settle().map(\.kind) == [.unregistered, .result])
+    }
+
+    @Test("publish: failures counts an accepted without doubt, and settles it with its verdict")
+    func onlyFailures() {
+        var settings = DeliverySettings()
+        settings.publishesOnlyFailures = true
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        rig.send()
+        rig.answer("a")
+        rig.answer("b", 400, .badTopic)
+        rig.doubt("c")
+        rig.send()
+        rig.answer("c")
+        #expect(
+            rig.settle().map(\.description) == ["b rejected BadTopic sends 1 doubt 0", "c accepted  sends 2 doubt 1"])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [3])
+        expect(rig.machine.counters.apps[0].outcomes, is: [2, 0, 1, 0, 0, 0])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("What cannot be sent is invalid, with Apple's reason, and never sent")
+    func invalid() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, key: nil, value: #"{"aps":{}}"#, headers: [("push-device-token", "xyz")])
+        rig.receive(partition, 1, "b", headers: ["apns-topic": "com.example.other"])
+        rig.receive(partition, 2, "c", headers: ["apns-priority": "3"])
+        #expect(rig.send() == [])
+        let written = rig.settle()
+        #expect(written.map(\.outcome) == [.invalid, .invalid, .invalid])
+        #expect(written.map(\.reason) == ["BadDeviceToken", "BadTopic", "BadPriority"])
+        #expect(written.map(\.attempts) == [0, 0, 0])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [3])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A dead letter settles when it is acknowledged")
+    func deadLetter() throws {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        guard case .deadLetter(let id, .tombstone, _) = rig.receive(partition, 0, key: "x", value: nil) else {
+            Issue.record("a tombstone is a dead letter")
+            return
+        }
+        #expect(rig.produce() == [])
+        rig.wait(ms: 50)
+        #expect(rig.commit() == [])
+        rig.machine.acknowledged(id, now: rig.now)
+        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("The same offset twice, and offsets the map names, are taken once or not at all")
+    func known() {
+        let rig = Rig()
+        let partition = rig.assign(committed: 5, map: CommitMap(settled: [6..<8]))
+        rig.commit()
+        var receipts: [String] = []
+        for offset in [5, 6, 5, 7, 8] as [Int64] { receipts.append("\(rig.receive(partition, offset, "d\(offset)"))") }
+        #expect(receipts == ["taken", "known", "known", "known", "taken"])
+        #expect(rig.send() == ["d5", "d8"])
+        expect(rig.machine.counters.duplicatesSkipped, is: 2)
+    }
+
+    @Test("Expired: the record too old, the expiration past before it is sent")
+    func expired() {
+        let rig = Rig(capacity: 1)
+        let partition = rig.assignReady()
+        let soon = "\(rig.now.wallMs / 1_000 + 10)"
+        rig.receive(partition, 0, "old", timestampMs: rig.now.wallMs - 24 * 3_600_000 - 1)
+        rig.receive(partition, 1, "past", headers: ["apns-expiration": "1700000000"])
+        rig.receive(partition, 2, "first")
+        rig.receive(partition, 3, "soon", headers: ["apns-expiration": soon])
+        rig.receive(partition, 4, "never", headers: ["apns-expiration": "0"])
+        #expect(rig.send() == ["first"])
+        rig.wait(ms: 30_001)
+        rig.answer("first")
+        #expect(rig.send() == [])
+        let written = rig.settle()
+        #expect(Set(written.filter { $0.outcome == .expired }.map(\.token)) == ["old", "past", "soon", "never"])
+        #expect(written.count == 5)
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [5])
+    }
+
+    @Test("Room shrinks with what is open, and comes back")
+    func room() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 10
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        expect(rig.machine.room(for: partition), is: 10)
+        for offset in 0..<10 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        expect(rig.machine.room(for: partition), is: 0)
+        #expect(rig.send().count == 10)
+        rig.answer("d3")
+        rig.settle()
+        expect(rig.machine.room(for: partition), is: 1)
+    }
+
+    @Test("Bytes are a limit of their own, and go as soon as they are produced")
+    func bytes() {
+        var settings = DeliverySettings()
+        settings.maxOpenBytes = 20_000
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_000))"}}"#
+        var taken: Int64 = 0
+        while rig.machine.room(for: partition) > 0 {
+            rig.receive(partition, taken, "d\(taken)", payload: payload)
+            taken += 1
+        }
+        #expect(taken > 3 && taken < 9)
+        expect(rig.machine.gauges.openBytes <= 20_000 + 4_096, is: true)
+        rig.send()
+        for offset in 0..<taken { rig.answer("d\(offset)") }
+        expect(rig.machine.room(for: partition), is: 0)
+        rig.produce()
+        expect(rig.machine.gauges.openBytes, is: 0)
+        expect(rig.machine.room(for: partition) > 0, is: true)
+    }
+
+    @Test("With several apps, one holds at most half; the rest waits five seconds, then it is held")
+    func appShare() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 8
+        let news = AppRoute(name: "news", environment: .production, bundleIDs: ["com.example.news"])
+        let rig = Rig(settings, apps: [Rig.app, news])
+        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        let slow = rig.assignReady(0, topic: "slow")
+        let other = rig.assignReady(0, topic: "other")
+        rig.wait(ms: 100)
+        rig.commit()
+        for offset in 0..<5 {
+            rig.receive(slow, Int64(offset), "s\(offset)", headers: ["apns-topic": "com.example.shop"])
+        }
+        expect(rig.machine.room(for: slow), is: 0)  // One waits.
+        expect(rig.machine.gauges.openNotifications, is: 4)
+        rig.receive(other, 0, "n0", headers: ["apns-topic": "com.example.news"])
+        #expect(rig.send() == ["n0"])
+        rig.wait(ms: 4_999)
+        rig.send()
+        #expect(rig.produce() == [])
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000)
+        rig.wait(ms: 1)
+        rig.send()
+        #expect(rig.settle().map(\.description) == ["s4 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
+        expect(rig.machine.room(for: slow) > 0, is: true)
+        expect(rig.machine.gauges.openNotifications, is: 5)
+    }
+}

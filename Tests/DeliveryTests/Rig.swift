@@ -1,0 +1,251 @@
+import PushRecords
+
+@testable import Delivery
+
+/// A machine with the worker's part played by hand: records are made of texts, what it says becomes plain values.
+///
+/// Bytes given to the machine are overwritten as soon as the call is over, so that whoever keeps them is found out.
+final class Rig {
+    /// A production, read out.
+    struct Written: Equatable, CustomStringConvertible {
+        var kind: Production.Kind
+        var token: String
+        var outcome: Outcome?
+        var reason = ""
+        var status: UInt16 = 0
+        var attempts = 0
+        var inDoubt = 0
+        /// `topic/partition/offset/index`.
+        var request = ""
+        /// Of a retry record.
+        var attempt = 0
+        var dueMs: Int64 = 0
+        var id = NotificationID(slot: 0, generation: 0)
+
+        var description: String {
+            let what = outcome.map { "\($0)" } ?? "\(kind) attempt \(attempt)"
+            return "\(token) \(what) \(reason) sends \(attempts) doubt \(inDoubt)"
+        }
+    }
+
+    var machine: DeliveryMachine
+    var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
+    /// Requests handed out and not answered.
+    var sent: [OutgoingRequest] = []
+
+    static let app = AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop"])
+
+    init(_ settings: DeliverySettings = DeliverySettings(), apps: [AppRoute] = [Rig.app], capacity: Int = 1_000) {
+        machine = DeliveryMachine(settings: settings, apps: apps)
+        for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity) }
+    }
+
+    static func token(_ name: String) -> String {
+        String(repeating: "0", count: 64 - name.utf8.count * 2)
+            + name.utf8.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    static func name(of token: String) -> String {
+        var bytes: [UInt8] = []
+        var rest = token[...]
+        while rest.count >= 2, let byte = UInt8(rest.prefix(2), radix: 16) {
+            if byte != 0 { bytes.append(byte) }
+            rest = rest.dropFirst(2)
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// Time passes.
+    func wait(ms: Int64) {
+        now.ns += ms * 1_000_000
+        now.wallMs += ms
+        machine.advance(now: now)
+    }
+
+    // MARK: Records
+
+    func assign(
+        _ partition: Int32 = 0, topic: String = "requests", role: PartitionRole = .requests(weight: 1),
+        committed: Int64? = 0, map: CommitMap? = nil
+    ) -> PartitionID {
+        let text = map.map { CommitMapTests.text(base: committed ?? 0, $0).text } ?? []
+        return text.withUnsafeBytes {
+            machine.assign(topic: topic, partition: partition, role: role, committedOffset: committed, metadata: $0)
+        }
+    }
+
+    /// Assigned, with the commit of the first reach acknowledged.
+    func assignReady(_ partition: Int32 = 0, topic: String = "requests", role: PartitionRole = .requests(weight: 1))
+        -> PartitionID
+    {
+        let id = assign(partition, topic: topic, role: role)
+        _ = commit()
+        return id
+    }
+
+    @discardableResult
+    func receive(
+        _ partition: PartitionID, _ offset: Int64, _ device: String, headers: [String: String] = [:],
+        payload: String = #"{"aps":{"alert":"Hi"}}"#, timestampMs: Int64? = nil
+    ) -> Receipt {
+        receive(
+            partition, offset, key: Self.token(device), value: payload, headers: headers.sorted { $0.key < $1.key },
+            timestampMs: timestampMs)
+    }
+
+    @discardableResult
+    func receive(_ partition: PartitionID, _ offset: Int64, envelope devices: [String], more: String = "") -> Receipt {
+        let list = devices.map { "\"\(Self.token($0))\"" }.joined(separator: ", ")
+        return receive(
+            partition, offset, key: nil,
+            value: #"{"device_tokens": [\#(list)], "payload": {"aps": {"alert": "Hi"}}\#(more)}"#)
+    }
+
+    @discardableResult
+    func receive(
+        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)] = [],
+        timestampMs: Int64? = nil
+    ) -> Receipt {
+        var owned: [UnsafeMutableRawBufferPointer] = []
+        func lend(_ text: String?) -> UnsafeRawBufferPointer {
+            guard let text else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+            let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
+            bytes.copyBytes(from: text.utf8)
+            owned.append(bytes)
+            return UnsafeRawBufferPointer(bytes)
+        }
+        let key = lend(key)
+        let value = lend(value)
+        let headers = headers.map { RecordHeader(name: lend($0.0), value: lend($0.1)) }
+        let receipt = headers.withUnsafeBufferPointer {
+            machine.receive(
+                partition, offset: offset, timestampMs: timestampMs ?? now.wallMs, key: key, value: value, headers: $0,
+                now: now)
+        }
+        for bytes in owned {
+            for index in bytes.indices { bytes[index] = 0xAA }
+            bytes.deallocate()
+        }
+        return receipt
+    }
+
+    // MARK: Transport
+
+    static func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
+
+    static func device(_ request: OutgoingRequest) -> String { name(of: text(request.token)) }
+
+    /// What is handed out now, by device.
+    @discardableResult
+    func send() -> [String] {
+        var batch: [OutgoingRequest] = []
+        machine.sends(now: now) { batch += $1 }
+        sent += batch
+        return batch.map(Self.device)
+    }
+
+    private func takeSent(_ device: String) -> NotificationID {
+        guard let place = sent.firstIndex(where: { Self.device($0) == device }) else {
+            preconditionFailure("\(device) is not in flight: \(sent.map(Self.device))")
+        }
+        return sent.remove(at: place).id
+    }
+
+    func fate(_ device: String, _ make: (NotificationID) -> Fate, texts: [String] = []) {
+        let fate = make(takeSent(device))
+        machine.handle(FateBatch(app: AppIndex(0), fates: [fate], texts: texts), now: now)
+    }
+
+    func answer(_ device: String, _ status: UInt16 = 200, _ reason: ReasonCode = .none, atMs: Int64 = 0) {
+        fate(device) {
+            Fate(
+                id: $0, kind: .answered, status: status, reason: reason, unregisteredAtMs: atMs, sentAtMs: now.wallMs)
+        }
+    }
+
+    func doubt(_ device: String, died: Bool = true) {
+        fate(device) { Fate(id: $0, kind: .inDoubt, sentAtMs: now.wallMs, connectionDied: died) }
+    }
+
+    func giveBack(_ device: String) { fate(device) { Fate(id: $0, kind: .notProcessed) } }
+
+    // MARK: Productions
+
+    /// Hands all productions to Kafka.
+    @discardableResult
+    func produce() -> [Written] {
+        var all: [Written] = []
+        while let production = machine.nextProduction {
+            all.append(read(production))
+            machine.produced(production)
+        }
+        return all
+    }
+
+    private func read(_ production: Production) -> Written {
+        func place(_ content: borrowing NotificationContent) -> String {
+            let request = content.request
+            return "\(Self.text(request.topic))/\(request.partition)/\(request.offset)/\(request.index)"
+        }
+        func word(_ code: ReasonCode, _ text: UnsafeRawBufferPointer) -> String {
+            code.text?.description ?? Self.text(text)
+        }
+        switch production.kind {
+        case .result, .unregistered:
+            return machine.withResult(production.id, now: now) { content, ending in
+                Written(
+                    kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: ending.outcome,
+                    reason: word(ending.reason, ending.reasonText), status: ending.status,
+                    attempts: Int(ending.attempts), inDoubt: Int(ending.inDoubt), request: place(content),
+                    id: production.id)
+            }
+        case .retry:
+            return machine.withRetry(production.id) { content, order in
+                Written(
+                    kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: nil,
+                    reason: Self.text(order.reason), attempts: Int(order.sends), inDoubt: Int(order.inDoubt),
+                    request: place(content), attempt: Int(order.attempt), dueMs: order.dueMs, id: production.id)
+            }
+        }
+    }
+
+    /// Produces everything and has it acknowledged.
+    @discardableResult
+    func settle() -> [Written] {
+        let written = produce()
+        for each in written { machine.acknowledged(each.id, now: now) }
+        return written
+    }
+
+    // MARK: Commits
+
+    struct Committed: Equatable {
+        var partition: PartitionID
+        var offset: Int64
+        var map: CommitMap
+    }
+
+    /// What is committed now, not answered yet.
+    func takeCommit() -> [Committed] {
+        machine.takeCommit(now: now).map {
+            Committed(
+                partition: $0.partition, offset: $0.offset,
+                map: CommitMap(metadata: $0.metadata, base: $0.offset) ?? CommitMap(reach: -1))
+        }
+    }
+
+    /// Commits what there is, acknowledged.
+    @discardableResult
+    func commit() -> [Committed] {
+        let entries = takeCommit()
+        if !entries.isEmpty { machine.commitFinished(entries.map { _ in .acknowledged }, now: now) }
+        return entries
+    }
+
+    /// Nothing is left in the machine.
+    var isEmpty: Bool {
+        let gauges = machine.gauges
+        return gauges.openNotifications == 0 && gauges.openBytes == 0 && gauges.inFlight.allSatisfy { $0 == 0 }
+            && gauges.waiting.allSatisfy { $0 == 0 } && machine.lanes.count == 0
+    }
+}

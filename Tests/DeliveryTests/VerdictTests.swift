@@ -1,0 +1,101 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Verdicts")
+struct VerdictTests {
+    struct Row: CustomTestStringConvertible {
+        var reason: String
+        var status: UInt16
+        var verdict: Verdict
+        var again: Verdict?
+        var delayMs: Int64?
+        var testDescription: String { "\(status) \(reason)" }
+
+        init(_ status: UInt16, _ reason: String, _ verdict: Verdict, again: Verdict? = nil, delayMs: Int64? = nil) {
+            self.status = status
+            self.reason = reason
+            self.verdict = verdict
+            self.again = again
+            self.delayMs = delayMs
+        }
+    }
+
+    /// Apple's page, "Handling notification responses from APNs", row by row, and what `delivery.md` makes of it.
+    static let apple: [Row] = [
+        Row(400, "BadCollapseId", .reject), Row(400, "BadDeviceToken", .reject),
+        Row(400, "BadExpirationDate", .reject), Row(400, "BadMessageId", .reject), Row(400, "BadPriority", .reject),
+        Row(400, "BadTopic", .reject), Row(400, "DeviceTokenNotForTopic", .reject),
+        Row(400, "DuplicateHeaders", .reject), Row(400, "IdleTimeout", .resend), Row(400, "InvalidPushType", .reject),
+        Row(400, "MissingDeviceToken", .reject), Row(400, "MissingTopic", .reject), Row(400, "PayloadEmpty", .reject),
+        Row(400, "TopicDisallowed", .reject), Row(403, "BadCertificate", .credentialFault),
+        Row(403, "BadCertificateEnvironment", .credentialFault), Row(403, "ExpiredProviderToken", .credentialFault),
+        Row(403, "Forbidden", .reject), Row(403, "InvalidProviderToken", .credentialFault),
+        Row(403, "MissingProviderToken", .credentialFault),
+        Row(403, "UnrelatedKeyIdInToken", .resend, again: .credentialFault),
+        Row(403, "BadEnvironmentKeyIdInToken", .credentialFault), Row(404, "BadPath", .reject),
+        Row(405, "MethodNotAllowed", .reject), Row(410, "ExpiredToken", .unregister),
+        Row(410, "Unregistered", .unregister), Row(413, "PayloadTooLarge", .reject),
+        Row(429, "TooManyProviderTokenUpdates", .resend, again: .retry),
+        Row(429, "TooManyRequests", .retry, delayMs: 30_000), Row(500, "InternalServerError", .retry, delayMs: 900_000),
+        Row(503, "ServiceUnavailable", .retry, delayMs: 900_000), Row(503, "Shutdown", .retry, delayMs: 900_000),
+    ]
+
+    static let more: [Row] = [
+        Row(403, "BadEnvironmentKeyInToken", .credentialFault), Row(400, "FeatureNotEnabled", .reject),
+        Row(400, "MissingChannelId", .reject), Row(400, "BadChannelId", .reject),
+        Row(410, "ChannelNotRegistered", .reject), Row(400, "BadRequestParams", .reject),
+        Row(400, "BadRequestPayload", .reject), Row(400, "MissingPushType", .reject),
+        Row(400, "CannotCreateChannelConfig", .reject), Row(403, "TopicMismatch", .credentialFault),
+        Row(503, "Service Unavailable", .retry, delayMs: 900_000),
+    ]
+
+    static func code(_ reason: String) -> ReasonCode {
+        Array(reason.utf8).withUnsafeBytes { ReasonCode(text: $0) ?? .other }
+    }
+
+    @Test("Apple's page and what is known beside it", arguments: apple + more)
+    func table(_ row: Row) {
+        let code = Self.code(row.reason)
+        #expect(code != .other)
+        let found = VerdictTable().row(reason: code, text: nil, status: row.status)
+        #expect(found.verdict == row.verdict)
+        #expect(found.again == row.again ?? row.verdict)
+        if let delayMs = row.delayMs { #expect(found.delayMs == delayMs) }
+        // The reason decides, whatever the status.
+        #expect(VerdictTable().row(reason: code, text: nil, status: 418) == found)
+    }
+
+    @Test("All of Apple's reasons are in the test, and every code in the table")
+    func complete() {
+        #expect(Set(Self.apple.map { Self.code($0.reason).rawValue }) == Set(1...32))
+        let named = Set((Self.apple + Self.more).map { Self.code($0.reason) })
+        #expect(Set(ReasonCode.allCases).subtracting(named) == [.none, .other])
+    }
+
+    @Test(
+        "Without a known reason the status decides",
+        arguments: [
+            (200, Verdict.accept, 0), (410, .unregister, 0), (403, .credentialFault, 30_000), (429, .retry, 30_000),
+            (500, .retry, 900_000), (503, .retry, 900_000), (599, .retry, 900_000), (400, .reject, 0),
+            (404, .reject, 0), (413, .reject, 0), (302, .reject, 0),
+        ] as [(UInt16, Verdict, Int64)])
+    func status(_ status: UInt16, _ verdict: Verdict, _ delayMs: Int64) {
+        for reason in [ReasonCode.none, .other] {
+            let row = VerdictTable().row(reason: reason, text: "NobodyKnows", status: status)
+            #expect(row.verdict == verdict)
+            if delayMs > 0 { #expect(row.delayMs == delayMs) }
+        }
+    }
+
+    @Test("Every row can be overridden, also of a reason that nobody knows yet", arguments: Verdict.allCases)
+    func overrides(_ verdict: Verdict) {
+        let table = VerdictTable(overrides: ["Shutdown": verdict, "BadDeviceToken": verdict, "NextYear": verdict])
+        #expect(table.row(reason: .shutdown, text: nil, status: 503) == VerdictRow(verdict, delayMs: 900_000))
+        #expect(table.row(reason: .badDeviceToken, text: nil, status: 400).verdict == verdict)
+        #expect(table.row(reason: .other, text: "NextYear", status: 400).verdict == verdict)
+        #expect(table.row(reason: .other, text: "TheYearAfter", status: 400).verdict == .reject)
+        #expect(table.row(reason: .unregistered, text: nil, status: 410).verdict == .unregister)
+    }
+}

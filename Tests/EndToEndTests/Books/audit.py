@@ -1,0 +1,263 @@
+"""Compares three books: what was produced, what the server saw, what the topics say. Never the worker's own counters.
+
+`Audit` is fed the books one entry at a time and keeps a finding for each disagreement; it reads nothing itself, so that
+`selftest` can show that each kind of fault is found.
+"""
+
+import json
+from collections import Counter, defaultdict
+
+from records import BUNDLE, REASONS, apples_time, fingerprint
+
+SHOWN = 5  # examples of each kind of finding
+
+OUTCOMES = {"accepted", "unregistered", "rejected", "invalid", "expired", "abandoned"}
+MEMBERS = {
+    "apns_id", "apns_unique_id", "device_token", "apns_topic", "app", "environment", "outcome", "status", "reason",
+    "detail", "unregistered_at_ms", "attempts", "in_doubt", "requested_at_ms", "sent_at_ms", "settled_at_ms", "request",
+}
+
+
+class Result:
+    """What is kept of one notification's results: the first one, and how many there are."""
+
+    __slots__ = ("count", "token", "id", "outcome", "reason", "status", "attempts", "in_doubt", "unregistered_at")
+
+    def __init__(self, value):
+        self.count = 1
+        self.token = value["device_token"]
+        self.id = value["apns_id"]
+        self.outcome = value["outcome"]
+        self.reason = value["reason"]
+        self.status = value["status"]
+        self.attempts = value["attempts"]
+        self.in_doubt = value["in_doubt"]
+        self.unregistered_at = value["unregistered_at_ms"]
+
+
+class Audit:
+    """`crashed`: a worker was killed, so a notification may have been sent, and its result stand, more than once; the
+    server may have accepted as many again as `repeatable` says. `doubtful`: the server cut connections, so some
+    notifications may be in doubt; those that say so may have been accepted again."""
+
+    def __init__(self, topic, crashed=False, repeatable=None, doubtful=False):
+        self.topic = topic
+        self.crashed = crashed
+        self.repeatable = repeatable
+        self.doubtful = doubtful
+        self.findings = Counter()
+        self.examples = defaultdict(list)
+        self.counts = Counter()
+        self.records = 0
+        self.expected = {}  # request -> [token, outcome, reason]
+        self.lines = {}  # topic/partition/offset -> its line, where it says more than its notifications
+        self.dead = {}  # topic/partition/offset -> fingerprint
+        self.results = {}  # request -> Result
+        self.dead_letters = Counter()
+        self.dead_tokens = defaultdict(list)  # token -> [(reason, unregistered at)]
+        self.order = {}  # (token, request partition) -> place of its last first send
+
+    def found(self, kind, example, count=1):
+        self.findings[kind] += count
+        if len(self.examples[kind]) < SHOWN:
+            self.examples[kind].append(str(example))
+
+    # The producer's book.
+
+    def produced(self, line):
+        place = f"{self.topic}/{line['p']}/{line['o']}"
+        self.records += 1
+        if "dead" in line:
+            self.dead[place] = line["dead"]
+            return
+        for index, notification in enumerate(line["n"]):
+            self.expected[f"{place}/{index}"] = notification
+        if len(line) > 3:  # more than n, p and o
+            self.lines[place] = line
+
+    # The topics' book.
+
+    def result(self, key, headers, text):
+        try:
+            value = json.loads(text)
+            headers = {name: (content or b"").decode() for name, content in headers or []}
+            request = value["request"]
+            place = f"{request['topic']}/{request['partition']}/{request['offset']}"
+            name = f"{place}/{request['index']}"
+            if not MEMBERS <= value.keys():
+                self.found("result without a member", f"{name}: {', '.join(sorted(MEMBERS - value.keys()))}")
+                return
+        except (ValueError, KeyError, TypeError) as error:
+            self.found("result that cannot be read", f"{error!r}: {bytes(text or b'')[:200]}")
+            return
+        known = self.results.get(name)
+        if known is not None:
+            known.count += 1
+            if not self.crashed:
+                self.found("more than one result", name)
+            return
+        result = self.results[name] = Result(value)
+        self.counts[result.outcome] += 1
+        expected = self.expected.get(name)
+        if expected is None:
+            self.found("result of something never produced", name)
+            return
+        token, outcome, reason = expected
+        if result.outcome != outcome or (reason is not None and result.reason != reason):
+            self.found("result other than expected", f"{name}: {outcome} {reason or ''}, not {result.outcome} "
+                       f"{result.reason or ''} {result.status} {value['detail'] or ''}")
+        if outcome != "invalid" and reason in REASONS and result.status != REASONS[reason][0]:
+            self.found("status other than Apple's", f"{name}: {reason} {result.status}")
+        if outcome == "accepted" and (result.status != 200 or result.reason is not None):
+            self.found("accepted without a 200", f"{name}: {result.status} {result.reason}")
+        shown = token.lower()
+        if result.token.lower() != shown or (outcome != "invalid" and result.token != shown):
+            self.found("result with another token", f"{name}: {result.token}")
+        if (key or b"").decode() != result.token:
+            self.found("result whose key is not its token", f"{name}: {key}")
+        if (headers.get("outcome") != result.outcome or headers.get("reason", "") != (result.reason or "")
+                or headers.get("apns-id", "") != (result.id or "") or headers.get("request") != name):
+            self.found("result whose headers say something else", f"{name}: {headers}")
+        self.details(place, name, result, value, headers, request)
+        if not self.crashed and outcome == "accepted" and result.attempts == 1:
+            lane, now = (result.token, request["partition"]), (request["offset"], request["index"])
+            if self.order.get(lane, (-1, 0)) > now:
+                self.found("results of a device out of order", f"{name} after offset {self.order[lane]}")
+            self.order[lane] = now
+
+    def details(self, place, name, result, value, headers, request):
+        line = self.lines.get(place, {})
+        if request.get("key") != line.get("key"):
+            self.found("result with another key of its request", f"{name}: {request.get('key')}")
+        if headers.get("traceparent") != line.get("trace"):
+            self.found("result without its traceparent", f"{name}: {headers.get('traceparent')}")
+        if result.outcome in ("invalid", "expired"):
+            return
+        if value["apns_topic"] != line.get("topic", BUNDLE):
+            self.found("result with another topic", f"{name}: {value['apns_topic']}")
+        if value["app"] != "shop" or value["environment"] != "production":
+            self.found("result with another app", f"{name}: {value['app']} {value['environment']}")
+        if not value["requested_at_ms"] or value["settled_at_ms"] < value["requested_at_ms"]:
+            self.found("result with impossible times", f"{name}: {value['requested_at_ms']} {value['settled_at_ms']}")
+        if result.outcome == "unregistered" and result.unregistered_at != apples_time(result.token):
+            self.found("time of a 410 is not Apple's", f"{name}: {result.unregistered_at}")
+        if "id" in line:
+            if result.id != line["id"]:
+                self.found("result with another apns-id", f"{name}: {result.id}, not {line['id']}")
+        elif derived_place(result.id) != (request["offset"], request["index"], request["partition"]):
+            self.found("apns-id that does not spell its request", f"{name}: {result.id}")
+
+    def dead_token(self, key, text):
+        try:
+            value = json.loads(text)
+            token, reason, at = value["device_token"], value["reason"], value["unregistered_at_ms"]
+        except (ValueError, KeyError, TypeError) as error:
+            self.found("dead-token record that cannot be read", f"{error!r}: {bytes(text or b'')[:200]}")
+            return
+        if (key or b"").decode() != token or value.get("app") != "shop" or value.get("apns_topic") is None:
+            self.found("dead-token record with another key, app or topic", f"{key}: {text}")
+        self.dead_tokens[token].append((reason, at))
+
+    def dead_letter(self, key, headers, value):
+        ours = {name: (content or b"").decode() for name, content in headers or [] if name.startswith("push-dlq-")}
+        place = "/".join(ours.get("push-dlq-" + part, "?") for part in ("topic", "partition", "offset"))
+        self.dead_letters[place] += 1
+        if place not in self.dead:
+            self.found("dead letter of something else", f"{place}: {ours.get('push-dlq-reason')} "
+                       f"{ours.get('push-dlq-detail')}")
+        elif "push-dlq-truncated" not in ours and fingerprint(key, value, headers) != self.dead[place]:
+            self.found("dead letter that was altered", place)
+        for part in ("reason", "detail", "timestamp"):
+            if not ours.get("push-dlq-" + part):
+                self.found("dead letter without its " + part, place)
+
+    # The ends.
+
+    def lag(self, group, topic, count):
+        if count:
+            self.found("lag of the group", f"{group} on {topic}: {count}", count)
+
+    def complete(self):
+        """After the topics were read: what is missing or stands twice."""
+        for name in self.expected.keys() - self.results.keys():
+            self.found("LOST: no result", f"{name}: {self.expected[name]}")
+        for place in self.dead:
+            count = self.dead_letters[place]
+            if count == 0:
+                self.found("LOST: no dead letter", place)
+            elif count > 1 and not self.crashed:
+                self.found("more than one dead letter", place)
+        wanted = Counter()
+        for name, result in self.results.items():
+            if result.outcome == "unregistered":
+                wanted[result.token] += 1
+                if (result.reason, result.unregistered_at) not in self.dead_tokens.get(result.token, ()):
+                    self.found("LOST: no dead-token record with the reason and time of a 410", name)
+        for token, records in self.dead_tokens.items():
+            if not wanted[token] or (len(records) > wanted[token] and not self.crashed):
+                self.found("dead-token record of no 410", token)
+
+    # The server's book: apns-id -> (token, requests, accepted).
+
+    def server(self, seen):
+        self.counts["requests the server saw"] = sum(requests for _, requests, _ in seen.values())
+        self.counts["accepted by the server"] = sum(accepted for _, _, accepted in seen.values())
+        ids = set()
+        for name, result in self.results.items():
+            token, requests, accepted = seen.get(result.id, ("", 0, 0)) if result.id else ("", 0, 0)
+            ids.add(result.id)
+            if token and token != result.token:
+                self.found("server saw another token", name)
+            again = accepted - (result.outcome == "accepted")
+            if again and not (again > 0 and (self.crashed or again <= result.in_doubt)):
+                kind = "sent twice" if accepted > 1 else "server's verdict is not the result's"
+                self.found(kind, f"{name}: {result.outcome}, accepted {accepted} times")
+            exact = not (self.crashed or self.doubtful)  # what was not processed, or cut off, may be missing in its book
+            if requests < (result.attempts > 0) or (exact and requests != result.attempts):
+                self.found("server saw another number of requests",
+                           f"{name}: {requests}, attempts {result.attempts}, {result.outcome} {result.reason or ''}")
+            if result.in_doubt:
+                self.counts["in doubt"] += 1
+                if not (self.crashed or self.doubtful):
+                    self.found("in doubt, though no connection was cut", name)
+            if accepted > 1:
+                self.counts["accepted again"] += accepted - 1
+                if not result.in_doubt:
+                    self.counts["of those, in a result without in_doubt"] += 1
+        if self.repeatable is not None and self.counts["accepted again"] > self.repeatable:
+            self.found("sent again beyond what was in flight", f"{self.repeatable} may be",
+                       self.counts["accepted again"] - self.repeatable)
+        for unknown in seen.keys() - ids:
+            self.found("server saw what has no result", f"{unknown} {seen[unknown]}")
+
+    def report(self):
+        notifications = len(self.expected)
+        lines = [
+            f"produced: {self.records} records, {notifications} notifications, {len(self.dead)} unreadable records",
+            f"topics: {sum(r.count for r in self.results.values())} results of {len(self.results)} notifications ("
+            + ", ".join(f"{name} {self.counts[name]}" for name in sorted(OUTCOMES) if self.counts[name])
+            + f"), {sum(self.dead_letters.values())} dead letters, "
+            f"{sum(len(r) for r in self.dead_tokens.values())} dead tokens",
+        ]
+        rest = {n: c for n, c in self.counts.items() if n not in OUTCOMES}
+        if rest:
+            lines.append("server: " + ", ".join(f"{name} {count}" for name, count in rest.items()))
+        repeated = sum(r.count - 1 for r in self.results.values())
+        if self.crashed:
+            lines.append(f"repeated after the crash: {repeated} results")
+        for kind, count in self.findings.most_common():
+            lines.append(f"FOUND {count} x {kind}: " + "; ".join(self.examples[kind]))
+        lines.append("the books agree" if not self.findings else "THE BOOKS DO NOT AGREE")
+        return "\n".join(lines)
+
+
+def derived_place(text):
+    """Offset, index and partition of a derived apns-id: a UUIDv8 with 48, 14 and 20 bits of them, then a topic hash."""
+    try:
+        bits = int(text.replace("-", ""), 16)
+    except (AttributeError, ValueError):
+        return None
+    if (bits >> 76) & 0xF != 8 or (bits >> 62) & 3 != 2:
+        return None
+    plain = (bits >> 80) << 74 | ((bits >> 64) & 0xFFF) << 62 | bits & ((1 << 62) - 1)
+    return plain >> 74, (plain >> 60) & 0x3FFF, (plain >> 40) & 0xFFFFF

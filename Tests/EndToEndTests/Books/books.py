@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""A producer and an audit that share no code with the worker: `books.py produce`, `books.py audit`.
+
+Needs Python's confluent-kafka (Debian: python3-confluent-kafka). By hand:
+
+    books.py create  --topics apns.requests apns.results apns.dead-letters --compacted apns.unregistered
+    books.py produce --count 200000 --book book.jsonl --prefixes simulate-help.txt
+    books.py settle  --group apns-worker --topics apns.requests
+    books.py audit   --book book.jsonl --group apns-worker --simulator http://127.0.0.1:2198
+"""
+
+import argparse
+import gc
+import json
+import os
+import sys
+import time
+
+
+def progress(text):
+    """One line that is written over, on a terminal; nothing elsewhere."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def create(options):
+    import topics
+
+    wanted = {name: (options.partitions, False) for name in options.topics}
+    wanted |= {name: (options.partitions, True) for name in options.compacted}
+    topics.create(options.servers, wanted)
+    return True
+
+
+def produce(options):
+    import records
+    import topics
+
+    if options.known:
+        with open(options.known) as file:
+            stream = records.Known(options.count, options.seed, file.read().split())
+    else:
+        prefixes, faults = {}, {}
+        if options.prefixes:
+            with open(options.prefixes) as file:
+                help_text = file.read()
+            prefixes = records.read_prefixes(help_text)
+            if options.faults:
+                faults = records.read_faults(help_text)
+        stream = records.Generator(options.count, options.seed, prefixes, plain=options.plain, faults=faults)
+    started = time.monotonic()
+    with open(options.book, "a") as book:
+        written = topics.produce(
+            options.servers, options.topic, stream, book, options.rate, lambda n: progress(f"{n} acknowledged"))
+    seconds = time.monotonic() - started
+    print(f"produced {written} records in {seconds:.1f} s ({written / seconds:.0f}/s) with {topics.version()}")
+    return written == options.count
+
+
+def settle(options):
+    """Waits until the groups' lag is 0; fails when it did not shrink for --stall seconds."""
+    import topics
+
+    retry_group = options.group + ".retry"
+    pairs = [(options.group, t) for t in options.topics] + [(retry_group, t) for t in options.retry_topics]
+    least, moved = None, time.monotonic()
+    started = moved
+    while True:
+        lags = [(group, topic, topics.lag(options.servers, group, topic)) for group, topic in pairs]
+        total = sum(count for _, _, count in lags)
+        progress(f"lag {total}")
+        if total == 0:
+            print(f"lag 0 after {time.monotonic() - started:.1f} s")
+            return True
+        # Retry records make new retry records: any change counts as movement.
+        if total != least:
+            least, moved = total, time.monotonic()
+        if time.monotonic() - moved > options.stall:
+            print(f"lag did not move for {options.stall} s: {lags}")
+            return False
+        time.sleep(0.25)
+
+
+def count(options):
+    """Waits until the topic holds --at-least records; prints how many it holds."""
+    import topics
+
+    consumer = topics.reader(options.servers)
+    deadline = time.monotonic() + options.timeout
+    while True:
+        held = sum(topics.ends(consumer, options.topic).values())
+        if held >= options.at_least or time.monotonic() > deadline:
+            consumer.close()
+            print(held)
+            return held >= options.at_least
+        time.sleep(0.02)
+
+
+def repeatable(options):
+    """Right after a kill: prints how many notifications the next worker may send again. Those are the requests that the
+    server saw without a result in the topic, and what has a result at or above the committed offsets."""
+    import simulator
+    import topics
+
+    seen = simulator.read(options.simulator)
+    committed = topics.committed(options.servers, options.group, options.topic)
+    answered, above = set(), 0
+    for message in topics.read(options.servers, options.results):
+        headers = dict(message.headers())
+        answered.add(headers["apns-id"].decode())
+        topic, partition, offset, _ = headers["request"].decode().rsplit("/", 3)
+        above += topic == options.topic and int(offset) >= committed[int(partition)]
+    unanswered = len(seen.keys() - answered)
+    print(f"server saw {len(seen)}, without a result {unanswered}, results above the commit {above}; repeatable: "
+          f"{unanswered + above}")
+    return True
+
+
+def compare(options):
+    import simulator
+    import topics
+    from audit import Audit
+
+    started = time.monotonic()
+    audit = Audit(options.topic, options.crashed, options.repeats_at_most, options.doubtful)
+    with open(options.book) as book:
+        for line in book:
+            audit.produced(json.loads(line))
+    for number, message in enumerate(topics.read(options.servers, options.results)):
+        if number + 1 == options.withhold:
+            continue
+        audit.result(message.key(), message.headers(), message.value())
+        if number % 10_000 == 0:
+            progress(f"{number} results read")
+    for message in topics.read(options.servers, options.unregistered):
+        audit.dead_token(message.key(), message.value())
+    for message in topics.read(options.servers, options.dead_letters):
+        audit.dead_letter(message.key(), message.headers(), message.value())
+    if options.group:
+        audit.lag(options.group, options.topic, topics.lag(options.servers, options.group, options.topic))
+        for topic in options.retry_topics:
+            group = options.group + ".retry"
+            audit.lag(group, topic, topics.lag(options.servers, group, topic))
+    audit.complete()
+    if options.simulator:
+        audit.server(simulator.read(options.simulator))
+    progress("")
+    print(audit.report())
+    print(f"audited in {time.monotonic() - started:.1f} s")
+    return not audit.findings
+
+
+def selftest(options):
+    import selftest as tests
+
+    return tests.run()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(action, name, text):
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(action=action)
+        made.add_argument("--servers", default="localhost:9092", help="bootstrap servers (%(default)s)")
+        return made
+
+    made = command(create, "create", "creates topics and waits until they can be written to")
+    made.add_argument("--topics", nargs="+", default=[])
+    made.add_argument("--compacted", nargs="*", default=[])
+    made.add_argument("--partitions", type=int, default=8)
+
+    made = command(produce, "produce", "writes request records and the producer's book")
+    made.add_argument("--topic", default="apns.requests")
+    made.add_argument("--count", type=int, required=True, help="records; fan-outs make more notifications of them")
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--rate", type=int, default=0, help="records a second; 0: as fast as it goes")
+    made.add_argument("--book", required=True, help="file the book is appended to: a JSON line for each record")
+    made.add_argument("--prefixes", help="file with what `apns-worker simulate --help` prints; none: nothing but 200")
+    made.add_argument("--plain", action="store_true", help="only what is accepted; nothing malformed, no other reason")
+    made.add_argument("--faults", action="store_true", help="some requests make the server cut or close connections")
+    made.add_argument("--known", help="file of device tokens that the server knows; others are to end in HTTP 404")
+
+    made = command(settle, "settle", "waits until the group, and its .retry group, have committed everything")
+    made.add_argument("--group", default="apns-worker")
+    made.add_argument("--topics", nargs="+", default=["apns.requests"])
+    made.add_argument("--retry-topics", nargs="*", default=[])
+    made.add_argument("--stall", type=float, default=30)
+
+    made = command(count, "count", "waits until a topic holds some number of records")
+    made.add_argument("--topic", default="apns.results")
+    made.add_argument("--at-least", type=int, default=0)
+    made.add_argument("--timeout", type=float, default=60)
+
+    made = command(compare, "audit", "compares what was produced, what the server saw and what the topics say")
+    made.add_argument("--topic", default="apns.requests")
+    made.add_argument("--book", required=True)
+    made.add_argument("--results", default="apns.results")
+    made.add_argument("--unregistered", default="apns.unregistered")
+    made.add_argument("--dead-letters", default="apns.dead-letters")
+    made.add_argument("--group", help="check that this group's lag is 0")
+    made.add_argument("--retry-topics", nargs="*", default=[])
+    made.add_argument("--simulator", help="address of the simulator's control endpoint")
+    made.add_argument("--crashed", action="store_true", help="a worker was killed: repeats are counted, not faults")
+    made.add_argument("--doubtful", action="store_true", help="the server cut connections: some sends may be in doubt")
+    made.add_argument("--repeats-at-most", type=int, help="after a kill: how often the server may have accepted again")
+    made.add_argument("--withhold", type=int, default=0, help="leave out the N-th result, to see the audit fail")
+
+    made = command(repeatable, "repeatable", "right after a kill: how many notifications may be sent again")
+    made.add_argument("--topic", default="apns.requests")
+    made.add_argument("--results", default="apns.results")
+    made.add_argument("--group", default="apns-worker")
+    made.add_argument("--simulator", required=True)
+
+    command(selftest, "selftest", "shows that the audit finds each kind of fault")
+
+    options = parser.parse_args()
+    gc.disable()  # half of the time would go into looking for cycles among millions of entries that have none
+    try:
+        status = 0 if options.action(options) else 1
+    except (RuntimeError, ValueError, OSError) as error:
+        print(f"books.py: {error}", file=sys.stderr)
+        status = 1
+    # confluent-kafka 1.7.0 releases None once too often for each null header, and Python aborts over it at its end.
+    sys.stdout.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Shows that the audit finds each kind of fault: books that agree, altered in one way at a time."""
+
+import copy
+import json
+
+from audit import Audit
+from records import REASONS, Generator, apples_time
+
+TOPIC = "requests"
+
+
+def derived_id(partition, offset, index):
+    bits = offset << 74 | index << 60 | partition << 40 | 0xABCDE12345
+    uuid = (bits >> 74) << 80 | 8 << 76 | ((bits >> 62) & 0xFFF) << 64 | 2 << 62 | bits & ((1 << 62) - 1)
+    text = "%032x" % uuid
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+class Books:
+    """The books of a perfect run, as lists and dictionaries to be altered."""
+
+    def __init__(self):
+        prefixes = {reason: "fa17%04x0" % number for number, reason in enumerate(REASONS)}
+        self.lines, self.results, self.dead_tokens, self.dead_letters = [], [], [], []
+        self.seen, self.lag = {}, 0
+        for number, record in enumerate(Generator(1_000, 7, prefixes)):
+            place = {"p": number % 4, "o": number // 4}
+            self.lines.append(record.line | place)
+            if "dead" in record.line:
+                headers = list(record.headers) + [
+                    ("push-dlq-reason", b"r"), ("push-dlq-detail", b"d"), ("push-dlq-timestamp", b"1"),
+                    ("push-dlq-topic", TOPIC.encode()), ("push-dlq-partition", b"%d" % place["p"]),
+                    ("push-dlq-offset", b"%d" % place["o"])]
+                self.dead_letters.append([record.key, headers, record.value])
+                continue
+            for index, notification in enumerate(record.line["n"]):
+                self.settle(record.line, place, index, *notification)
+
+    def settle(self, line, place, index, token, outcome, reason):
+        token = token.lower()
+        id = line.get("id") or derived_id(place["p"], place["o"], index)
+        status = 200 if outcome == "accepted" else REASONS[reason][0] if reason in REASONS else 0
+        sends = 0 if outcome in ("invalid", "expired") else 2 if outcome == "abandoned" else 1
+        at = apples_time(token) if outcome == "unregistered" else None
+        request = {"topic": TOPIC, "partition": place["p"], "offset": place["o"], "index": index}
+        if "key" in line:
+            request["key"] = line["key"]
+        value = {
+            "apns_id": id, "apns_unique_id": None, "device_token": token,
+            "apns_topic": line.get("topic", "com.example.shop"), "app": "shop", "environment": "production",
+            "outcome": outcome, "status": status, "reason": reason, "detail": None, "unregistered_at_ms": at,
+            "attempts": sends, "in_doubt": 0, "requested_at_ms": 1, "sent_at_ms": 2, "settled_at_ms": 3,
+            "request": request}
+        headers = [
+            ("outcome", outcome.encode()), ("reason", (reason or "").encode()), ("apns-id", id.encode()),
+            ("request", f"{TOPIC}/{place['p']}/{place['o']}/{index}".encode())]
+        if "trace" in line:
+            headers.append(("traceparent", line["trace"].encode()))
+        self.results.append([token.encode(), headers, value])
+        if sends:
+            self.seen[id] = (token, sends, int(outcome == "accepted"))
+        if outcome == "unregistered":
+            self.dead_tokens.append([token.encode(), {
+                "device_token": token, "apns_topic": "com.example.shop", "app": "shop", "environment": "production",
+                "reason": reason, "unregistered_at_ms": at, "observed_at_ms": 4}])
+
+    def audit(self, *crashed):
+        audit = Audit(TOPIC, *crashed)
+        for line in self.lines:
+            audit.produced(line)
+        for key, headers, value in self.results:
+            audit.result(key, headers, json.dumps(value))
+        for key, value in self.dead_tokens:
+            audit.dead_token(key, json.dumps(value))
+        for key, headers, value in self.dead_letters:
+            audit.dead_letter(key, headers, value)
+        audit.lag("group", TOPIC, self.lag)
+        audit.complete()
+        audit.server(self.seen)
+        return audit
+
+    def of(self, outcome):
+        return next(value for _, _, value in self.results if value["outcome"] == outcome)
+
+
+def resend(books):
+    id = books.of("accepted")["apns_id"]
+    token, _, _ = books.seen[id]
+    books.seen[id] = (token, 2, 2)
+
+
+def swap_order(books):
+    """Two results of one device and one partition change places."""
+    places = {}
+    for number, (key, _, value) in enumerate(books.results):
+        lane = (key, value["request"]["partition"])
+        if lane in places and value["outcome"] == "accepted":
+            first = places[lane]
+            books.results[first], books.results[number] = books.results[number], books.results[first]
+            return
+        places[lane] = number
+    raise AssertionError("no device with two results")
+
+
+def withhold(books, outcome):
+    books.results.remove(next(r for r in books.results if r[2]["outcome"] == outcome))
+
+
+def change(books, which, **members):
+    books.of(which).update(members)
+
+
+# What is done to the books, and a word of the finding that it must lead to.
+FAULTS = [
+    ("an accepted result is withheld", lambda b: withhold(b, "accepted"), "LOST: no result"),
+    ("an invalid result is withheld", lambda b: withhold(b, "invalid"), "LOST: no result"),
+    ("a dead letter is withheld", lambda b: b.dead_letters.pop(), "LOST: no dead letter"),
+    ("a dead token is withheld", lambda b: b.dead_tokens.pop(), "LOST: no dead-token"),
+    ("a result stands twice", lambda b: b.results.append(copy.deepcopy(b.results[9])), "more than one result"),
+    ("a dead letter stands twice", lambda b: b.dead_letters.append(b.dead_letters[0]), "more than one dead letter"),
+    ("a dead token stands twice", lambda b: b.dead_tokens.append(b.dead_tokens[0]), "of no 410"),
+    ("a dead token too many", lambda b: b.dead_tokens.append(
+        [b"ab", b.dead_tokens[0][1] | {"device_token": "ab"}]), "of no 410"),
+    ("a dead token has our time", lambda b: b.dead_tokens[0][1].update(unregistered_at_ms=5), "reason and time"),
+    ("a 410 has another time", lambda b: change(b, "unregistered", unregistered_at_ms=6), "not Apple's"),
+    ("a rejected one is called accepted", lambda b: change(b, "rejected", outcome="accepted"), "other than expected"),
+    ("an accepted one is called rejected", lambda b: change(b, "accepted", outcome="rejected"), "other than expected"),
+    ("a reason is another", lambda b: change(b, "rejected", reason="Unregistered"), "other than expected"),
+    ("a status is another", lambda b: change(b, "unregistered", status=400), "other than Apple's"),
+    ("a token is another", lambda b: change(b, "accepted", device_token="00" * 32), "another token"),
+    ("a member is missing", lambda b: b.of("accepted").pop("attempts"), "without a member"),
+    ("a header says something else", lambda b: b.results[0][1].pop(0), "headers say"),
+    ("a key is another", lambda b: b.results[0].__setitem__(0, b"x"), "key is not its token"),
+    ("an apns-id is another", lambda b: [r[2].update(apns_id=derived_id(1, 2, 3)) for r in b.results[:9]], "spell"),
+    ("a result of nothing", lambda b: b.of("accepted")["request"].update(offset=99_999), "never produced"),
+    ("two results change places", swap_order, "out of order"),
+    ("a dead letter is altered", lambda b: b.dead_letters[0].__setitem__(2, b"other"), "altered"),
+    ("a dead letter of a good record", lambda b: b.dead_letters[0][1].__setitem__(
+        -1, ("push-dlq-offset", b"777777")), "of something else"),
+    ("the server never saw one", lambda b: b.seen.pop(b.of("accepted")["apns_id"]), "server's verdict"),
+    ("the server saw one twice", resend, "sent twice"),
+    ("the server saw one that was never written", lambda b: b.seen.update({"x": ("ab", 1, 1)}), "has no result"),
+    ("a send is not in attempts", lambda b: change(b, "rejected", attempts=2), "number of requests"),
+    ("a result is in doubt without a fault", lambda b: change(b, "accepted", in_doubt=1), "in doubt"),
+    ("offsets are not committed", lambda b: setattr(b, "lag", 3), "lag of the group"),
+]
+
+
+def run():
+    """Prints what fails; returns whether nothing does."""
+    perfect = Books()
+    audit = perfect.audit()
+    failures = [] if not audit.findings else ["books that agree: " + audit.report()]
+    for name, alter, word in FAULTS:
+        books = copy.deepcopy(perfect)
+        alter(books)
+        kinds = books.audit().findings
+        if not any(word in kind for kind in kinds):
+            failures.append(f"{name}: not found ({', '.join(kinds) or 'no finding'})")
+    # After a kill: repeats are no fault, up to what was in flight; a loss still is.
+    resend(perfect)
+    perfect.results.append(copy.deepcopy(perfect.results[9]))
+    if perfect.audit(True, 1).findings:
+        failures.append("a crash's repeat is called a fault")
+    if "sent again beyond what was in flight" not in perfect.audit(True, 0).findings:
+        failures.append("more repeats than were in flight: not found")
+    withhold(perfect, "rejected")
+    if "LOST: no result" not in perfect.audit(True, 1).findings:
+        failures.append("a loss in a crash: not found")
+    print("\n".join(failures) or f"{len(FAULTS)} faults, each found; books that agree pass")
+    return not failures

@@ -1,0 +1,153 @@
+"""Kafka, through Python's confluent-kafka: a client that shares no code of ours with the worker."""
+
+import json
+import time
+from functools import partial
+
+import confluent_kafka
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+
+def create(servers, topics):
+    """`topics`: name -> (partitions, compacted). Waits until each has its leaders."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    wanted = [
+        NewTopic(name, partitions, 1, config={"cleanup.policy": "compact"} if compacted else {})
+        for name, (partitions, compacted) in topics.items()
+    ]
+    for name, future in admin.create_topics(wanted, operation_timeout=30).items():
+        future.result(30)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        known = admin.list_topics(timeout=10).topics
+        if all(
+            name in known and len(known[name].partitions) == partitions
+            and all(p.leader >= 0 for p in known[name].partitions.values())
+            for name, (partitions, _) in topics.items()
+        ):
+            return
+        time.sleep(0.05)
+    raise TimeoutError("topics have no leader after 30 s: " + ", ".join(topics))
+
+
+def produce(servers, topic, records, book, rate=0, progress=lambda count: None):
+    """Writes the records and, as Kafka acknowledges each, its line to the book with the place it was given.
+
+    Returns how many were acknowledged; raises when one was not: then the book would not be true.
+    """
+    producer = Producer({
+        "bootstrap.servers": servers, "acks": "all", "enable.idempotence": True, "linger.ms": 10,
+        "queue.buffering.max.messages": 200_000, "compression.type": "lz4",
+    })
+    written = 0
+    failure = None
+
+    def delivered(line, error, message):
+        nonlocal written, failure
+        if error is not None:
+            failure = failure or error
+            return
+        line["p"], line["o"] = message.partition(), message.offset()
+        book.write(json.dumps(line) + "\n")
+        written += 1
+
+    started = time.monotonic()
+    for number, record in enumerate(records):
+        while True:
+            try:
+                producer.produce(
+                    topic, value=record.value, key=record.key, headers=record.headers,
+                    on_delivery=partial(delivered, record.line))
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 500 == 0:
+            producer.poll(0)
+            progress(written)
+            if rate and (ahead := number / rate - (time.monotonic() - started)) > 0:
+                producer.poll(ahead)
+        if failure:
+            break
+    producer.flush(60)
+    book.flush()
+    if failure:
+        raise RuntimeError(f"a record was not acknowledged: {failure}")
+    if len(producer):
+        raise RuntimeError(f"{len(producer)} records were not acknowledged within 60 s")
+    return written
+
+
+def partitions(client, topic):
+    known = client.list_topics(topic, timeout=10).topics[topic]
+    if known.error:
+        raise RuntimeError(f"topic {topic}: {known.error}")
+    return sorted(known.partitions)
+
+
+def reader(servers, group="books"):
+    return Consumer({
+        "bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False,
+        "enable.auto.offset.store": False, "auto.offset.reset": "earliest", "queued.min.messages": 100_000,
+        "fetch.wait.max.ms": 50, "enable.partition.eof": False,
+    })
+
+
+def ends(consumer, topic):
+    """Partition -> the offset after its last record, from the broker."""
+    return {
+        p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions(consumer, topic)
+    }
+
+
+def read(servers, topic):
+    """Yields every record that the topic holds at the time of the call, from its beginning."""
+    consumer = reader(servers)
+    try:
+        until = {p: end for p, end in ends(consumer, topic).items() if end > 0}
+        consumer.assign([TopicPartition(topic, p, 0) for p in until])
+        silent = time.monotonic() + 30
+        while until:
+            for message in consumer.consume(10_000, timeout=0.2):
+                if message.error():
+                    raise RuntimeError(f"reading {topic}: {message.error()}")
+                silent = time.monotonic() + 30
+                p = message.partition()
+                if p in until:
+                    yield message
+                    if message.offset() >= until[p] - 1:
+                        del until[p]
+            for p in [position.partition for position in consumer.position(
+                    [TopicPartition(topic, p) for p in until]) if position.offset >= until[position.partition]]:
+                del until[p]  # ended in records that readers do not see (a transaction's marker)
+            if time.monotonic() > silent:
+                raise TimeoutError(f"reading {topic}: nothing for 30 s, short of {until}")
+    finally:
+        consumer.close()
+
+
+def committed(servers, group, topic):
+    """Partition -> the offset that the group committed; where it never did, the partition's first."""
+    consumer = reader(servers, group)
+    try:
+        places = consumer.committed([TopicPartition(topic, p) for p in partitions(consumer, topic)], timeout=10)
+        return {
+            place.partition: place.offset if place.offset >= 0 else consumer.get_watermark_offsets(place, timeout=10)[0]
+            for place in places
+        }
+    finally:
+        consumer.close()
+
+
+def lag(servers, group, topic):
+    """Records of the topic that the group has not committed."""
+    offsets = committed(servers, group, topic)
+    consumer = reader(servers)
+    try:  # the ends are read after the commits: the lag may be seen too large, never too small
+        return sum(end - offsets[p] for p, end in ends(consumer, topic).items())
+    finally:
+        consumer.close()
+
+
+def version():
+    return "confluent-kafka %s, librdkafka %s" % (confluent_kafka.version()[0], confluent_kafka.libversion()[0])

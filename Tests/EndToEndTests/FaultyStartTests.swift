@@ -1,0 +1,112 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// What an operator sees when something is wrong at the start: one line that names it.
+    @Suite(.serialized) struct FaultyStartTests {
+        /// What is wrong, how the scene is made so, the words that its line must hold, and whether `run` keeps trying.
+        struct Fault: Sendable {
+            var name: String
+            var words: [String]
+            var keepsTrying = false
+            var arrange: @Sendable (Scene) throws -> Void
+        }
+
+        static let deadPort = KafkaBroker.freePorts(1)[0]
+
+        static let faults = [
+            Fault(name: "a key that does not exist", words: ["conections", "connections"]) { scene in
+                scene.configuration.more = "conections: 3"
+            },
+            Fault(name: "a request topic that is missing", words: ["no.such.topic"]) { scene in
+                scene.configuration.requests = "no.such.topic"
+            },
+            Fault(name: "a result topic that is missing", words: ["no.such.results"]) { scene in
+                scene.configuration.results = "no.such.results"
+            },
+            Fault(name: "a key file that is missing", words: ["gone.p8"]) { scene in
+                scene.configuration.keyFile = "gone.p8"
+            },
+            Fault(name: "a key file that holds no key", words: ["garbage.p8"]) { scene in
+                try scene.write(
+                    "-----BEGIN PRIVATE KEY-----\nbm90IGEga2V5\n-----END PRIVATE KEY-----\n", to: "garbage.p8")
+                scene.configuration.keyFile = "garbage.p8"
+            },
+            Fault(name: "an authority that is missing", words: ["gone.pem"]) { scene in
+                scene.configuration.caFile = "gone.pem"
+            },
+            Fault(name: "a property that breaks the promise", words: ["enable.idempotence"]) { scene in
+                scene.configuration.kafka = "producer: {enable.idempotence: false}"
+            },
+            Fault(
+                name: "a broker that does not answer", words: ["127.0.0.1:\(deadPort)"], keepsTrying: true
+            ) { scene in
+                scene.configuration.servers = "127.0.0.1:\(deadPort)"
+            },
+            Fault(
+                name: "an APNs host that does not answer", words: ["localhost", "\(deadPort)"],
+                keepsTrying: true
+            ) { scene in
+                scene.configuration.port = deadPort
+            },
+            Fault(name: "an APNs host without an address", words: ["apns.invalid"], keepsTrying: true) {
+                scene in
+                scene.configuration.host = "apns.invalid"
+            },
+            Fault(
+                name: "an APNs host that another authority signed for", words: ["localhost", "certificate"],
+                keepsTrying: true
+            ) { scene in
+                try scene.makeCertificate()
+                scene.configuration.caFile = "server.pem"
+            },
+        ]
+
+        /// All of them at once: most of the time is spent in waiting for the next try.
+        @Test(.needs(.worker, .broker, .python, .openssl), .timeLimit(.minutes(4)))
+        func oneLineNamesWhatIsWrong() throws {
+            let sound = try Scene("sound")
+            let simulator = try sound.startSimulator()
+            let check = try sound.startWorker("check")
+            #expect(try check.wait(seconds: 60) == .exited(0), "\(check.text)")
+
+            let started = try Self.faults.map { fault in
+                let scene = try Scene(sharingTopicsOf: sound)
+                try fault.arrange(scene)
+                return (fault, try scene.startWorker("check"), try scene.startWorker("run"))
+            }
+            for (fault, check, run) in started {
+                let name = fault.name
+                let checked = try check.wait(seconds: 60)
+                #expect(checked == .exited(1), "check, \(name): \(check.text)")
+                #expect(Self.lines(of: check, naming: fault.words).count == 1, "check, \(name): \(check.text)")
+                if fault.keepsTrying {
+                    let deadline = Date(timeIntervalSinceNow: 40)
+                    while Self.lines(of: run, naming: fault.words).count < 2, run.ended == nil, Date() < deadline {
+                        usleep(50_000)
+                    }
+                    #expect(Self.lines(of: run, naming: fault.words).count >= 2, "run, \(name): \(run.text)")
+                    #expect(run.ended == nil, "run, \(name) gave up: \(run.text)")
+                    #expect(try run.stop(seconds: 30) == .exited(0), "run, \(name): \(run.text)")
+                } else {
+                    let ended = try run.wait(seconds: 60)
+                    #expect(ended == .exited(78), "run, \(name): \(run.text)")
+                    #expect(Self.lines(of: run, naming: fault.words).count == 1, "run, \(name): \(run.text)")
+                }
+            }
+            try simulator.process.stop()
+        }
+
+        @Test(.needs(.worker))
+        func wrongUsageExits64() throws {
+            let ended = try Scene.run(Tool.worker.path(), ["run", "--no-such-option"])
+            #expect(ended.ending == .exited(64))
+            #expect(ended.text.contains("--no-such-option"))
+        }
+
+        private static func lines(of process: ChildProcess, naming words: [String]) -> [Substring] {
+            process.text.split(separator: "\n").filter { line in words.allSatisfy { line.contains($0) } }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+import Foundation
+import TestSupport
+
+/// What one end-to-end test plays in: topics of its own on a real broker, a folder, and the programs it starts.
+///
+/// Everything is a process: the worker, the server it sends to, the producer, the audit. All of them are killed with the
+/// test process at the latest.
+final class Scene {
+    /// How many records the large runs write.
+    static let records = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_RECORDS"] ?? "") ?? 200_000
+
+    let servers: String
+    let folder: URL
+    let name: String
+    let partitions: Int
+    /// In the file of the worker: `apps[0]` and what a test adds.
+    var configuration: Configuration
+
+    init(_ label: String, partitions: Int = 8) throws {
+        _ = try Tool.worker.path()
+        guard let broker = KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
+        servers = broker.bootstrapServers
+        name = KafkaBroker.uniqueName(label)
+        self.partitions = partitions
+        folder = FileManager.default.temporaryDirectory.appending(path: name)
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        configuration = Configuration(servers: servers, name: name)
+        try books(
+            "create", "--partitions", "\(partitions)", "--topics", configuration.requests, configuration.results,
+            configuration.retry, configuration.deadLetters, "--compacted", configuration.unregistered)
+    }
+
+    /// A scene with a folder of its own that has what the other's has, and its topics and server.
+    init(sharingTopicsOf other: Scene) throws {
+        servers = other.servers
+        partitions = other.partitions
+        configuration = other.configuration
+        name = KafkaBroker.uniqueName("shared")
+        folder = FileManager.default.temporaryDirectory.appending(path: name)
+        try FileManager.default.copyItem(at: other.folder, to: folder)
+    }
+
+    deinit {
+        if ProcessInfo.processInfo.environment["APNS_WORKER_E2E_KEEP"] == nil {
+            try? FileManager.default.removeItem(at: folder)
+        }
+    }
+
+    func file(_ name: String) -> String { folder.appending(path: name).path }
+
+    func write(_ text: String, to name: String) throws {
+        try text.write(toFile: file(name), atomically: true, encoding: .utf8)
+    }
+
+    // MARK: Programs that end
+
+    struct Finished {
+        var ending: ChildProcess.Ending
+        var text: String
+    }
+
+    /// Runs a program to its end; throws, with what it said, when that takes too long.
+    @discardableResult
+    static func run(_ program: String, _ arguments: [String], within seconds: Double = 60) throws -> Finished {
+        let process = try ChildProcess(program, arguments)
+        let ending = try process.wait(seconds: seconds)
+        return Finished(ending: ending, text: process.text)
+    }
+
+    static let program = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        .appending(path: "Books/books.py").path
+
+    /// Runs `Books/books.py COMMAND …`; throws, with its findings, when it does not exit 0.
+    @discardableResult
+    func books(_ command: String, _ arguments: String..., within seconds: Double = 240) throws -> String {
+        let ended = try tryBooks(command, arguments, within: seconds)
+        guard ended.ending == .exited(0) else {
+            throw Unexpected("books.py \(command) \(ended.ending):\n\(ended.text)")
+        }
+        print(ended.text)
+        return ended.text
+    }
+
+    func tryBooks(_ command: String, _ arguments: [String], within seconds: Double = 240) throws -> Finished {
+        try Self.run(
+            Tool.python.path(), [Self.program, command, "--servers", servers] + arguments, within: seconds)
+    }
+
+    // MARK: The worker
+
+    /// Writes the configuration file and starts `apns-worker run` (or `check`) with it.
+    func startWorker(_ command: String = "run") throws -> ChildProcess {
+        try write(configuration.text, to: "worker.yaml")
+        return try ChildProcess(Tool.worker.path(), [command, "--config", file("worker.yaml")])
+    }
+
+    /// SIGTERM; the worker must drain and exit 0.
+    func stop(_ worker: ChildProcess, within seconds: Double = 40) throws {
+        guard try worker.stop(seconds: seconds) == .exited(0) else {
+            throw Unexpected("the worker did not stop cleanly:\n\(worker.text.suffix(4000))")
+        }
+    }
+
+    // MARK: The books' commands, with this scene's names
+
+    func produce(_ count: Int, _ more: String...) throws {
+        let ended = try tryBooks(
+            "produce",
+            ["--topic", configuration.requests, "--count", "\(count)", "--book", file("book.jsonl")] + more)
+        guard ended.ending == .exited(0) else { throw Unexpected("produce: \(ended.ending)\n\(ended.text)") }
+        print(ended.text)
+    }
+
+    /// Until the group and its retry group have committed everything.
+    func settle(_ worker: ChildProcess, within seconds: Double = 240) throws {
+        do {
+            try books(
+                "settle", "--group", configuration.group, "--topics", configuration.requests, "--retry-topics",
+                configuration.retry, within: seconds)
+        } catch {
+            throw Unexpected("\(error)\nthe worker said:\n\(worker.text.suffix(8000))")
+        }
+    }
+
+    /// Until the result topic holds so many records.
+    func awaitResults(_ count: Int) throws {
+        try books("count", "--topic", configuration.results, "--at-least", "\(count)", "--timeout", "120")
+    }
+
+    var auditArguments: [String] {
+        [
+            "--topic", configuration.requests, "--book", file("book.jsonl"), "--results", configuration.results,
+            "--unregistered", configuration.unregistered, "--dead-letters", configuration.deadLetters, "--group",
+            configuration.group, "--retry-topics", configuration.retry,
+        ]
+    }
+
+    /// The comparison of the books; throws with all its findings when they do not agree.
+    @discardableResult
+    func audit(_ more: String...) throws -> String {
+        let ended = try tryBooks("audit", auditArguments + more)
+        guard ended.ending == .exited(0) else { throw Unexpected(ended.text) }
+        print(ended.text)
+        return ended.text
+    }
+}

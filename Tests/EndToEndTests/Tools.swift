@@ -1,0 +1,74 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// What an end-to-end test needs beside the project's own build.
+enum Tool: String {
+    /// The built `apns-worker`.
+    case worker = "apns-worker"
+    case broker = "a Kafka broker"
+    case python = "Python with confluent_kafka"
+    case kcat, nghttpd, openssl
+
+    /// Where it is (nothing to know of a broker before it is started); `nil`: it is missing.
+    var place: String? { Self.places[self] }
+
+    private static let places: [Tool: String] = {
+        var places: [Tool: String] = [:]
+        places[.worker] = Self.builtWorker
+        places[.broker] = KafkaBroker.isAvailable ? "" : nil
+        places[.python] = Self.pythonWithClient
+        for tool in [Tool.kcat, .nghttpd, .openssl] { places[tool] = Self.command(tool.rawValue) }
+        return places
+    }()
+
+    /// SwiftPM puts the program beside the test bundle; another can be named.
+    private static var builtWorker: String? {
+        if let chosen = ProcessInfo.processInfo.environment["APNS_WORKER_PROGRAM"] { return chosen }
+        let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+            .deletingLastPathComponent().appendingPathComponent("apns-worker").path
+        return FileManager.default.isExecutableFile(atPath: program) ? program : nil
+    }
+
+    private static func command(_ name: String) -> String? {
+        let path = ProcessInfo.processInfo.environment["PATH", default: ""] + ":/usr/sbin:/usr/local/sbin"
+        return path.split(separator: ":").map { "\($0)/\(name)" }
+            .first { FileManager.default.isExecutableFile(atPath: $0) }
+    }
+
+    /// Debian's Python has Debian's confluent-kafka; another that comes first on the path may not.
+    private static var pythonWithClient: String? {
+        let chosen = ProcessInfo.processInfo.environment["APNS_WORKER_PYTHON"]
+        for python in [chosen, command("python3"), "/usr/bin/python3"].compactMap(\.self) {
+            let tried = try? ChildProcess(python, ["-c", "import confluent_kafka"])
+            if (try? tried?.wait(seconds: 30)) == .exited(0) { return python }
+        }
+        return nil
+    }
+}
+
+extension Trait where Self == ConditionTrait {
+    /// Skips the test, with the reason, where a tool is missing; where everything must be there (`CI=true`) it runs, and
+    /// fails at the first use of the tool.
+    static func needs(_ tools: Tool...) -> Self {
+        let missing = tools.filter { $0.place == nil }
+        let names = missing.map(\.rawValue).joined(separator: ", ")
+        return .enabled(
+            if: missing.isEmpty || ProcessInfo.processInfo.environment["CI"] == "true",
+            "missing: \(names)\(missing.contains(.broker) ? "; \(KafkaBroker.reason)" : " (Docker/setup --tests)")")
+    }
+}
+
+extension Tool {
+    /// Its place; throws where it is missing.
+    func path() throws -> String {
+        guard let place else { throw Unexpected("missing: \(rawValue)") }
+        return place
+    }
+}
+
+/// What a test did not expect, in words.
+struct Unexpected: Error, CustomStringConvertible {
+    let description: String
+    init(_ description: String) { self.description = description }
+}

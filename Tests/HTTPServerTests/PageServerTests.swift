@@ -1,0 +1,145 @@
+import Foundation
+import Synchronization
+import Testing
+
+@testable import HTTPServer
+
+/// What curl, a client nobody here wrote, says of a server.
+struct Curl {
+    static let path = "/usr/bin/curl"
+    static let isThere = FileManager.default.isExecutableFile(atPath: path)
+
+    var status: Int
+    var body: String
+    /// curl's exit code: 0, or 18 for a body cut off.
+    var exit: Int32
+
+    init(_ arguments: String..., port: UInt16, page: String) throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: Curl.path)
+        process.arguments =
+            ["-s", "--max-time", "20", "-w", "\n%{http_code}"] + arguments + ["http://127.0.0.1:\(port)\(page)"]
+        let pipe = Pipe()
+        process.standardOutput = pipe
+        try process.run()
+        let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        process.waitUntilExit()
+        let cut = output.lastIndex(of: "\n")!
+        self.status = Int(output[output.index(after: cut)...]) ?? 0
+        self.body = String(output[..<cut])
+        self.exit = process.terminationStatus
+    }
+}
+
+@Suite(.enabled(if: Curl.isThere, "needs \(Curl.path)"), .timeLimit(.minutes(1)))
+struct PageServerTests {
+    let server: PageServer
+
+    init() throws {
+        server = try PageServer(
+            routes: [
+                Route(.get, "/") { _ in .text("home\n") },
+                Route(.get, "/echo") { request in
+                    .text(request.parameters.map { "\($0.name)=\($0.value);" }.joined())
+                },
+                Route(.post, "/echo") { request in .text("got \(request.body.count): ")._adding(request.body) },
+                Route(.get, "/lines") { _ in PageServerTests.lines(100_000, failing: false) },
+                Route(.get, "/broken") { _ in PageServerTests.lines(100_000, failing: true) },
+            ], bodyLimit: 1000)
+    }
+
+    @Test func answersAPage() throws {
+        let answer = try Curl(port: server.port, page: "/")
+        #expect(answer.status == 200 && answer.body == "home\n")
+    }
+
+    @Test func headHasNoBody() throws {
+        let answer = try Curl("-I", port: server.port, page: "/")
+        #expect(answer.status == 200 && answer.body.contains("Content-Length: 5") && !answer.body.contains("home"))
+    }
+
+    @Test func parametersAreDecodedAndKeepTheirOrder() throws {
+        let answer = try Curl(port: server.port, page: "/echo?b=1%202&a=x&flag&a=%26")
+        #expect(answer.body == "b=1 2;a=x;flag=;a=&;")
+    }
+
+    @Test func aPostedBodyArrivesWhole() throws {
+        let text = String(repeating: "0123456789", count: 100)
+        let answer = try Curl("--data-binary", text, port: server.port, page: "/echo")
+        #expect(answer.status == 200 && answer.body == "got 1000: " + text)
+    }
+
+    @Test func aBodyBeyondTheLimitIs413() throws {
+        let text = String(repeating: "x", count: 1001)
+        let answer = try Curl("--data-binary", text, port: server.port, page: "/echo")
+        #expect(answer.status == 413)
+    }
+
+    @Test(arguments: [("/nowhere", "GET", 404), ("/", "POST", 405), ("/echo", "DELETE", 405), ("/x", "PUT", 404)])
+    func unknownPagesAndMethods(page: String, method: String, status: Int) throws {
+        let answer = try Curl("-X", method, port: server.port, page: page)
+        #expect(answer.status == status)
+    }
+
+    @Test func aLongBodyIsStreamed() throws {
+        let answer = try Curl(port: server.port, page: "/lines")
+        #expect(answer.exit == 0)
+        #expect(answer.body.split(separator: "\n").count == 100_000)
+        #expect(answer.body.hasSuffix("line 99999\n"))
+    }
+
+    @Test func aStreamThatFailsIsSeenToBeCutShort() throws {
+        let answer = try Curl(port: server.port, page: "/broken")
+        #expect(answer.exit != 0)
+    }
+
+    @Test func aTakenPortIsRefusedWithItsName() throws {
+        let taken = server.port
+        let error = #expect(throws: PageServerError.self) { try PageServer(port: taken, routes: []) }
+        #expect(error?.description == "cannot listen on 127.0.0.1:\(taken): Address already in use")
+    }
+
+    @Test func anAddressThatIsNoneIsRefused() {
+        let error = #expect(throws: PageServerError.self) { try PageServer(host: "nowhere.example", routes: []) }
+        #expect(error?.description.contains("nowhere.example:0 is not an address") == true)
+    }
+
+    @Test func stoppingClosesThePortAtOnceAndTwiceIsFine() throws {
+        server.stop()
+        server.stop()
+        let answer = try Curl(port: server.port, page: "/")
+        #expect(answer.exit == 7, "connection refused")
+        let again = try PageServer(port: server.port, routes: [Route(.get, "/") { _ in .text("again") }])
+        #expect(try Curl(port: again.port, page: "/").body == "again")
+    }
+
+    static func lines(_ count: Int, failing: Bool) -> HTTPResponse {
+        let next = Mutex(0)
+        return HTTPResponse(
+            contentType: "text/plain",
+            body: .stream { room in
+                next.withLock { next in
+                    if next == count { return .end }
+                    if failing, next > count / 2 { return .failed }
+                    var used = 0
+                    while next < count {
+                        let line = Array("line \(next)\n".utf8)
+                        if used + line.count > room.count { break }
+                        UnsafeMutableRawBufferPointer(rebasing: room[used...]).copyBytes(from: line)
+                        used += line.count
+                        next += 1
+                    }
+                    return .wrote(used)
+                }
+            })
+    }
+}
+
+extension HTTPResponse {
+    func _adding(_ more: [UInt8]) -> HTTPResponse {
+        guard case .bytes(let bytes) = body else { return self }
+        var copy = self
+        copy.body = .bytes(bytes + more)
+        return copy
+    }
+}

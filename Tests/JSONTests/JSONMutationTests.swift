@@ -1,0 +1,84 @@
+import Foundation
+import JSON
+import Testing
+
+/// SplitMix64, so that a seed replays.
+struct SeededGenerator: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ z >> 30) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ z >> 27) &* 0x94D0_49BB_1331_11EB
+        return z ^ z >> 31
+    }
+}
+
+/// Whether Foundation reads the bytes, where its rules are RFC 8259's. It is laxer or stricter where `rulesAgree` is
+/// `false`.
+private func foundationAccepts(_ bytes: [UInt8]) -> Bool {
+    (try? JSONSerialization.jsonObject(with: Data(bytes), options: [.fragmentsAllowed])) != nil
+}
+
+/// Foundation takes a comma before a closing bracket, refuses half surrogate pairs and numbers too large for it, and
+/// guesses UTF-16 and UTF-32.
+private func rulesAgree(_ bytes: [UInt8]) -> Bool {
+    if bytes.contains(0) || bytes.starts(with: [0xEF, 0xBB, 0xBF]) || bytes.starts(with: [0xFE, 0xFF]) {
+        return false
+    }
+    if bytes.starts(with: [0xFF, 0xFE]) { return false }
+    let text = String(decoding: bytes, as: UTF8.self)
+    return text.range(of: #"\\u[dD][89a-fA-F]"#, options: .regularExpression) == nil
+        && text.range(of: #",\s*[\]}]"#, options: .regularExpression) == nil
+        && text.range(of: #"[0-9]{15}|[eE][+-]?[0-9]{3}"#, options: .regularExpression) == nil
+}
+
+@Suite struct JSONMutationTests {
+    static let seeds: [String] = [
+        #"{"aps":{"alert":{"title":"Hi","body":"It is \"here\"\n"},"badge":7,"sound":"default"},"id":"abc-12"}"#,
+        #"{"device_tokens":["00ff","a0B1"],"headers":{"apns-priority":10,"apns-topic":"com.ex"},"payload":{"aps":{}}}"#,
+        #" [ 0 , -1.5e+3, 1E2 ,true,false,null, "é漢😀\u00e9\ud83d\ude00", [[]], {} ] "#,
+        #"{"a":{"b":{"c":[1,2,{"d":"e\\f\/g"}]}},"":"","long":"0123456789abcdefghijklmnopqrstuvwxyz"}"#,
+    ]
+    static let interesting: [UInt8] =
+        Array("{}[]\":,\\u0eE.-+ \n\ttrfn19aF".utf8) + [0, 0x1F, 0x7F, 0x80, 0xC3, 0xE2, 0xF0]
+
+    /// Never crashes, and says of a mutated text what Foundation says. Prints the seed and round of a difference.
+    @Test(arguments: [1, 2, 3, 4] as [UInt64])
+    func agreesWithFoundation(seed: UInt64) {
+        var random = SeededGenerator(state: seed)
+        var compared = 0
+        var accepted = 0
+        for round in 0..<6_000 {
+            var bytes = Array(Self.seeds.randomElement(using: &random)!.utf8)
+            for _ in 0..<Int.random(in: 0...3, using: &random) {
+                Self.mutate(&bytes, &random)
+            }
+            let found = scan(bytes)
+            if let error = found.error { #expect(error.offset >= 0 && error.offset <= bytes.count) }
+            guard rulesAgree(bytes) else { continue }
+            compared += 1
+            if found.error == nil { accepted += 1 }
+            #expect(
+                (found.error == nil) == foundationAccepts(bytes),
+                "seed \(seed) round \(round): \(String(decoding: bytes, as: UTF8.self)) \(bytes)")
+        }
+        // Both sides of the comparison were really tried.
+        #expect(compared > 4_000 && accepted > 1_000 && compared - accepted > 1_000)
+    }
+
+    static func mutate(_ bytes: inout [UInt8], _ random: inout SeededGenerator) {
+        let place = Int.random(in: 0...bytes.count, using: &random)
+        switch Int.random(in: 0..<6, using: &random) {
+        case 0: bytes.insert(interesting.randomElement(using: &random)!, at: place)
+        case 1: if place < bytes.count { bytes[place] = interesting.randomElement(using: &random)! }
+        case 2: if place < bytes.count { bytes.remove(at: place) }
+        case 3: bytes.removeLast(bytes.count - place)
+        case 4:
+            let end = Int.random(in: place...bytes.count, using: &random)
+            bytes.insert(contentsOf: Array(bytes[place..<end]), at: Int.random(in: 0...bytes.count, using: &random))
+        default: if place < bytes.count { bytes[place] = UInt8.random(in: 0...255, using: &random) }
+        }
+    }
+}

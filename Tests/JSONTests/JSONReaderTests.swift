@@ -1,0 +1,142 @@
+import JSON
+import Testing
+
+/// Runs `body` with a reader over the text.
+func read<R>(_ text: String, _ body: (inout JSONReader) throws -> R) throws -> R {
+    try Array(text.utf8).withUnsafeBytes { bytes in
+        var reader = try JSONReader(bytes)
+        return try body(&reader)
+    }
+}
+
+@Suite struct JSONReaderTests {
+    @Test func readsInOrder() throws {
+        let text =
+            #" {"reason" : "Unregistered", "timestamp":1454948015990,"list":[1,[2,{"x":"]"}],"s"], "b":true,"n":null} "#
+        try read(text) { reader in
+            #expect(reader.kind == .object)
+            try reader.enterObject()
+            #expect(reader.nextMember()?.equals("reason") == true)
+            #expect(try reader.text().string == "Unregistered")
+            #expect(reader.nextMember()?.string == "timestamp")
+            #expect(try reader.integer() == 1_454_948_015_990)
+            #expect(reader.nextMember()?.string == "list")
+            try reader.enterArray()
+            #expect(reader.nextElement() == true)
+            #expect(try reader.integer() == 1)
+            #expect(reader.nextElement() == true)
+            #expect(String(decoding: reader.skip(), as: UTF8.self) == #"[2,{"x":"]"}]"#)
+            #expect(reader.nextElement() == true)
+            #expect(try reader.text().string == "s")
+            #expect(reader.nextElement() == false)
+            #expect(reader.nextMember()?.string == "b")
+            #expect(reader.null() == false)
+            #expect(try reader.bool())
+            #expect(reader.nextMember()?.string == "n")
+            #expect(reader.null() == true)
+            #expect(reader.nextMember() == nil)
+        }
+    }
+
+    @Test func emptyOnes() throws {
+        try read("{}") { reader in
+            try reader.enterObject()
+            #expect(reader.nextMember() == nil)
+        }
+        try read("[ ]") { reader in
+            try reader.enterArray()
+            #expect(reader.nextElement() == false)
+        }
+    }
+
+    @Test func refusesAnotherKind() throws {
+        #expect(throws: JSONError(.wrongKind, at: 1)) { try read(" 1") { _ = try $0.text() } }
+        #expect(throws: JSONError(.wrongKind, at: 0)) { try read("[]") { try $0.enterObject() } }
+        #expect(throws: JSONError(.wrongKind, at: 0)) { try read("null") { _ = try $0.bool() } }
+        #expect(throws: JSONError(.endOfInput, at: 1)) { try read("[") { try $0.enterArray() } }
+    }
+
+    @Test(
+        arguments: [
+            ("0", 0), ("-0", 0), ("9223372036854775807", .max), ("-9223372036854775808", .min), ("42", 42), ("-7", -7),
+            ("9223372036854775808", nil), ("-9223372036854775809", nil), ("1.0", nil), ("1e2", nil),
+            ("99999999999999999999", nil),
+        ] as [(String, Int64?)])
+    func integers(text: String, value: Int64?) throws {
+        if let value {
+            #expect(try read(text) { try $0.integer() } == value)
+        } else {
+            #expect(throws: JSONError(.notAnInteger, at: 0)) { try read(text) { try $0.integer() } }
+        }
+    }
+
+    @Test(arguments: [("1.5", 1.5), ("-2e3", -2000), ("7", 7), ("1e999", .infinity), ("-1e999", -.infinity)])
+    func doubles(text: String, value: Double) throws {
+        #expect(try read(text) { try $0.double() } == value)
+    }
+
+    @Test(arguments: [
+        (#""plain""#, "plain"), (#""\"\\\/\b\f\n\r\t""#, "\"\\/\u{8}\u{C}\n\r\t"), (#""\u00e9\u6f22""#, "é漢"),
+        (#""\ud83d\ude00!""#, "😀!"), (#""\ud83d""#, "\u{FFFD}"), (#""\ude00x""#, "\u{FFFD}x"),
+        (#""\ud83d\u0041""#, "\u{FFFD}A"), (#""\ud83d\ud83d\ude00""#, "\u{FFFD}😀"), (#""é\n""#, "é\n"),
+        (#""\u0000""#, "\0"),
+    ])
+    func resolvesEscapes(json: String, text: String) throws {
+        #expect(try read(json) { try $0.text().string } == text)
+    }
+
+    @Test func resolvesIntoTooSmallABuffer() throws {
+        try read(#""a\u00e9b""#) { reader in
+            let text = try reader.text()
+            withUnsafeTemporaryAllocation(byteCount: 4, alignment: 1) { buffer in
+                #expect(text.resolve(into: buffer) == 4)
+                #expect(text.resolve(into: UnsafeMutableRawBufferPointer(rebasing: buffer[0..<2])) == nil)
+            }
+        }
+    }
+
+    @Test func comparesNames() throws {
+        try read(#"{"\u0061ps":1,"aps":2,"apsx":3,"ap":4}"#) { reader in
+            try reader.enterObject()
+            var equal: [Bool] = []
+            while let name = reader.nextMember() {
+                equal.append(name.equals("aps"))
+                reader.skip()
+            }
+            #expect(equal == [true, true, false, false])
+        }
+    }
+
+    /// Whatever the scanner accepts can be walked to its end.
+    @Test func walksEverythingValid() {
+        for (name, bytes) in JSONTestSuiteCases.all where scan(bytes).error == nil {
+            bytes.withUnsafeBytes { bytes in
+                var reader = JSONReader(checked: bytes)
+                walk(&reader)
+                #expect(reader.offset == bytes.count, "\(name)")
+            }
+        }
+    }
+
+    private func walk(_ reader: inout JSONReader) {
+        do {
+            switch reader.kind {
+            case .object:
+                try reader.enterObject()
+                while let name = reader.nextMember() {
+                    _ = name.string
+                    walk(&reader)
+                }
+            case .array:
+                try reader.enterArray()
+                while reader.nextElement() { walk(&reader) }
+            case .string: _ = try reader.text().string
+            case .number: _ = try reader.double()
+            case .bool: _ = try reader.bool()
+            case .null: #expect(reader.null() == true)
+            }
+        } catch {
+            Issue.record(error)
+        }
+    }
+}

@@ -1,0 +1,144 @@
+import Foundation
+import JSON
+import Testing
+
+func scan(_ bytes: [UInt8]) -> JSONScan {
+    bytes.withUnsafeBytes { JSONScanner.scan($0) }
+}
+
+func scan(_ text: String) -> JSONScan { scan(Array(text.utf8)) }
+
+/// The members that a scan reports, as text, with room for `capacity` of them.
+func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [String]) {
+    let bytes = Array(text.utf8)
+    var room = [JSONMember](repeating: JSONMember(), count: capacity)
+    let scan = room.withUnsafeMutableBufferPointer { room in
+        bytes.withUnsafeBytes { JSONScanner.scan($0, members: room) }
+    }
+    let found = room.prefix(scan.memberCount).map { member in
+        String(decoding: bytes[member.nameStart..<member.nameEnd], as: UTF8.self) + "="
+            + String(decoding: bytes[member.valueStart..<member.valueEnd], as: UTF8.self)
+    }
+    return (scan, found)
+}
+
+@Suite struct JSONScannerTests {
+    @Test func theSuiteIsWhole() {
+        #expect(JSONTestSuiteCases.all.count == 315)
+        #expect(JSONTestSuiteCases.all.filter { $0.name.hasPrefix("y_") }.count == 95)
+        #expect(JSONTestSuiteCases.all.filter { $0.name.hasPrefix("n_") }.count == 186)
+    }
+
+    @Test(arguments: JSONTestSuiteCases.all)
+    func suite(name: String, bytes: [UInt8]) {
+        let error = scan(bytes).error
+        switch name.prefix(2) {
+        case "y_": #expect(error == nil)
+        case "n_": #expect(error != nil)
+        default: #expect((error == nil) == !Self.refused.contains(name))
+        }
+    }
+
+    /// What the suite leaves to the parser and this one refuses: whatever is not UTF-8, or begins with a byte order
+    /// mark. It accepts numbers of any size, and escapes that spell half a surrogate pair.
+    static let refused: Set<String> = [
+        "i_string_UTF-16LE_with_BOM", "i_string_UTF-8_invalid_sequence", "i_string_UTF8_surrogate_U+D800",
+        "i_string_invalid_utf-8", "i_string_iso_latin_1", "i_string_lone_utf8_continuation_byte",
+        "i_string_not_in_unicode_range", "i_string_overlong_sequence_2_bytes",
+        "i_string_overlong_sequence_6_bytes", "i_string_overlong_sequence_6_bytes_null",
+        "i_string_truncated-utf-8", "i_string_utf16BE_no_BOM", "i_string_utf16LE_no_BOM",
+        "i_structure_UTF-8_BOM_empty_object",
+    ]
+
+    @Test func depthBombs() {
+        #expect(scan(String(repeating: "[", count: 100_000)).error == JSONError(.tooDeep, at: 64))
+        #expect(scan(String(repeating: "[{\"\":", count: 50_000) + "\n").error == JSONError(.tooDeep, at: 32 * 5))
+        for open in [("[", "1", "]"), ("{\"a\":", "1", "}")] {
+            func nested(_ depth: Int) -> String {
+                String(repeating: open.0, count: depth) + open.1 + String(repeating: open.2, count: depth)
+            }
+            #expect(scan(nested(64)).error == nil)
+            #expect(scan(nested(65)).error?.kind == .tooDeep)
+            #expect(scan(nested(500)).error?.kind == .tooDeep)
+        }
+        // Wide is not deep.
+        #expect(scan("[" + String(repeating: "[],", count: 10_000) + "{}]").error == nil)
+    }
+
+    @Test(
+        arguments: [
+            ("", .endOfInput, 0), ("  ", .endOfInput, 2), ("{", .endOfInput, 1), (#"{"a"#, .endOfInput, 3),
+            (#"{"a":1,}"#, .unexpectedByte, 7), ("[1 2]", .unexpectedByte, 3), ("tru", .endOfInput, 3),
+            ("trux", .unexpectedByte, 3), ("{} x", .trailingBytes, 3), ("01", .trailingBytes, 1), ("-", .endOfInput, 1),
+            ("1.", .endOfInput, 2), ("1.x", .unexpectedByte, 2), ("1e", .endOfInput, 2), ("1e+x", .unexpectedByte, 3),
+            ("\"a\u{1}b\"", .controlCharacter, 2), (#""ab\x""#, .badEscape, 3), (#""\u12g4""#, .badEscape, 1),
+            (#"["\"#, .endOfInput, 2), (#"{"a":}"#, .unexpectedByte, 5), (#"{"a" 1}"#, .unexpectedByte, 5),
+            (#"{1:1}"#, .unexpectedByte, 1), ("\u{FEFF}{}", .unexpectedByte, 0), ("nulL", .unexpectedByte, 3),
+            ("fals", .endOfInput, 4), ("[1,", .endOfInput, 3),
+        ] as [(String, JSONError.Kind, Int)])
+    func errorsSayWhatAndWhere(text: String, kind: JSONError.Kind, offset: Int) {
+        #expect(scan(text).error == JSONError(kind, at: offset))
+    }
+
+    /// RFC 3629: every first byte with the lowest and highest that may follow, and those that may not.
+    @Test func utf8() {
+        func inString(_ bytes: [UInt8]) -> Bool {
+            scan([0x22] + bytes + [0x22]).error == nil && scan([0x22] + bytes + Array("abcdefgh\"".utf8)).error == nil
+        }
+        for first in UInt8(0x80)...0xFF {
+            for second in stride(from: UInt8(0x70), through: 0xF0, by: 1) {
+                for tail in [[], [0x80], [0x80, 0xBF], [0xBF, 0x7F], [0xC0, 0x80]] as [[UInt8]] {
+                    let bytes = [first, second] + tail
+                    let isValid = String(validating: bytes, as: UTF8.self) != nil
+                    #expect(inString(bytes) == isValid, "\(bytes)")
+                }
+            }
+        }
+    }
+
+    /// The special byte at every place of a word, and the string at every distance from the end.
+    @Test func stringsOfEveryLength() {
+        for length in 0..<40 {
+            let plain = String(repeating: "x", count: length)
+            #expect(scan("\"\(plain)\"").error == nil)
+            #expect(scan("\"\(plain)").error?.kind == .endOfInput)
+            #expect(scan("\"\(plain)\"\"").error == JSONError(.trailingBytes, at: length + 2))
+            for special in [#"\n"#, #"\u00e9"#, "é", "漢", "😀", #"\""#, #"\\"#] {
+                for rest in 0..<10 {
+                    let tail = String(repeating: "y", count: rest)
+                    #expect(scan("[\"\(plain)\(special)\(tail)\",\"\(plain)\"]").error == nil)
+                }
+            }
+            for bad in ["\u{1F}", "\n", #"\q"#, #"\u00"#] {
+                #expect(scan("[\"\(plain)\(bad)\",\"\(plain)\"]").error != nil)
+            }
+        }
+    }
+
+    @Test func reportsMembers() {
+        let (found, list) = members(#" { "aps" : {"alert":"}"} ,"n":-1.5e3, "s":"\"", "a":[1,{"x":2}],"t":true } "#)
+        #expect(found.error == nil && found.kind == .object && found.memberCount == 5)
+        #expect(list == [#"aps={"alert":"}"}"#, "n=-1.5e3", #"s="\"""#, #"a=[1,{"x":2}]"#, "t=true"])
+        #expect(members("{}").scan.memberCount == 0)
+        #expect(members("{}").scan.kind == .object)
+        #expect(members(#"{"a":{}}"#).members == ["a={}"])
+        #expect(members(#"{"a":[]}"#).members == ["a=[]"])
+        #expect(members(#"[{"a":1}]"#).scan.memberCount == 0)
+    }
+
+    @Test func countsMembersWithoutRoom() {
+        let (found, list) = members(#"{"a":1,"b":2,"c":3,"d":[4]}"#, capacity: 2)
+        #expect(found.memberCount == 4)
+        #expect(list == ["a=1", "b=2"])
+        #expect(members(#"{"a":1,"b":2}"#, capacity: 0).scan.memberCount == 2)
+    }
+
+    @Test(
+        arguments: [
+            ("{}", .object), ("[]", .array), ("\"\"", .string), ("-0", .number), ("1", .number), ("true", .bool),
+            ("false", .bool), ("null", .null),
+        ] as [(String, JSONKind)])
+    func kinds(text: String, kind: JSONKind) {
+        #expect(scan(text).kind == kind)
+    }
+}

@@ -1,0 +1,120 @@
+import Foundation
+import JSON
+import Testing
+
+@Suite struct JSONWriterTests {
+    private func escaped(_ bytes: [UInt8]) -> String {
+        var writer = JSONWriter(capacity: 16)
+        bytes.withUnsafeBytes { writer.value(string: $0) }
+        return writer.text
+    }
+
+    @Test(arguments: [
+        ("", #""""#), ("plain", #""plain""#), ("a\"b", #""a\"b""#), ("a\\b", #""a\\b""#),
+        ("\u{8}\u{C}\n\r\t", #""\b\f\n\r\t""#), ("\u{0}\u{1}\u{1F}", #""\u0000\u0001\u001f""#),
+        ("\u{7F}/", "\"\u{7F}/\""), ("é漢😀", "\"é漢😀\""), ("12345678\"12345678", #""12345678\"12345678""#),
+    ])
+    func escapes(text: String, json: String) {
+        #expect(escaped(Array(text.utf8)) == json)
+    }
+
+    /// What is not UTF-8 is replaced as `String(decoding:)` replaces it, at every place of a word.
+    @Test func replacesWhatIsNotUTF8() {
+        let damaged: [[UInt8]] = [
+            [0x80], [0xC3], [0xC0, 0xAF], [0xE2, 0x82], [0xED, 0xA0, 0x80], [0xF0, 0x9F, 0x98],
+            [0xF4, 0x90, 0x80, 0x80],
+            [0xFF, 0xFE], [0xF0, 0x80], [0xE0, 0x80, 0x80], [0xF8, 0x88, 0x80, 0x80], [0xE2, 0x28, 0xA1],
+        ]
+        for bytes in damaged {
+            for before in 0..<10 {
+                for after in 0..<10 {
+                    let all = Array(repeating: 0x61, count: before) + bytes + Array(repeating: 0x7A, count: after)
+                    #expect(escaped(all) == "\"" + String(decoding: all, as: UTF8.self) + "\"")
+                }
+            }
+        }
+    }
+
+    @Test(arguments: [1, 2] as [UInt64])
+    func whatItWritesIsReadBack(seed: UInt64) throws {
+        var random = SeededGenerator(state: seed)
+        for _ in 0..<3_000 {
+            let bytes = (0..<Int.random(in: 0..<40, using: &random)).map { _ in
+                Bool.random(using: &random)
+                    ? UInt8.random(in: 0...255, using: &random) : UInt8.random(in: 0x20...0x7E, using: &random)
+            }
+            let json = escaped(bytes)
+            let expected = String(decoding: bytes, as: UTF8.self)
+            let read = try JSONSerialization.jsonObject(with: Data(json.utf8), options: [.fragmentsAllowed]) as? String
+            #expect(read == expected, "\(bytes)")
+            let ours = try json.utf8.withContiguousStorageIfAvailable { utf8 in
+                var reader = try JSONReader(UnsafeRawBufferPointer(utf8))
+                return try reader.text().string
+            }
+            #expect(ours == expected, "\(bytes)")
+        }
+    }
+
+    @Test func integers() {
+        var values: [Int64] = [
+            0, 1, -1, 9, 10, 99, 100, 12_345_678, 99_999_999, 100_000_000, 1_790_000_000_123, .max, .min,
+        ]
+        var power: Int64 = 1
+        for _ in 0..<18 {
+            power *= 10
+            values += [power - 1, power, power + 1, -power]
+        }
+        var random = SeededGenerator(state: 5)
+        for _ in 0..<20_000 {
+            values.append(Int64.random(in: .min ... .max, using: &random) >> Int64.random(in: 0..<64, using: &random))
+        }
+        var out = ByteWriter(capacity: 16)
+        for value in values {
+            out.removeAll()
+            out.append(integer: value)
+            #expect(String(decoding: out.bytes, as: UTF8.self) == String(value))
+        }
+        out.removeAll()
+        out.append(unsigned: .max)
+        #expect(String(decoding: out.bytes, as: UTF8.self) == String(UInt64.max))
+    }
+
+    @Test func structure() {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.name("a")
+        writer.value(1)
+        writer.name("b\"" as String)
+        writer.beginArray()
+        writer.value(true)
+        writer.null()
+        writer.value("x")
+        writer.value("y" as String)
+        writer.beginObject()
+        writer.endObject()
+        writer.value(1.5)
+        writer.value(Double.infinity)
+        writer.endArray()
+        writer.name("c")
+        writer.value(false)
+        writer.endObject()
+        #expect(writer.text == #"{"a":1,"b\"":[true,null,"x","y",{},1.5,null],"c":false}"#)
+        writer.removeAll()
+        writer.beginArray()
+        writer.endArray()
+        #expect(writer.text == "[]")
+    }
+
+    @Test func theBufferIsReused() {
+        var out = ByteWriter(capacity: 64)
+        let first = out.bytes.baseAddress
+        for _ in 0..<1_000 {
+            out.removeAll()
+            out.append("0123456789")
+            out.append(integer: .max)
+        }
+        #expect(out.bytes.baseAddress == first)
+        for _ in 0..<1_000 { out.append("0123456789") }
+        #expect(out.count == 10_029 && out.bytes.last == UInt8(ascii: "9"))
+    }
+}

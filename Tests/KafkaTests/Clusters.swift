@@ -1,0 +1,58 @@
+import Kafka
+import TestSupport
+import Testing
+
+/// Where a scenario runs.
+enum Place: String, CaseIterable, Sendable {
+    case mock, broker
+}
+
+/// A cluster with a topic of the scenario's own.
+struct Cluster {
+    let servers: String
+    let topic: String
+    let group = KafkaBroker.uniqueName("group")
+    /// Kept as long as the cluster is used.
+    let mock: MockCluster?
+
+    init(_ place: Place, partitions: Int = 1, configuration: [KafkaProperty] = []) throws {
+        switch place {
+        case .mock:
+            let mock = try MockCluster()
+            topic = KafkaBroker.uniqueName("requests")
+            try mock.create(topic, partitions: partitions)
+            servers = mock.bootstrapServers
+            self.mock = mock
+        case .broker:
+            let broker = try #require(KafkaBroker.shared)
+            topic = try broker.newTopic("requests", partitions: partitions, configuration: configuration)
+            servers = broker.bootstrapServers
+            mock = nil
+        }
+    }
+
+    func settings(
+        _ role: ConsumerSettings.Role = .requests, assignment: ConsumerSettings.Assignment = .eager,
+        instance: String = "", properties: [KafkaProperty] = []
+    ) throws -> ConsumerSettings {
+        ConsumerSettings(
+            cluster: ClusterSettings(
+                bootstrapServers: servers, properties: try KafkaProperties(consumer: properties)),
+            role: role, groupID: group, groupInstanceID: instance, sessionTimeoutMs: 6000, assignment: assignment)
+    }
+
+    func member(
+        _ role: ConsumerSettings.Role = .requests, assignment: ConsumerSettings.Assignment = .eager,
+        instance: String = "", properties: [KafkaProperty] = []
+    ) throws -> Member {
+        try Member(
+            settings(role, assignment: assignment, instance: instance, properties: properties), topics: [topic])
+    }
+
+    func partition(_ number: Int32) -> TopicPartition { TopicPartition(topic, number) }
+}
+
+extension Trait where Self == ConditionTrait {
+    /// The test needs a real broker, and is skipped, with the reason, where there is none.
+    static var needsBroker: Self { .enabled(if: KafkaBroker.isAvailable, Comment(rawValue: KafkaBroker.reason)) }
+}

@@ -1,0 +1,395 @@
+import Foundation
+import Kafka
+import TestSupport
+import Testing
+
+/// What a consumer does, on the mock brokers and on a real one.
+struct ConsumerScenarios {
+    let place: Place
+
+    /// Records arrive as they were written, in order, nulls and empty values told apart; nothing but the eventfd wakes.
+    func recordsArriveAsWritten() throws {
+        let cluster = try Cluster(place, partitions: 2)
+        let writer = try Writer(cluster.servers)
+        let topic = try writer.producer.topic(cluster.topic)
+        try writer.producer.warmUp(timeoutMs: 10_000)
+        let member = try cluster.member()
+        try member.run("an assignment") { member.queues.count == 2 }
+
+        let odd: [(key: [UInt8]?, value: [UInt8]?, headers: [Seen.Header])] = [
+            (nil, nil, []),
+            ([], [], [Seen.Header(name: "null", value: nil), Seen.Header(name: "empty", value: [])]),
+            (Array("key".utf8), Array("value".utf8), [Seen.Header(name: "", value: [1, 0, 2])]),
+            ([0, 1], [0], [Seen.Header(name: "twice", value: [1]), Seen.Header(name: "twice", value: [2])]),
+        ]
+        for (index, record) in odd.enumerated() {
+            let code = writer.produce(
+                to: topic, partition: 0, key: record.key, value: record.value, headers: record.headers,
+                timestampMs: 1_700_000_000_000 + Int64(index), tag: UInt64(index))
+            #expect(code == .none)
+        }
+        let count = 2000
+        for index in odd.count..<count {
+            let code = writer.produce(
+                to: topic, partition: 1, key: nil, value: Array("\(index)".utf8), tag: UInt64(index))
+            #expect(code == .none)
+        }
+        try writer.run("all reports") { writer.reports.count == count }
+        #expect(writer.reports.values.allSatisfy { $0 == [.none] })
+        try member.run("all records") { member.records.count >= count }
+
+        let first = member.records.filter { $0.partition == 0 }
+        for (index, record) in odd.enumerated() {
+            #expect(first[index].key == record.key)
+            #expect(first[index].value == record.value)
+            #expect(first[index].headers == record.headers)
+            #expect(first[index].timestampMs == 1_700_000_000_000 + Int64(index))
+        }
+        let second = member.records.filter { $0.partition == 1 }
+        #expect(second.map(\.text) == (odd.count..<count).map { "\($0)" })
+        #expect(second.map(\.offset) == (0..<Int64(count - odd.count)).map { $0 })
+        #expect(member.consumer.strayCount == 0)
+        #expect(member.consumer.watermarks(of: cluster.partition(1)).high >= Int64(count - odd.count))
+    }
+
+    /// The metadata of a commit comes back byte for byte.
+    func commitMetadataComesBack() throws {
+        let cluster = try Cluster(place, partitions: 3)
+        try Writer(cluster.servers).fill(cluster.topic, ["a"])
+        let member = try cluster.member()
+        try member.run("an assignment") { member.queues.count == 3 }
+        let sizes = [0, 1, 4000]
+        let entries = sizes.enumerated().map { index, size in
+            CommitEntry(
+                cluster.partition(Int32(index)), offset: Int64(index) * 7 + 1,
+                metadata: (0..<size).map { UInt8(33 + $0 % 90) })
+        }
+        let reply = try member.commit(entries, tag: 77)
+        #expect(reply.code == .none)
+        #expect(Set(reply.results) == Set(entries.map { CommitResult($0.partition, offset: $0.offset, code: .none) }))
+        try member.close()
+
+        let next = try cluster.member()
+        next.answersAssignments = false
+        try next.run("an assignment") { next.pendingAssignment != nil }
+        let committed = try next.consumer.committed(entries.map(\.partition), timeoutMs: 10_000)
+        for (entry, found) in zip(entries, committed) {
+            #expect(found.offset == entry.offset)
+            #expect(found.metadata == entry.metadata)
+            #expect(found.code == .none)
+        }
+        let other = try #require(try next.consumer.committed([cluster.partition(0)], timeoutMs: 10_000).first)
+        #expect(other.offset == 1)
+    }
+
+    /// What is not read stays with librdkafka, which stops fetching at its limits, and nothing is lost by it.
+    func unreadQueueHoldsBack() throws {
+        let cluster = try Cluster(place)
+        let count = 4000
+        let body = String(repeating: "x", count: 1000)
+        try Writer(cluster.servers, properties: [KafkaProperty("compression.type", "none")])
+            .fill(cluster.topic, (0..<count).map { "\($0) \(body)" })
+        let member = try cluster.member(.retries)
+        member.readsAtMost = 0
+        try member.run("an assignment") { member.queues.count == 1 }
+        let queue = try #require(member.queues.values.first)
+        // The first event of the queue is its only one while nobody reads it: from here on look without being woken.
+        try member.run("the first records") { queue.count > 0 }
+        var last = -1
+        let deadline = Date(timeIntervalSinceNow: 20)
+        while last != queue.count, Date() < deadline {
+            last = queue.count
+            try member.turn()
+            Thread.sleep(forTimeInterval: 1.2)
+        }
+        // 256 kB of messages, and what one fetch brings on top.
+        #expect(queue.count < 1200, "nothing holds the fetcher back")
+        #expect(queue.read(max: 0) { _ in } == 0)
+        #expect(try member.readOffsets(queue, 10) == Array(0..<10))
+        member.readsAtMost = 64
+        try member.run("all records", seconds: 60) { member.records.count >= count }
+        #expect(member.records.map(\.offset) == (0..<Int64(count)).map { $0 })
+        #expect(member.consumer.strayCount == 0)
+    }
+
+    /// A retry tier's head is put back and comes again, with what follows, when it is due.
+    func headIsPutBack() throws {
+        let cluster = try Cluster(place, partitions: 2)
+        let writer = try Writer(cluster.servers)
+        try writer.fill(cluster.topic, partition: 0, (0..<50).map { "\($0)" })
+        try writer.fill(cluster.topic, partition: 1, (0..<50).map { "\($0)" })
+        let member = try cluster.member(.retries)
+        member.readsAtMost = 0
+        try member.run("an assignment") { member.queues.count == 2 }
+        let held = try #require(member.queues[cluster.partition(0)])
+        let free = try #require(member.queues[cluster.partition(1)])
+
+        for round in 0..<3 {
+            let head = Int64(round) * 5
+            #expect(try member.readOffsets(held, 1) == [head])
+            try member.consumer.pause(held)
+            try member.consumer.seek(held, to: head)
+            // Others go on meanwhile.
+            #expect(try member.readOffsets(free, 5) == (head..<head + 5).map { $0 })
+            let quiet = Date(timeIntervalSinceNow: 0.6)
+            while Date() < quiet {
+                try member.turn()
+                #expect(member.read(held, max: 5) == 0)
+                Thread.sleep(forTimeInterval: 0.05)
+            }
+            try member.consumer.resume(held)
+            #expect(try member.readOffsets(held, 5) == (head..<head + 5).map { $0 })
+        }
+        // Back to what was read long ago, without pausing.
+        try member.consumer.seek(held, to: 2)
+        member.records = []
+        member.readsAtMost = 100
+        try member.run("all from the second on") { member.records.filter { $0.partition == 0 }.count >= 48 }
+        #expect(member.records.filter { $0.partition == 0 }.map(\.offset) == (2..<50).map { $0 })
+    }
+
+    /// A committed offset that does not exist is not skipped in silence.
+    func resetIsNoticed() throws {
+        let cluster = try Cluster(place)
+        try Writer(cluster.servers).fill(cluster.topic, ["a", "b", "c"])
+        let member = try cluster.member()
+        try member.run("the records") { member.records.count == 3 }
+        #expect(try member.commit([CommitEntry(cluster.partition(0), offset: 1000)], tag: 1).code == .none)
+        try member.close()
+        #expect(member.resets.isEmpty)
+
+        let next = try cluster.member()
+        try next.run("the records from the beginning") { next.records.count == 3 && !next.resets.isEmpty }
+        #expect(next.resets == [cluster.partition(0)])
+        #expect(next.records.map(\.offset) == [0, 1, 2])
+    }
+
+    /// Leaving: one more revocation, answered late, with a commit before; then the other member has everything.
+    func closingCommitsAndLeaves() throws {
+        let cluster = try Cluster(place)
+        try Writer(cluster.servers).fill(cluster.topic, ["a", "b", "c"])
+        let member = try cluster.member()
+        try member.run("the records") { member.records.count == 3 }
+        member.answersRevocations = false
+        try member.consumer.startClosing()
+        try member.run("the last revocation") { member.pendingRevocation != nil }
+        #expect(!member.consumer.isClosed)
+        #expect(member.revocations == [false])
+        let reply = try member.commit(
+            [CommitEntry(cluster.partition(0), offset: 2, metadata: Array("map".utf8))], tag: 5)
+        if place == .broker { #expect(reply.code == .none) }
+        try member.answerRevocation()
+        let deadline = Date(timeIntervalSinceNow: 10)
+        while !member.consumer.isClosed, Date() < deadline {
+            try member.turn()
+            _ = member.wakeUp.wait(until: Date(timeIntervalSinceNow: 0.05))
+        }
+        #expect(member.consumer.isClosed)
+        let next = try cluster.member()
+        let begin = Date()
+        try next.run("an assignment") { next.queues.count == 1 }
+        if place == .broker {
+            // It left: nobody waited for its session to end.
+            #expect(Date().timeIntervalSince(begin) < 4)
+            try next.run("what was not committed") { next.records.count == 1 }
+            #expect(next.records.map(\.offset) == [2])
+        }
+    }
+}
+
+@Suite(.serialized) struct ConsumerOnMockTests {
+    let scenarios = ConsumerScenarios(place: .mock)
+
+    @Test func `Records arrive as they were written`() throws { try scenarios.recordsArriveAsWritten() }
+    @Test func `Commit metadata comes back`() throws { try scenarios.commitMetadataComesBack() }
+    @Test func `A queue that is not read holds back`() throws { try scenarios.unreadQueueHoldsBack() }
+    @Test func `A head is put back`() throws { try scenarios.headIsPutBack() }
+    @Test func `An offset reset is noticed`() throws { try scenarios.resetIsNoticed() }
+    @Test func `Closing leaves`() throws { try scenarios.closingCommitsAndLeaves() }
+
+    @Test func `A lost assignment says so`() throws {
+        let cluster = try Cluster(.mock)
+        let member = try cluster.member()
+        try member.run("an assignment") { member.queues.count == 1 }
+        let queue = try #require(member.queues.values.first)
+        // Heartbeat (12): the group does not know us any more.
+        cluster.mock?.fail(12, with: [.unknownMember])
+        try member.run("the loss") { !member.revocations.isEmpty }
+        #expect(member.revocations == [true])
+        #expect(queue.isClosed)
+        #expect(queue.read(max: 1) { _ in } == 0)
+        try member.run("another assignment") { member.queues.count == 1 && member.assignments == 2 }
+    }
+
+    @Test func `A failed commit tells each partition's code`() throws {
+        let cluster = try Cluster(.mock)
+        let member = try cluster.member()
+        try member.run("an assignment") { member.queues.count == 1 }
+        cluster.mock?.fail(8, with: [.illegalGeneration])
+        let reply = try member.commit([CommitEntry(cluster.partition(0), offset: 1)], tag: UInt64.max)
+        #expect(reply.tag == UInt64.max)
+        #expect(reply.code.isRebalance)
+        #expect(reply.results.map(\.code) == [reply.code])
+    }
+}
+
+@Suite(.serialized, .needsBroker) struct ConsumerOnBrokerTests {
+    let scenarios = ConsumerScenarios(place: .broker)
+
+    @Test func `Records arrive as they were written`() throws { try scenarios.recordsArriveAsWritten() }
+    @Test func `Commit metadata comes back`() throws { try scenarios.commitMetadataComesBack() }
+    @Test func `A queue that is not read holds back`() throws { try scenarios.unreadQueueHoldsBack() }
+    @Test func `A head is put back`() throws { try scenarios.headIsPutBack() }
+    @Test func `An offset reset is noticed`() throws { try scenarios.resetIsNoticed() }
+    @Test func `Closing leaves`() throws { try scenarios.closingCommitsAndLeaves() }
+
+    @Test func `Metadata that is too large is refused for its partition alone`() throws {
+        let cluster = try Cluster(.broker, partitions: 2)
+        let member = try cluster.member()
+        try member.run("an assignment") { member.queues.count == 2 }
+        let small = [UInt8](repeating: 97, count: 10)
+        #expect(
+            try member.commit(
+                [
+                    CommitEntry(cluster.partition(0), offset: 3, metadata: small),
+                    CommitEntry(cluster.partition(1), offset: 4, metadata: small),
+                ], tag: 1
+            ).code == .none)
+        let large = [UInt8](repeating: 98, count: 4097)
+        let reply = try member.commit(
+            [
+                CommitEntry(cluster.partition(0), offset: 5, metadata: large),
+                CommitEntry(cluster.partition(1), offset: 6, metadata: small),
+            ], tag: 2)
+        #expect(reply.code == .offsetMetadataTooLarge)
+        let codes = Dictionary(uniqueKeysWithValues: reply.results.map { ($0.partition.partition, $0.code) })
+        #expect(codes[0] == .offsetMetadataTooLarge)
+        let after = try member.consumer.committed([cluster.partition(0), cluster.partition(1)], timeoutMs: 10_000)
+        #expect(after[0].offset == 3)
+        // The other was committed, although librdkafka gives its entry the same code: committing it again does no harm.
+        #expect(after[1].offset == 6)
+        #expect(
+            try member.commit(
+                [CommitEntry(cluster.partition(0), offset: 5, metadata: [UInt8](repeating: 98, count: 4096))], tag: 3
+            ).code == .none)
+    }
+
+    /// The group moves partitions; the old owner answers after a second in which it reads, commits with metadata and
+    /// serves everything else; the new owner finds the metadata.
+    @Test(arguments: [ConsumerSettings.Assignment.eager, .cooperative])
+    func `A rebalance is answered later`(assignment: ConsumerSettings.Assignment) throws {
+        let cluster = try Cluster(.broker, partitions: 4)
+        let writer = try Writer(cluster.servers)
+        for partition in 0..<4 { try writer.fill(cluster.topic, partition: Int32(partition), (0..<20).map { "\($0)" }) }
+        let first = try cluster.member(assignment: assignment)
+        try first.run("all records") { first.queues.count == 4 && first.records.count == 80 }
+        first.answersRevocations = false
+        let second = try cluster.member(assignment: assignment)
+        try first.run("a revocation", together: [second]) { first.pendingRevocation != nil }
+        let leaving = try #require(first.pendingRevocation)
+        #expect(first.revocations == [false])
+        #expect(leaving.count == (assignment == .eager ? 4 : 2))
+
+        // A second of drain: everything is served and commits are taken; librdkafka itself reads nothing meanwhile.
+        for partition in leaving { try writer.fill(cluster.topic, partition: partition.partition, ["late"]) }
+        let drained = Date(timeIntervalSinceNow: 1)
+        while Date() < drained {
+            try first.turn()
+            try second.turn()
+            Thread.sleep(forTimeInterval: 0.02)
+        }
+        #expect(first.records.count == 80)
+        #expect(second.queues.isEmpty)
+        let reply = try first.commit(
+            leaving.map { CommitEntry($0, offset: 10, metadata: Array("map of \($0.partition)".utf8)) }, tag: 9)
+        #expect(reply.code == .none)
+        try first.answerRevocation()
+        second.answersAssignments = false
+        try first.run("an assignment of the new member", together: [second]) {
+            if let pending = second.pendingAssignment, pending.isEmpty { try second.answerAssignment() }
+            return second.pendingAssignment != nil
+        }
+        let moved = try #require(second.pendingAssignment)
+        #expect(moved.count == 2)
+        for found in try second.consumer.committed(moved, timeoutMs: 10_000) {
+            #expect(found.offset == 10)
+            #expect(found.metadata == Array("map of \(found.partition.partition)".utf8))
+        }
+        try second.answerAssignment()
+        try second.run("what was not committed", together: [first]) {
+            second.records.count == 2 * 11 && first.queues.count == 2
+        }
+        #expect(second.records.allSatisfy { $0.offset >= 10 })
+        #expect(first.consumer.strayCount == 0)
+        #expect(second.consumer.strayCount == 0)
+        first.answersRevocations = true
+        try second.close()
+        try first.run("everything again") { first.queues.count == 4 }
+    }
+
+    /// What was fetched and not read when partitions move is dropped by librdkafka, and must come again.
+    @Test(arguments: [ConsumerSettings.Assignment.eager, .cooperative])
+    func `What was not read before a rebalance comes after it`(assignment: ConsumerSettings.Assignment) throws {
+        let cluster = try Cluster(.broker, partitions: 4)
+        let writer = try Writer(cluster.servers)
+        for partition in 0..<4 {
+            try writer.fill(cluster.topic, partition: Int32(partition), (0..<200).map { "\($0)" })
+        }
+        let first = try cluster.member(assignment: assignment)
+        first.readsAtMost = 0
+        try first.run("an assignment") { first.queues.count == 4 }
+        var read: [TopicPartition: Set<Int64>] = [:]
+        for queue in first.queues.values { read[queue.partition] = Set(try first.readOffsets(queue, 50)) }
+        for (_, offsets) in read { #expect(offsets == Set(0..<50)) }
+        #expect(try first.commit(first.queues.keys.map { CommitEntry($0, offset: 50) }, tag: 1).code == .none)
+        first.records = []
+        let second = try cluster.member(assignment: assignment)
+        second.readsAtMost = 0
+        try first.run("both have half", together: [second]) { first.queues.count == 2 && second.queues.count == 2 }
+        first.readsAtMost = 16
+        second.readsAtMost = 16
+        try first.run("all records", together: [second]) {
+            Set((first.records + second.records).map { "\($0.partition) \($0.offset)" }).count == 600
+        }
+        // Of the partitions the first one kept, in order, too.
+        for partition in first.queues.keys {
+            let offsets = first.records.filter { $0.partition == partition.partition }.map(\.offset)
+            #expect(offsets == (50..<200).map { $0 })
+        }
+        #expect(first.consumer.strayCount == 0)
+        #expect(second.consumer.strayCount == 0)
+    }
+
+    @Test func `A static member's successor gets its partitions at once`() throws {
+        let cluster = try Cluster(.broker)
+        try Writer(cluster.servers).fill(cluster.topic, ["a", "b"])
+        var member: Member? = try cluster.member(instance: "worker-1")
+        try member!.run("the records") { member!.records.count == 2 }
+        // As a kill would: nothing is said to the group.
+        member = nil
+        let begin = Date()
+        let next = try cluster.member(instance: "worker-1")
+        try next.run("the records again") { next.records.count == 2 }
+        #expect(Date().timeIntervalSince(begin) < 3, "the group waited for the old session to end")
+    }
+
+    @Test func `A fenced member learns that it is of no use`() throws {
+        let cluster = try Cluster(.broker)
+        let member = try cluster.member(instance: "worker-1")
+        try member.run("an assignment") { member.queues.count == 1 }
+        let usurper = try cluster.member(instance: "worker-1")
+        try member.run("the fatal error", together: [usurper]) { member.fatal != nil }
+        #expect(member.fatal?.code == .fencedInstance)
+        #expect(member.fatal?.isFatal == true)
+    }
+
+    @Test func `A member that was away too long has lost its partitions`() throws {
+        let cluster = try Cluster(.broker)
+        let member = try cluster.member(properties: [KafkaProperty("max.poll.interval.ms", "6000")])
+        try member.run("an assignment") { member.queues.count == 1 }
+        Thread.sleep(forTimeInterval: 7)
+        try member.run("the loss") { !member.revocations.isEmpty }
+        #expect(member.revocations == [true])
+        try member.run("another assignment") { member.queues.count == 1 && member.assignments == 2 }
+    }
+}

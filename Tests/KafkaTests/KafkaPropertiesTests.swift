@@ -1,0 +1,90 @@
+@testable import Kafka
+import Testing
+
+struct KafkaPropertiesTests {
+    @Test(arguments: [
+        "enable.auto.commit", "auto.commit.enable", "enable.auto.offset.store", "auto.offset.reset", "group.id",
+        "group.instance.id", "partition.assignment.strategy", "acks", "request.required.acks", "enable.idempotence",
+        "message.timeout.ms", "delivery.timeout.ms", "isolation.level", "delivery.report.only.error",
+        "transactional.id",
+        "bootstrap.servers", "metadata.broker.list",
+    ])
+    func `A property that breaks the promise is refused in every section, by name`(name: String) {
+        let property = [KafkaProperty(name, "1")]
+        for section in KafkaProperties.Section.allCases {
+            let refusal = #expect(throws: RefusedProperty.self) {
+                switch section {
+                case .common: _ = try KafkaProperties(common: property)
+                case .consumer: _ = try KafkaProperties(consumer: property)
+                case .producer: _ = try KafkaProperties(producer: property)
+                }
+            }
+            #expect(refusal?.section == section)
+            #expect(refusal?.description.hasPrefix("\(section.key): \(name) cannot be set: ") == true)
+        }
+    }
+
+    @Test func `Other properties are taken`() throws {
+        let properties = try KafkaProperties(
+            common: [KafkaProperty("security.protocol", "PLAINTEXT")],
+            consumer: [KafkaProperty("queued.max.messages.kbytes", "4096")],
+            producer: [KafkaProperty("compression.type", "zstd")])
+        try properties.validate()
+        let cluster = ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)
+        let consumer = ConsumerSettings(cluster: cluster, role: .requests, groupID: "g").all
+        // The last value set counts.
+        #expect(consumer.last { $0.name == "queued.max.messages.kbytes" }?.value == "4096")
+        #expect(consumer.contains(KafkaProperty("security.protocol", "PLAINTEXT")))
+        #expect(!consumer.contains { $0.name == "compression.type" })
+    }
+
+    @Test(arguments: [("no.such.property", "1"), ("linger.ms", "soon"), ("security.protocol", "carrier-pigeon")])
+    func `What librdkafka does not take is named`(name: String, value: String) throws {
+        let properties = try KafkaProperties(common: [KafkaProperty(name, value)])
+        let error = #expect(throws: InvalidProperty.self) { try properties.validate() }
+        #expect(error?.description.contains(name) == true)
+        let made = #expect(throws: KafkaError.self) {
+            try Producer(
+                ProducerSettings(cluster: ClusterSettings(bootstrapServers: "127.0.0.1:1", properties: properties)))
+        }
+        #expect(made?.text.contains(name) == true)
+    }
+
+    @Test func `What keeps the promise is set last, whatever the user set`() {
+        let cluster = ClusterSettings(bootstrapServers: "h:1")
+        let consumer = ConsumerSettings(
+            cluster: cluster, role: .retries, groupID: "worker", groupInstanceID: "w-1", sessionTimeoutMs: 6000,
+            assignment: .cooperative)
+        let expected = [
+            "bootstrap.servers": "h:1", "group.id": "worker.retry", "group.instance.id": "w-1",
+            "session.timeout.ms": "6000", "heartbeat.interval.ms": "2000",
+            "partition.assignment.strategy": "cooperative-sticky", "enable.auto.commit": "false",
+            "enable.auto.offset.store": "false", "auto.offset.reset": "earliest", "isolation.level": "read_committed",
+            "queued.max.messages.kbytes": "256", "queued.min.messages": "100", "log.queue": "true",
+        ]
+        for (name, value) in expected { #expect(consumer.all.last { $0.name == name }?.value == value, "\(name)") }
+        let producer = ProducerSettings(cluster: cluster).all
+        for (name, value) in [
+            "acks": "all", "enable.idempotence": "true", "message.timeout.ms": "0", "message.max.bytes": "10000000",
+            "compression.type": "lz4",
+        ] { #expect(producer.last { $0.name == name }?.value == value, "\(name)") }
+    }
+
+    @Test(arguments: [
+        (
+            "rdkafka#consumer-1 [thrd:main]: t.a [12]: offset reset (at offset 7, broker 1) to BEGINNING: x: y", "t.a",
+            12
+        ),
+        ("[thrd:main]: requests [0]: offset reset (at offset 99 (leader epoch 3), broker 1) to cached", "requests", 0),
+        ("requests [4]: offset reset (at offset 99, broker 1)", "requests", 4),
+    ])
+    func `A reset is found in the log`(text: String, topic: String, partition: Int32) {
+        #expect(offsetReset(inLog: text, facility: "OFFSET") == TopicPartition(topic, partition))
+        #expect(offsetReset(inLog: text, facility: "FAIL") == nil)
+    }
+
+    @Test(arguments: ["", "]: offset reset (at offset ", "t [x]: offset reset (at offset 1", "t [1]: offset stored"])
+    func `Other lines are no reset`(text: String) {
+        #expect(offsetReset(inLog: text, facility: "OFFSET") == nil)
+    }
+}

@@ -1,0 +1,234 @@
+import Foundation
+import Kafka
+import TestSupport
+import Testing
+
+@Suite(.serialized) struct ProducerOnMockTests {
+    @Test func `A full queue is answered by reports`() throws {
+        let cluster = try Cluster(.mock)
+        let writer = try Writer(
+            cluster.servers,
+            properties: [KafkaProperty("queue.buffering.max.messages", "10"), KafkaProperty("linger.ms", "200")])
+        let topic = try writer.producer.topic(cluster.topic)
+        for tag in 0..<10 { #expect(writer.produce(to: topic, key: nil, value: [1], tag: UInt64(tag)) == .none) }
+        let full = writer.produce(
+            to: topic, key: nil, value: [1], headers: [Seen.Header(name: "a", value: [1])], tag: 10)
+        #expect(full == .queueFull)
+        #expect(writer.producer.outstanding == 10)
+        try writer.run("reports") { writer.reports.count == 10 }
+        #expect(writer.produce(to: topic, key: nil, value: [1], tag: 10) == .none)
+        try writer.run("the last report") { writer.reports.count == 11 }
+        #expect(writer.reports.values.allSatisfy { $0 == [.none] })
+    }
+
+    @Test func `A failed report's own bytes are produced again`() throws {
+        let cluster = try Cluster(.mock)
+        let writer = try Writer(cluster.servers)
+        let topic = try writer.producer.topic(cluster.topic)
+        try writer.producer.warmUp(timeoutMs: 10_000)
+        cluster.mock?.fail(0, with: [.topicAuthorizationFailed])
+        let header = Seen.Header(name: "outcome", value: Array("accepted".utf8))
+        #expect(
+            writer.produce(
+                to: topic, key: Array("key".utf8), value: Array("value".utf8), headers: [header], tag: 42) == .none)
+        try writer.run("a failure") { !writer.undelivered.isEmpty }
+        let failed = try #require(writer.undelivered.first)
+        #expect(failed.code == .topicAuthorizationFailed)
+        #expect(failed.tag == 42)
+        #expect(failed.key == Array("key".utf8))
+        #expect(writer.producer.name(of: failed.topic) == cluster.topic)
+        // The topic is refused here too until librdkafka has asked about it again; the record bears being tried again.
+        let deadline = Date(timeIntervalSinceNow: 20)
+        while writer.producer.produce(failed) != .none {
+            try #require(Date() < deadline)
+            writer.producer.serve(timeoutMs: 50, report: writer.report, event: writer.event)
+        }
+        try writer.run("success") { writer.reports[42]?.count == 2 }
+        #expect(writer.reports[42] == [.topicAuthorizationFailed, .none])
+
+        let member = try cluster.member()
+        try member.run("the record") { !member.records.isEmpty }
+        #expect(member.records.map(\.text) == ["value"])
+        #expect(member.records[0].key == Array("key".utf8))
+        #expect(member.records[0].headers == [header])
+    }
+
+    @Test func `A fatal error is reported, and a rebuilt producer goes on`() throws {
+        let cluster = try Cluster(.mock)
+        let writer = try Writer(cluster.servers, properties: [KafkaProperty("linger.ms", "2000")])
+        let topic = try writer.producer.topic(cluster.topic)
+        let other = try writer.producer.topic("\(cluster.topic).other")
+        #expect(try writer.producer.topic(cluster.topic) == topic)
+        for tag in 0..<50 {
+            let header = Seen.Header(name: "tag", value: [UInt8(tag)])
+            #expect(
+                writer.produce(
+                    to: tag % 2 == 0 ? topic : other, key: [], value: [UInt8(tag)], headers: [header], tag: UInt64(tag))
+                    == .none)
+        }
+        writer.producer.failFatally(KafkaCode(rawValue: 45))
+        try writer.run("the fatal error") { writer.fatal != nil }
+        #expect(writer.fatal?.isFatal == true)
+        #expect(writer.fatal?.code == KafkaCode(rawValue: 45))
+        #expect(writer.produce(to: topic, key: nil, value: [1], tag: 99) == .fatal)
+
+        try writer.producer.rebuild(report: writer.report, event: writer.event)
+        #expect(writer.reports.count == 50)
+        #expect(writer.undelivered.count == 50)
+        for record in writer.undelivered {
+            #expect(record.topic == (record.tag % 2 == 0 ? topic : other))
+            #expect(writer.producer.produce(record) == .none)
+        }
+        #expect(writer.producer.flush(timeoutMs: 20_000, report: writer.report, event: writer.event) == 0)
+        #expect(writer.reports.values.allSatisfy { $0.count == 2 && $0[0] != .none && $0[1] == .none })
+    }
+
+    @Test func `Flushing ends at its deadline, with what is outstanding`() throws {
+        let cluster = try Cluster(.mock)
+        let writer = try Writer(cluster.servers)
+        let topic = try writer.producer.topic(cluster.topic)
+        #expect(writer.produce(to: topic, key: nil, value: [1], tag: 1) == .none)
+        #expect(writer.producer.flush(timeoutMs: 10_000, report: writer.report, event: writer.event) == 0)
+        #expect(writer.reports == [1: [.none]])
+        try cluster.mock?.setReachable(false)
+        #expect(writer.produce(to: topic, key: nil, value: [2], tag: 2) == .none)
+        let begin = Date()
+        #expect(writer.producer.flush(timeoutMs: 500, report: writer.report, event: writer.event) == 1)
+        #expect(Date().timeIntervalSince(begin) > 0.45)
+        #expect(Date().timeIntervalSince(begin) < 3)
+        // The outage ends: nothing was lost, and nobody gave up.
+        try cluster.mock?.setReachable(true)
+        #expect(writer.producer.flush(timeoutMs: 20_000, report: writer.report, event: writer.event) == 0)
+        #expect(writer.reports == [1: [.none], 2: [.none]])
+    }
+
+    @Test func `A consumed record is copied with more headers`() throws {
+        let cluster = try Cluster(.mock, partitions: 1)
+        let writer = try Writer(cluster.servers)
+        let source = try writer.producer.topic(cluster.topic)
+        let letters = "\(cluster.topic).letters"
+        try cluster.mock?.create(letters, partitions: 1)
+        let target = try writer.producer.topic(letters)
+        let own = Seen.Header(name: "own", value: [7])
+        #expect(writer.produce(to: source, key: [1], value: nil, headers: [own], tag: 1) == .none)
+        let member = try cluster.member()
+        member.readsAtMost = 0
+        try member.run("an assignment") { member.queues.count == 1 }
+        let queue = try #require(member.queues.values.first)
+        let copy: (borrowing Message) -> Void = { message in
+            let name = Array("push-dlq-reason".utf8)
+            let value = Array("Tombstone".utf8)
+            name.withUnsafeBytes { name in
+                value.withUnsafeBytes { value in
+                    let header = MessageHeader(name: name, value: value)
+                    #expect(writer.producer.produce(copyOf: message, to: target, adding: [header], tag: 2) == .none)
+                }
+            }
+        }
+        try member.run("the record") { queue.read(max: 1, copy) == 1 }
+        try writer.run("both reports") { writer.reports.count == 2 }
+        let reader = try Member(
+            ConsumerSettings(
+                cluster: ClusterSettings(bootstrapServers: cluster.servers), role: .requests,
+                groupID: "\(cluster.group).letters", sessionTimeoutMs: 6000), topics: [letters])
+        try reader.run("the letter") { reader.records.count == 1 }
+        #expect(reader.records[0].key == [1])
+        #expect(reader.records[0].value == nil)
+        #expect(
+            reader.records[0].headers == [own, Seen.Header(name: "push-dlq-reason", value: Array("Tombstone".utf8))])
+    }
+
+    @Test(.enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/kcat"), "needs kcat"))
+    func `Another process uses the mock brokers`() throws {
+        let cluster = try Cluster(.mock)
+        let kcat = try ChildProcess(
+            "kcat", ["-P", "-b", cluster.servers, "-t", cluster.topic, "-K:", "-H", "a=b", "-p", "0"])
+        kcat.write("key:from outside\n")
+        kcat.closeInput()
+        #expect(try kcat.wait(seconds: 20) == .exited(0))
+        let member = try cluster.member()
+        try member.run("the record") { !member.records.isEmpty }
+        #expect(member.records[0].text == "from outside")
+        #expect(member.records[0].headers == [Seen.Header(name: "a", value: Array("b".utf8))])
+    }
+}
+
+@Suite(.serialized, .needsBroker) struct ProducerOnBrokerTests {
+    @Test func `A record the broker finds too large goes again without its value`() throws {
+        let cluster = try Cluster(.broker, configuration: [KafkaProperty("max.message.bytes", "2000")])
+        let writer = try Writer(cluster.servers, properties: [KafkaProperty("compression.type", "none")])
+        let topic = try writer.producer.topic(cluster.topic)
+        try writer.producer.warmUp(timeoutMs: 10_000)
+        let header = Seen.Header(name: "push-dlq-reason", value: Array("x".utf8))
+        #expect(
+            writer.produce(
+                to: topic, key: [1], value: [UInt8](repeating: 120, count: 5000), headers: [header], tag: 1) == .none)
+        try writer.run("the refusal") { !writer.undelivered.isEmpty }
+        let refused = try #require(writer.undelivered.first)
+        #expect(refused.code == .messageTooLarge)
+        #expect(refused.dropValue() == 5000)
+        refused.addHeader("push-dlq-truncated", "5000")
+        #expect(writer.producer.produce(refused) == .none)
+        try writer.run("the report") { writer.reports[1]?.count == 2 }
+        #expect(writer.reports[1] == [.messageTooLarge, .none])
+        // The next is not held up by it.
+        #expect(writer.produce(to: topic, key: [1], value: [1], tag: 2) == .none)
+        try writer.run("the next report") { writer.reports[2] == [.none] }
+        let member = try cluster.member()
+        try member.run("both records") { member.records.count == 2 }
+        #expect(member.records[0].value == nil)
+        #expect(
+            member.records[0].headers == [header, Seen.Header(name: "push-dlq-truncated", value: Array("5000".utf8))])
+    }
+
+    @Test func `A timestamp the broker refuses is renewed`() throws {
+        let cluster = try Cluster(
+            .broker, configuration: [KafkaProperty("message.timestamp.after.max.ms", "3600000")])
+        let writer = try Writer(cluster.servers)
+        let topic = try writer.producer.topic(cluster.topic)
+        let now = Int64(Date().timeIntervalSince1970 * 1000)
+        #expect(writer.produce(to: topic, key: nil, value: [1], timestampMs: now + 7_200_000, tag: 1) == .none)
+        try writer.run("the refusal") { !writer.undelivered.isEmpty }
+        #expect(writer.undelivered[0].code == .invalidTimestamp)
+        #expect(writer.producer.produce(writer.undelivered[0], timestampMs: now) == .none)
+        try writer.run("the report") { writer.reports[1]?.count == 2 }
+        #expect(writer.reports[1] == [.invalidTimestamp, .none])
+    }
+
+    @Test func `After a fatal error everything stands in the topic`() throws {
+        let cluster = try Cluster(.broker)
+        let writer = try Writer(cluster.servers)
+        let topic = try writer.producer.topic(cluster.topic)
+        let count: UInt64 = 20_000
+        var next: UInt64 = 0
+        var rebuilt = false
+        let deadline = Date(timeIntervalSinceNow: 60)
+        while next < count || writer.producer.outstanding > 0 || !writer.undelivered.isEmpty {
+            if next == count / 2, !rebuilt {
+                rebuilt = true
+                writer.producer.failFatally(KafkaCode(rawValue: 45))
+            }
+            if writer.fatal != nil {
+                writer.fatal = nil
+                try writer.producer.rebuild(report: writer.report, event: writer.event)
+            }
+            let again = writer.undelivered
+            writer.undelivered = []
+            for record in again where writer.producer.produce(record) != .none { writer.undelivered.append(record) }
+            var isStuck = next == count
+            if next < count {
+                let code = writer.produce(to: topic, key: nil, value: Array("\(next)".utf8), tag: next)
+                if code == .none { next += 1 } else { isStuck = true }
+            }
+            if isStuck || next % 64 == 0 {
+                try #require(Date() < deadline)
+                writer.producer.serve(timeoutMs: isStuck ? 10 : 0, report: writer.report, event: writer.event)
+            }
+        }
+        #expect(rebuilt)
+        #expect(writer.reports.count == Int(count))
+        #expect(writer.reports.values.allSatisfy { $0.last == KafkaCode.none })
+        let member = try cluster.member()
+        try member.run("all records", seconds: 60) { Set(member.records.map(\.text)).count == Int(count) }
+    }
+}

@@ -1,0 +1,61 @@
+import Foundation
+import Kafka
+import TestSupport
+import Testing
+
+struct TopicsTests {
+    @Test func `Nobody there is an error in time`() throws {
+        let topics = try Topics(
+            ClusterSettings(bootstrapServers: "127.0.0.1:\(KafkaBroker.freePorts(1)[0])"))
+        let begin = Date()
+        let error = #expect(throws: KafkaError.self) { try topics.all(timeoutMs: 700) }
+        #expect(error?.code == .timedOut || error?.code == .transport)
+        #expect(Date().timeIntervalSince(begin) < 5)
+        // Why is among the events.
+        let said = topics.events().map { "\($0)" }.joined()
+        #expect(said.contains("refused"))
+    }
+
+    @Test func `The mock's topics are listed`() throws {
+        let cluster = try Cluster(.mock, partitions: 3)
+        let topics = try Topics(ClusterSettings(bootstrapServers: cluster.servers)).all(timeoutMs: 10_000)
+        #expect(topics[cluster.topic]?.partitions == 3)
+        #expect(topics[cluster.topic]?.code == KafkaCode.none)
+        #expect(topics["missing"] == nil)
+    }
+
+    @Test(.needsBroker) func `Topics are created, found and described`() throws {
+        let broker = try #require(KafkaBroker.shared)
+        let topics = try Topics(ClusterSettings(bootstrapServers: broker.bootstrapServers))
+        let requests = KafkaBroker.uniqueName("requests")
+        let dead = KafkaBroker.uniqueName("dead")
+        let new = [
+            NewTopic(
+                requests, partitions: 3, replicationFactor: 1, configuration: [KafkaProperty("retention.ms", "12345")]),
+            NewTopic(
+                dead, partitions: 1, replicationFactor: 1,
+                configuration: [
+                    KafkaProperty("cleanup.policy", "compact,delete"), KafkaProperty("retention.ms", "-1"),
+                ]),
+        ]
+        #expect(try topics.create(new, timeoutMs: 20_000).mapValues(\.code) == [requests: .none, dead: .none])
+        #expect(try topics.create([new[0]], timeoutMs: 20_000)[requests]?.code == .topicAlreadyExists)
+        let bad = NewTopic(KafkaBroker.uniqueName("bad"), partitions: 1, replicationFactor: 9)
+        #expect(try topics.create([bad], timeoutMs: 20_000)[bad.name]?.isFatal == false)
+
+        let deadline = Date(timeIntervalSinceNow: 20)
+        var all = try topics.all(timeoutMs: 10_000)
+        while all[requests] == nil || all[dead] == nil, Date() < deadline { all = try topics.all(timeoutMs: 10_000) }
+        #expect(all[requests]?.partitions == 3)
+        #expect(all[bad.name] == nil)
+        let missing = KafkaBroker.uniqueName("missing")
+        let found = try topics.configurations(of: [requests, dead, missing], timeoutMs: 20_000)
+        #expect(found[requests] == TopicConfiguration(cleanupPolicies: ["delete"], retentionMs: 12345))
+        #expect(found[requests]?.isCompacted == false)
+        #expect(found[dead]?.isCompacted == true)
+        #expect(found[dead]?.retentionMs == nil)
+        #expect(found[missing] == nil)
+        // Asking created nothing.
+        #expect(try topics.all(timeoutMs: 10_000)[missing] == nil)
+    }
+}

@@ -1,0 +1,235 @@
+import EventLoop
+import Foundation
+import Network
+import TLS
+import Testing
+
+/// Against `openssl s_server` and `s_client`: a peer that shares our library but none of our code.
+@Suite(.enabled(if: OpenSSLPeer.isThere, "no openssl command")) struct OpenSSLPeerTests {
+    @Test(arguments: ["-tls1_2", "-tls1_3"]) func ourClientToTheirServer(version: String) throws {
+        let world = try World()
+        let server = try OpenSSLPeer.server([version, "-rev", "-alpn", "h2"], world)
+        let client = try world.connect(DialTarget(host: "localhost", port: server.port))
+        client.onOpened = { $0.send(Array("hello openssl\n".utf8)) }
+        try world.run { client.received.count == 14 }
+        #expect(String(decoding: client.received, as: UTF8.self) == "lssnepo olleh\n")
+        #expect(client.channel.tlsVersion == (version == "-tls1_2" ? "TLSv1.2" : "TLSv1.3"))
+        #expect(client.applicationProtocol == "h2")
+        client.channel.close()
+        try world.run { client.end != nil }
+        #expect(client.end?.kind == .closedHere)
+    }
+
+    @Test(arguments: ["-tls1_2", "-tls1_3"]) func aMegabyteToTheirServer(version: String) throws {
+        let world = try World()
+        let server = try OpenSSLPeer.server([version, "-quiet", "-alpn", "h2"], world)
+        let client = try world.connect(DialTarget(host: "localhost", port: server.port))
+        // Lines, since s_server reads commands from its own input only, but prints what comes.
+        let text = (0..<50_000).map { "line number \($0)\n" }.joined()
+        let all = Array(text.utf8)
+        var position = 0
+        func pump(_ channel: SecureChannel) {
+            position += channel.send(Array(all[position...].prefix(channel.room)))
+        }
+        client.onOpened = { pump($0) }
+        client.onWritable = { pump($0) }
+        try world.run(seconds: 60) {
+            server.read()
+            return server.output.count >= all.count
+        }
+        #expect(server.output.suffix(all.count) == all[...])
+        client.channel.close()
+        try world.run { client.end != nil }
+    }
+
+    @Test(arguments: ["-tls1_2", "-tls1_3"]) func theirClientToOurServer(version: String) throws {
+        let world = try World()
+        let client = try OpenSSLPeer.client([version, "-quiet", "-no_ign_eof", "-alpn", "h2"], world)
+        try world.run { world.servers.first?.isOpen == true }
+        client.write("from s_client\n")
+        try world.run { world.servers[0].received.count == 14 }
+        #expect(world.servers[0].applicationProtocol == "h2")
+        let all = bytes(900_000)
+        var position = 0
+        func pump(_ channel: SecureChannel) {
+            position += channel.send(Array(all[position...].prefix(channel.room)))
+        }
+        world.servers[0].onWritable = { pump($0) }
+        pump(world.servers[0].channel)
+        try world.run(seconds: 60) {
+            client.read()
+            return client.output.count >= all.count
+        }
+        #expect(client.output == all)
+        client.closeInput()
+        try world.run { world.servers[0].end != nil }
+        #expect(world.servers[0].end?.kind == .closedByPeer)
+        #expect(world.servers[0].violations == [])
+    }
+
+    /// `K` makes s_client send a KeyUpdate that asks for ours (RFC 8446, 4.6.3): the answer must leave unasked.
+    @Test func keyUpdatesInTheMiddle() throws {
+        let world = try World()
+        let client = try OpenSSLPeer.client(["-tls1_3", "-alpn", "h2"], world, withErrors: true)
+        try world.run { world.servers.first?.isOpen == true }
+        let server = world.servers[0]
+        for round in 0..<5 {
+            client.write("K\n")
+            try world.run {
+                client.read()
+                return client.text.components(separatedBy: "KEYUPDATE").count == round + 2
+            }
+            world.settle(turns: 5)
+            client.write("after \(round)\n")
+            try world.run { server.received.count == 8 * (round + 1) }
+            server.channel.send(Array("answer \(round)\n".utf8))
+            try world.run {
+                client.read()
+                return client.text.contains("answer \(round)\n")
+            }
+        }
+        #expect(server.end == nil)
+        client.kill()
+        try world.run { server.end != nil }
+        #expect(server.end?.kind == .lost)
+    }
+
+    @Test func theirClientRefusesAStrangersCertificate() throws {
+        let stranger = try CertificateAuthority(commonName: "stranger").issueServer().identity()
+        let world = try World(server: ServerOptions(identity: stranger))
+        let client = try OpenSSLPeer.client(["-quiet", "-verify_return_error", "-alpn", "h2"], world)
+        try world.run { world.servers.first?.end != nil }
+        #expect(world.servers[0].end?.kind == .tlsFailed)
+        #expect(world.servers[0].end?.text.contains("unknown ca") == true)
+        withExtendedLifetime(client) {}
+    }
+
+    @Test(arguments: ["-tls1", "-tls1_1"]) func oldVersionsAreRefused(version: String) throws {
+        let world = try World()
+        let client = try OpenSSLPeer.client([version, "-quiet", "-cipher", "ALL:@SECLEVEL=0"], world)
+        try world.run { world.servers.first?.end != nil }
+        #expect(world.servers[0].end?.kind == .tlsFailed)
+        #expect(!world.servers[0].isOpen)
+        withExtendedLifetime(client) {}
+    }
+
+    @Test(arguments: ["-tls1_2", "-tls1_3"]) func ourClientCertificateSatisfiesTheirServer(version: String) throws {
+        let world = try World()
+        let server = try OpenSSLPeer.server(
+            [version, "-rev", "-alpn", "h2", "-Verify", "2", "-verify_return_error"], world)
+        var options = World.clientOptions()
+        options.identity = try World.authority.issueClient(bundleID: "com.example.shop").identity()
+        let client = try world.connect(DialTarget(host: "localhost", port: server.port), client: options)
+        client.onOpened = { $0.send(Array("ab\n".utf8)) }
+        try world.run { client.received.count == 3 }
+        #expect(client.received == Array("ba\n".utf8))
+        client.channel.abort()
+
+        // Without one, the server ends it: at once in TLS 1.2, after the handshake in 1.3.
+        let without = try world.connect(DialTarget(host: "localhost", port: server.port))
+        try world.run { without.end != nil }
+        #expect(without.end?.kind == .tlsFailed)
+        #expect(without.isOpen == (version == "-tls1_3"))
+    }
+}
+
+/// An `openssl` process, killed when dropped.
+final class OpenSSLPeer {
+    static let isThere = FileManager.default.isExecutableFile(atPath: "/usr/bin/openssl")
+
+    private let process = Process()
+    private let input = Pipe()
+    private let pipe = Pipe()
+    private let folder: URL
+    private(set) var output: [UInt8] = []
+    private(set) var port: UInt16 = 0
+
+    var text: String { String(decoding: output, as: UTF8.self) }
+
+    static func server(_ arguments: [String], _ world: World) throws -> OpenSSLPeer {
+        let peer = try OpenSSLPeer()
+        let issued = try World.authority.issueServer()
+        try peer.start(
+            ["s_server", "-accept", "127.0.0.1:0", "-cert", peer.file(issued.certificatePEM)]
+                + ["-key", peer.file(issued.keyPEM), "-CAfile", peer.file(World.authority.certificatePEM)] + arguments)
+        // It prints `ACCEPT 127.0.0.1:45321`; with -quiet it prints nothing, and the kernel is asked.
+        try world.run(seconds: 30) {
+            peer.read()
+            peer.port = peer.portInOutput() ?? peer.listeningPort() ?? 0
+            return peer.port != 0
+        }
+        return peer
+    }
+
+    static func client(_ arguments: [String], _ world: World, withErrors: Bool = false) throws -> OpenSSLPeer {
+        let peer = try OpenSSLPeer()
+        try peer.start(
+            ["s_client", "-connect", "127.0.0.1:\(world.listener.port)", "-servername", "localhost", "-CAfile"]
+                + [peer.file(World.authority.certificatePEM)] + arguments, withErrors: withErrors)
+        return peer
+    }
+
+    private init() throws {
+        folder = FileManager.default.temporaryDirectory.appendingPathComponent("openssl-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    }
+
+    deinit {
+        if process.isRunning { Glibc.kill(process.processIdentifier, SIGKILL) }
+        process.waitUntilExit()
+        try? FileManager.default.removeItem(at: folder)
+    }
+
+    private func file(_ text: String) throws -> String {
+        let file = folder.appendingPathComponent(UUID().uuidString)
+        try Data(text.utf8).write(to: file)
+        return file.path
+    }
+
+    /// Commands report on standard error; everything else that goes there is noise.
+    private func start(_ arguments: [String], withErrors: Bool = false) throws {
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
+        process.arguments = arguments
+        process.standardInput = input
+        process.standardOutput = pipe
+        process.standardError = withErrors ? pipe.fileHandleForWriting : FileHandle.nullDevice
+        try process.run()
+        let descriptor = pipe.fileHandleForReading.fileDescriptor
+        _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+    }
+
+    func read() {
+        var chunk = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = Glibc.read(pipe.fileHandleForReading.fileDescriptor, &chunk, chunk.count)
+            if count <= 0 { return }
+            output += chunk[..<count]
+        }
+    }
+
+    func write(_ text: String) { input.fileHandleForWriting.write(Data(text.utf8)) }
+    func closeInput() { try? input.fileHandleForWriting.close() }
+    func kill() { Glibc.kill(process.processIdentifier, SIGKILL) }
+
+    private func portInOutput() -> UInt16? {
+        guard let line = text.split(separator: "\n").first(where: { $0.hasPrefix("ACCEPT ") }) else { return nil }
+        return line.split(separator: ":").last.flatMap { UInt16($0) }
+    }
+
+    /// The listening socket among the process's descriptors (/proc/net/tcp, state 0A).
+    private func listeningPort() -> UInt16? {
+        let descriptors = "/proc/\(process.processIdentifier)/fd"
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: descriptors)) ?? []
+        let links = names.compactMap {
+            try? FileManager.default.destinationOfSymbolicLink(atPath: "\(descriptors)/\($0)")
+        }
+        let inodes = Set(links.filter { $0.hasPrefix("socket:[") }.map { $0.dropFirst(8).dropLast() })
+        let table = (try? String(contentsOfFile: "/proc/net/tcp", encoding: .utf8)) ?? ""
+        for line in table.split(separator: "\n").dropFirst() {
+            let words = line.split(separator: " ")
+            guard words.count > 9, words[3] == "0A", inodes.contains(words[9]) else { continue }
+            return words[1].split(separator: ":").last.flatMap { UInt16($0, radix: 16) }
+        }
+        return nil
+    }
+}

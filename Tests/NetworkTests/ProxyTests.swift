@@ -1,0 +1,136 @@
+import EventLoop
+import Foundation
+import Network
+import TLS
+import Testing
+
+@testable import Network
+
+@Suite struct ProxyTests {
+    @Test func aTunnelThroughAProxyCarriesTLS() throws {
+        let world = try World()
+        let proxy = try Proxy(world.loop, upstream: world.listener.port)
+        let client = try world.connect(
+            DialTarget(
+                host: "push.example", port: 443,
+                proxy: .init(host: "127.0.0.1", port: proxy.port, credentials: "user:päss")))
+        client.onOpened = { $0.send(Array("through".utf8)) }
+        try world.run { world.servers.first?.received.count == 7 }
+        #expect(
+            proxy.request
+                == "CONNECT push.example:443 HTTP/1.1\r\nHost: push.example:443\r\n"
+                + "Proxy-Authorization: Basic \(Data("user:päss".utf8).base64EncodedString())\r\n\r\n")
+        #expect(client.channel.peerAddress?.port == proxy.port)
+        client.channel.close()
+        try world.run { client.end != nil }
+    }
+
+    @Test(
+        arguments: [
+            (
+                "HTTP/1.1 407 Proxy Authentication Required\r\nX: y\r\n\r\n",
+                "refused to connect: 407 Proxy Authentication Required"
+            ),
+            ("HTTP/1.0 502 Bad Gateway\r\n\r\n", "refused to connect: 502 Bad Gateway"),
+            ("SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP"), ("HTTP/1.1 20\r\n\r\n", "does not speak HTTP"),
+            (String(repeating: "x", count: 9_000), "too long"), ("", "ended the connection instead of answering"),
+        ])
+    func aProxyThatRefusesIsNamed(answer: String, words: String) throws {
+        let world = try World()
+        let proxy = try Proxy(world.loop, upstream: world.listener.port, answer: answer)
+        let client = try world.connect(
+            DialTarget(host: "push.example", port: 443, proxy: .init(host: "127.0.0.1", port: proxy.port)))
+        try world.run { client.end != nil }
+        #expect(client.end?.kind == .proxyRefused)
+        #expect(client.end?.text.contains(words) == true, "\(client.end?.text ?? "")")
+        #expect(client.end?.text.contains("proxy 127.0.0.1:\(proxy.port)") == true)
+    }
+
+    @Test func aSilentProxyEndsInTime() throws {
+        let world = try World()
+        let proxy = try Proxy(world.loop, upstream: world.listener.port, answer: nil)
+        var options = ChannelOptions()
+        options.dialTimeoutNs = 100_000_000
+        let client = try world.connect(
+            DialTarget(host: "push.example", port: 443, proxy: .init(host: "127.0.0.1", port: proxy.port)),
+            options: options)
+        try world.run { client.end != nil }
+        #expect(client.end?.kind == .proxyRefused)
+        #expect(client.end?.text.contains("in time") == true)
+    }
+
+    @Test(arguments: ["", "f", "fo", "foo", "foob", "fooba", "foobar", "user:p\u{e4}ss"])
+    func base64AsFoundationHasIt(text: String) {
+        #expect(ProxyTunnel.base64(Array(text.utf8)) == Data(text.utf8).base64EncodedString())
+    }
+
+    @Test func anIPv6HostIsBracketed() {
+        let target = DialTarget(host: "::1", port: 443)
+        #expect(
+            ProxyTunnel.request(target, .init(host: "p", port: 1))
+                == "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\n\r\n")
+    }
+}
+
+/// Answers CONNECT and, when that was a 200, copies bytes both ways. On the test's loop.
+private final class Proxy {
+    private(set) var request = ""
+    var port: UInt16 { listener.port }
+    private var listener: Listener!
+    private let loop: Loop
+    private let upstream: UInt16
+    private let answer: String?
+    private var descriptors: [Int32] = []
+    private var kept: [Descriptor] = []
+    private var registrations: [Registration] = []
+
+    init(_ loop: Loop, upstream: UInt16, answer: String? = "HTTP/1.1 200 Connection established\r\nVia: us\r\n\r\n")
+        throws
+    {
+        self.loop = loop
+        self.upstream = upstream
+        self.answer = answer
+        listener = try Listener(host: "127.0.0.1", port: 0, loop: loop) { [unowned self] accepted in
+            kept.append(accepted.descriptor)
+            let raw = accepted.descriptor.raw
+            registrations.append(try! loop.register(raw, for: .readable) { [unowned self] _ in talk(raw) })
+        }
+    }
+
+    deinit { for registration in registrations { loop.unregister(registration) } }
+
+    private func talk(_ client: Int32) {
+        var chunk = [UInt8](repeating: 0, count: 65_536)
+        let count = Glibc.read(client, &chunk, chunk.count)
+        guard count > 0 else { return finish() }
+        request += String(decoding: chunk[..<count], as: UTF8.self)
+        guard request.hasSuffix("\r\n\r\n"), let answer else { return }
+        _ = answer.withCString { Glibc.write(client, $0, strlen($0)) }
+        loop.unregister(registrations.removeLast())
+        guard answer.hasPrefix("HTTP/1.1 200") else {
+            kept.removeAll()
+            return
+        }
+        let server = try! PlainClient(port: upstream)
+        let other = Descriptor(adopting: dup(server.raw))
+        kept.append(other)
+        copy(from: client, to: other.raw)
+        copy(from: other.raw, to: client)
+    }
+
+    private func copy(from source: Int32, to sink: Int32) {
+        registrations.append(
+            try! loop.register(source, for: .readable) { [unowned self] _ in
+                var chunk = [UInt8](repeating: 0, count: 65_536)
+                let count = Glibc.read(source, &chunk, chunk.count)
+                guard count > 0 else { return finish() }
+                _ = Glibc.write(sink, chunk, count)
+            })
+    }
+
+    private func finish() {
+        for registration in registrations { loop.unregister(registration) }
+        registrations.removeAll()
+        kept.removeAll()
+    }
+}

@@ -1,0 +1,227 @@
+import Glibc
+import Observability
+import Synchronization
+import Testing
+
+/// A clock that stands until it is moved.
+private final class TestClock: Sendable {
+    private let seconds = Mutex(0)
+
+    func advance(seconds: Int) { self.seconds.withLock { $0 += seconds } }
+
+    var now: (monotonicNs: Int64, wallMs: Int64) {
+        let seconds = seconds.withLock { Int64($0) }
+        return (seconds * 1_000_000_000, 1_769_860_800_007 + seconds * 1_000)
+    }
+}
+
+private struct Recorder {
+    let sink = MemorySink()
+    let clock = TestClock()
+    let logger: Logger
+
+    init(_ levels: LevelTable = LevelTable(), _ format: LineFormat = .text) {
+        let clock = clock
+        logger = Logger(levels: levels, format: format, sink: sink) { clock.now }
+    }
+}
+
+@Suite struct LoggerTests {
+    @Test(
+        arguments: [
+            ([:], "", ""),
+            (["n": 5], " n=5", ",\"n\":5"),
+            (["n": .count(UInt64.max)], " n=9223372036854775807", ",\"n\":9223372036854775807"),
+            (["a": true, "b": false], " a=true b=false", ",\"a\":true,\"b\":false"),
+            (["host": "localhost:443"], " host=localhost:443", ",\"host\":\"localhost:443\""),
+            (["text": "two words"], " text=\"two words\"", ",\"text\":\"two words\""),
+            (["text": ""], " text=\"\"", ",\"text\":\"\""),
+            (["text": "a=b"], " text=\"a=b\"", ",\"text\":\"a=b\""),
+            (
+                ["text": "q\"b\\s/\n\r\t\u{1}\u{7F}\u{9B}é"], #" text="q\"b\\s/\n\r\t\u0001\u007f\u009bé""#,
+                #","text":"q\"b\\s/\n\r\t\u0001\u007f\u009bé""#
+            ),
+            (
+                ["device": .token(ShortToken("740f4707bebcf74f9b7c25d48e3358945f6aa01da5ddb387462c7eaf61bb78ad"))],
+                " device=740f4707…", ",\"device\":\"740f4707…\""
+            ),
+        ] as [(Fields, String, String)])
+    func writesFields(fields: Fields, text: String, json: String) {
+        let asText = Recorder()
+        asText.logger.info(.kafka, "partitions assigned", fields)
+        #expect(asText.sink.lines == ["2026-01-31T12:00:00.007Z info kafka: partitions assigned" + text])
+        let asJSON = Recorder(LevelTable(), .json)
+        asJSON.logger.info(.kafka, "partitions assigned", fields)
+        #expect(
+            asJSON.sink.lines == [
+                "{\"time\":\"2026-01-31T12:00:00.007Z\",\"level\":\"info\",\"part\":\"kafka\","
+                    + "\"message\":\"partitions assigned\"\(json)}"
+            ])
+    }
+
+    @Test func longValuesAreCutAtACharacter() {
+        let recorder = Recorder()
+        recorder.logger.info(.worker, "x", ["text": .text(String(repeating: "é", count: 600))])
+        #expect(
+            recorder.sink.lines == [
+                "2026-01-31T12:00:00.007Z info worker: x text=\"\(String(repeating: "é", count: 500))…\""
+            ])
+    }
+
+    @Test func levelsCountByPart() {
+        let recorder = Recorder(LevelTable(.notice, parts: [.kafka: .trace, .apns: .critical]))
+        for part in Part.allCases {
+            for level in Level.allCases { recorder.logger.log(level, part, "x") }
+        }
+        func written(_ part: Part) -> Int { recorder.sink.lines.count { $0.contains(" \(part.rawValue): ") } }
+        // Warning, error and critical of one message count as one event.
+        #expect(written(.kafka) == 5)
+        #expect(written(.apns) == 1)
+        #expect(written(.worker) == 2)
+        recorder.logger.setLevels(LevelTable(.trace))
+        #expect(recorder.logger.writes(.trace, of: .apns))
+        recorder.logger.setLevels(LevelTable(.critical))
+        #expect(!recorder.logger.writes(.error, of: .kafka))
+        #expect(recorder.logger.writes(.critical, of: .kafka))
+    }
+
+    @Test func fieldsOfALineThatIsNotWrittenAreNotMade() {
+        let recorder = Recorder()
+        var made = 0
+        func value() -> Int64 {
+            made += 1
+            return 1
+        }
+        recorder.logger.debug(.kafka, "x", ["n": .integer(value())])
+        #expect(made == 0)
+        recorder.logger.info(.kafka, "x", ["n": .integer(value())])
+        #expect(made == 1)
+    }
+
+    @Test func repeatsAreCounted() {
+        let recorder = Recorder()
+        func fail(_ host: String) {
+            recorder.logger.warning(.apns, "cannot connect", about: host, ["host": .text(host)])
+        }
+        for _ in 1...5 { fail("a") }
+        fail("b")
+        recorder.logger.error(.apns, "another message", about: "a")
+        let first = recorder.sink.lines.map { $0.dropFirst("2026-01-31T12:00:00.007Z ".count) }
+        #expect(
+            first == [
+                "warning apns: cannot connect host=a", "warning apns: cannot connect host=b",
+                "error apns: another message",
+            ])
+        recorder.clock.advance(seconds: 9)
+        fail("a")
+        #expect(recorder.sink.lines.count == 3)
+        recorder.clock.advance(seconds: 1)
+        fail("a")
+        fail("b")
+        #expect(
+            recorder.sink.lines.dropFirst(3) == [
+                "2026-01-31T12:00:10.007Z warning apns: cannot connect host=a repeated=5",
+                "2026-01-31T12:00:10.007Z warning apns: cannot connect host=b",
+            ])
+    }
+
+    @Test func infoIsLimitedOnlyByASubject() {
+        let recorder = Recorder()
+        for _ in 1...3 { recorder.logger.info(.kafka, "partition assigned", ["n": 1]) }
+        for _ in 1...3 { recorder.logger.info(.kafka, "librdkafka", about: "CONNECT", ["n": 1]) }
+        #expect(recorder.sink.lines.count == 4)
+    }
+
+    @Test func whatHadNoSuccessorIsWrittenInTheEnd() {
+        let recorder = Recorder()
+        for n in 1...3 { recorder.logger.warning(.apns, "lost", ["n": .count(n)]) }
+        recorder.logger.writeLeftOut()
+        #expect(recorder.sink.lines.count == 1)
+        recorder.clock.advance(seconds: 10)
+        recorder.logger.writeLeftOut()
+        recorder.logger.writeLeftOut()
+        recorder.logger.warning(.apns, "lost", ["n": 4])
+        recorder.logger.writeLeftOut(all: true)
+        recorder.logger.writeLeftOut(all: true)
+        #expect(
+            recorder.sink.lines == [
+                "2026-01-31T12:00:00.007Z warning apns: lost n=1",
+                "2026-01-31T12:00:00.007Z warning apns: lost n=3 repeated=1",
+                "2026-01-31T12:00:00.007Z warning apns: lost n=4".replacing("00.007Z", with: "10.007Z"),
+            ])
+    }
+
+    /// However many subjects there are, the lines of ten seconds and the memory for them have a limit.
+    @Test func aFloodOfSubjectsIsBounded() {
+        let recorder = Recorder()
+        for n in 1...100_000 { recorder.logger.warning(.apns, "lost", about: "\(n)") }
+        #expect(recorder.sink.lines.count == 501)
+        recorder.clock.advance(seconds: 10)
+        recorder.logger.warning(.apns, "lost", about: "new")
+        #expect(recorder.sink.lines.count == 502)
+    }
+
+    @Test func linesOfManyThreadsStayWhole() {
+        let recorder = Recorder()
+        let threads = (0..<4).map { thread in
+            makeThread {
+                for n in 0..<500 {
+                    recorder.logger.info(.delivery, "turn", ["thread": .count(thread), "n": .count(n)])
+                }
+            }
+        }
+        for thread in threads { pthread_join(thread, nil) }
+        let lines = recorder.sink.lines
+        #expect(lines.count == 2_000)
+        for thread in 0..<4 {
+            let own = lines.filter { $0.contains("thread=\(thread) ") }
+            #expect(own == (0..<500).map { "2026-01-31T12:00:00.007Z info delivery: turn thread=\(thread) n=\($0)" })
+        }
+    }
+
+    @Test func writesToADescriptor() {
+        var ends: [Int32] = [0, 0]
+        pipe(&ends)
+        let logger = Logger(sink: DescriptorSink(ends[1])) { (0, 0) }
+        logger.info(.worker, "started")
+        close(ends[1])
+        var bytes = [UInt8](repeating: 0, count: 100)
+        let count = read(ends[0], &bytes, bytes.count)
+        close(ends[0])
+        #expect(String(decoding: bytes[..<count], as: UTF8.self) == "1970-01-01T00:00:00.000Z info worker: started\n")
+    }
+
+    @Test(
+        arguments: [
+            (-1, "1969-12-31T23:59:59.999Z"), (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"), (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        ] as [(Int64, String)])
+    func timestamps(wallMs: Int64, expected: String) {
+        #expect(Timestamp(wallMs: wallMs).text == expected)
+    }
+
+    @Test(arguments: [
+        ("", "…"), ("abc", "…"), ("abcd", "a…"), ("00112233445566778899aabbccddeeff", "00112233…"),
+        ("z\n\u{1B}[31mzzzzzzzzzzzzzzzzzzzzzzz", "z??"), ("é0000000000000000000000000000000", "??0"),
+    ])
+    func tokensAreShort(token: String, expected: String) {
+        let text = ShortToken(token).description
+        #expect(text.hasPrefix(expected))
+        #expect(text.count <= 9)
+    }
+}
+
+private func makeThread(_ body: @escaping @Sendable () -> Void) -> pthread_t {
+    final class Box: Sendable {
+        let body: @Sendable () -> Void
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    }
+    var thread = pthread_t()
+    pthread_create(
+        &thread, nil,
+        { box in
+            Unmanaged<Box>.fromOpaque(box!).takeRetainedValue().body()
+            return nil
+        }, Unmanaged.passRetained(Box(body)).toOpaque())
+    return thread
+}

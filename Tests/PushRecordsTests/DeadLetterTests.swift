@@ -1,0 +1,45 @@
+import PushRecords
+import Testing
+
+@Suite struct DeadLetterTests {
+    @Test func headers() {
+        let original = [(lend("apns-topic"), lend("a\nb")), (lend("push-dlq-reason"), lend("older"))]
+        let list = original.map { RecordHeader(name: $0.0, value: $0.1) }
+        let topic = lend("apns.requests")
+        let subject = lend([0x61, 0xFF, 0x0A])
+        var writer = DeadLetterWriter()
+        func write(_ detail: Detail, _ truncated: Int?) -> [String] {
+            list.withUnsafeBufferPointer { list in
+                let place = RequestPlace(topic: topic, partition: 3, offset: 1_234, index: 0)
+                let headers = writer.headers(
+                    original: list, place: place, timestampMs: 1_780_000_000_000, reason: .badEnvelope, detail: detail,
+                    truncatedBytes: truncated)
+                return headers.map { "\(text($0.name))=\(text($0.value))" }
+            }
+        }
+        let untouched = ["apns-topic=a\nb", "push-dlq-reason=older", "push-dlq-reason=bad-envelope"]
+        let place = [
+            "push-dlq-topic=apns.requests", "push-dlq-partition=3", "push-dlq-offset=1234",
+            "push-dlq-timestamp=1780000000000",
+        ]
+        #expect(
+            write(Detail("it is wrong", subject), nil)
+                == untouched + ["push-dlq-detail=it is wrong: a\u{FFFD}\\n"] + place)
+        #expect(write(.none, 2_000_000) == untouched + place + ["push-dlq-truncated=2000000"])
+    }
+
+    /// More headers than the list had room for at first.
+    @Test func manyHeaders() {
+        let pair = (lend("n"), lend("v"))
+        let list = Array(repeating: RecordHeader(name: pair.0, value: pair.1), count: 1_000)
+        let topic = lend("t")
+        var writer = DeadLetterWriter()
+        let found = list.withUnsafeBufferPointer { list in
+            writer.headers(
+                original: list, place: RequestPlace(topic: topic, partition: 0, offset: 0, index: 0),
+                timestampMs: 0, reason: .tombstone, detail: .none
+            ).map { text($0.name) }
+        }
+        #expect(found.count == 1_005 && found[999] == "n" && found[1_000] == "push-dlq-reason")
+    }
+}

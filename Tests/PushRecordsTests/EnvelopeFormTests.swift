@@ -1,0 +1,207 @@
+import PushRecords
+import Testing
+
+@Suite struct EnvelopeFormTests {
+    private func parse(_ value: String, key: String? = nil, _ headers: [(String, String?)] = []) -> OwnedRequest {
+        var parser = RequestParser()
+        return parser.parse(TestRecord(key: key, value, headers))
+    }
+
+    @Test func everyMember() {
+        let payload = #"{ "aps" : {"alert":"H\u0069"} }"#
+        let found = parse(
+            """
+            {"device_tokens": ["\(tokenA)", "\(tokenB.uppercased())"], "app": "shop", "environment": "production",
+             "headers": {"apns-topic": "com.example.shop", "apns-push-type": "alert", "apns-priority": 10,
+                         "apns-expiration": 1790000000, "apns-collapse-id": "c"},
+             "payload": \(payload)}
+            """, key: "campaign", [("traceparent", "00")])
+        var expected = OwnedRequest()
+        expected.form = .envelope
+        expected.target = .devices
+        expected.tokens = [tokenA, tokenB]
+        expected.tokenCount = 2
+        expected.app = "shop"
+        expected.environment = .production
+        expected.topic = "com.example.shop"
+        expected.priority = 10
+        expected.expiration = 1_790_000_000
+        expected.collapseID = "c"
+        expected.payload = payload
+        expected.key = "campaign"
+        expected.copied = ["traceparent=00"]
+        #expect(found == expected)
+    }
+
+    @Test func oneToken() {
+        let found = parse(
+            #"{"payload":{},"device_token":"\#(tokenA)","headers":{"apns-id":"123e4567-e89b-12d3-a456-4266554400a0"}}"#)
+        #expect(found.target == .device && found.token == tokenA && found.tokenCount == 1 && !found.isInvalid)
+        #expect(found.payload == "{}" && found.apnsID == "123e4567-e89b-12d3-a456-4266554400a0")
+    }
+
+    @Test func broadcast() {
+        let found = parse(#"{"payload":{},"channel_id":"ab\/+=","headers":{"apns-topic":"com.ex"}}"#)
+        #expect(found.target == .channel && found.channelID == "ab/+=" && found.pushType == .liveactivity)
+        #expect(!found.isInvalid && found.tokenCount == 1)
+    }
+
+    /// The two forms are told apart by the top level alone.
+    @Test(
+        arguments: [
+            (#"{"payload":{},"device_token":"\#(tokenA)","aps":{}}"#, .payload),
+            (#"{"aps":{},"payload":{},"device_token":"\#(tokenA)"}"#, .payload),
+            (#"{"payload":{},"device_token":"\#(tokenA)","\u0061ps":{}}"#, .payload),
+            (#"{"payload":{}}"#, .payload), (#"{"device_token":"\#(tokenA)"}"#, .payload), ("{}", .payload),
+            (#"{"data":{"payload":{},"device_token":"\#(tokenA)"}}"#, .payload),
+            (#"{"payload":{"aps":{}},"device_token":"\#(tokenA)"}"#, .envelope),
+            (#"{"p\u0061yload":{},"device\u005ftoken":"\#(tokenA)"}"#, .envelope),
+            (#"{"payload":null,"channel_id":"x"}"#, .envelope), (#"{"payload":1,"device_tokens":[]}"#, .envelope),
+        ] as [(String, ParsedRequest.Form)])
+    func forms(value: String, form: ParsedRequest.Form) {
+        #expect(parse(value, key: tokenB).form == form)
+    }
+
+    /// Also when there are more members than an envelope has names.
+    @Test func formsOfManyMembers() {
+        let many = (0..<100).map { #""m\#($0)":\#($0)"# }.joined(separator: ",")
+        let payload = parse(#"{\#(many),"aps":{},"payload":{},"device_token":"x"}"#, key: tokenB)
+        #expect(payload.form == .payload && !payload.isInvalid && payload.token == tokenB)
+        let envelope = parse(#"{\#(many),"payload":{},"device_token":"\#(tokenA)"}"#, key: tokenB)
+        #expect(envelope.form == .envelope && envelope.isInvalid && envelope.token == tokenA)
+        #expect(envelope.detail == "an envelope has no such member" && envelope.subject == "m0")
+    }
+
+    @Test(
+        arguments: [
+            (#""device_tokens":[]"#, .noDeviceToken), (#""device_tokens":[ ]"#, .noDeviceToken),
+            (#""device_token":null"#, .noDeviceToken), (#""device_token":7"#, .badEnvelope),
+            (#""device_token":["\#(tokenA)"]"#, .badEnvelope), (#""device_tokens":"\#(tokenA)""#, .badEnvelope),
+            (#""device_tokens":["\#(tokenA)",7]"#, .badEnvelope), (#""device_tokens":[null]"#, .badEnvelope),
+            (#""device_tokens":["\#(tokenA)",["x"]]"#, .badEnvelope), (#""channel_id":{}"#, .badEnvelope),
+            (#""device_token":"\#(tokenA)","device_tokens":["\#(tokenA)"]"#, .badEnvelope),
+            (#""device_token":"\#(tokenA)","channel_id":"x""#, .badEnvelope),
+        ] as [(String, DeadLetterReason)])
+    func deadLetters(members: String, reason: DeadLetterReason) {
+        let found = parse("{\"payload\":{},\(members)}", key: tokenB)
+        #expect(found.deadLetter == reason && found.target == .none && found.form == .envelope)
+        #expect(found.tokenCount == 0 && !found.detail.isEmpty)
+    }
+
+    @Test func mostTokens() {
+        func list(_ count: Int) -> String {
+            "{\"payload\":{},\"device_tokens\":["
+                + Array(repeating: "\"\(tokenA)\"", count: count).joined(separator: ",")
+                + "]}"
+        }
+        let most = parse(list(10_000))
+        #expect(most.tokenCount == 10_000 && most.tokens.count == 10_000 && !most.isInvalid)
+        #expect(parse(list(10_001)).deadLetter == .tooManyTokens)
+    }
+
+    /// A wrong envelope gives each token that can be read its `invalid`.
+    @Test(
+        arguments: [
+            (#""x":1"#, .none, "x"), (#""Headers":{}"#, .none, "Headers"), (#""payload":{}"#, .none, "payload"),
+            (#""app":"a","app":"a""#, .none, "app"), (#""device_tokens":[]"#, .none, "device_tokens"),
+            (#""headers":[]"#, .none, ""), (#""headers":"x""#, .none, ""), (#""app":1"#, .none, ""),
+            (#""app":"""#, .none, ""), (#""environment":true"#, .none, ""), (#""environment":"dev""#, .none, "dev"),
+            (#""headers":{"apns-topik":"x"}"#, .none, "apns-topik"),
+            (#""headers":{"push-app":"x"}"#, .none, "push-app"),
+            (#""headers":{"apns-channel-id":"x"}"#, .none, "apns-channel-id"),
+            (#""headers":{"authorization":"x"}"#, .none, "authorization"),
+            (#""headers":{"apns-topic":"x","apns-topic":"x"}"#, .duplicateHeaders, "apns-topic"),
+            (#""headers":{"apns-topic":1}"#, .badTopic, "apns-topic"),
+            (#""headers":{"apns-topic":"a\u000d\u000ab: c"}"#, .badTopic, "a\r\nb: c"),
+            (#""headers":{"apns-topic":"\u00e9"}"#, .badTopic, "é"), (#""headers":{"apns-topic":""}"#, .badTopic, ""),
+            (#""headers":{"apns-push-type":{}}"#, .invalidPushType, "apns-push-type"),
+            (#""headers":{"apns-push-type":"Voip"}"#, .invalidPushType, "Voip"),
+            (#""headers":{"apns-priority":7}"#, .badPriority, "7"),
+            (#""headers":{"apns-priority":10.0}"#, .badPriority, "10.0"),
+            (#""headers":{"apns-priority":true}"#, .badPriority, "apns-priority"),
+            (#""headers":{"apns-expiration":-1}"#, .badExpirationDate, "-1"),
+            (#""headers":{"apns-expiration":1e9}"#, .badExpirationDate, "1e9"),
+            (#""headers":{"apns-collapse-id":5}"#, .badCollapseId, "apns-collapse-id"),
+            (#""headers":{"apns-id":5}"#, .badMessageId, "apns-id"),
+            (#""headers":{"apns-id":"5"}"#, .badMessageId, "5"),
+        ] as [(String, ReasonCode, String)])
+    func invalid(members: String, reason: ReasonCode, subject: String) {
+        let found = parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\",\"\(tokenB)\"],\(members)}")
+        #expect(found.isInvalid && found.reason == reason && found.subject == subject && !found.detail.isEmpty)
+        #expect(found.target == .devices && found.tokens == [tokenA, tokenB])
+    }
+
+    @Test(arguments: [
+        #""app":null,"environment":null,"headers":null,"device_token":null,"channel_id":null"#, #""headers":{}"#,
+        #""headers":{"apns-topic":null,"apns-priority":null}"#,
+        #""headers":{"apns-priority":"5","apns-expiration":"0"}"#,
+        #""headers":{"apns-p\u0072iority":1}"#,
+    ])
+    func valid(members: String) {
+        let found = parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\",\"\(tokenB)\"],\(members)}")
+        #expect(!found.isInvalid && found.target == .devices, "\(found.detail) \(found.subject)")
+    }
+
+    @Test(
+        arguments: [
+            ("null", .payloadEmpty), ("1", .badRequestPayload), ("[]", .badRequestPayload),
+            ("\"x\"", .badRequestPayload),
+            ("false", .badRequestPayload),
+            (#"{"a":""# + String(repeating: "x", count: 4_089) + #""}"#, .payloadTooLarge),
+        ] as [(String, ReasonCode)])
+    func payloads(payload: String, reason: ReasonCode) {
+        let found = parse("{\"device_token\":\"\(tokenA)\",\"payload\":\(payload)}")
+        #expect(found.isInvalid && found.reason == reason)
+        // One byte less is small enough.
+        let fitting = #"{"a":""# + String(repeating: "x", count: 4_088) + #""}"#
+        #expect(fitting.utf8.count == 4_096)
+        #expect(!parse("{\"device_token\":\"\(tokenA)\",\"payload\":  \(fitting)  }").isInvalid)
+    }
+
+    @Test func anIDForSeveral() {
+        let headers = #""headers":{"apns-id":"123e4567-e89b-12d3-a456-4266554400a0"}"#
+        let found = parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\",\"\(tokenB)\"],\(headers)}")
+        #expect(found.isInvalid && found.reason == .badMessageId)
+        #expect(!parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\"],\(headers)}").isInvalid)
+    }
+
+    /// A producer's `apns-` and `push-` headers do not belong on an envelope; what this worker itself wrote before is
+    /// passed over.
+    @Test(arguments: [
+        ("apns-topic", true), ("apns-foo", true), ("push-app", true), ("push-device-token", true), ("push-", true),
+        ("apns-", true), ("push-retry-request", false), ("push-retry-x", false), ("push-dlq-reason", false),
+        ("traceparent", false), ("apnsx", false), ("", false),
+    ])
+    func headersOnTheRecord(name: String, isWrong: Bool) {
+        let found = parse("{\"payload\":{},\"device_token\":\"\(tokenA)\"}", [(name, "x")])
+        #expect(found.isInvalid == isWrong && found.token == tokenA)
+        if isWrong { #expect(found.subject == name) }
+        #expect(!parse("{\"payload\":{},\"device_token\":\"\(tokenA)\"}", [("apns-topic", nil)]).isInvalid)
+    }
+
+    @Test func tokensAreReadOneByOne() {
+        let upper = tokenA.uppercased()
+        let long = String(repeating: "x", count: 300)
+        let found = parse(
+            """
+            {"payload":{},"device_tokens":[ "\(upper)" ,"\\u0061b", "", "abc","zz", "a\\"]b" ,
+            "\(long)","\(String(repeating: "f", count: 200))" ]}
+            """)
+        #expect(
+            found.tokens == [
+                tokenA, "ab", "!missingDeviceToken", "abc!badDeviceToken", "zz!badDeviceToken",
+                #"a"]b!badDeviceToken"#, String(repeating: "x", count: 200) + "!badDeviceToken",
+                String(repeating: "f", count: 200),
+            ])
+        #expect(found.tokenCount == 8)
+    }
+
+    @Test func escapedStrings() {
+        let found = parse(
+            #"{"payload":{},"device_token":"\u0061b","app":"s\u0068op","headers":{"apns-topic":"com\u002eex"}}"#)
+        #expect(found.token == "ab" && found.app == "shop" && found.topic == "com.ex" && !found.isInvalid)
+        // Longer than the room for it: refused like any other that is too long.
+        let long = String(repeating: #"\u0061"#, count: 5_000)
+        #expect(parse(#"{"payload":{},"device_token":"ab","headers":{"apns-topic":"\#(long)"}}"#).reason == .badTopic)
+    }
+}

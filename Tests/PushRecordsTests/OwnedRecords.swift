@@ -1,0 +1,143 @@
+import PushRecords
+
+/// Bytes that a test lends: exactly as many, so that a sanitizer sees every read beyond them. They are not freed unless
+/// the test does it.
+func lend(_ content: some Collection<UInt8>) -> UnsafeRawBufferPointer {
+    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: content.count, alignment: 1)
+    buffer.copyBytes(from: content)
+    return UnsafeRawBufferPointer(buffer)
+}
+
+func lend(_ text: String) -> UnsafeRawBufferPointer { lend(Array(text.utf8)) }
+
+/// A record as a test writes it.
+struct TestRecord {
+    var key: [UInt8]?
+    var value: [UInt8]?
+    var headers: [(name: String, value: [UInt8]?)]
+
+    init(key: String? = nil, _ value: String?, _ headers: [(String, String?)] = []) {
+        self.key = key.map { Array($0.utf8) }
+        self.value = value.map { Array($0.utf8) }
+        self.headers = headers.map { ($0.0, $0.1.map { Array($0.utf8) }) }
+    }
+}
+
+/// What the parser said, copied out of what it lent.
+struct OwnedRequest: Equatable {
+    var target = ParsedRequest.Target.none
+    var form = ParsedRequest.Form.payload
+    var deadLetter: DeadLetterReason?
+    var isInvalid = false
+    var reason = ReasonCode.none
+    var detail = ""
+    var subject = ""
+    var token = ""
+    var tokens: [String] = []
+    var tokenCount = 0
+    var channelID = ""
+    var payload = ""
+    var topic = ""
+    var collapseID = ""
+    var app = ""
+    var environment: PushEnvironment?
+    var pushType = PushType.alert
+    var priority: UInt8 = 0
+    var expiration: UInt32?
+    var apnsID = ""
+    var key: String?
+    var copied: [String] = []
+    var retry: OwnedRetry?
+}
+
+struct OwnedRetry: Equatable {
+    var request = ""
+    var attempt: Int32 = 0
+    var dueMs: Int64 = 0
+    var firstMs: Int64 = 0
+    var reason = ""
+    var sends: Int32 = 0
+    var inDoubt: Int32 = 0
+}
+
+func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
+
+extension RequestParser {
+    /// Parses a test's record and copies out what was found.
+    mutating func parse(_ record: TestRecord, role: RecordRole = .request) -> OwnedRequest {
+        let key = record.key.map { lend($0) } ?? .nothing
+        let value = record.value.map { lend($0) } ?? .nothing
+        let headers = record.headers.map {
+            RecordHeader(name: lend($0.name), value: $0.value.map { lend($0) } ?? .nothing)
+        }
+        defer {
+            key.deallocate()
+            value.deallocate()
+            for header in headers {
+                header.name.deallocate()
+                header.value.deallocate()
+            }
+        }
+        return headers.withUnsafeBufferPointer { headers in
+            OwnedRequest(parse(key: key, value: value, headers: headers, role: role))
+        }
+    }
+}
+
+extension OwnedRequest {
+    init(_ request: ParsedRequest) {
+        target = request.target
+        form = request.form
+        deadLetter = request.deadLetter
+        isInvalid = request.isInvalid
+        reason = request.failureReason
+        detail = request.detail.text.description
+        subject = text(request.detail.subject)
+        token = text(request.token)
+        tokens = readTokens(request.tokenList)
+        tokenCount = request.tokenCount
+        channelID = text(request.channelID)
+        payload = text(request.payload)
+        topic = text(request.topic)
+        collapseID = text(request.collapseID)
+        app = text(request.app)
+        environment = request.environment
+        pushType = request.pushType
+        priority = request.priority
+        expiration = request.expiration
+        apnsID = request.apnsID == .none ? "" : request.apnsID.description
+        key = request.key.baseAddress == nil ? nil : text(request.key)
+        copied = request.copiedHeaders.map { "\(text($0.name))=\(text($0.value))" }
+        retry = request.retry.map { retry in
+            let place = retry.request
+            return OwnedRetry(
+                request: "\(text(place.topic))/\(place.partition)/\(place.offset)/\(place.index)",
+                attempt: retry.attempt, dueMs: retry.dueMs, firstMs: retry.firstMs, reason: text(retry.reason),
+                sends: retry.sends, inDoubt: retry.inDoubt)
+        }
+    }
+}
+
+/// Reads a list piece by piece, the first ones each from another copy of it; a token that is not one is marked with its reason.
+func readTokens(_ list: UnsafeRawBufferPointer) -> [String] {
+    guard list.count > 0 else { return [] }
+    var cursor = TokenCursor()
+    var tokens: [String] = []
+    let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
+    defer { room.deallocate() }
+    var copy = lend(list)
+    defer { copy.deallocate() }
+    while true {
+        if tokens.count < 20 {
+            copy.deallocate()
+            copy = lend(list)
+        }
+        guard let read = cursor.next(in: copy, into: room) else { return tokens }
+        let token = text(UnsafeRawBufferPointer(rebasing: room[..<read.count]))
+        tokens.append(read.failure == .none ? token : "\(token)!\(read.failure)")
+    }
+}
+
+let tokenA = String(repeating: "a1", count: 32)
+let tokenB = String(repeating: "0b", count: 32)
+let hi = #"{"aps":{"alert":"Hi"}}"#

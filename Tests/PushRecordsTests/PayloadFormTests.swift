@@ -1,0 +1,256 @@
+import PushRecords
+import Testing
+
+@Suite struct PayloadFormTests {
+    private func parse(_ record: TestRecord, copying: [String] = []) -> OwnedRequest {
+        var parser = RequestParser(copyHeaders: copying)
+        return parser.parse(record)
+    }
+
+    /// A record with a good token and payload, and these headers.
+    private func parse(_ headers: [(String, String?)]) -> OwnedRequest {
+        parse(TestRecord(key: tokenA, hi, headers))
+    }
+
+    @Test func theSmallestProducer() {
+        var expected = OwnedRequest()
+        expected.target = .device
+        expected.token = tokenA
+        expected.tokenCount = 1
+        expected.payload = hi
+        #expect(parse(TestRecord(key: tokenA, hi)) == expected)
+    }
+
+    @Test func everyHeader() {
+        let found = parse(
+            TestRecord(
+                key: "order-7", hi,
+                [
+                    ("push-device-token", tokenB), ("apns-topic", "com.example.shop"), ("apns-push-type", "alert"),
+                    ("apns-priority", "10"), ("apns-expiration", "1790000000"), ("apns-collapse-id", "news"),
+                    ("apns-id", "123E4567-E89B-12D3-A456-4266554400A0"), ("push-app", "shop"),
+                    ("push-environment", "development"), ("traceparent", "00-ab"), ("x-other", "1"),
+                ]))
+        var expected = OwnedRequest()
+        expected.target = .device
+        expected.token = tokenB
+        expected.tokenCount = 1
+        expected.payload = hi
+        expected.topic = "com.example.shop"
+        expected.priority = 10
+        expected.expiration = 1_790_000_000
+        expected.collapseID = "news"
+        expected.apnsID = "123e4567-e89b-12d3-a456-4266554400a0"
+        expected.app = "shop"
+        expected.environment = .development
+        expected.key = "order-7"
+        expected.copied = ["traceparent=00-ab"]
+        #expect(found == expected)
+    }
+
+    /// The key is the token when it is 64 or more hex digits, an even number.
+    @Test(arguments: [
+        (String(repeating: "Ab", count: 32), true), (String(repeating: "0", count: 80), true),
+        (String(repeating: "0", count: 62), false), (String(repeating: "0", count: 65), false),
+        (String(repeating: "0", count: 63) + "g", false), ("", false), (String(repeating: "f", count: 300), true),
+    ])
+    func keys(key: String, isToken: Bool) {
+        let found = parse(TestRecord(key: key, hi))
+        #expect(found.target == (isToken ? .device : .none))
+        #expect(found.deadLetter == (isToken ? nil : .noDeviceToken))
+        #expect(found.token == (isToken ? key : ""))
+        #expect(found.key == nil)
+    }
+
+    @Test func theKeyIsNamedWhenItIsNotTheToken() {
+        let header = [("push-device-token", tokenA)] as [(String, String?)]
+        #expect(parse(TestRecord(key: "k", hi, header)).key == "k")
+        #expect(parse(TestRecord(key: tokenB, hi, header)).key == tokenB)
+        #expect(parse(TestRecord(key: tokenA, hi, header)).key == nil)
+        #expect(parse(TestRecord(key: tokenA.uppercased(), hi, header)).key == nil)
+        #expect(parse(TestRecord(key: nil, hi, header)).key == nil)
+        #expect(parse(TestRecord(key: "", hi, header)).key == "")
+    }
+
+    @Test func deadLetters() {
+        let token = [("push-device-token", tokenA)] as [(String, String?)]
+        for (record, reason) in [
+            (TestRecord(key: tokenA, nil), .tombstone), (TestRecord(key: nil, nil), .tombstone),
+            (TestRecord(key: nil, hi), .noDeviceToken), (TestRecord(key: "user-1", hi), .noDeviceToken),
+            (TestRecord(key: nil, "", []), .noDeviceToken), (TestRecord(key: nil, "[1]"), .noDeviceToken),
+            (TestRecord(key: tokenA, "{"), .notJSON), (TestRecord(key: tokenA, "Hi", token), .notJSON),
+            (TestRecord(key: tokenA, hi + hi, token), .notJSON), (TestRecord(key: tokenA, "\u{FEFF}{}"), .notJSON),
+            (TestRecord(key: tokenA, hi, [("push-device-token", "")]), .noDeviceToken),
+        ] as [(TestRecord, DeadLetterReason)] {
+            let found = parse(record)
+            #expect(found.deadLetter == reason, "\(record)")
+            #expect(found.target == .none && found.tokenCount == 0 && !found.detail.isEmpty)
+        }
+        let found = parse(TestRecord(key: tokenA, #"{"aps":{"alert":"Hi"}"#))
+        #expect(found.detail == "ends too early" && found.subject == "at byte 21")
+        // A header without a value is absent.
+        #expect(parse(TestRecord(key: tokenA, hi, [("push-device-token", nil)])).token == tokenA)
+    }
+
+    /// Each check, with Apple's reason where Apple has one.
+    @Test(
+        arguments: [
+            ("apns-topic", "", .badTopic), ("apns-topic", "com.exämple", .badTopic),
+            ("apns-topic", " com.ex", .badTopic),
+            ("apns-topic", "com.ex ", .badTopic), ("apns-topic", "com\r\nx: y", .badTopic),
+            ("apns-topic", "a\u{7F}", .badTopic),
+            ("apns-topic", String(repeating: "a", count: 256), .badTopic),
+            ("apns-push-type", "Alert", .invalidPushType),
+            ("apns-push-type", "", .invalidPushType), ("apns-push-type", "alerts", .invalidPushType),
+            ("apns-push-type", "backgroand", .invalidPushType), ("apns-priority", "", .badPriority),
+            ("apns-priority", "2", .badPriority), ("apns-priority", "11", .badPriority),
+            ("apns-priority", "05", .badPriority),
+            ("apns-priority", "10 ", .badPriority), ("apns-priority", "100", .badPriority),
+            ("apns-expiration", "-1", .badExpirationDate), ("apns-expiration", "4294967296", .badExpirationDate),
+            ("apns-expiration", "99999999999999999999", .badExpirationDate),
+            ("apns-expiration", "1.5", .badExpirationDate),
+            ("apns-expiration", "", .badExpirationDate), ("apns-expiration", "tomorrow", .badExpirationDate),
+            ("apns-collapse-id", "", .badCollapseId),
+            ("apns-collapse-id", String(repeating: "c", count: 65), .badCollapseId),
+            ("apns-collapse-id", "a\0b", .badCollapseId), ("apns-collapse-id", "é", .badCollapseId),
+            ("apns-collapse-id", " a", .badCollapseId), ("apns-id", "", .badMessageId), ("apns-id", "1", .badMessageId),
+            ("apns-id", "123e4567-e89b-12d3-a456-4266554400a", .badMessageId),
+            ("apns-id", "123e4567-e89b-12d3-a456-4266554400ag", .badMessageId),
+            ("apns-id", "123e4567ee89b-12d3-a456-4266554400a0", .badMessageId),
+            ("apns-id", "00000000-0000-0000-0000-000000000000", .badMessageId), ("push-environment", "prod", .none),
+            ("push-environment", "", .none), ("push-app", "", .none),
+        ] as [(String, String, ReasonCode)])
+    func invalid(name: String, value: String, reason: ReasonCode) {
+        let found = parse([(name, value)])
+        #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
+        #expect(found.isInvalid && found.reason == reason && !found.detail.isEmpty)
+        // What names it in the detail is what the producer wrote.
+        #expect(found.subject == value || found.subject.isEmpty)
+    }
+
+    @Test(arguments: [
+        ("apns-topic", "a"), ("apns-topic", String(repeating: "a", count: 255)),
+        ("apns-topic", "com.example.shop.voip"),
+        ("apns-priority", "1"), ("apns-priority", "5"), ("apns-priority", "10"), ("apns-expiration", "0"),
+        ("apns-expiration", "4294967295"), ("apns-collapse-id", String(repeating: "c", count: 64)),
+        ("apns-collapse-id", "a b~!"), ("apns-id", "123e4567-e89b-12d3-a456-4266554400a0"),
+        ("push-environment", "production"), ("push-retry-request", "nonsense"), ("apns-unknown", "x"), ("push-x", "y"),
+        ("Apns-Topic", "\n"), ("", "x"), ("apns-topi", "\n"), ("apns-topic2", "\n"), ("push-device-tokens", "\n"),
+    ])
+    func valid(name: String, value: String) {
+        #expect(!parse([(name, value)]).isInvalid)
+    }
+
+    @Test func limitsOfExpiration() {
+        #expect(parse([("apns-expiration", "0")]).expiration == 0)
+        #expect(parse([("apns-expiration", "4294967295")]).expiration == .max)
+        #expect(parse([]).expiration == nil)
+    }
+
+    @Test(arguments: PushType.allCases)
+    func pushTypes(type: PushType) {
+        let found = parse([("apns-push-type", type.text.description)])
+        #expect(found.pushType == type && !found.isInvalid)
+        #expect(found.priority == (type == .background ? 5 : 0))
+    }
+
+    @Test func backgroundHasPriority5() {
+        for priority in ["1", "10"] {
+            let found = parse([("apns-priority", priority), ("apns-push-type", "background")])
+            #expect(found.isInvalid && found.reason == .badPriority)
+        }
+        let found = parse([("apns-push-type", "background"), ("apns-priority", "5")])
+        #expect(!found.isInvalid && found.priority == 5)
+    }
+
+    @Test func repeatedHeaders() {
+        let found = parse([("apns-topic", "a"), ("apns-priority", "5"), ("apns-topic", "a")])
+        #expect(found.isInvalid && found.reason == .duplicateHeaders && found.subject == "apns-topic")
+        let token = parse([("push-device-token", tokenA), ("push-device-token", tokenB)])
+        #expect(token.isInvalid && token.reason == .duplicateHeaders && token.token == tokenA)
+        #expect(!parse([("x", "1"), ("x", "2"), ("push-retry-key", "1"), ("push-retry-key", "2")]).isInvalid)
+    }
+
+    /// Bytes of an alert payload with `count` of them.
+    private func payload(_ count: Int) -> String {
+        #"{"aps":{"alert":""# + String(repeating: "x", count: count - 20) + #""}}"#
+    }
+
+    @Test func payloadSizes() {
+        let voip = [("apns-push-type", "voip")] as [(String, String?)]
+        for (size, headers, isInvalid) in [
+            (4096, [], false), (4097, [], true), (5120, voip, false), (5121, voip, true), (100_000, [], true),
+        ] as [(Int, [(String, String?)], Bool)] {
+            let found = parse(TestRecord(key: tokenA, payload(size), headers))
+            #expect(found.payload.utf8.count == size)
+            #expect(found.isInvalid == isInvalid)
+            #expect(found.reason == (isInvalid ? .payloadTooLarge : .none))
+        }
+        #expect(!parse(TestRecord(key: tokenA, "{}")).isInvalid)
+    }
+
+    @Test(
+        arguments: [
+            ("", .payloadEmpty), ("null", .payloadEmpty), ("[]", .badRequestPayload), ("1", .badRequestPayload),
+            (#""{}""#, .badRequestPayload), (" true ", .badRequestPayload),
+        ] as [(String, ReasonCode)])
+    func payloadsThatAreNoObject(value: String, reason: ReasonCode) {
+        let found = parse(TestRecord(key: tokenA, value))
+        #expect(found.target == .device && found.isInvalid && found.reason == reason)
+    }
+
+    @Test func thePayloadIsWhatTheProducerWrote() {
+        let odd = " { \"aps\" : {\"alert\":\"\\u0048i / \\/\"}, \"payload\":1, \"device_token\":\"\(tokenB)\" } \n"
+        let found = parse(TestRecord(key: tokenA, odd))
+        #expect(found.form == .payload && found.payload == odd && !found.isInvalid && found.token == tokenA)
+    }
+
+    @Test func broadcasts() {
+        let channel = ("apns-channel-id", "dHN0LXNyY2gtY2hubA==") as (String, String?)
+        let found = parse(TestRecord(key: "match-9", hi, [channel, ("apns-topic", "com.ex")]))
+        #expect(found.target == .channel && found.channelID == "dHN0LXNyY2gtY2hubA==" && !found.isInvalid)
+        #expect(found.pushType == .liveactivity && found.tokenCount == 1 && found.key == "match-9")
+        // A key that looks like a token is none here.
+        #expect(parse(TestRecord(key: tokenA, hi, [channel])).target == .channel)
+        #expect(parse(TestRecord(key: channel.1, hi, [channel])).key == nil)
+        #expect(!parse(TestRecord(key: nil, payload(5120), [channel])).isInvalid)
+        #expect(parse(TestRecord(key: nil, payload(5121), [channel])).reason == .payloadTooLarge)
+        #expect(parse(TestRecord(key: nil, hi, [channel, ("apns-push-type", "alert")])).reason == .invalidPushType)
+        #expect(!parse(TestRecord(key: nil, hi, [channel, ("apns-push-type", "liveactivity")])).isInvalid)
+        #expect(parse(TestRecord(key: nil, hi, [("apns-channel-id", "")])).reason == .badChannelId)
+        #expect(parse(TestRecord(key: nil, hi, [("apns-channel-id", "a\nb")])).reason == .badChannelId)
+        let both = parse(TestRecord(key: nil, hi, [channel, ("push-device-token", tokenA)]))
+        #expect(both.isInvalid && both.target == .device && both.token == tokenA)
+    }
+
+    @Test func copiedHeaders() {
+        let headers =
+            [
+                ("tracestate", "a"), ("x-campaign", "7"), ("x-other", "1"), ("traceparent", "b"), ("tracestate", "c"),
+                ("x-empty", nil), ("apns-topic", "t"),
+            ] as [(String, String?)]
+        let record = TestRecord(key: tokenA, hi, headers)
+        #expect(parse(record).copied == ["tracestate=a", "traceparent=b", "tracestate=c"])
+        #expect(
+            parse(record, copying: ["x-campaign", "apns-topic", "x-empty", "traceparent"]).copied
+                == ["tracestate=a", "x-campaign=7", "traceparent=b", "tracestate=c", "apns-topic=t"])
+        // At most so many, and so many bytes.
+        let many = (0..<40).map { ("x-n", "\($0)") } as [(String, String?)]
+        #expect(parse(TestRecord(key: tokenA, hi, many), copying: ["x-n"]).copied.count == 32)
+        let large = (0..<4).map { _ in ("x-n", String(repeating: "v", count: 1_500)) } as [(String, String?)]
+        #expect(parse(TestRecord(key: tokenA, hi, large), copying: ["x-n"]).copied.count == 2)
+    }
+
+    /// Nothing of a record is left over for the next.
+    @Test func theParserIsReused() {
+        var parser = RequestParser()
+        let plain = parser.parse(TestRecord(key: tokenA, hi))
+        _ = parser.parse(
+            TestRecord(
+                key: "k", hi,
+                [("push-device-token", tokenB), ("apns-topic", "\n"), ("traceparent", "x"), ("apns-id", "1")]))
+        _ = parser.parse(TestRecord(#"{"payload":{},"device_tokens":["\#(tokenA)"],"x":1}"#))
+        _ = parser.parse(TestRecord(key: nil, "{"))
+        #expect(parser.parse(TestRecord(key: tokenA, hi)) == plain)
+    }
+}

@@ -1,0 +1,168 @@
+import Foundation
+import PushRecords
+import Testing
+
+@Suite struct ResultWriterTests {
+    private let accepted = Ending(
+        outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 1_780_000_000_005,
+        settledAtMs: 1_780_000_000_050)
+
+    @Test func anAcceptedOne() {
+        let fixture = ContentFixture()
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        let record = writer.write(fixture.content, accepted)
+        #expect(text(record.key) == tokenA)
+        #expect(
+            text(record.value)
+                == #"{"apns_id":"01020304-0506-8708-890a-0b0c0d0e0f10","apns_unique_id":null,"device_token":"\#(tokenA)","#
+                + #""apns_topic":"com.example.shop","app":"shop","environment":"development","outcome":"accepted","#
+                + #""status":200,"reason":null,"detail":null,"unregistered_at_ms":null,"attempts":1,"in_doubt":0,"#
+                + #""requested_at_ms":1780000000000,"sent_at_ms":1780000000005,"settled_at_ms":1780000000050,"#
+                + #""request":{"topic":"apns.requests","partition":3,"offset":1234,"index":7,"key":"user-\#u{FFFD}1"}}"#
+        )
+        #expect(
+            record.headerTexts == [
+                "outcome=accepted", "apns-id=01020304-0506-8708-890a-0b0c0d0e0f10", "request=apns.requests/3/1234/7",
+                "traceparent=00-ab",
+            ])
+    }
+
+    @Test func unregistered() {
+        let fixture = ContentFixture()
+        var ending = accepted
+        ending.outcome = .unregistered
+        ending.status = 410
+        ending.reason = .expiredToken
+        ending.unregisteredAtMs = 1_770_000_000_000
+        ending.uniqueID = lend(Array("unique\"".utf8))
+        ending.attempts = 3
+        ending.inDoubt = 2
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        let record = writer.write(fixture.content, ending)
+        #expect(record.headerTexts[0...1] == ["outcome=unregistered", "reason=ExpiredToken"])
+        let value = text(record.value)
+        #expect(
+            value.contains(#""status":410,"reason":"ExpiredToken","detail":null,"unregistered_at_ms":1770000000000"#))
+        #expect(value.contains(#""apns_unique_id":"unique\"""#))
+        #expect(value.contains(#""attempts":3,"in_doubt":2"#))
+
+        var dead = UnregisteredWriter(apps: ContentFixture.apps)
+        let token = dead.write(fixture.content, ending)
+        #expect(text(token.key) == tokenA && token.headers.isEmpty)
+        #expect(
+            text(token.value)
+                == #"{"device_token":"\#(tokenA)","apns_topic":"com.example.shop","app":"shop","environment":"development","#
+                + #""reason":"ExpiredToken","unregistered_at_ms":1770000000000,"observed_at_ms":1780000000050}"#)
+    }
+
+    @Test func invalid() throws {
+        var fixture = ContentFixture()
+        fixture.content.token = lend([0x22, 0xFF, 0x0A] + Array("x".utf8))
+        fixture.content.app = -1
+        fixture.content.topic = lend(Array("a\r\nb".utf8))
+        fixture.content.apnsID = .none
+        fixture.content.requestKey = .nothing
+        let subject = lend(Array("é\"".utf8) + Array(repeating: 0x79, count: 200))
+        let ending = Ending(
+            outcome: .invalid, reason: .badTopic, detail: Detail("apns-topic is wrong", subject), attempts: 0,
+            inDoubt: 0, sentAtMs: 0, settledAtMs: 9)
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        let record = writer.write(fixture.content, ending)
+        #expect(
+            record.headerTexts == [
+                "outcome=invalid", "reason=BadTopic", "request=apns.requests/3/1234/7", "traceparent=00-ab",
+            ])
+        let result = try DeliveryResult(json: record.value)
+        #expect(result.deviceToken == "\"\u{FFFD}\nx" && result.apnsTopic == "a\r\nb")
+        #expect(result.app == nil && result.environment == nil && result.apnsID == nil && result.status == nil)
+        #expect(result.sentAtMs == nil && result.request.key == nil && result.reason == Reason(rawValue: "BadTopic"))
+        #expect(result.detail == "apns-topic is wrong: é\"" + String(repeating: "y", count: 97))
+    }
+
+    @Test func aReasonNotKnownByName() throws {
+        let fixture = ContentFixture()
+        var ending = accepted
+        ending.outcome = .rejected
+        ending.reason = .other
+        ending.reasonText = lend(Array("Brand\\New".utf8))
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        let record = writer.write(fixture.content, ending)
+        #expect(record.headerTexts[1] == #"reason=Brand\New"#)
+        #expect(try DeliveryResult(json: record.value).reason?.rawValue == #"Brand\New"#)
+    }
+
+    @Test func broadcast() throws {
+        let fixture = ContentFixture(isBroadcast: true)
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        let record = writer.write(fixture.content, accepted)
+        #expect(text(record.key) == fixture.token)
+        let result = try DeliveryResult(json: record.value)
+        #expect(result.deviceToken == nil && result.channelID == fixture.token)
+    }
+
+    /// The key is named only when it is not the token, and cut where it is long.
+    @Test func keys() throws {
+        var fixture = ContentFixture()
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        for (key, expected) in [
+            (Array(tokenA.utf8), nil), (Array(tokenA.uppercased().utf8), nil), ([], nil), (Array("k\"".utf8), "k\""),
+            (Array(tokenB.utf8), tokenB), (Array(repeating: 0x6B, count: 5_000), String(repeating: "k", count: 1_024)),
+            (Array(repeating: 0x01, count: 1_024), String(repeating: "\u{1}", count: 1_024)),
+        ] as [([UInt8], String?)] {
+            fixture.content.requestKey = lend(key)
+            let record = writer.write(fixture.content, accepted)
+            #expect(try DeliveryResult(json: record.value).request.key == expected)
+            #expect(record.headerTexts[2] == "request=apns.requests/3/1234/7")
+        }
+    }
+
+    /// Whatever the bytes are, the result is JSON for a parser that is not ours, and says the same to both.
+    @Test(arguments: [11, 12] as [UInt64])
+    func isAlwaysJSON(seed: UInt64) throws {
+        var random = SeededGenerator(state: seed)
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        for _ in 0..<500 {
+            var fixture = ContentFixture()
+            func noise(_ limit: Int) -> UnsafeRawBufferPointer {
+                lend(
+                    (0..<Int.random(in: 0...limit, using: &random)).map { _ in .random(in: 0...255, using: &random) })
+            }
+            fixture.content.token = noise(200)
+            fixture.content.topic = noise(300)
+            fixture.content.requestKey = noise(1_500)
+            fixture.content.app = Int.random(in: -1...1, using: &random)
+            fixture.content.request.offset = .random(in: 0 ... .max, using: &random)
+            fixture.content.request.partition = .random(in: 0 ... .max, using: &random)
+            let ending = Ending(
+                outcome: Outcome.allCases.randomElement(using: &random)!, status: .random(in: 0...599, using: &random),
+                reason: ReasonCode.allCases.randomElement(using: &random)!, reasonText: noise(100),
+                detail: Detail("detail", noise(150)), uniqueID: noise(40),
+                unregisteredAtMs: .random(in: .min ... .max, using: &random), attempts: .max, inDoubt: .min,
+                sentAtMs: .random(in: 0...5, using: &random), settledAtMs: .random(in: 0 ... .max, using: &random))
+            let record = writer.write(fixture.content, ending)
+            let value = Data(record.value)
+            let object = try #require(JSONSerialization.jsonObject(with: value) as? [String: Any])
+            let result = try DeliveryResult(json: value)
+            #expect(object["device_token"] as? String == result.deviceToken)
+            #expect(object["apns_topic"] as? String == result.apnsTopic)
+            #expect(object["detail"] as? String == result.detail)
+            #expect(object["outcome"] as? String == ending.outcome.rawValue)
+            #expect((object["request"] as? [String: Any])?["key"] as? String == result.request.key)
+            #expect(result.request.offset == fixture.content.request.offset && result.attempts == Int(Int32.max))
+            #expect(record.headerTexts.contains("request=\(result.request)"))
+        }
+    }
+}
+
+/// SplitMix64, so that a seed replays.
+struct SeededGenerator: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ z >> 30) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ z >> 27) &* 0x94D0_49BB_1331_11EB
+        return z ^ z >> 31
+    }
+}

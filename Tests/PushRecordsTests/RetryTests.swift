@@ -1,0 +1,121 @@
+import PushRecords
+import Testing
+
+@Suite struct RetryTests {
+    static let fields: [(String, String?)] = [
+        ("push-device-token", tokenA), ("push-retry-request", "apns.requests/3/1234/7"), ("push-retry-attempt", "2"),
+        ("push-retry-due-ms", "1790000000123"), ("push-retry-first-ms", "1780000000000"), ("push-retry-key", "order-7"),
+        ("push-retry-reason", "TooManyRequests"), ("push-retry-sends", "3"), ("push-retry-in-doubt", "1"),
+    ]
+
+    private func parse(_ headers: [(String, String?)], value: String = hi, role: RecordRole = .retry) -> OwnedRequest {
+        var parser = RequestParser()
+        return parser.parse(TestRecord(key: tokenA, value, headers), role: role)
+    }
+
+    @Test func readsItsHeaders() {
+        let found = parse(Self.fields)
+        #expect(
+            found.retry
+                == OwnedRetry(
+                    request: "apns.requests/3/1234/7", attempt: 2, dueMs: 1_790_000_000_123,
+                    firstMs: 1_780_000_000_000, reason: "TooManyRequests", sends: 3, inDoubt: 1))
+        #expect(found.key == "order-7" && found.token == tokenA && !found.isInvalid)
+    }
+
+    @Test func onARequestTopicTheyAreIgnored() {
+        let found = parse(Self.fields, role: .request)
+        #expect(found.retry == nil && !found.isInvalid && found.key == nil)
+    }
+
+    /// A payload that looks like an envelope is still a payload.
+    @Test func payloadFormOnly() {
+        let value = #"{"payload":{},"device_token":"\#(tokenB)"}"#
+        let found = parse(Self.fields, value: value)
+        #expect(found.form == .payload && found.payload == value && found.token == tokenA && !found.isInvalid)
+    }
+
+    @Test func optionalOnes() {
+        let found = parse(Array(Self.fields[0..<5]))
+        #expect(
+            found.retry
+                == OwnedRetry(
+                    request: "apns.requests/3/1234/7", attempt: 2, dueMs: 1_790_000_000_123, firstMs: 1_780_000_000_000)
+        )
+        #expect(found.key == nil)
+    }
+
+    @Test(
+        arguments: [
+            ("push-retry-request", nil), ("push-retry-attempt", nil), ("push-retry-due-ms", nil),
+            ("push-retry-first-ms", nil), ("push-retry-request", "apns.requests/3/1234"),
+            ("push-retry-request", "/3/1/0"),
+            ("push-retry-request", "a/b/1/0"), ("push-retry-request", "a b/3/1/0"), ("push-retry-request", "a/3/1/0/"),
+            ("push-retry-request", "a/4294967296/1/0"), ("push-retry-request", ""), ("push-retry-attempt", "x"),
+            ("push-retry-attempt", "-1"), ("push-retry-attempt", "4294967296"), ("push-retry-due-ms", ""),
+            ("push-retry-sends", "many"), ("push-retry-in-doubt", "1.0"),
+        ] as [(String, String?)])
+    func damaged(name: String, value: String?) {
+        let found = parse(Self.fields.filter { $0.0 != name } + [(name, value)])
+        #expect(found.deadLetter == .badRetryHeaders && found.target == .none)
+    }
+
+    /// What the writer writes the parser reads.
+    @Test(arguments: [false, true])
+    func roundTrip(isBroadcast: Bool) throws {
+        let fixture = ContentFixture(isBroadcast: isBroadcast)
+        var writer = RetryWriter(apps: ContentFixture.apps)
+        let reason = lend("InternalServerError")
+        let order = RetryOrder(attempt: 4, dueMs: 1_790_000_000_999, reason: reason, sends: 6, inDoubt: 2)
+        let record = writer.write(fixture.content, order)
+        #expect(text(record.key) == fixture.token)
+        #expect(text(record.value) == hi)
+        var parser = RequestParser()
+        let found = OwnedRequest(
+            parser.parse(key: record.key, value: record.value, headers: record.headers, role: .retry))
+        var expected = OwnedRequest()
+        if isBroadcast {
+            expected.target = .channel
+            expected.channelID = fixture.token
+        } else {
+            expected.target = .device
+            expected.token = fixture.token
+        }
+        expected.tokenCount = 1
+        expected.payload = hi
+        expected.topic = "com.example.shop"
+        expected.collapseID = "news"
+        expected.app = "shop"
+        expected.environment = .development
+        expected.pushType = isBroadcast ? .liveactivity : .alert
+        expected.priority = 10
+        expected.expiration = 1_795_000_000
+        expected.apnsID = fixture.content.apnsID.description
+        expected.key = "user-\u{FFFD}1"
+        expected.copied = ["traceparent=00-ab"]
+        expected.retry = OwnedRetry(
+            request: "apns.requests/3/1234/7", attempt: 4, dueMs: 1_790_000_000_999, firstMs: 1_780_000_000_000,
+            reason: "InternalServerError", sends: 6, inDoubt: 2)
+        #expect(found == expected)
+    }
+
+    @Test func leavesOutWhatIsNotThere() {
+        var fixture = ContentFixture()
+        fixture.content.topic = .nothing
+        fixture.content.priority = 0
+        fixture.content.expiration = nil
+        fixture.content.collapseID = .nothing
+        fixture.content.apnsID = .none
+        fixture.content.app = -1
+        fixture.content.requestKey = fixture.content.token
+        fixture.content.copiedHeaders = UnsafeBufferPointer(start: nil, count: 0)
+        var writer = RetryWriter(apps: [])
+        let order = RetryOrder(attempt: 1, dueMs: 2, reason: .nothing, sends: 0, inDoubt: 0)
+        let names = writer.write(fixture.content, order).headers.map { text($0.name) }
+        #expect(
+            names == [
+                "apns-push-type", "push-device-token", "push-retry-request", "push-retry-attempt", "push-retry-due-ms",
+                "push-retry-first-ms", "push-retry-sends", "push-retry-in-doubt",
+            ])
+    }
+}

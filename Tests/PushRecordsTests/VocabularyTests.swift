@@ -1,0 +1,105 @@
+import Foundation
+import PushRecords
+import Testing
+
+@Suite struct VocabularyTests {
+    @Test func uuidText() throws {
+        let text = "123e4567-e89b-12d3-a456-4266554400a0"
+        let id = try #require(NotificationUUID(text: text))
+        #expect(id.high == 0x123E_4567_E89B_12D3 && id.low == 0xA456_4266_5544_00A0)
+        #expect(id.description == text)
+        #expect(NotificationUUID(text: text.uppercased()) == id)
+        for wrong in [
+            "", "123e4567-e89b-12d3-a456-4266554400a", text + "0", "123e4567e-89b-12d3-a456-4266554400a0",
+            "{23e4567-e89b-12d3-a456-4266554400a0", "123e4567-e89b-12d3-a456_4266554400a0",
+        ] {
+            #expect(NotificationUUID(text: wrong) == nil)
+        }
+    }
+
+    @Test func uuidTextIsFoundations() throws {
+        for _ in 0..<2_000 {
+            let uuid = UUID()
+            let id = try #require(NotificationUUID(text: uuid.uuidString))
+            #expect(id.description == uuid.uuidString.lowercased())
+        }
+    }
+
+    @Test func derivedIDs() throws {
+        let id = DerivedID.make(topicHash: 0xFE_DCBA_9876, partition: 0x8_1234, offset: 0x1234_5678_9ABC, index: 0x2AB5)
+        // offset 48 | version 8, index's upper 12 | variant 10, index's lower 2, partition 20, hash 40
+        #expect(id.description == "12345678-9abc-8aad-9812-34fedcba9876")
+        #expect(
+            DerivedID.decode(id)
+                == .init(offset: 0x1234_5678_9ABC, index: 0x2AB5, partition: 0x8_1234, topicHash: 0xFE_DCBA_9876))
+        for (offset, index, partition) in [
+            (0, 0, 0), (1, 9_999, 1), (1 << 48 - 1, 1 << 14 - 1, 1 << 20 - 1), (987_654_321, 3, 199),
+        ] as [(Int64, Int32, Int32)] {
+            let hash = DerivedID.topicHash(lend("apns.requests"))
+            let id = DerivedID.make(topicHash: hash, partition: partition, offset: offset, index: index)
+            let uuid = try #require(UUID(uuidString: id.description))
+            #expect(uuid.uuid.6 >> 4 == 8 && uuid.uuid.8 >> 6 == 0b10)
+            #expect(
+                DerivedID.decode(id) == .init(offset: offset, index: index, partition: partition, topicHash: hash))
+        }
+        #expect(DerivedID.decode(NotificationUUID(text: "123e4567-e89b-12d3-a456-4266554400a0")!) == nil)
+        #expect(DerivedID.decode(.none) == nil)
+    }
+
+    @Test func topicHash() {
+        // FNV-1a of "apns.requests", 64 bits, computed apart: folded to 40.
+        func fold(_ text: String) -> UInt64 {
+            let hash = text.utf8.reduce(14_695_981_039_346_656_037 as UInt64) { ($0 ^ UInt64($1)) &* 1_099_511_628_211 }
+            return (hash >> 40) ^ (hash % (1 << 40))
+        }
+        for topic in ["", "a", "apns.requests", "foobar"] {
+            #expect(DerivedID.topicHash(lend(topic)) == fold(topic))
+        }
+        // The published test vector of FNV-1a 64 for "foobar" is 85944171f73967e8.
+        #expect(DerivedID.topicHash(lend("foobar")) == 0x71F7_3967E8 ^ 0x85_9441)
+    }
+
+    @Test(
+        arguments: [
+            ("00", "00", .none),
+            (String(repeating: "AbCdEf09", count: 8), String(repeating: "abcdef09", count: 8), .none),
+            (String(repeating: "fF", count: 100), String(repeating: "ff", count: 100), .none),
+            ("", "", .missingDeviceToken),
+            ("0", "0", .badDeviceToken), ("0g", "0g", .badDeviceToken), (" 00", " 00", .badDeviceToken),
+            (String(repeating: "A", count: 202), String(repeating: "A", count: 200), .badDeviceToken),
+            (String(repeating: "A", count: 63) + "G", String(repeating: "A", count: 63) + "G", .badDeviceToken),
+        ] as [(String, String, ReasonCode)])
+    func deviceTokens(written: String, kept: String, failure: ReasonCode) {
+        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
+        defer { room.deallocate() }
+        let found = DeviceToken.normalize(lend(written), into: room)
+        #expect(found.failure == failure)
+        #expect(text(UnsafeRawBufferPointer(rebasing: room[..<found.count])) == kept)
+    }
+
+    /// Every byte at every place: only hex digits pass.
+    @Test func everyByteOfATokenIsChecked() {
+        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
+        defer { room.deallocate() }
+        for place in 0..<34 {
+            for byte in UInt8(0)...255 {
+                var token = Array(repeating: UInt8(ascii: "7"), count: 34)
+                token[place] = byte
+                let isHex = Character(Unicode.Scalar(byte)).isASCII && Character(Unicode.Scalar(byte)).isHexDigit
+                let found = DeviceToken.normalize(lend(token), into: room)
+                #expect((found.failure == .none) == isHex, "\(place) \(byte)")
+            }
+        }
+    }
+
+    @Test func reasonsHaveOneText() {
+        var texts: Set<String> = []
+        for code in ReasonCode.allCases {
+            guard let reason = code.text else { continue }
+            #expect(texts.insert(reason.description).inserted)
+            #expect(ReasonCode(text: lend(reason.description)) == code)
+        }
+        #expect(texts.count == 43)
+        #expect(ReasonCode(text: lend("")) == nil && ReasonCode(text: lend("badTopic")) == nil)
+    }
+}

@@ -1,0 +1,213 @@
+import Foundation
+import Glibc
+package import Kafka
+import Synchronization
+
+/// A real Kafka broker for tests: the one of KAFKA_BOOTSTRAP_SERVERS, or one started from KAFKA_HOME (../shared/kafka has
+/// a README that says how), which lives as long as the test process.
+package final class KafkaBroker: @unchecked Sendable {
+    /// The broker that all tests of this process share; `nil`: see `reason`.
+    package static let shared: KafkaBroker? = {
+        if let servers = environment("KAFKA_BOOTSTRAP_SERVERS") { return KafkaBroker(servers: servers) }
+        guard let home = environment("KAFKA_HOME") else { return nil }
+        do {
+            return try KafkaBroker(home: home)
+        } catch {
+            fatalError("KAFKA_HOME is set to \(home), but no broker could be started from it: \(error)")
+        }
+    }()
+
+    /// Whether tests that need a real broker can run; without starting it.
+    package static var isAvailable: Bool {
+        environment("KAFKA_BOOTSTRAP_SERVERS") != nil || environment("KAFKA_HOME") != nil
+    }
+
+    /// Why such tests are skipped when it is not available.
+    package static let reason =
+        "needs a real Kafka broker: set KAFKA_HOME (to start one) or KAFKA_BOOTSTRAP_SERVERS (to use one)"
+
+    private static func environment(_ name: String) -> String? {
+        guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else { return nil }
+        return value
+    }
+
+    package let bootstrapServers: String
+    private let home: String
+    private let folder: URL?
+    private let process = Mutex<ChildProcess?>(nil)
+
+    private init(servers: String) {
+        bootstrapServers = servers
+        home = ""
+        folder = nil
+    }
+
+    /// Starts a broker of its own (for a test that stops or restarts it); it is gone with the object.
+    package init(home: String) throws {
+        self.home = home
+        let folder = FileManager.default.temporaryDirectory.appending(
+            path: "kafka-\(getpid())-\(UUID().uuidString.prefix(8))")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        self.folder = folder
+        // Registered before the process is, so that it runs after the process was killed (atexit(3)).
+        Self.removeAtExit
+        Self.folders.withLock { _ = $0.insert(folder) }
+        let ports = Self.freePorts(2)
+        bootstrapServers = "127.0.0.1:\(ports[0])"
+        try Self.properties(port: ports[0], controllerPort: ports[1], logs: folder.appending(path: "log").path)
+            .write(to: folder.appending(path: "server.properties"), atomically: true, encoding: .utf8)
+        try Self.logging.write(to: folder.appending(path: "log4j2.properties"), atomically: true, encoding: .utf8)
+        let format = try ChildProcess(
+            "java",
+            Self.jvm(folder) + [
+                "-cp", "\(home)/libs/*", "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c",
+                folder.appending(path: "server.properties").path, "--standalone",
+            ])
+        guard try format.wait(seconds: 60) == .exited(0) else { throw Failure.format(format.text) }
+        try start()
+    }
+
+    deinit {
+        try? process.withLock { try $0?.killNow() }
+        if let folder {
+            Self.folders.withLock { _ = $0.remove(folder) }
+            try? FileManager.default.removeItem(at: folder)
+        }
+    }
+
+    private static let folders = Mutex<Set<URL>>([])
+
+    private static let removeAtExit: Void = {
+        atexit { KafkaBroker.folders.withLock { for folder in $0 { try? FileManager.default.removeItem(at: folder) } } }
+    }()
+
+    package enum Failure: Error {
+        case format(String)
+        case notStarted(String)
+    }
+
+    // MARK: Stopping and starting
+
+    /// Whether it is ours, so that it may be stopped.
+    package var isOurs: Bool { folder != nil }
+
+    /// Starts the broker on the ports and data it had, and waits until it answers.
+    package func start() throws {
+        guard let folder else { return }
+        let broker = try ChildProcess(
+            "java",
+            Self.jvm(folder) + [
+                "-cp", "\(home)/libs/*", "kafka.Kafka", folder.appending(path: "server.properties").path,
+            ])
+        process.withLock { $0 = broker }
+        let deadline = Date(timeIntervalSinceNow: 90)
+        let topics = try Topics(ClusterSettings(bootstrapServers: bootstrapServers))
+        while (try? topics.all(timeoutMs: 1000)) == nil {
+            guard broker.ended == nil, Date() < deadline else { throw Failure.notStarted(broker.text) }
+        }
+    }
+
+    /// Ends the broker: at once (kill -9), or after it wrote its data and told its clients.
+    package func stop(kill: Bool) throws {
+        guard let broker = process.withLock({ $0 }) else { return }
+        if kill { try broker.killNow() } else { try broker.stop(seconds: 30) }
+    }
+
+    /// What the broker said.
+    package var log: String { process.withLock { $0?.text ?? "" } }
+
+    // MARK: Topics
+
+    private static let counter = Mutex(0)
+
+    /// A topic's or group's name that no other test uses.
+    package static func uniqueName(_ prefix: String) -> String {
+        let number = counter.withLock {
+            $0 += 1
+            return $0
+        }
+        return "\(prefix).\(getpid()).\(UInt32.random(in: 0..<UInt32.max)).\(number)"
+    }
+
+    /// Creates a topic with a name of its own, and returns the name.
+    package func newTopic(
+        _ prefix: String, partitions: Int = 1, configuration: [KafkaProperty] = []
+    ) throws -> String {
+        let name = Self.uniqueName(prefix)
+        try create([NewTopic(name, partitions: partitions, replicationFactor: 1, configuration: configuration)])
+        return name
+    }
+
+    package func create(_ new: [NewTopic]) throws {
+        let topics = try Topics(ClusterSettings(bootstrapServers: bootstrapServers))
+        for (_, result) in try topics.create(new, timeoutMs: 20_000) where result.code != .none { throw result }
+        // The broker answers before every part of it knows the topic.
+        let deadline = Date(timeIntervalSinceNow: 20)
+        while true {
+            let all = try topics.all(timeoutMs: 5000)
+            if new.allSatisfy({ all[$0.name]?.code == KafkaCode.none }) { return }
+            guard Date() < deadline else { throw Failure.notStarted("topics do not show: \(new.map(\.name))") }
+        }
+    }
+
+    // MARK: What a broker needs
+
+    private static func jvm(_ folder: URL) -> [String] {
+        [
+            "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.io.tmpdir=\(folder.path)",
+            "-Dlog4j2.configurationFile=\(folder.appending(path: "log4j2.properties").path)",
+        ]
+    }
+
+    /// Ports that nobody listens on right now.
+    package static func freePorts(_ count: Int) -> [Int] {
+        var sockets: [Int32] = []
+        defer { for socket in sockets { close(socket) } }
+        return (0..<count).map { _ in
+            let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+            sockets.append(descriptor)
+            var address = sockaddr_in()
+            address.sin_family = sa_family_t(AF_INET)
+            address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+            var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+            withUnsafeMutablePointer(to: &address) {
+                $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    precondition(bind(descriptor, $0, size) == 0, "no free port")
+                    getsockname(descriptor, $0, &size)
+                }
+            }
+            return Int(UInt16(bigEndian: address.sin_port))
+        }
+    }
+
+    private static let logging = """
+        appender.console.type=Console
+        appender.console.name=console
+        appender.console.layout.type=PatternLayout
+        appender.console.layout.pattern=%d{ISO8601} %p %m%n
+        rootLogger.level=WARN
+        rootLogger.appenderRef.console.ref=console
+        """
+
+    private static func properties(port: Int, controllerPort: Int, logs: String) -> String {
+        """
+        process.roles=broker,controller
+        node.id=1
+        controller.quorum.bootstrap.servers=127.0.0.1:\(controllerPort)
+        listeners=PLAINTEXT://127.0.0.1:\(port),CONTROLLER://127.0.0.1:\(controllerPort)
+        advertised.listeners=PLAINTEXT://127.0.0.1:\(port),CONTROLLER://127.0.0.1:\(controllerPort)
+        controller.listener.names=CONTROLLER
+        listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+        log.dirs=\(logs)
+        offsets.topic.replication.factor=1
+        offsets.topic.num.partitions=4
+        transaction.state.log.replication.factor=1
+        transaction.state.log.min.isr=1
+        share.coordinator.state.topic.replication.factor=1
+        share.coordinator.state.topic.min.isr=1
+        group.initial.rebalance.delay.ms=0
+        num.partitions=8
+        log.cleaner.dedupe.buffer.size=2097152
+        """
+    }
+}

@@ -1,0 +1,131 @@
+import Testing
+import YAML
+
+/// A tree as text, each node with its place: `{a@1:1: 'x'@1:4}`.
+private func outline(_ node: Node) -> String {
+    let mark = "@\(node.mark.line):\(node.mark.column)"
+    switch node.content {
+    case .scalar(let text, let isPlain): return isPlain ? text + mark : "'\(text)'" + mark
+    case .sequence(let items): return "[" + items.map(outline).joined(separator: ", ") + "]" + mark
+    case .mapping(let entries):
+        let pairs = entries.map { "\($0.name)@\($0.mark.line):\($0.mark.column): \(outline($0.value))" }
+        return "{" + pairs.joined(separator: ", ") + "}" + mark
+    }
+}
+
+@Suite struct DocumentTests {
+    @Test(arguments: [
+        ("a: x", "{a@1:1: x@1:4}@1:1"),
+        ("a: 'x'\nb: \"y\\n\"", "{a@1:1: 'x'@1:4, b@2:1: 'y\n'@2:4}@1:1"),
+        ("- 1\n- [2, {c: 3}]", "[1@1:3, [2@2:4, {c@2:8: 3@2:11}@2:7]@2:3]@1:1"),
+        ("é: {ü: x}", "{é@1:1: {ü@1:5: x@1:8}@1:4}@1:1"),
+        ("a:\nb: ~", "{a@1:1: @1:3, b@2:1: ~@2:4}@1:1"),
+        ("a: |\n  1\n  2\n", "{a@1:1: '1\n2\n'@1:4}@1:1"),
+        ("# only this\n--- \na: b\n...\n", "{a@3:1: b@3:4}@3:1"),
+        ("\u{FEFF}a: b", "{a@1:1: b@1:4}@1:1"),
+    ])
+    func readsATreeWithPlaces(text: String, expected: String) throws {
+        let document = Document(utf8: Array(text.utf8))
+        #expect(document.problems.isEmpty)
+        #expect(outline(try #require(document.root)) == expected)
+    }
+
+    @Test(arguments: ["", "\n\n", "# nothing\n"])
+    func anEmptyDocumentHasNoRoot(text: String) {
+        let document = Document(utf8: Array(text.utf8))
+        #expect(document.root == nil)
+        #expect(document.problems.isEmpty)
+    }
+
+    @Test(arguments: [
+        (
+            "a: 1\nb: 2\na: 3\nb: 4",
+            ["3:1 the key a stands twice, first in line 1", "4:1 the key b stands twice, first in line 2"]
+        ),
+        ("a: {b: 1, b: {c: 2}}", ["1:11 the key b stands twice, first in line 1"]),
+        ("a: &x 1\nb: *x", ["1:4 anchors (&) are not supported", "2:4 aliases (*) are not supported"]),
+        ("a: !!str 1", ["1:4 tags (!) are not supported"]),
+        ("{[a, b]: c, d: e}", ["1:2 a key must be a single word"]),
+        ("a: 1\n---\nb: 2", ["2:1 a second document begins here; one file holds one"]),
+        ("a: [1, 2", ["2:1 not valid YAML: did not find expected ',' or ']' while parsing a flow sequence"]),
+        ("a: b\n  c: d", ["2:4 not valid YAML: mapping values are not allowed in this context"]),
+        (
+            "a: 1\n\tb: 2",
+            ["2:1 not valid YAML: found a tab character that violates indentation while scanning a plain scalar"]
+        ),
+        (
+            "a: 1\na: 2\nc: [",
+            [
+                "2:1 the key a stands twice, first in line 1",
+                "4:1 not valid YAML: did not find expected node content while parsing a flow node",
+            ]
+        ),
+        ("a: \"\\q\"", ["1:5 not valid YAML: found unknown escape character while parsing a quoted scalar"]),
+    ])
+    func tellsAllThatIsRefused(text: String, expected: [String]) {
+        let document = Document(utf8: Array(text.utf8))
+        #expect(document.problems.map { "\($0.mark.line):\($0.mark.column) \($0.text)" } == expected)
+    }
+
+    @Test(
+        arguments: [
+            ([0x61, 0x3A, 0x20, 0xFF], "not valid YAML: invalid leading UTF-8 octet"),
+            ([0x61, 0x3A, 0x20, 0xC3], "not valid YAML: incomplete UTF-8 octet sequence"),
+            ([0x61, 0x3A, 0x20, 0x01], "not valid YAML: control characters are not allowed"),
+            ([0xFF, 0xFE, 0x61, 0x00], "not valid YAML: invalid leading UTF-8 octet"),
+        ] as [([UInt8], String)])
+    func refusesWhatIsNotText(bytes: [UInt8], expected: String) {
+        let document = Document(utf8: bytes)
+        #expect(document.root == nil)
+        #expect(document.problems.map(\.text) == [expected])
+    }
+
+    @Test func aDuplicateKeepsTheFirst() throws {
+        let document = Document(utf8: Array("a: 1\na: 2\nb: 3".utf8))
+        #expect(outline(try #require(document.root)) == "{a@1:1: 1@1:4, b@3:1: 3@3:4}@1:1")
+    }
+
+    @Test(arguments: [
+        ("x", false), ("", true), ("~", true), ("null", true), ("'null'", false), ("''", false), ("[]", false),
+    ])
+    func onlyAPlainScalarIsNull(text: String, isNull: Bool) throws {
+        let document = Document(utf8: Array("a: \(text)".utf8))
+        guard case .mapping(let entries) = try #require(document.root).content else {
+            Issue.record("not a mapping")
+            return
+        }
+        #expect(entries[0].value.isNull == isNull)
+    }
+
+    @Test func limitsRefuse() {
+        var limits = Document.Limits()
+        limits.bytes = 100
+        limits.depth = 3
+        limits.nodes = 10
+        func problems(_ text: String) -> [String] {
+            let document = Document(utf8: Array(text.utf8), limits: limits)
+            #expect(document.root == nil || document.problems.isEmpty)
+            return document.problems.map(\.text)
+        }
+        #expect(problems("[[[a]]]").isEmpty)
+        #expect(problems("[[[[a]]]]") == ["nested deeper than 3"])
+        #expect(problems("[1, 2, 3, 4, 5, 6, 7, 8, 9]").isEmpty)
+        #expect(problems("[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]") == ["more than 10 values"])
+        #expect(problems(String(repeating: "#", count: 100)).isEmpty)
+        #expect(problems(String(repeating: "#", count: 101)) == ["the document has 101 bytes; at most 100 are read"])
+    }
+
+    /// Whatever the bytes, reading ends and says why: the beginnings and the single-byte damages of a real document.
+    @Test func survivesDamage() {
+        let text = Array("kafka: {a: [1, \"x\\n\"]}\nb: |\n  c\n# é\nd: 'e'\n".utf8)
+        for length in 0...text.count { _ = Document(utf8: Array(text.prefix(length))) }
+        for position in text.indices {
+            for byte: UInt8 in [0, 0x09, 0x0A, 0x20, 0x26, 0x2A, 0x3A, 0x5B, 0x7B, 0x7D, 0x80, 0xC3, 0xFF] {
+                var damaged = text
+                damaged[position] = byte
+                let document = Document(utf8: damaged)
+                #expect(document.root != nil || !document.problems.isEmpty)
+            }
+        }
+    }
+}
