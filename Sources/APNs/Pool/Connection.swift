@@ -104,7 +104,8 @@ final class Connection: SecureChannelDelegate {
     ///
     /// `queue` and `headers` are the owner's: nothing it is told meanwhile may touch them.
     func fill(from queue: inout RequestQueue, headers: inout RequestHeaders) {
-        guard phase == .ready, let session, session.freeStreams > 0 else { return }
+        // Whatever went out now on a dead connection would be in doubt.
+        guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }
         let waiting = queue.count
         do throws(HTTP2Error) {
             try fill(session, &window, from: &queue, headers: &headers)
