@@ -57,7 +57,19 @@ package final class Dialer {
     ) -> DialAttempt {
         loop.assertOnThread()
         let attempt = DialAttempt(target, loop: loop, userTimeoutMs: userTimeoutMs, then: then)
-        attempt.start(resolver: resolver, timeoutNs: timeoutNs)
+        attempt.start(timeoutNs: timeoutNs)
+        attempt.resolve(with: resolver)
+        return attempt
+    }
+
+    /// The same to addresses known already.
+    func dial(
+        _ target: DialTarget, addresses: [SocketAddress], timeoutNs: Int64,
+        then: @escaping (Result<Connected, ChannelEnd>) -> Void
+    ) -> DialAttempt {
+        let attempt = DialAttempt(target, loop: loop, userTimeoutMs: 15_000, then: then)
+        attempt.start(timeoutNs: timeoutNs)
+        attempt.resolved(.success(addresses))
         return attempt
     }
 }
@@ -102,17 +114,20 @@ package final class DialAttempt {
         return "proxy \(proxy.host):\(proxy.port)"
     }
 
-    fileprivate func start(resolver: Resolver, timeoutNs: Int64) {
+    fileprivate func start(timeoutNs: Int64) {
         deadlineNs = loop.now.monotonicNs + timeoutNs
         overall = loop.schedule(afterNs: timeoutNs) { [self] in
             overall = nil
             timedOut()
         }
+    }
+
+    fileprivate func resolve(with resolver: Resolver) {
         let waiting = OnLoop(self)
         resolver.resolve(host: host, port: target.proxy?.port ?? target.port, loop: loop) { waiting.value.resolved($0) }
     }
 
-    private func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
+    fileprivate func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
         guard then != nil else { return }
         switch result {
         case .failure(let end): finish(.failure(end))

@@ -24,10 +24,10 @@ package import TLS
     /// `TLSv1.3`, once open.
     package var tlsVersion: String? { state == .open ? session?.version : nil }
     /// Plaintext `send` has taken, in all. The mark to compare with `writtenBytes`.
-    package private(set) var sentBytes: Int64 = 0
+    package var sentBytes: Int64 { output.sentBytes }
     /// Plaintext of which the kernel has every byte of its TLS records: the peer cannot have read anything beyond.
     /// Still right after the channel was closed.
-    package var writtenBytes: Int64 { marks.plaintextWritten }
+    package var writtenBytes: Int64 { output.writtenBytes }
     /// Below this, `room` counts as spent and `channelWritable` follows.
     package let lowRoom: Int
 
@@ -43,13 +43,7 @@ package import TLS
     /// The handshake's deadline, then that of `close`, or of a peer after a failed write.
     private var alarm: Alarm?
 
-    /// Plaintext not encrypted yet, less than one record.
-    private let gathering: UnsafeMutableRawBufferPointer
-    private var gathered = 0
-    /// Ciphertext the kernel did not take yet.
-    private var pending = 0
-    private let outputLimit: Int
-    private var marks = WrittenMarks()
+    private var output: RecordOutput
     /// The kernel takes no more: nothing is written until it says so.
     private var isBlocked = false
     private var isReadingPaused = false
@@ -59,8 +53,6 @@ package import TLS
     private var hasEndedWriting = false
     private var end: ChannelEnd?
 
-    /// A TLS record's most plaintext (RFC 8446, 5.1).
-    private static let recordLimit = 16_384
     /// So much ciphertext is written before the turn ends: the peer gets to work, and the buffer stays small.
     private static let writeThreshold = 64 * 1024
     /// How long a peer that was told the end may take to end its side.
@@ -109,19 +101,17 @@ package import TLS
         state: State, name: String, loop: Loop, options: ChannelOptions, delegate: any SecureChannelDelegate
     ) {
         loop.assertOnThread()
-        precondition(options.outputLimit >= 2 * Self.recordLimit, "a channel's output limit is at least 32 KiB")
         self.state = state
         peerName = name
         self.loop = loop
         self.options = options
         self.delegate = delegate
-        outputLimit = options.outputLimit
-        lowRoom = min(2 * Self.recordLimit, options.outputLimit / 2)
-        unsafe gathering = .allocate(byteCount: Self.recordLimit, alignment: 64)
+        output = RecordOutput(limit: options.outputLimit)
+        lowRoom = min(2 * RecordOutput.recordLimit, options.outputLimit / 2)
         alarm = Alarm(loop: loop) { [weak self] in self?.timedOut() }
     }
 
-    deinit { unsafe gathering.deallocate() }
+    deinit { output.deallocate() }
 
     private func shakeHands(
         _ descriptor: Descriptor, _ address: SocketAddress, _ makeSession: () throws(TLSError) -> Session
@@ -147,7 +137,7 @@ package import TLS
     // MARK: Sending
 
     /// How much `send` takes now.
-    package var room: Int { state == .open ? max(0, outputLimit - gathered - pending) : 0 }
+    package var room: Int { state == .open ? output.room : 0 }
 
     /// Queues plaintext; it leaves at the end of the turn at the latest, unless the kernel takes no more.
     ///
@@ -159,35 +149,20 @@ package import TLS
         if room - taken < lowRoom || taken < bytes.count { wantsWritable = true }
         guard taken > 0 else { return 0 }
         askToTurn()
-        if gathered + taken < Self.recordLimit {
-            unsafe gather(bytes.baseAddress!, taken)
+        if output.fits(taken) {
+            unsafe output.gather(bytes.baseAddress!, taken)
         } else {
             unsafe sendRecords(UnsafeRawBufferPointer(rebasing: bytes[..<taken]))
         }
         return taken
     }
 
-    private func gather(_ bytes: UnsafeRawPointer, _ count: Int) {
-        unsafe memcpy(gathering.baseAddress! + gathered, bytes, count)
-        gathered += count
-        sentBytes += Int64(count)
-    }
-
     private func sendRecords(_ bytes: UnsafeRawBufferPointer) {
         do throws(TLSError) {
             var position = 0
-            while position < bytes.count {
-                let count = min(Self.recordLimit - gathered, bytes.count - position)
-                let part = unsafe UnsafeRawBufferPointer(rebasing: bytes[position..<position + count])
-                position += count
-                if count == Self.recordLimit {
-                    sentBytes += Int64(count)
-                    try unsafe encrypt(part)
-                } else {
-                    unsafe gather(part.baseAddress!, count)
-                    if gathered == Self.recordLimit { try encryptGathered() }
-                }
-                if pending >= Self.writeThreshold { writeOut() }
+            while position < bytes.count, let session {
+                try unsafe output.takeRecord(of: bytes, from: &position, into: session)
+                if output.pending >= Self.writeThreshold { writeOut() }
             }
         } catch {
             failed(error)
@@ -211,32 +186,18 @@ package import TLS
     }
 
     private func encryptGathered() throws(TLSError) {
-        guard gathered > 0 else { return }
-        let plaintext = unsafe UnsafeRawBufferPointer(rebasing: gathering[..<gathered])
-        gathered = 0
-        try unsafe encrypt(plaintext)
-    }
-
-    /// The last of `sentBytes`.
-    private func encrypt(_ plaintext: UnsafeRawBufferPointer) throws(TLSError) {
-        guard let session else { return }
-        try unsafe session.write(plaintext)
-        pending = unsafe session.pendingOutput.count
-        marks.encrypted(upTo: sentBytes, pending: pending)
+        if let session { try output.encryptGathered(session) }
     }
 
     private func writeOut() {
         guard let session, let descriptor, !isBlocked, writeFailure == nil else { return }
         while true {
-            let output = unsafe session.pendingOutput
-            pending = output.count
-            if pending == 0 { break }
-            switch unsafe descriptor.send(output) {
+            let ciphertext = unsafe output.pendingOutput(session)
+            if unsafe ciphertext.isEmpty { break }
+            switch unsafe descriptor.send(ciphertext) {
             case .bytes(let count):
-                session.consumeOutput(count)
-                marks.wrote(count)
-                pending -= count
-                if pending > 0 { return block() }
+                output.wrote(count, session)
+                if output.pending > 0 { return block() }
             case .wouldBlock, .end: return block()
             case .exhausted: return pauseWriting()
             case .failed(let code): return writeFailed(code)
@@ -359,7 +320,7 @@ package import TLS
             if case .bytes(let count) = result {
                 filled += count
                 // A record always fits whole.
-                if buffer.count - filled >= Self.recordLimit { continue }
+                if buffer.count - filled >= RecordOutput.recordLimit { continue }
             }
             unsafe handOver(buffer, &filled)
             if case .bytes = result { continue }
@@ -465,8 +426,7 @@ package import TLS
         alarm = nil
         descriptor = nil
         session = nil
-        gathered = 0
-        pending = 0
+        output.drop()
         askToTurn()
     }
 

@@ -87,6 +87,20 @@ struct SharesTests {
         #expect(shares.room(for: second) == 250)
     }
 
+    @Test("A topic that joins while another uses everything gets what becomes free, up to its reserve")
+    func joining() {
+        var shares = Shares(total: 1_000)
+        let first = shares.addGroup(weight: 1)
+        let second = shares.addGroup(weight: 1)
+        shares.addPartitions(1, to: first)
+        shares.take(1_000, for: first)
+        shares.addPartitions(1, to: second)
+        #expect(shares.room(for: second) == 0)
+        shares.giveBack(100, for: first)
+        #expect(shares.room(for: first) == 0)
+        #expect(shares.room(for: second) == 100)
+    }
+
     @Test("It adds up, whatever happens", arguments: 0..<20)
     func random(_ seed: UInt64) {
         var random = SplitMix(seed: seed)

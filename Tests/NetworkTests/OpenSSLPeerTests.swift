@@ -67,7 +67,7 @@ import Testing
         #expect(world.servers[0].violations == [])
     }
 
-    /// `K` makes s_client send a KeyUpdate that asks for ours (RFC 8446, 4.6.3): the answer must leave unasked.
+    /// `K` makes s_client send a KeyUpdate that asks for ours (RFC 8446, 4.6.3), which leaves before our next bytes.
     @Test func keyUpdatesInTheMiddle() throws {
         let world = try World()
         let client = try OpenSSLPeer.client(["-tls1_3", "-alpn", "h2"], world, withErrors: true)
@@ -75,11 +75,11 @@ import Testing
         let server = world.servers[0]
         for round in 0..<5 {
             client.write("K\n")
+            // A command stands alone in a read; its KeyUpdate leaves with what is sent next.
             try world.run {
                 client.read()
                 return client.text.components(separatedBy: "KEYUPDATE").count == round + 2
             }
-            world.settle(turns: 5)
             client.write("after \(round)\n")
             try world.run { server.received.count == 8 * (round + 1) }
             server.channel.send(Array("answer \(round)\n".utf8))
@@ -92,6 +92,20 @@ import Testing
         client.kill()
         try world.run { server.end != nil }
         #expect(server.end?.kind == .lost)
+    }
+
+    /// `R` asks to renegotiate, which we refuse: the alert must leave although we have nothing to say.
+    @Test func renegotiationIsRefused() throws {
+        let world = try World()
+        let client = try OpenSSLPeer.client(["-tls1_2", "-alpn", "h2"], world, withErrors: true)
+        try world.run { world.servers.first?.isOpen == true }
+        client.write("R\n")
+        try world.run { world.servers[0].end != nil }
+        try world.run {
+            client.read()
+            return client.text.contains("no renegotiation")
+        }
+        #expect(world.servers[0].received.isEmpty)
     }
 
     @Test func theirClientRefusesAStrangersCertificate() throws {

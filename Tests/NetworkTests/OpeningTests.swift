@@ -4,6 +4,8 @@ import Network
 import TLS
 import Testing
 
+@testable import Network
+
 /// Everything that can go wrong before a channel is open.
 @Suite struct OpeningTests {
     private func end(of client: Recorder, _ world: World) throws -> ChannelEnd {
@@ -66,6 +68,21 @@ import Testing
         #expect(end.kind == .unreachable)
         #expect(end.text.contains("in time"))
         #expect(LoopTime.read().monotonicNs - start < 5_000_000_000)
+    }
+
+    @Test func aSilentAddressLeavesTimeForTheNext() throws {
+        let world = try World()
+        let full = try FullListener()
+        let addresses = [full.port, full.port, world.listener.port].map {
+            SocketAddress(literal: "127.0.0.1", port: $0)!
+        }
+        var result: Result<Dialer.Connected, ChannelEnd>?
+        let attempt = world.dialer.dial(
+            DialTarget(host: "push.example", port: 443), addresses: addresses, timeoutNs: 600_000_000
+        ) { result = $0 }
+        try world.run { result != nil }
+        #expect(try result!.get().address.port == world.listener.port)
+        withExtendedLifetime(attempt) {}
     }
 
     @Test func aServerThatNeverShakesHandsEndsInTime() throws {

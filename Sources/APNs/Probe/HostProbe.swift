@@ -42,7 +42,8 @@ package final class HostProbe: SecureChannelDelegate {
             let leftNs = deadlineNs - LoopTime.read().monotonicNs
             if leftNs <= 0 {
                 probe.result = .failure(
-                    ChannelEnd(.handshakeTimedOut, "\(host):\(port): no HTTP/2 SETTINGS within \(timeoutNs / 1_000_000) ms"))
+                    ChannelEnd(
+                        .handshakeTimedOut, "\(host):\(port): no HTTP/2 SETTINGS within \(timeoutNs / 1_000_000) ms"))
             }
             loop.runOnce(timeoutNs: min(max(leftNs, 0), 100_000_000))
         }

@@ -13,6 +13,7 @@ package struct Shares {
     package private(set) var groups: [Group] = []
     /// Used beyond the reserves.
     private var sharedUsed = 0
+    private var used = 0
 
     package init(total: Int) { self.total = total }
 
@@ -39,7 +40,8 @@ package struct Shares {
     package func room(for group: Int) -> Int {
         let reserve = max(0, groups[group].reserved - groups[group].used)
         let shared = max(0, total - total / 2 - sharedUsed)
-        return reserve + shared
+        // A topic that has just begun waits for its reserve while others still use it.
+        return max(0, min(reserve + shared, total - used))
     }
 
     package mutating func take(_ amount: Int, for group: Int) { change(by: amount, group) }
@@ -51,6 +53,7 @@ package struct Shares {
             let reserved = groups[group].reserved
             let before = max(0, groups[group].used - reserved)
             groups[group].used += amount
+            used += amount
             sharedUsed += max(0, groups[group].used - reserved) - before
         }
     }

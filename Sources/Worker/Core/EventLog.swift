@@ -54,7 +54,10 @@ struct EventLog {
         case .held(let app, let cause):
             logger.warning(
                 .delivery, "notifications are held in the shortest retry tier", about: "\(name(of: app)) \(cause)",
-                ["app": "\(name(of: app))", "cause": "\(cause == .lane ? "one device has too many" : "the app has too many")"])
+                [
+                    "app": "\(name(of: app))",
+                    "cause": "\(cause == .lane ? "one device has too many" : "the app has too many")",
+                ])
         }
     }
 

@@ -156,7 +156,8 @@ final class GroupReader {
         let leaving = assigned.map(\.id)
         machine.revoke(leaving)
         revocation = Revocation(
-            partitions: leaving, deadlineNs: now.ns + limitNs, lastCommitDeadlineNs: now.ns + limitNs + Self.lastCommitNs,
+            partitions: leaving, deadlineNs: now.ns + limitNs,
+            lastCommitDeadlineNs: now.ns + limitNs + Self.lastCommitNs,
             mustUnassign: false)
     }
 
@@ -304,7 +305,9 @@ final class GroupReader {
         var deadline: Int64?
         func consider(_ ns: Int64) { deadline = min(deadline ?? ns, ns) }
         if let waiting { consider(waiting.retryNs) }
-        if let revocation { consider(revocation.hasStoppedWaiting ? revocation.lastCommitDeadlineNs : revocation.deadlineNs) }
+        if let revocation {
+            consider(revocation.hasStoppedWaiting ? revocation.lastCommitDeadlineNs : revocation.deadlineNs)
+        }
         for partition in assigned {
             if let untilMs = partition.pausedUntilMs { consider(now.ns + max(0, untilMs - now.wallMs) * 1_000_000) }
         }

@@ -1,0 +1,93 @@
+internal import Glibc
+internal import TLS
+
+/// What a channel sends: plaintext gathered to whole TLS records, and the books of how far it came. The socket is the
+/// channel's business.
+@safe struct RecordOutput {
+    /// A TLS record's most plaintext (RFC 8446, 5.1).
+    static let recordLimit = 16_384
+
+    /// Most bytes that wait: gathered plaintext and ciphertext the kernel did not take.
+    let limit: Int
+    /// Plaintext taken, in all.
+    private(set) var sentBytes: Int64 = 0
+    /// Ciphertext the kernel did not take yet.
+    private(set) var pending = 0
+
+    /// Plaintext not encrypted yet, less than one record.
+    private let gathering: UnsafeMutableRawBufferPointer
+    private var gathered = 0
+    private var marks = WrittenMarks()
+
+    init(limit: Int) {
+        precondition(limit >= 2 * Self.recordLimit, "a channel's output limit is at least 32 KiB")
+        self.limit = limit
+        unsafe gathering = .allocate(byteCount: Self.recordLimit, alignment: 64)
+    }
+
+    func deallocate() { unsafe gathering.deallocate() }
+
+    var room: Int { max(0, limit - gathered - pending) }
+    /// Plaintext of which the kernel has every record.
+    var writtenBytes: Int64 { marks.plaintextWritten }
+
+    /// Whether so much only needs to be copied.
+    func fits(_ count: Int) -> Bool { gathered + count < Self.recordLimit }
+
+    /// Takes plaintext that `fits`.
+    mutating func gather(_ bytes: UnsafeRawPointer, _ count: Int) {
+        unsafe memcpy(gathering.baseAddress! + gathered, bytes, count)
+        gathered += count
+        sentBytes += Int64(count)
+    }
+
+    /// Takes what one record holds from `position` on; a full one is encrypted, without a copy when it can be.
+    mutating func takeRecord(
+        of bytes: UnsafeRawBufferPointer, from position: inout Int, into session: Session
+    ) throws(TLSError) {
+        let count = min(Self.recordLimit - gathered, bytes.count - position)
+        let part = unsafe UnsafeRawBufferPointer(rebasing: bytes[position..<position + count])
+        position += count
+        if count == Self.recordLimit {
+            sentBytes += Int64(count)
+            try unsafe encrypt(part, session)
+        } else {
+            unsafe gather(part.baseAddress!, count)
+            if gathered == Self.recordLimit { try encryptGathered(session) }
+        }
+    }
+
+    mutating func encryptGathered(_ session: Session) throws(TLSError) {
+        guard gathered > 0 else { return }
+        let plaintext = unsafe UnsafeRawBufferPointer(rebasing: gathering[..<gathered])
+        gathered = 0
+        try unsafe encrypt(plaintext, session)
+    }
+
+    /// The last of `sentBytes`.
+    private mutating func encrypt(_ plaintext: UnsafeRawBufferPointer, _ session: Session) throws(TLSError) {
+        try unsafe session.write(plaintext)
+        pending = unsafe session.pendingOutput.count
+        marks.encrypted(upTo: sentBytes, pending: pending)
+    }
+
+    /// What the session has to write now: its own messages, too.
+    mutating func pendingOutput(_ session: Session) -> UnsafeRawBufferPointer {
+        let output = unsafe session.pendingOutput
+        pending = output.count
+        return unsafe output
+    }
+
+    /// The kernel took the first bytes of the pending output.
+    mutating func wrote(_ count: Int, _ session: Session) {
+        session.consumeOutput(count)
+        marks.wrote(count)
+        pending -= count
+    }
+
+    /// Forgets what is unsent; the books stay.
+    mutating func drop() {
+        gathered = 0
+        pending = 0
+    }
+}

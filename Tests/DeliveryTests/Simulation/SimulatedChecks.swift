@@ -1,0 +1,134 @@
+import PushRecords
+
+@testable import Delivery
+
+/// The promise, rule by rule.
+extension SimulatedWorld {
+    func checkSend(
+        _ request: OutgoingRequest, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker
+    ) {
+        // The reach: a commit that Kafka has names it.
+        guard let reach = logs[place.log].commit?.map.reach, place.offset < reach else {
+            breaks("\(place) was sent at or above the reach \(logs[place.log].commit?.map.reach ?? -1)")
+            return
+        }
+        // Per device one in flight.
+        let laneKey = String(decoding: request.token, as: UTF8.self) + String(decoding: request.topic, as: UTF8.self)
+        if settings.ordering == .device, worker.flights.values.contains(where: { $0.laneKey == laneKey }) {
+            breaks("\(place) was sent while its device is in flight")
+        }
+        // First sends in order, in one assignment.
+        let notification = worker.machine.notifications[request.id.slot]
+        if settings.ordering == .device, !notification.isResend {
+            let key = OrderKey(assignment: worker.assignments[place.log]?.number ?? 0, lane: laneKey)
+            if let last = lastFirstSend[key], (last.offset, last.index) >= (place.offset, place.index) {
+                breaks("\(place) was sent first after \(last)")
+            }
+            lastFirstSend[key] = place
+        }
+        // What is settled is sent again only when no commit since could say so.
+        if let known = settledAt[place], let takenAt = commitTakenAt[known.assignment], known.step < takenAt, !wasMapCut
+        {
+            breaks("\(place) settled in step \(known.step), and a commit of step \(takenAt) said so")
+        }
+        // An answer that must not be followed by another try.
+        if let book = books[original], book.rule == .bad || book.rule == .unregistered, book.processed > 0,
+            book.doubts == 0, crashCount == 0
+        {
+            breaks("\(original) was refused for good, and sent again")
+        }
+    }
+
+    /// A commit arrives at the broker.
+    func apply(_ committing: SimulatedWorker.Committing) {
+        let log = committing.log
+        let commit = committing.commit
+        if let before = logs[log].commit, commit.offset < before.offset {
+            breaks("log \(log) was committed back from \(before.offset) to \(commit.offset)")
+        }
+        logs[log].commit = commit
+        commitTakenAt[committing.assignment] = commit.takenAt
+        var count = logs[log].committedCount
+        while count < logs[log].records.count, logs[log].records[count].offset < commit.offset {
+            checkSettled(logs[log].records[count], log, "is below the committed offset \(commit.offset)")
+            count += 1
+        }
+        logs[log].committedCount = count
+        guard !commit.map.settled.isEmpty || !commit.map.partials.isEmpty else { return }
+        for record in logs[log].records[count...] {
+            if commit.map.settled.contains(where: { $0.contains(record.offset) }) {
+                checkSettled(record, log, "is named by the map")
+            }
+            for partial in commit.map.partials where partial.offset == record.offset {
+                for index in partial.indexes.joined() {
+                    let place = SimulatedPlace(log: log, offset: record.offset, index: Int32(index))
+                    if !settled.contains(place) { breaks("\(place) is named by the map and not settled") }
+                }
+            }
+        }
+    }
+
+    private func checkSettled(_ record: SimulatedRecord, _ log: Int, _ why: String) {
+        for index in 0..<record.count {
+            let place = SimulatedPlace(log: log, offset: record.offset, index: index)
+            if !settled.contains(place) { breaks("\(place) \(why) and not settled") }
+        }
+    }
+
+    /// When nothing is left to be done: every notification ended as its rule says.
+    func checkEnd() {
+        for (place, book) in books {
+            let isCounted = settings.publishesOnlyFailures && book.countedAsAccepted > 0
+            guard !book.results.isEmpty || isCounted else {
+                breaks("\(place) (\(book)) ended in silence")
+                continue
+            }
+            for result in book.results { checkResult(result, book, place) }
+            // What may have been shown twice says so.
+            if book.delivered > 1, !book.results.contains(where: { $0.inDoubt > 0 }) {
+                breaks("\(place) was delivered \(book.delivered) times and no result says so: \(book)")
+            }
+            if isFaultless {
+                if book.delivered > 1 { breaks("\(place) was delivered twice without a fault") }
+                if book.results.count + (isCounted ? 1 : 0) != 1 {
+                    breaks("\(place) has \(book.results.count) results")
+                }
+            }
+            if book.rule == .unregistered, book.results.contains(where: { $0.outcome == .unregistered }) {
+                if book.deadTokens == 0 { breaks("\(place) has no dead token") }
+            } else if book.deadTokens > 0 {
+                breaks("\(place) has a dead token")
+            }
+        }
+        for worker in workers {
+            for app in worker.machine.apps where app.open != 0 || app.outstanding != 0 { breaks("an app's counts") }
+            for group in worker.machine.shares.groups where group.used != 0 { breaks("a share is not given back") }
+            for group in worker.machine.byteShares.groups where group.used != 0 { breaks("bytes are not given back") }
+        }
+    }
+
+    var isFaultless: Bool { !faults.doubts && !faults.crashes && !faults.losses && !wasMapCut && limitCount == 0 }
+
+    private func checkResult(
+        _ result: (outcome: Outcome, inDoubt: Int, attempts: Int), _ book: SimulatedBook, _ place: SimulatedPlace
+    ) {
+        guard let rule = book.rule else {
+            if result.outcome != .invalid { breaks("\(place) cannot be sent and ended \(result.outcome)") }
+            return
+        }
+        if result.attempts < result.inDoubt { breaks("\(place) counts more doubts than sends") }
+        if result.outcome == rule.outcome { return }
+        switch result.outcome {
+        case .expired where rule == .nowOrNever: return
+        // Tries in doubt use up resends, and these attempts.
+        case .abandoned where result.inDoubt > 0: return
+        default: breaks("\(place) ended \(result.outcome), not \(rule.outcome): \(book)")
+        }
+    }
+}
+
+/// First sends follow offset order per device in one assignment.
+struct OrderKey: Hashable {
+    var assignment: Int
+    var lane: String
+}

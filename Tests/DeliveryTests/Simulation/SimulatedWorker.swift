@@ -1,0 +1,75 @@
+import PushRecords
+
+@testable import Delivery
+
+/// One worker process of the simulation: a machine, and what is under way around it.
+final class SimulatedWorker {
+    struct Assignment {
+        var id: PartitionID
+        /// Counts assignments over all workers.
+        var number: Int
+        /// The next record of the log.
+        var position: Int
+        var waitUntilMs: Int64 = 0
+        /// The step in which it was revoked.
+        var drainsSince: Int?
+    }
+
+    enum Ending { case answer, doubtProcessed, doubtUnprocessed, unprocessed }
+
+    /// A request at a transport.
+    struct Flight {
+        var place: SimulatedPlace
+        var original: SimulatedPlace
+        var laneKey: String
+        var onConnectionMs: Int64
+        var endMs: Int64
+        var ending: Ending
+    }
+
+    /// A record on its way to Kafka.
+    struct Producing {
+        var id: NotificationID
+        /// Number of its assignment.
+        var assignment: Int
+        var place: SimulatedPlace
+        var appendMs: Int64
+        var ackMs: Int64
+        var isAppended = false
+        var append: (SimulatedWorld) -> Void
+    }
+
+    struct Committing {
+        var log: Int
+        /// Number of its assignment.
+        var assignment: Int
+        var commit: SimulatedLog.Commit
+        var outcome: CommitOutcome
+        /// Whether the broker takes it; a refusal may come after it did.
+        var isTaken: Bool
+    }
+
+    var machine: DeliveryMachine
+    var assignments: [Int: Assignment] = [:]
+    var flights: [NotificationID: Flight] = [:]
+    var producing: [Producing] = []
+    var committing: [Committing] = []
+    var commitAppliesMs: Int64 = 0
+    var commitReplyMs: Int64 = 0
+    var isCommitApplied = false
+    var retryWriter: RetryWriter
+    let capacity: Int
+
+    init(_ settings: DeliverySettings, apps: [AppRoute], capacity: Int) {
+        machine = DeliveryMachine(settings: settings, apps: apps)
+        retryWriter = RetryWriter(apps: apps.map { RecordApp(name: $0.name, environment: $0.environment) })
+        self.capacity = capacity
+        for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity) }
+    }
+
+    var isIdle: Bool {
+        let gauges = machine.gauges
+        return flights.isEmpty && producing.isEmpty && committing.isEmpty && gauges.openNotifications == 0
+            && gauges.openBytes == 0 && machine.lanes.count == 0
+    }
+}

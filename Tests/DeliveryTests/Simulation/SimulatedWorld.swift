@@ -1,0 +1,261 @@
+import PushRecords
+
+@testable import Delivery
+
+/// Kafka, APNs and workers in one seeded world that moves in steps of some milliseconds. Every rule of the promise is
+/// checked where it could be broken; the first broken one ends the run.
+final class SimulatedWorld {
+    struct Broken: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    /// What may happen in a run.
+    struct Faults {
+        var doubts = true
+        var crashes = true
+        var losses = true
+        var refusedCommits = true
+    }
+
+    var random: SplitMix
+    let faults: Faults
+    let settings: DeliverySettings
+    let apps: [AppRoute]
+    let metadataLimit: Int
+    var logs: [SimulatedLog] = []
+    var books: [SimulatedPlace: SimulatedBook] = [:]
+    /// Settled in truth: its result, retry record or dead letter is in Kafka (or its verdict was counted).
+    var settled: Set<SimulatedPlace> = []
+    /// The step in which the worker learned so, and its assignment.
+    var settledAt: [SimulatedPlace: (step: Int, assignment: Int)] = [:]
+    /// By assignment: the step in which the last commit was taken that Kafka has.
+    var commitTakenAt: [Int: Int] = [:]
+    var assignmentCount = 0
+    var workers: [SimulatedWorker] = []
+    var step = 0
+    var ns: Int64 = 1_000_000_000
+    let startMs: Int64 = 1_800_000_000_000
+    var isCalm = false
+    /// A map was cut: what it no longer names may be sent again.
+    var wasMapCut = false
+    var broken: Broken?
+    var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
+    var crashCount = 0
+    /// Drains that were cut short.
+    var limitCount = 0
+
+    var now: DeliveryTime { DeliveryTime(ns: ns, wallMs: startMs + ns / 1_000_000) }
+    var nowMs: Int64 { ns / 1_000_000 }
+
+    init(seed: UInt64, faults: Faults = Faults()) {
+        random = SplitMix(seed: seed)
+        self.faults = faults
+        var settings = DeliverySettings()
+        settings.ordering = random.chance(80) ? .device : .none
+        settings.tiers = [.init(delayMs: 200), .init(delayMs: 1_000)]
+        settings.maxAttempts = 3
+        settings.maxOpen = .random(in: 8...60, using: &random)
+        settings.laneLimit = random.chance(30) ? 3 : 100
+        settings.reachMargin = random.chance(50) ? 10 : 500
+        settings.publishesOnlyFailures = random.chance(20)
+        settings.hashSeed = random.next()
+        self.settings = settings
+        metadataLimit = random.chance(20) ? .random(in: 40...80, using: &random) : 4_096
+        var apps = [Rig.app]
+        if random.chance(50) {
+            apps.append(AppRoute(name: "news", environment: .production, bundleIDs: ["com.example.news"]))
+        }
+        self.apps = apps
+        let base = Int64.random(in: 0...1_000, using: &random)
+        for partition in 0..<Int32(2) {
+            logs.append(
+                SimulatedLog(topic: "requests", partition: partition, role: .requests(weight: 1), nextOffset: base))
+        }
+        logs.append(SimulatedLog(topic: "urgent", partition: 0, role: .requests(weight: 4), nextOffset: 7))
+        for tier in settings.tiers {
+            logs.append(
+                SimulatedLog(topic: "retry.\(tier.delayMs)", partition: 0, role: .retry(delayMs: tier.delayMs)))
+        }
+    }
+
+    func breaks(_ rule: @autoclosure () -> String) {
+        if broken == nil { broken = Broken(description: "step \(step): \(rule())") }
+    }
+
+    func addWorker() {
+        workers.append(
+            SimulatedWorker(settings, apps: apps, capacity: .random(in: 1...40, using: &random)))
+    }
+
+    // MARK: Run
+
+    func run(steps: Int) throws {
+        for _ in 0..<2 { addWorker() }
+        for _ in 0..<steps {
+            produceRequests()
+            disturb()
+            try turn()
+        }
+        isCalm = true
+        var left = 30_000
+        while !isFinished {
+            left -= 1
+            guard left > 0 else { throw Broken(description: "step \(step): it does not end: \(unfinished)") }
+            try turn()
+        }
+        checkEnd()
+        if let broken { throw broken }
+    }
+
+    private func turn() throws {
+        step += 1
+        ns += Int64.random(in: 1...(isCalm ? 60 : 15), using: &random) * 1_000_000
+        assignFree()
+        for worker in workers { turn(worker) }
+        if let broken { throw broken }
+    }
+
+    private var isFinished: Bool { logs.allSatisfy(\.isDone) && workers.allSatisfy(\.isIdle) }
+
+    private var unfinished: String {
+        let logs = logs.enumerated().filter { !$1.isDone }.map { place, log in
+            "\(log.topic)/\(log.partition) \(log.committedCount) of \(log.records.count), commit \(log.commit?.offset ?? -1)"
+        }
+        return logs.joined(separator: "; ") + " workers idle \(workers.map(\.isIdle)) "
+            + "\(workers.map { "\($0.machine.gauges)" })"
+    }
+
+    // MARK: Requests
+
+    private func produceRequests() {
+        guard random.chance(40) else { return }
+        let log = Int.random(in: 0..<3, using: &random)
+        if random.chance(10) { logs[log].nextOffset += Int64.random(in: 1...40, using: &random) }
+        let offset = logs[log].nextOffset
+        logs[log].nextOffset += 1
+        let isDeadLetter = random.chance(2)
+        let count = !isDeadLetter && random.chance(15) ? Int32.random(in: 1...30, using: &random) : 0
+        var record = SimulatedRecord(
+            offset: offset, timestampMs: now.wallMs, count: max(1, count), originals: [])
+        for index in 0..<max(1, count) { record.originals.append(.init(log: log, offset: offset, index: index)) }
+
+        let app = apps[Int.random(in: 0..<apps.count, using: &random)].bundleIDs[0]
+        if isDeadLetter {
+            books[record.originals[0]] = SimulatedBook(isDeadLetter: true)
+        } else if count > 0 {
+            let tokens = record.originals.map { device(for: $0, log: log, isList: true) }
+            let list = tokens.map { "\"\($0)\"" }.joined(separator: ",")
+            record.value = Array(
+                #"{"device_tokens":[\#(list)],"headers":{"apns-topic":"\#(app)"},"payload":{"aps":{}}}"#.utf8)
+        } else {
+            let token = device(for: record.originals[0], log: log, isList: false)
+            record.headers = [(Array("apns-topic".utf8), Array(app.utf8))]
+            record.headers.append((Array("push-device-token".utf8), Array(token.utf8)))
+            if books[record.originals[0]]?.rule == .nowOrNever {
+                record.headers.append((Array("apns-expiration".utf8), Array("0".utf8)))
+            }
+            record.value = Array(#"{"aps":{"alert":"Hi"}}"#.utf8)
+        }
+        logs[log].records.append(record)
+    }
+
+    /// One of few devices, so that lanes fill; each belongs to one log.
+    private func device(for place: SimulatedPlace, log: Int, isList: Bool) -> String {
+        if random.chance(2) {
+            books[place] = SimulatedBook()
+            return "no-hex"
+        }
+        let rules = SimulatedRule.allCases.filter { !isList || $0 != .nowOrNever }
+        let rule = random.chance(60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
+        books[place] = SimulatedBook(rule: rule)
+        return Rig.token("\(rule.rawValue)\(log)\(Int.random(in: 0..<6, using: &random))")
+    }
+
+    // MARK: Membership
+
+    private func disturb() {
+        if faults.crashes, random.chance(1) {
+            crash(Int.random(in: 0..<workers.count, using: &random))
+        }
+        if random.chance(2), let worker = workers.randomElement(using: &random),
+            let log = worker.assignments.keys.sorted().randomElement(using: &random)
+        {
+            if faults.losses, random.chance(30) {
+                lose(log, worker)
+            } else {
+                revoke([log], worker)
+            }
+        }
+        if random.chance(1), let worker = workers.randomElement(using: &random) {
+            // A graceful stop; whoever is there takes over, this worker too.
+            revoke(worker.assignments.keys.sorted(), worker)
+        }
+    }
+
+    private func revoke(_ list: [Int], _ worker: SimulatedWorker) {
+        let ids = list.compactMap { log in
+            worker.assignments[log]?.drainsSince == nil ? worker.assignments[log]?.id : nil
+        }
+        for log in list where worker.assignments[log]?.drainsSince == nil {
+            worker.assignments[log]?.drainsSince = step
+        }
+        worker.machine.revoke(ids)
+    }
+
+    private func lose(_ log: Int, _ worker: SimulatedWorker) {
+        guard let assignment = worker.assignments.removeValue(forKey: log) else { return }
+        crashCount += 1
+        settleCommit(of: worker, log: log)
+        logs[log].isOwned = false
+        doubtFlights(of: worker, log: log)
+        worker.machine.release([assignment.id])
+    }
+
+    /// kill -9: what was on its way to Kafka may arrive or not, what was on connections may be processed or not.
+    private func crash(_ place: Int) {
+        let worker = workers.remove(at: place)
+        crashCount += 1
+        for log in worker.assignments.keys.sorted() {
+            settleCommit(of: worker, log: log)
+            doubtFlights(of: worker, log: log)
+            logs[log].isOwned = false
+        }
+        for each in worker.producing where !each.isAppended && random.chance(50) { each.append(self) }
+        for (_, flight) in worker.flights.sorted(by: { $0.key.tag < $1.key.tag }) where random.chance(50) {
+            process(flight)
+        }
+        addWorker()
+    }
+
+    /// What a dead or fenced worker had in flight was sent, or may have been.
+    private func doubtFlights(of worker: SimulatedWorker, log: Int) {
+        for flight in worker.flights.values where flight.place.log == log {
+            books[flight.original]?.doubts += 1
+        }
+    }
+
+    /// A commit in flight either made it before its sender was gone, or never will.
+    private func settleCommit(of worker: SimulatedWorker, log: Int) {
+        for index in worker.committing.indices where worker.committing[index].log == log {
+            if !worker.isCommitApplied, random.chance(50) { apply(worker.committing[index]) }
+            worker.committing[index].isTaken = false
+        }
+    }
+
+    private func assignFree() {
+        for log in logs.indices where !logs[log].isOwned {
+            guard isCalm || random.chance(30) else { continue }
+            let worker = workers[Int.random(in: 0..<workers.count, using: &random)]
+            logs[log].isOwned = true
+            let commit = logs[log].commit
+            let id = (commit?.metadata ?? []).withUnsafeBytes {
+                worker.machine.assign(
+                    topic: logs[log].topic, partition: logs[log].partition, role: logs[log].role,
+                    committedOffset: commit?.offset, metadata: $0,
+                    logEnd: random.chance(50) ? logs[log].nextOffset : nil)
+            }
+            assignmentCount += 1
+            worker.assignments[log] = .init(id: id, number: assignmentCount, position: logs[log].committedCount)
+        }
+    }
+}
