@@ -79,7 +79,7 @@ let package = Package(
                 swiftSettings: strict),
             .executableTarget(
                 name: "apns-bench",
-                dependencies: ["Worker", "Configuration", "Kafka", "PushRecords", "JSON", "CLinux", "CRdkafka"],
+                dependencies: ["Configuration", "Kafka", "TLS", "JSON", "CLinux", "CRdkafka"],
                 swiftSettings: strict),
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",

@@ -82,12 +82,9 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         guard !queue.isEmpty else { return }
         refreshToken()
         var index = 0
-        while !queue.isEmpty {
-            let bytes = queue.first.payload.count
-            while index < connections.count, !connections[index].canTake(bytes) { index += 1 }
-            guard index < connections.count else { return }
-            headers.write(queue.first)
-            if connections[index].send(queue.first, headers) { queue.removeFirst() } else { index += 1 }
+        while index < connections.count, !queue.isEmpty {
+            connections[index].fill(from: &queue, headers: &headers)
+            index += 1
         }
     }
 
@@ -241,7 +238,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
 
     /// Grows the pool when every stream stays taken while this thread has time to spare.
     private func noticeSaturation() {
-        let isFull = reportedCapacity > 0 && !connections.contains { $0.canTake(0) }
+        let isFull = reportedCapacity > 0 && connections.allSatisfy { $0.isFull }
         let endNs = LoopTime.read().monotonicNs
         if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
     }

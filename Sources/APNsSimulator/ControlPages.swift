@@ -31,8 +31,8 @@ struct ControlPages: Sendable {
         GET  /tokens     lines "token arrived accepted"
         GET  /token?token=HEX           the same for one token, as JSON
         POST /reset      forgets books and counts
-        GET  /faults     latency and faults as they are set
-        POST /faults?latency=50ms&fault=goaway@10000&fault=cut-after@5s
+        GET  /faults     latency, streams and faults as they are set
+        POST /faults?latency=50ms&streams=100&fault=goaway@10000&fault=cut-after@5s
                          sets those that are named; an empty fault= takes all away
         POST /now?fault=goaway          does that to every connection at once
 
@@ -64,12 +64,12 @@ struct ControlPages: Sendable {
 
     private static func describe(_ switches: FaultSwitches) -> String {
         let rules = switches.rules.map { "\"\($0.text)\"" }.joined(separator: ",")
-        return "{\"latency\":\"\(switches.latency.text)\",\"faults\":[\(rules)]}\n"
+        return "{\"latency\":\"\(switches.latency.text)\",\"streams\":\(switches.streams),\"faults\":[\(rules)]}\n"
     }
 
     private static func change(_ switches: FaultSwitches, _ request: HTTPRequest) -> HTTPResponse {
-        if let unknown = request.unknownParameter(besides: ["latency", "fault"]) {
-            return .text("there is no parameter '\(unknown)': latency, fault\n", status: 400)
+        if let unknown = request.unknownParameter(besides: ["latency", "streams", "fault"]) {
+            return .text("there is no parameter '\(unknown)': latency, streams, fault\n", status: 400)
         }
         var latency: Latency?
         if let text = request.parameter("latency") {
@@ -77,6 +77,11 @@ struct ControlPages: Sendable {
             guard latency != nil else {
                 return .text("latency '\(text)': write 0, 50ms, 20ms..80ms or ~50ms\n", status: 400)
             }
+        }
+        var streams: UInt32?
+        if let text = request.parameter("streams") {
+            streams = UInt32(text)
+            guard streams != nil else { return .text("streams '\(text)' is not a number\n", status: 400) }
         }
         let names = request.parameters.filter { $0.name == "fault" }.map(\.value)
         var rules: [FaultRule] = []
@@ -86,6 +91,7 @@ struct ControlPages: Sendable {
             }
         }
         if let latency { switches.latency = latency }
+        if let streams { switches.streams = streams }
         if !names.isEmpty { switches.rules = rules }
         return .json(describe(switches))
     }

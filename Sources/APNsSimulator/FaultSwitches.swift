@@ -5,12 +5,21 @@ import Synchronization
 package final class FaultSwitches: Sendable {
     private let loop: Loop
     private let door: DoorHandle
-    private let current: Mutex<(latency: Latency, rules: [FaultRule])>
+    private let current: Mutex<(latency: Latency, rules: [FaultRule], streams: UInt32)>
 
-    init(loop: Loop, door: DoorHandle, latency: Latency, rules: [FaultRule]) {
+    init(loop: Loop, door: DoorHandle, options: SimulatorOptions) {
         self.loop = loop
         self.door = door
-        current = Mutex((latency, rules))
+        current = Mutex((options.latency, options.faults, options.streams))
+    }
+
+    /// SETTINGS_MAX_CONCURRENT_STREAMS; a change is told to every connection at once.
+    package var streams: UInt32 {
+        get { current.withLock { $0.streams } }
+        set {
+            current.withLock { $0.streams = newValue }
+            _ = door.with(loop) { $0.set(streams: newValue) }
+        }
     }
 
     package var latency: Latency {

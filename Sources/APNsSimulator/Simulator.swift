@@ -59,7 +59,7 @@ package final class Simulator: Sendable {
         self.credentials = credentials
         host = options.host
         port = door.port
-        let switches = FaultSwitches(loop: thread.loop, door: door, latency: options.latency, rules: options.faults)
+        let switches = FaultSwitches(loop: thread.loop, door: door, options: options)
         self.switches = switches
         guard let wanted = options.controlPort else {
             control = nil

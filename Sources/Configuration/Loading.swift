@@ -75,6 +75,7 @@ extension WorkerConfiguration {
         }
         let configuration = WorkerConfiguration(reading: &section)
         configuration.check(reading)
+        reading.finish()
         guard reading.problemLines.isEmpty else { throw ConfigurationError(lines: reading.problemLines) }
         return LoadedConfiguration(configuration: configuration, warnings: reading.warningLines)
     }

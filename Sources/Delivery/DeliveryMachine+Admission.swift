@@ -91,10 +91,15 @@ extension DeliveryMachine {
         records[recordSlot].holders += 1
         notifications[slot].sends = body.pointee.sends
         notifications[slot].inDoubt = body.pointee.inDoubt
-        if body.pointee.inDoubt > 0 { markDoubted(slot) }
+        let isInvalid = body.pointee.isInvalid || failure != .none
+        if body.pointee.isInheritedDoubt, !isInvalid {
+            notifications[slot].sends += 1
+            notifications[slot].inDoubt += 1
+        }
+        if notifications[slot].inDoubt > 0 { markDoubted(slot) }
         notifications[slot].token = body.pointee.isList ? copyToken(token, for: slot) : token
 
-        if body.pointee.isInvalid || failure != .none {
+        if isInvalid {
             notifications[slot].reason = body.pointee.isInvalid ? body.pointee.failureReason : failure
             conclude(slot, .invalid)
         } else if body.pointee.isExpired {

@@ -153,8 +153,8 @@ extension DeliveryMachine {
                 isInvalid: request.isInvalid,
                 isExpired: settings.maxAgeMs > 0 && now.wallMs - firstMs > settings.maxAgeMs,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
-                request: place, firstMs: firstMs, sends: (request.retry?.sends ?? 0) + (isInheritedDoubt ? 1 : 0),
-                inDoubt: (request.retry?.inDoubt ?? 0) + (isInheritedDoubt ? 1 : 0),
+                request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
+                inDoubt: request.retry?.inDoubt ?? 0, isInheritedDoubt: isInheritedDoubt,
                 attempt: request.retry?.attempt ?? 0,
                 tierDelayMs: tierDelayMs, topicHash: partition.pointee.topicHash))
         findApp(request, body)

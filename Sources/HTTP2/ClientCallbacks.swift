@@ -13,8 +13,14 @@ private func stateOf(_ user: UnsafeMutableRawPointer?) -> State {
 
 /// The slot of a stream; `nil` for a stream that is not ours or gone.
 @inline(__always)
-private func slotOf(_ session: OpaquePointer?, _ stream: Int32) -> UnsafeMutablePointer<StreamSlot>? {
-    unsafe nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(to: StreamSlot.self)
+private func slotOf(
+    _ session: OpaquePointer?, _ stream: Int32, _ state: State
+) -> UnsafeMutablePointer<StreamSlot>? {
+    if unsafe state.pointee.foundStream == stream { return unsafe state.pointee.foundSlot }
+    let slot = unsafe nghttp2_session_get_stream_user_data(session, stream)?.assumingMemoryBound(to: StreamSlot.self)
+    unsafe state.pointee.foundStream = stream
+    unsafe state.pointee.foundSlot = unsafe slot
+    return unsafe slot
 }
 
 enum ClientCallbacks {
@@ -24,8 +30,8 @@ enum ClientCallbacks {
         let code = unsafe nghttp2_session_callbacks_new(&raw)
         precondition(code == 0, "nghttp2: out of memory")
         let callbacks = unsafe raw!
-        unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, _ in
-            unsafe beginHeaders(session, frame!)
+        unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks) { session, frame, user in
+            unsafe beginHeaders(session, frame!, stateOf(user))
         }
         unsafe nghttp2_session_callbacks_set_on_header_callback2(callbacks) { session, frame, name, value, _, user in
             unsafe header(session, frame!, name, value, stateOf(user))
@@ -41,7 +47,7 @@ enum ClientCallbacks {
             unsafe streamClosed(session, stream, code, stateOf(user))
         }
         unsafe nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks) { session, frame, _, user in
-            unsafe notSent(session, frame!)
+            unsafe notSent(session, frame!, stateOf(user))
         }
         unsafe nghttp2_session_callbacks_set_send_data_callback(callbacks) { _, frame, head, count, source, user in
             unsafe sendData(frame!, head!, count, source!, stateOf(user))
@@ -88,8 +94,10 @@ enum ClientCallbacks {
         return 0
     }
 
-    private static func beginHeaders(_ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>) -> Int32 {
-        guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id) else { return 0 }
+    private static func beginHeaders(
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
+    ) -> Int32 {
+        guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state) else { return 0 }
         // What an interim response (1xx) said is forgotten.
         if unsafe slot.pointee.status < 200 {
             unsafe slot.pointee.status = 0
@@ -106,37 +114,53 @@ enum ClientCallbacks {
         let field = unsafe nghttp2_rcbuf_get_buf(name)
         guard let text = unsafe field.base, unsafe field.len > 0 else { return 0 }
         if unsafe text[0] == UInt8(ascii: ":") {
-            guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id) else { return 0 }
-            // nghttp2 only lets `:status` through, three digits, once a header block.
-            var status: UInt16 = 0
-            let digits = unsafe nghttp2_rcbuf_get_buf(value)
-            for index in 0..<min(3, unsafe digits.len) {
-                unsafe status = status &* 10 &+ UInt16(digits.base[index] & 0xf)
-            }
-            unsafe slot.pointee.status = status
+            unsafe setStatus(session, frame, name, value, state)
             return 0
         }
-        for (index, wanted) in unsafe state.pointee.options.wantedHeaders.enumerated() {
-            guard unsafe wanted.utf8CodeUnitCount == field.len, unsafe memcmp(wanted.utf8Start, text, field.len) == 0
-            else { continue }
-            guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id),
+        guard unsafe state.pointee.wantedLengths & (1 << UInt64(field.len & 63)) != 0 else { return 0 }
+        for index in 0..<4 {
+            let wanted = unsafe state.pointee.wanted[index]
+            guard unsafe wanted.count == field.len, unsafe memcmp(wanted.name!, text, field.len) == 0 else { continue }
+            guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state),
                 unsafe slot.pointee.keep & (1 << UInt8(index)) != 0,
                 unsafe !slot.pointee.flags.contains(.bodyBegan)
             else { return 0 }
             let bytes = unsafe nghttp2_rcbuf_get_buf(value)
             guard let base = unsafe bytes.base else { return 0 }
             unsafe slot.pointee.headers[index] = unsafe slot.pointee.keepBytes(
-                base, bytes.len, limit: state.pointee.options.responseLimit)
+                base, bytes.len, limit: state.pointee.responseLimit)
             return 0
         }
         return 0
     }
 
+    /// `:status` is the only pseudo-header of a response (RFC 9113, 8.3.2): three digits, the first one counts. Anything
+    /// else leaves it at 0: no answer.
+    private static func setStatus(
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ name: OpaquePointer?,
+        _ value: OpaquePointer?, _ state: State
+    ) {
+        let digits = unsafe nghttp2_rcbuf_get_buf(value)
+        let text = unsafe nghttp2_rcbuf_get_buf(name)
+        let expected: StaticString = ":status"
+        guard unsafe text.len == 7, unsafe memcmp(text.base, expected.utf8Start, 7) == 0, unsafe digits.len == 3,
+            let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state),
+            unsafe slot.pointee.status == 0
+        else { return }
+        var status: UInt16 = 0
+        for index in 0..<3 {
+            let digit = unsafe digits.base[index] &- UInt8(ascii: "0")
+            guard digit <= 9 else { return }
+            status = status * 10 + UInt16(digit)
+        }
+        unsafe slot.pointee.status = status
+    }
+
     private static func dataChunk(
         _ session: OpaquePointer?, _ stream: Int32, _ bytes: UnsafePointer<UInt8>?, _ count: Int, _ state: State
     ) -> Int32 {
-        guard let slot = unsafe slotOf(session, stream), let bytes = unsafe bytes else { return 0 }
-        let added = unsafe slot.pointee.keepBytes(bytes, count, limit: state.pointee.options.responseLimit)
+        guard let slot = unsafe slotOf(session, stream, state), let bytes = unsafe bytes else { return 0 }
+        let added = unsafe slot.pointee.keepBytes(bytes, count, limit: state.pointee.responseLimit)
         if unsafe !slot.pointee.flags.contains(.bodyBegan) {
             unsafe slot.pointee.flags.insert(.bodyBegan)
             unsafe slot.pointee.responseBody = added
@@ -153,18 +177,24 @@ enum ClientCallbacks {
         switch UInt32(head.type) {
         case NGHTTP2_HEADERS.rawValue, NGHTTP2_DATA.rawValue:
             guard head.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0,
-                let slot = unsafe slotOf(session, head.stream_id),
+                let slot = unsafe slotOf(session, head.stream_id, state),
                 unsafe !slot.pointee.flags.contains(.settled)
             else { return 0 }
             let bodyIsOut = unsafe slot.pointee.flags.contains(.endSent)
-            unsafe state.pointee.settle(
-                slot, .response(user: slot.pointee.user, status: slot.pointee.status))
+            let user = unsafe slot.pointee.user
+            let status = unsafe slot.pointee.status
+            if status >= 200 {
+                unsafe state.pointee.settle(slot, .response(user: user, status: status))
+            } else {
+                // The end without a final status: no answer.
+                unsafe state.pointee.settle(slot, .ended(user: user, code: .protocolError, status: 0))
+            }
             if !bodyIsOut { unsafe state.pointee.early.append(head.stream_id) }
         case NGHTTP2_SETTINGS.rawValue:
             guard head.flags & UInt8(NGHTTP2_FLAG_ACK.rawValue) == 0 else { return 0 }
             unsafe state.pointee.isReady = true
             let streams = unsafe nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
-            unsafe state.pointee.allowedStreams = min(Int(streams), state.pointee.options.streamLimit)
+            unsafe state.pointee.allowedStreams = min(Int(streams), state.pointee.streamLimit)
             unsafe state.pointee.sink.append(ClientState.Entry(event: .settings, slot: .max))
         case NGHTTP2_GOAWAY.rawValue:
             let goAway = unsafe frame.pointee.goaway
@@ -186,7 +216,8 @@ enum ClientCallbacks {
     private static func streamClosed(
         _ session: OpaquePointer?, _ stream: Int32, _ code: UInt32, _ state: State
     ) -> Int32 {
-        guard let slot = unsafe slotOf(session, stream) else { return 0 }
+        guard let slot = unsafe slotOf(session, stream, state) else { return 0 }
+        unsafe state.pointee.foundStream = 0
         // `submit` is looking at it and gives it back.
         if unsafe slot.pointee.flags.contains(.notSent) { return 0 }
         unsafe state.pointee.openStreams -= 1
@@ -201,9 +232,11 @@ enum ClientCallbacks {
         return 0
     }
 
-    private static func notSent(_ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>) -> Int32 {
+    private static func notSent(
+        _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
+    ) -> Int32 {
         guard unsafe UInt32(frame.pointee.hd.type) == NGHTTP2_HEADERS.rawValue,
-            let slot = unsafe slotOf(session, frame.pointee.hd.stream_id)
+            let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state)
         else { return 0 }
         unsafe slot.pointee.flags.insert(.notSent)
         return 0

@@ -61,8 +61,14 @@ package final class ClientSession {
         unsafe state.initialize(to: ClientState(options: options))
         var raw: OpaquePointer?
         var memory = unsafe state.pointee.memory.callbacks()
-        // nghttp2.h: the callbacks and the mem struct are copied.
-        let code = unsafe nghttp2_session_client_new3(&raw, ClientCallbacks.shared, state, nil, &memory)
+        var option: OpaquePointer?
+        unsafe nghttp2_option_new(&option)
+        // Checks of every byte of every response header, a tenth of a request's cost; what they guard we look at
+        // ourselves (`ClientCallbacks`): the status, and two headers of known form.
+        unsafe nghttp2_option_set_no_http_messaging(option, 1)
+        // nghttp2.h: the callbacks, the option and the mem struct are copied.
+        let code = unsafe nghttp2_session_client_new3(&raw, ClientCallbacks.shared, state, option, &memory)
+        unsafe nghttp2_option_del(option)
         guard code == 0, let raw = unsafe raw else {
             unsafe state.pointee.free()
             unsafe state.deinitialize(count: 1)
@@ -150,6 +156,7 @@ package final class ClientSession {
             return .refused
         }
         unsafe slot.pointee.streamID = stream
+        unsafe state.pointee.foundStream = 0
         unsafe state.pointee.openStreams += 1
         try pump()
         if unsafe slot.pointee.flags.contains(.notSent) {

@@ -10,7 +10,18 @@ struct ClientState {
         var slot: UInt32
     }
 
-    let options: ClientOptions
+    /// A header of responses that can be kept; the name is a static string's.
+    @safe
+    struct Wanted: BitwiseCopyable {
+        var name: UnsafePointer<UInt8>?
+        var count = 0
+    }
+
+    let streamLimit: Int
+    let responseLimit: Int
+    let wanted: [4 of Wanted]
+    /// Bit n: some wanted name has n bytes (modulo 64).
+    let wantedLengths: UInt64
     let memory = unsafe MemoryPool()
     var slab = unsafe StreamSlab()
     var output = unsafe OutputBuffer(capacity: 64 << 10)
@@ -29,7 +40,22 @@ struct ClientState {
     var goAwayData: [UInt8] = []
     var errorText: String?
 
-    init(options: ClientOptions) { unsafe self.options = options }
+    /// The stream looked up last, and its slot: callbacks of one frame come together.
+    var foundStream: Int32 = 0
+    var foundSlot: UnsafeMutablePointer<StreamSlot>?
+
+    init(options: ClientOptions) {
+        unsafe streamLimit = options.streamLimit
+        unsafe responseLimit = options.responseLimit
+        var wanted = [4 of Wanted](repeating: Wanted())
+        var lengths: UInt64 = 0
+        for (index, name) in options.wantedHeaders.enumerated() {
+            wanted[index] = unsafe Wanted(name: name.utf8Start, count: name.utf8CodeUnitCount)
+            lengths |= 1 << UInt64(name.utf8CodeUnitCount & 63)
+        }
+        unsafe self.wanted = wanted
+        unsafe wantedLengths = lengths
+    }
 
     func free() {
         unsafe memory.free()

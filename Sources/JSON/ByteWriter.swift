@@ -1,12 +1,15 @@
 /// Bytes appended to a raw buffer that is kept and reused: it grows, and never shrinks.
 ///
 /// Not thread-safe. What `bytes` lends is valid until the next append or `removeAll`.
-@safe package struct ByteWriter: ~Copyable {
+///
+/// Public, although nothing outside this package is meant to use it: Swift 6.3 inlines `@inlinable public` functions into
+/// other modules but not `@inlinable public` ones, and a result is made of some forty appends.
+@safe public struct ByteWriter: ~Copyable {
     @usableFromInline var storage: UnsafeMutableRawPointer
     @usableFromInline var capacity: Int
     @usableFromInline var used = 0
 
-    package init(capacity: Int = 256) {
+    public init(capacity: Int = 256) {
         unsafe storage = UnsafeMutableRawPointer.allocate(byteCount: max(capacity, 16), alignment: 16)
         self.capacity = max(capacity, 16)
     }
@@ -14,25 +17,21 @@
     deinit { unsafe storage.deallocate() }
 
     /// How many bytes there are.
-    @inlinable package var count: Int { used }
+    @inlinable public var count: Int { used }
 
     /// What was written, lent.
-    @inlinable package var bytes: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: storage, count: used) }
+    @inlinable public var bytes: UnsafeRawBufferPointer { unsafe UnsafeRawBufferPointer(start: storage, count: used) }
 
     /// A part of what was written, lent.
-    @inlinable package func bytes(from start: Int, to end: Int) -> UnsafeRawBufferPointer {
+    @inlinable public func bytes(from start: Int, to end: Int) -> UnsafeRawBufferPointer {
         precondition(start >= 0 && start <= end && end <= used, "a range of what was written")
         return unsafe UnsafeRawBufferPointer(start: storage + start, count: end - start)
     }
 
-    /// A part of what will have been written once all is, where `reserve` has made sure that nothing moves: the address
-    /// of the byte at `offset`.
-    @inlinable package func address(at offset: Int) -> UnsafeRawPointer { unsafe UnsafeRawPointer(storage + offset) }
-
-    @inlinable package mutating func removeAll() { used = 0 }
+    @inlinable public mutating func removeAll() { used = 0 }
 
     /// Makes room for `more` bytes, so that appending them moves nothing.
-    @inlinable package mutating func reserve(_ more: Int) {
+    @inlinable public mutating func reserve(_ more: Int) {
         if more > capacity &- used { grow(more) }
     }
 
@@ -45,41 +44,46 @@
         capacity = larger
     }
 
-    @inlinable package mutating func append(byte: UInt8) {
+    @inlinable public mutating func append(byte: UInt8) {
         reserve(1)
         unsafe storage.storeBytes(of: byte, toByteOffset: used, as: UInt8.self)
         used &+= 1
     }
 
     /// Appends a fixed text; the compiler turns it into a few stores.
-    @inlinable @inline(__always) package mutating func append(_ literal: StaticString) {
+    @inlinable @inline(__always) public mutating func append(_ literal: StaticString) {
         let size = literal.utf8CodeUnitCount
         reserve(size)
         unsafe (storage + used).copyMemory(from: literal.utf8Start, byteCount: size)
         used &+= size
     }
 
-    @inlinable package mutating func append(bytes: UnsafeRawBufferPointer) {
+    @inlinable public mutating func append(bytes: UnsafeRawBufferPointer) {
         guard let source = bytes.baseAddress else { return }
         reserve(bytes.count)
         unsafe (storage + used).copyMemory(from: source, byteCount: bytes.count)
         used &+= bytes.count
     }
 
-    package mutating func append(text: String) {
+    public mutating func append(text: String) {
         var text = text
         text.withUTF8 { unsafe append(bytes: UnsafeRawBufferPointer($0)) }
     }
 
     /// Appends an integer in decimal.
-    package mutating func append(integer: Int64) {
+    public mutating func append(integer: Int64) {
         if integer < 0 { append(byte: 0x2D) }
         append(unsigned: integer.magnitude)
     }
 
     /// Appends an integer in decimal.
-    package mutating func append(unsigned value: UInt64) {
+    public mutating func append(unsigned value: UInt64) {
         reserve(24)
+        if value < 10 {
+            unsafe storage.storeBytes(of: UInt8(truncatingIfNeeded: value) | 0x30, toByteOffset: used, as: UInt8.self)
+            used &+= 1
+            return
+        }
         if value < 100_000_000 {
             appendTrimmed(UInt32(truncatingIfNeeded: value))
             return

@@ -35,8 +35,7 @@ package enum JSONScanner {
     ///
     /// A string may have escapes that spell half a surrogate pair, as the grammar allows. O(bytes), no recursion.
     package static func scan(
-        _ bytes: UnsafeRawBufferPointer,
-        members: UnsafeMutableBufferPointer<JSONMember>
+        _ bytes: UnsafeRawBufferPointer, members: UnsafeMutableBufferPointer<JSONMember>
     ) -> JSONScan {
         guard let base = bytes.baseAddress, bytes.count > 0 else {
             return JSONScan(error: JSONError(.endOfInput, at: 0), kind: .null, memberCount: 0)
@@ -46,10 +45,16 @@ package enum JSONScanner {
         guard unsafe first < end else {
             return JSONScan(error: JSONError(.endOfInput, at: bytes.count), kind: .null, memberCount: 0)
         }
-        let kind = unsafe kind(of: first.load(as: UInt8.self))
-        var memberCount = 0
-        let error = unsafe walk(base, first, end, members, kind == .object, &memberCount)
-        return JSONScan(error: error, kind: kind, memberCount: memberCount)
+        var scan = unsafe JSONScan(error: nil, kind: kind(of: first.load(as: UInt8.self)), memberCount: 0)
+        let past: UnsafeRawPointer?
+        switch scan.kind {
+        case .object, .array: unsafe past = unsafe root(base, first, end, members, &scan)
+        case .string, .number, .bool, .null: unsafe past = unsafe scalar(base, first, end, &scan.error)
+        }
+        guard let past = unsafe past else { return scan }
+        let rest = unsafe skipSpace(past, end)
+        if unsafe rest != end { scan.error = unsafe JSONError(.trailingBytes, at: rest - base) }
+        return scan
     }
 
     /// Checks `bytes` only.
@@ -73,117 +78,210 @@ package enum JSONScanner {
     @inline(__always)
     static func skipSpace(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer {
         var p = unsafe start
-        while unsafe p < end {
-            let byte = unsafe p.load(as: UInt8.self)
-            if byte > 0x20 { break }
-            guard byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 else { break }
-            unsafe p += 1
-        }
+        while unsafe p < end && isSpace(p.load(as: UInt8.self)) { unsafe p += 1 }
         return unsafe p
     }
 
-    private static func walk(
+    @inline(__always)
+    private static func isSpace(_ byte: UInt8) -> Bool {
+        byte <= 0x20 && (byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09)
+    }
+
+    // MARK: - Objects and arrays
+    //
+    // `last` is the last closing bracket there is, and nothing is read beyond it but the ends of strings, words and
+    // numbers, which look for themselves. So while `p <= last`, white space, commas, colons and opening brackets need no
+    // look at the end: each is followed by one byte more.
+
+    /// Past the outermost object or array; `nil` and an error when it is not well-formed.
+    private static func root(
         _ base: UnsafeRawPointer, _ first: UnsafeRawPointer, _ end: UnsafeRawPointer,
-        _ members: UnsafeMutableBufferPointer<JSONMember>, _ isObject: Bool, _ memberCount: inout Int
-    ) -> JSONError? {
-        var p = unsafe first
-        var depth = 0
-        /// One bit a level, the innermost lowest: 1 in an object, 0 in an array.
-        var levels: UInt64 = 0
-        var count = 0
-        let capacity = isObject ? members.count : 0
-        defer { memberCount = isObject ? count : 0 }
-
-        value: while true {
-            // `p` is at a value, white space before it skipped.
-            guard unsafe p < end else { return unsafe JSONError(.endOfInput, at: end - base) }
-            var expectsName = false
-            switch unsafe p.load(as: UInt8.self) {
-            case 0x22:
-                guard let next = unsafe JSONString.skip(p + 1, end) else {
-                    return unsafe JSONString.fault(p + 1, end, from: base)
-                }
-                unsafe p = unsafe next
-            case 0x7B:
-                guard depth < depthLimit else { return unsafe JSONError(.tooDeep, at: p - base) }
-                unsafe p = unsafe skipSpace(p + 1, end)
-                if unsafe p < end && p.load(as: UInt8.self) == 0x7D {
-                    unsafe p += 1
-                } else {
-                    depth &+= 1
-                    levels = levels &<< 1 | 1
-                    expectsName = true
-                }
-            case 0x5B:
-                guard depth < depthLimit else { return unsafe JSONError(.tooDeep, at: p - base) }
-                unsafe p = unsafe skipSpace(p + 1, end)
-                if unsafe p < end && p.load(as: UInt8.self) == 0x5D {
-                    unsafe p += 1
-                } else {
-                    depth &+= 1
-                    levels = levels &<< 1
-                    continue value
-                }
-            case 0x74:
-                guard unsafe hasWord(p, end, 0x6575_7274) else { return unsafe wordFault(p, end, base, "true") }
-                unsafe p += 4
-            case 0x66:
-                guard unsafe hasWord(p + 1, end, 0x6573_6C61) else { return unsafe wordFault(p, end, base, "false") }
-                unsafe p += 5
-            case 0x6E:
-                guard unsafe hasWord(p, end, 0x6C6C_756E) else { return unsafe wordFault(p, end, base, "null") }
-                unsafe p += 4
-            default:
-                guard let next = unsafe JSONNumber.skip(p, end) else {
-                    return unsafe JSONNumber.fault(p, end, from: base)
-                }
-                unsafe p = unsafe next
-            }
-
-            // `p` is behind a value, or (`expectsName`) where the name of an object's first member should be.
-            while !expectsName {
-                if depth == 0 {
-                    unsafe p = unsafe skipSpace(p, end)
-                    return unsafe p == end ? nil : JSONError(.trailingBytes, at: p - base)
-                }
-                if depth == 1 && count > 0 && count <= capacity {
-                    unsafe members[count &- 1].valueEnd = unsafe p - base
-                }
-                unsafe p = unsafe skipSpace(p, end)
-                guard unsafe p < end else { return unsafe JSONError(.endOfInput, at: end - base) }
-                let byte = unsafe p.load(as: UInt8.self)
-                let inObject = levels & 1 == 1
-                if byte == 0x2C {
-                    unsafe p = unsafe skipSpace(p + 1, end)
-                    if !inObject { continue value }
-                    expectsName = true
-                } else if byte == (inObject ? 0x7D : 0x5D) {
-                    unsafe p += 1
-                    depth &-= 1
-                    levels = levels &>> 1
-                } else {
-                    return unsafe JSONError(.unexpectedByte, at: p - base)
+        _ members: UnsafeMutableBufferPointer<JSONMember>, _ scan: inout JSONScan
+    ) -> UnsafeRawPointer? {
+        var last = unsafe end - 1
+        while unsafe last > first && !isClosing(last.load(as: UInt8.self)) { unsafe last -= 1 }
+        guard unsafe last > first else {
+            scan.error = unsafe JSONError(.endOfInput, at: end - base)
+            return nil
+        }
+        let isObject = scan.kind == .object
+        let closing: UInt8 = isObject ? 0x7D : 0x5D
+        var p = unsafe spaceAfter(first)
+        if unsafe p.load(as: UInt8.self) == closing { return unsafe p + 1 }
+        while true {
+            if isObject {
+                let start = unsafe p
+                guard let afterName = unsafe name(base, start, last, end, &scan.error),
+                    let value = unsafe colon(base, afterName, &scan.error)
+                else { return nil }
+                unsafe p = unsafe value
+                if scan.memberCount < members.count {
+                    unsafe members[scan.memberCount] = unsafe JSONMember(
+                        nameStart: start - base + 1, nameEnd: afterName - base - 1, valueStart: p - base, valueEnd: 0)
                 }
             }
-
-            guard unsafe p < end else { return unsafe JSONError(.endOfInput, at: end - base) }
-            guard unsafe p.load(as: UInt8.self) == 0x22 else { return unsafe JSONError(.unexpectedByte, at: p - base) }
-            let name = unsafe p + 1
-            guard let afterName = unsafe JSONString.skip(name, end) else {
-                return unsafe JSONString.fault(name, end, from: base)
+            let byte = unsafe p.load(as: UInt8.self)
+            let past =
+                unsafe byte == 0x7B || byte == 0x5B
+                ? container(base, p, last, end, &scan.error) : scalar(base, p, end, &scan.error)
+            guard let past = unsafe past else { return nil }
+            guard unsafe past <= last else {
+                scan.error = unsafe JSONError(.endOfInput, at: end - base)
+                return nil
             }
-            unsafe p = unsafe skipSpace(afterName, end)
-            guard unsafe p < end else { return unsafe JSONError(.endOfInput, at: end - base) }
-            guard unsafe p.load(as: UInt8.self) == 0x3A else { return unsafe JSONError(.unexpectedByte, at: p - base) }
-            unsafe p = unsafe skipSpace(p + 1, end)
-            if depth == 1 {
-                if count < capacity {
-                    unsafe members[count] = unsafe JSONMember(
-                        nameStart: name - base, nameEnd: afterName - base - 1, valueStart: p - base, valueEnd: 0)
+            if isObject {
+                if scan.memberCount < members.count { unsafe members[scan.memberCount].valueEnd = unsafe past - base }
+                scan.memberCount &+= 1
+            }
+            unsafe p = unsafe spaceAt(past)
+            let next = unsafe p.load(as: UInt8.self)
+            if next == closing { return unsafe p + 1 }
+            guard next == 0x2C else {
+                scan.error = unsafe JSONError(.unexpectedByte, at: p - base)
+                return nil
+            }
+            unsafe p = unsafe spaceAfter(p)
+        }
+    }
+
+    /// Past an object or array inside another, with all that is in it; `nil` and an error when it is not well-formed.
+    private static func container(
+        _ base: UnsafeRawPointer, _ first: UnsafeRawPointer, _ last: UnsafeRawPointer, _ end: UnsafeRawPointer,
+        _ error: inout JSONError?
+    ) -> UnsafeRawPointer? {
+        var inObject = unsafe first.load(as: UInt8.self) == 0x7B
+        var p = unsafe spaceAfter(first)
+        if unsafe p.load(as: UInt8.self) == (inObject ? 0x7D : 0x5D) { return unsafe p + 1 }
+        // One bit a level, the innermost lowest: 1 in an object, 0 in an array. Above them a 1 that marks the top; the
+        // outermost object or array, which is not among them, makes it 64 levels.
+        var levels: UInt64 = inObject ? 0b11 : 0b10
+        element: while true {
+            if inObject {
+                guard let afterName = unsafe name(base, p, last, end, &error),
+                    let value = unsafe colon(base, afterName, &error)
+                else { return nil }
+                unsafe p = unsafe value
+            }
+            let byte = unsafe p.load(as: UInt8.self)
+            if byte == 0x22 {
+                guard let past = unsafe JSONString.skip(p + 1, end) else {
+                    error = unsafe JSONString.fault(p + 1, end, from: base)
+                    return nil
                 }
-                count &+= 1
+                unsafe p = unsafe past
+            } else if byte == 0x7B || byte == 0x5B {
+                let inner = unsafe spaceAfter(p)
+                let isObject = byte == 0x7B
+                if unsafe inner.load(as: UInt8.self) == (isObject ? 0x7D : 0x5D) {
+                    unsafe p = unsafe inner + 1
+                } else {
+                    guard levels &>> 63 == 0 else {
+                        error = unsafe JSONError(.tooDeep, at: p - base)
+                        return nil
+                    }
+                    levels = levels &<< 1 | (isObject ? 1 : 0)
+                    inObject = isObject
+                    unsafe p = unsafe inner
+                    continue element
+                }
+            } else {
+                guard let past = unsafe scalar(base, p, end, &error) else { return nil }
+                unsafe p = unsafe past
+            }
+            while true {
+                guard unsafe p <= last else {
+                    error = unsafe JSONError(.endOfInput, at: end - base)
+                    return nil
+                }
+                unsafe p = unsafe spaceAt(p)
+                let next = unsafe p.load(as: UInt8.self)
+                if next == 0x2C {
+                    unsafe p = unsafe spaceAfter(p)
+                    continue element
+                }
+                guard next == (inObject ? 0x7D : 0x5D) else {
+                    error = unsafe JSONError(.unexpectedByte, at: p - base)
+                    return nil
+                }
+                unsafe p += 1
+                levels = levels &>> 1
+                if levels == 1 { return unsafe p }
+                inObject = levels & 1 == 1
             }
         }
+    }
+
+    /// Past a member's name; `nil` and an error when there is none.
+    @inline(__always)
+    private static func name(
+        _ base: UnsafeRawPointer, _ p: UnsafeRawPointer, _ last: UnsafeRawPointer, _ end: UnsafeRawPointer,
+        _ error: inout JSONError?
+    ) -> UnsafeRawPointer? {
+        guard unsafe p.load(as: UInt8.self) == 0x22 else {
+            error = unsafe JSONError(.unexpectedByte, at: p - base)
+            return nil
+        }
+        guard let past = unsafe JSONString.skip(p + 1, end) else {
+            error = unsafe JSONString.fault(p + 1, end, from: base)
+            return nil
+        }
+        guard unsafe past <= last else {
+            error = unsafe JSONError(.endOfInput, at: end - base)
+            return nil
+        }
+        return unsafe past
+    }
+
+    /// Past the colon behind a name and the white space around it; `nil` and an error when there is none.
+    @inline(__always)
+    private static func colon(
+        _ base: UnsafeRawPointer, _ afterName: UnsafeRawPointer, _ error: inout JSONError?
+    ) -> UnsafeRawPointer? {
+        let p = unsafe spaceAt(afterName)
+        if unsafe p.load(as: UInt8.self) == 0x3A { return unsafe spaceAfter(p) }
+        error = unsafe JSONError(.unexpectedByte, at: p - base)
+        return nil
+    }
+
+    @inline(__always)
+    private static func isClosing(_ byte: UInt8) -> Bool { byte == 0x7D || byte == 0x5D }
+
+    /// Past white space at `start`.
+    @inline(__always)
+    private static func spaceAt(_ start: UnsafeRawPointer) -> UnsafeRawPointer {
+        var p = unsafe start
+        while unsafe isSpace(p.load(as: UInt8.self)) { unsafe p += 1 }
+        return unsafe p
+    }
+
+    /// Past one byte and the white space behind it.
+    @inline(__always)
+    private static func spaceAfter(_ start: UnsafeRawPointer) -> UnsafeRawPointer { unsafe spaceAt(start + 1) }
+
+    // MARK: - Other values
+
+    /// Past a string, number or word; `nil` and an error when it is not well-formed. There is at least one byte.
+    private static func scalar(
+        _ base: UnsafeRawPointer, _ p: UnsafeRawPointer, _ end: UnsafeRawPointer, _ error: inout JSONError?
+    ) -> UnsafeRawPointer? {
+        switch unsafe p.load(as: UInt8.self) {
+        case 0x22:
+            if let past = unsafe JSONString.skip(p + 1, end) { return unsafe past }
+            error = unsafe JSONString.fault(p + 1, end, from: base)
+        case 0x74:
+            if unsafe hasWord(p, end, 0x6575_7274) { return unsafe p + 4 }
+            error = unsafe wordFault(p, end, base, "true")
+        case 0x66:
+            if unsafe hasWord(p + 1, end, 0x6573_6C61) { return unsafe p + 5 }
+            error = unsafe wordFault(p, end, base, "false")
+        case 0x6E:
+            if unsafe hasWord(p, end, 0x6C6C_756E) { return unsafe p + 4 }
+            error = unsafe wordFault(p, end, base, "null")
+        default:
+            if let past = unsafe JSONNumber.skip(p, end) { return unsafe past }
+            error = unsafe JSONNumber.fault(p, end, from: base)
+        }
+        return nil
     }
 
     @inline(__always)

@@ -14,18 +14,34 @@ enum JSONString {
         return (quote | backslash | control | word) & (0x80 &* ones)
     }
 
+    /// The same of sixteen bytes, as two words; lanes do not borrow, so every such byte is marked and no other.
+    ///
+    /// Written as sums, because the comparisons of `SIMD16` become a loop over its lanes (Swift 6.3).
+    @inline(__always)
+    static func marks16(_ p: UnsafeRawPointer) -> SIMD2<UInt64> {
+        let bytes = unsafe p.loadUnaligned(as: SIMD16<UInt8>.self)
+        let one = SIMD16<UInt8>(repeating: 1)
+        let quote = (bytes ^ SIMD16(repeating: 0x22)) &- one
+        let backslash = (bytes ^ SIMD16(repeating: 0x5C)) &- one
+        let control = bytes &- SIMD16(repeating: 0x20)
+        let marked = (quote | backslash | control | bytes) & SIMD16(repeating: 0x80)
+        return unsafe unsafeBitCast(marked, to: SIMD2<UInt64>.self)
+    }
+
     /// One past the closing quote; `nil` when the string is not well-formed (`fault` then says why).
     @inline(__always)
     static func skip(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
         var p = unsafe start
-        while unsafe end - p >= 8 {
-            let word = unsafe UInt64(littleEndian: p.loadUnaligned(as: UInt64.self))
-            let marked = marks(word)
-            if marked == 0 {
-                unsafe p += 8
+        while unsafe end - p >= 16 {
+            let marked = unsafe marks16(p)
+            if marked[0] != 0 {
+                unsafe p += UInt64(littleEndian: marked[0]).trailingZeroBitCount &>> 3
+            } else if marked[1] != 0 {
+                unsafe p += 8 &+ UInt64(littleEndian: marked[1]).trailingZeroBitCount &>> 3
+            } else {
+                unsafe p += 16
                 continue
             }
-            unsafe p += marked.trailingZeroBitCount &>> 3
             if unsafe p.load(as: UInt8.self) == 0x22 { return unsafe p + 1 }
             guard let next = unsafe skipSpecial(p, end) else { return nil }
             unsafe p = unsafe next
@@ -33,10 +49,16 @@ enum JSONString {
         return unsafe skipTail(p, end)
     }
 
-    /// The last few bytes, one at a time.
+    /// The last few bytes: eight at a time, then one by one.
+    @inline(never)
     private static func skipTail(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
         var p = unsafe start
         while unsafe p < end {
+            if unsafe end - p >= 8 {
+                let marked = unsafe marks(UInt64(littleEndian: p.loadUnaligned(as: UInt64.self)))
+                unsafe p += marked == 0 ? 8 : marked.trailingZeroBitCount &>> 3
+                if marked == 0 { continue }
+            }
             let byte = unsafe p.load(as: UInt8.self)
             if byte == 0x22 { return unsafe p + 1 }
             if byte >= 0x20 && byte < 0x80 && byte != 0x5C {

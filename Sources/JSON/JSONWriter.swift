@@ -1,9 +1,9 @@
 /// Writes JSON into a reused buffer (`ByteWriter`).
 ///
 /// Two ways at once: the structured calls (`beginObject`, `name`, `value`…) put the commas; the hot path appends constant
-/// parts to `out` by itself and uses only `escaped`. Not thread-safe.
-@safe package struct JSONWriter: ~Copyable {
-    package var out: ByteWriter
+/// parts to `out` by itself and uses only `escaped`. Not thread-safe. Public for `ByteWriter`'s reason.
+@safe public struct JSONWriter: ~Copyable {
+    public var out: ByteWriter
     private var needsComma = false
 
     package init(capacity: Int = 256) { out = ByteWriter(capacity: capacity) }
@@ -114,6 +114,16 @@
         var p = unsafe base
         let end = unsafe base + bytes.count
         while unsafe p < end {
+            if unsafe end - p >= 16 {
+                let marked = unsafe JSONString.marks16(p)
+                if marked[0] | marked[1] == 0 {
+                    // Sixteen bytes that stay as they are; the reserve has room for six times as many.
+                    unsafe (out.storage + out.used).copyMemory(from: p, byteCount: 16)
+                    out.used &+= 16
+                    unsafe p += 16
+                    continue
+                }
+            }
             var word: UInt64 = 0
             var length = 8
             if unsafe end - p >= 8 {

@@ -80,19 +80,6 @@ package struct ProducerTopic: Hashable, Sendable {
         }
     }
 
-    /// Queues a consumed record as it is, with more headers after its own (a dead letter).
-    package func produce(
-        copyOf message: borrowing Message, to topic: ProducerTopic, adding headers: [MessageHeader],
-        timestampMs: Int64 = 0,
-        tag: UInt64
-    ) -> KafkaCode {
-        var all: [MessageHeader] = unsafe []
-        unsafe message.appendHeaders(to: &all)
-        unsafe all += headers
-        return unsafe produce(
-            to: topic, key: message.key, value: message.value, headers: all, timestampMs: timestampMs, tag: tag)
-    }
-
     /// Queues a record that could not be written, again, under its old tag; may be called again when it was not queued.
     package func produce(_ record: UndeliveredRecord, timestampMs: Int64 = 0) -> KafkaCode {
         let headers = unsafe record.headers.flatMap { unsafe rd_kafka_headers_copy($0) }

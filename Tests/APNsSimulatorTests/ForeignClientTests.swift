@@ -31,10 +31,12 @@ final class Served {
     let directory: String
     let simulator: Simulator
 
-    init() throws {
+    /// - Parameter firstStreams: nghttp2's clients send 100 requests before they have seen the server's SETTINGS.
+    init(firstStreams: UInt32 = 1) throws {
         directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
         var options = SimulatorOptions()
         options.directory = directory
+        options.firstStreams = firstStreams
         simulator = try Simulator(options)
     }
 
@@ -108,7 +110,7 @@ struct ForeignClientTests {
 
     @Test(.enabled(if: Tool.isThere("h2load"), "needs /usr/bin/h2load"))
     func h2loadCountsWhatTheBooksCount() throws {
-        let served = try Served()
+        let served = try Served(firstStreams: 1000)
         let data = "\(served.directory)/body.json"
         try #"{"aps":{"alert":"Hello"}}"#.write(toFile: data, atomically: true, encoding: .utf8)
         let authorization = try served.simulator.bearer()
@@ -161,19 +163,22 @@ struct ControlPagesTests {
     @Test func faultsAreSetShownAndTakenAway() throws {
         let served = try Served()
         let page = "\(served.control)/faults"
-        #expect(try served.curl(page).output == "{\"latency\":\"0\",\"faults\":[]}\n")
+        #expect(try served.curl(page).output == "{\"latency\":\"0\",\"streams\":1000,\"faults\":[]}\n")
         let set = try served.curl("-X", "POST", "\(page)?latency=20ms..80ms&fault=goaway@10000&fault=no-answer@5s")
             .output
-        #expect(set == "{\"latency\":\"20ms..80ms\",\"faults\":[\"goaway@10000\",\"no-answer@5s\"]}\n")
+        #expect(set == "{\"latency\":\"20ms..80ms\",\"streams\":1000,\"faults\":[\"goaway@10000\",\"no-answer@5s\"]}\n")
         #expect(
             try served.curl("-X", "POST", "\(page)?latency=0").output
-                == "{\"latency\":\"0\",\"faults\":[\"goaway@10000\",\"no-answer@5s\"]}\n")
-        #expect(try served.curl("-X", "POST", "\(page)?fault=").output == "{\"latency\":\"0\",\"faults\":[]}\n")
+                == "{\"latency\":\"0\",\"streams\":1000,\"faults\":[\"goaway@10000\",\"no-answer@5s\"]}\n")
+        #expect(
+            try served.curl("-X", "POST", "\(page)?fault=").output
+                == "{\"latency\":\"0\",\"streams\":1000,\"faults\":[]}\n")
     }
 
     @Test(arguments: [
         ("/faults?latency=soon", "latency 'soon'"), ("/faults?fault=goaway", "fault 'goaway'"),
-        ("/faults?fault=x@1", "no fault 'x'"), ("/faults?falt=goaway@1", "no parameter 'falt'"),
+        ("/faults?fault=x@1", "no fault 'x'"), ("/faults?streams=few", "streams 'few'"),
+        ("/faults?falt=goaway@1", "no parameter 'falt'"),
         ("/now", "which fault?"), ("/now?fault=x", "which fault?"), ("/now?fault=no-answer", "befalls a request"),
     ])
     func wrongWordsAreRefusedByName(page: String, words: String) throws {

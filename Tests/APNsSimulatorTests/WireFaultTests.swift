@@ -150,6 +150,15 @@ struct WireFaultTests {
         #expect(provider.run { provider.session.allowedStreams == 1000 })
     }
 
+    @Test func streamsChangeWhileAConnectionIsOpen() throws {
+        let simulator = try Simulator()
+        let provider = try simulator.provider()
+        for streams in [5, 1, 0, 700] as [UInt32] {
+            simulator.switches.streams = streams
+            #expect(provider.run { provider.session.allowedStreams == Int(streams) })
+        }
+    }
+
     @Test func garbageBreaksTheClientsSession() throws {
         let simulator = try Simulator()
         let provider = try simulator.provider()

@@ -75,7 +75,9 @@ final class ServerPeer: SecureChannelDelegate {
         session.consumeOutput(channel.send(output))
     }
 
-    func respond(_ stream: Int32, _ status: Int = 200, _ body: String = "", headers extra: [(StaticString, String)] = []) {
+    func respond(
+        _ stream: Int32, _ status: Int = 200, _ body: String = "", headers extra: [(StaticString, String)] = []
+    ) {
         let texts = extra.map { Lent($0.1) }
         let statusText = Lent("\(status)")
         let bodyText = Lent(body)

@@ -226,7 +226,8 @@ import Testing
         #expect(world.fateOf[1]?.connectionDied == true)
         #expect(world.capacities.contains(0))
         #expect(
-            world.notes.contains { if case .disconnected(_, _, let unanswered) = $0 { unanswered >= 2 } else { false } })
+            world.notes.contains { if case .disconnected(_, _, let unanswered) = $0 { unanswered >= 2 } else { false } }
+        )
         world.run("connected again") { world.capacity > 0 }
         #expect(world.server.peers.count == 2)
         world.send(5..<6)

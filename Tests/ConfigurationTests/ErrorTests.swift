@@ -19,6 +19,8 @@ struct Wrong: Sendable, CustomTestStringConvertible {
 @Suite struct ErrorTests {
     @Test(arguments: [
         Wrong("deliveri: {}", "w.yaml:6:1: deliveri: unknown key; did you mean delivery?"),
+        Wrong("conections: {max: 3}", "w.yaml:6:1: conections: unknown key; did you mean apps[0].connections?"),
+        Wrong("max_open: 3", "w.yaml:6:1: max_open: unknown key; did you mean delivery.max_open?"),
         Wrong(
             "zzz: {}",
             "w.yaml:6:1: zzz: unknown key; valid here: admin, apps, dead_letters, delivery, drain, kafka, log, requests, "

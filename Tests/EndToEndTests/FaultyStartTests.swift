@@ -71,12 +71,14 @@ extension EndToEnd {
             let check = try sound.startWorker("check")
             #expect(try check.wait(seconds: 60) == .exited(0), "\(check.text)")
 
+            // The scenes are kept: their folders go with them.
             let started = try Self.faults.map { fault in
                 let scene = try Scene(sharingTopicsOf: sound)
                 try fault.arrange(scene)
-                return (fault, try scene.startWorker("check"), try scene.startWorker("run"))
+                return (fault, scene, try scene.startWorker("check"), try scene.startWorker("run"))
             }
-            for (fault, check, run) in started {
+            for (fault, scene, check, run) in started {
+                defer { withExtendedLifetime(scene) {} }
                 let name = fault.name
                 let checked = try check.wait(seconds: 60)
                 #expect(checked == .exited(1), "check, \(name): \(check.text)")

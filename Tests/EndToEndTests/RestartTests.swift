@@ -39,7 +39,7 @@ extension EndToEnd {
             let worker = try scene.startWorker()
             try scene.settle(worker)
             try scene.stop(worker)
-            try scene.audit("--simulator", simulator.control)
+            try scene.audit("--simulator", simulator.control, "--restarted")
             try simulator.process.stop()
         }
     }

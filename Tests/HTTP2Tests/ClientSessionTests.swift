@@ -230,6 +230,23 @@ import Testing
         #expect(peers.client.responseHeader(0).isEmpty)
     }
 
+    /// HEADERS with END_STREAM that say no final status: no answer.
+    @Test(
+        arguments: [
+            [], [0x00, 1, 0x78, 1, 0x79],
+            [0x08, 3] + Array("abc".utf8), [0x08, 2] + Array("20".utf8), [0x08, 3] + Array("103".utf8),
+            [0x00, 5] + Array(":path".utf8) + [3] + Array("200".utf8),
+        ] as [[UInt8]])
+    func anAnswerWithoutStatusIsNone(block: [UInt8]) throws {
+        let peers = try Peers()
+        try peers.connect()
+        _ = try Push().submit(to: peers.client, user: 4)
+        let bytes = peers.takeServer() + [0, 0, UInt8(block.count), 1, 5, 0, 0, 0, 1] + block
+        try bytes.withUnsafeBytes { try peers.client.receive($0) }
+        #expect(peers.clientEvents() == [.ended(user: 4, code: .protocolError, status: 0)])
+        #expect(peers.client.openStreams == 0)
+    }
+
     @Test func aLongBodyIsCut() throws {
         let peers = try Peers()
         try peers.connect()

@@ -50,7 +50,7 @@ private func rulesAgree(_ bytes: [UInt8]) -> Bool {
         var random = SeededGenerator(state: seed)
         var compared = 0
         var accepted = 0
-        for round in 0..<6_000 {
+        for round in 0..<3_000 {
             var bytes = Array(Self.seeds.randomElement(using: &random)!.utf8)
             for _ in 0..<Int.random(in: 0...3, using: &random) {
                 Self.mutate(&bytes, &random)
@@ -65,7 +65,7 @@ private func rulesAgree(_ bytes: [UInt8]) -> Bool {
                 "seed \(seed) round \(round): \(String(decoding: bytes, as: UTF8.self)) \(bytes)")
         }
         // Both sides of the comparison were really tried.
-        #expect(compared > 4_000 && accepted > 1_000 && compared - accepted > 1_000)
+        #expect(compared > 2_000 && accepted > 500 && compared - accepted > 500)
     }
 
     static func mutate(_ bytes: inout [UInt8], _ random: inout SeededGenerator) {

@@ -51,8 +51,10 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
     ]
 
     @Test func depthBombs() {
-        #expect(scan(String(repeating: "[", count: 100_000)).error == JSONError(.tooDeep, at: 64))
-        #expect(scan(String(repeating: "[{\"\":", count: 50_000) + "\n").error == JSONError(.tooDeep, at: 32 * 5))
+        #expect(scan(String(repeating: "[", count: 100_000)).error == JSONError(.endOfInput, at: 100_000))
+        #expect(scan(String(repeating: "[", count: 100_000) + "]").error == JSONError(.tooDeep, at: 64))
+        #expect(scan(String(repeating: "[{\"\":", count: 50_000) + "\n").error == JSONError(.endOfInput, at: 250_001))
+        #expect(scan(String(repeating: "[{\"\":", count: 50_000) + "}").error == JSONError(.tooDeep, at: 32 * 5))
         for open in [("[", "1", "]"), ("{\"a\":", "1", "}")] {
             func nested(_ depth: Int) -> String {
                 String(repeating: open.0, count: depth) + open.1 + String(repeating: open.2, count: depth)
@@ -72,7 +74,8 @@ func members(_ text: String, capacity: Int = 8) -> (scan: JSONScan, members: [St
             ("trux", .unexpectedByte, 3), ("{} x", .trailingBytes, 3), ("01", .trailingBytes, 1), ("-", .endOfInput, 1),
             ("1.", .endOfInput, 2), ("1.x", .unexpectedByte, 2), ("1e", .endOfInput, 2), ("1e+x", .unexpectedByte, 3),
             ("\"a\u{1}b\"", .controlCharacter, 2), (#""ab\x""#, .badEscape, 3), (#""\u12g4""#, .badEscape, 1),
-            (#"["\"#, .endOfInput, 2), (#"{"a":}"#, .unexpectedByte, 5), (#"{"a" 1}"#, .unexpectedByte, 5),
+            (#"["\"#, .endOfInput, 3), (#"["\]"#, .badEscape, 2), (#"["a] " "#, .endOfInput, 7),
+            (#"{"a":}"#, .unexpectedByte, 5), (#"{"a" 1}"#, .unexpectedByte, 5),
             (#"{1:1}"#, .unexpectedByte, 1), ("\u{FEFF}{}", .unexpectedByte, 0), ("nulL", .unexpectedByte, 3),
             ("fals", .endOfInput, 4), ("[1,", .endOfInput, 3),
         ] as [(String, JSONError.Kind, Int)])

@@ -106,6 +106,7 @@ final class Member {
                 Seen(
                     partition: message.partition, offset: message.offset, timestampMs: message.timestampMs,
                     key: message.key.copied, value: message.value.copied, headers: headers))
+            return true
         }
     }
 

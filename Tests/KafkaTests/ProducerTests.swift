@@ -115,15 +115,20 @@ import Testing
         member.readsAtMost = 0
         try member.run("an assignment") { member.queues.count == 1 }
         let queue = try #require(member.queues.values.first)
-        let copy: (borrowing Message) -> Void = { message in
+        let copy: (borrowing Message) -> Bool = { message in
             let name = Array("push-dlq-reason".utf8)
             let value = Array("Tombstone".utf8)
             name.withUnsafeBytes { name in
                 value.withUnsafeBytes { value in
-                    let header = MessageHeader(name: name, value: value)
-                    #expect(writer.producer.produce(copyOf: message, to: target, adding: [header], tag: 2) == .none)
+                    var headers: [MessageHeader] = []
+                    message.appendHeaders(to: &headers)
+                    headers.append(MessageHeader(name: name, value: value))
+                    let code = writer.producer.produce(
+                        to: target, key: message.key, value: message.value, headers: headers, tag: 2)
+                    #expect(code == .none)
                 }
             }
+            return true
         }
         try member.run("the record") { queue.read(max: 1, copy) == 1 }
         try writer.run("both reports") { writer.reports.count == 2 }

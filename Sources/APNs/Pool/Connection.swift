@@ -94,42 +94,62 @@ final class Connection: SecureChannelDelegate {
 
     // MARK: Requests
 
-    /// Whether a request with a body of so many bytes can be handed over now. The peer's window for the whole connection
-    /// counts: what does not fit in it would hold up all that is behind.
-    func canTake(_ bodyBytes: Int) -> Bool {
-        guard phase == .ready, let session, session.freeStreams > 0 else { return false }
-        return session.connectionWindow >= bodyBytes || window.isEmpty
+    /// Whether every stream the peer allows is taken, or its window for the whole connection spent.
+    var isFull: Bool {
+        guard phase == .ready, let session else { return true }
+        return session.freeStreams == 0 || session.connectionWindow == 0
     }
 
-    /// Hands a request over, with `headers` written for it.
+    /// Takes requests from the queue's front as long as it can.
     ///
-    /// - Returns: false when the connection refused it; nothing of it was written.
-    func send(_ request: borrowing OutgoingRequest, _ headers: borrowing RequestHeaders) -> Bool {
-        guard phase == .ready, let session else { return false }
-        let now = loop.now
-        let ticket = window.open(
-            request.id, token: owner.tokenGeneration, nowNs: now.monotonicNs, nowMs: now.wallMs)
-        let submission: Submission
+    /// `queue` and `headers` are the owner's: nothing it is told meanwhile may touch them.
+    func fill(from queue: inout RequestQueue, headers: inout RequestHeaders) {
+        // Whatever went out now on a dead connection would be in doubt.
+        guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }
+        let waiting = queue.count
         do throws(HTTP2Error) {
-            submission = try session.submit(
-                headers.list, body: request.payload, user: ticket, keep: RequestHeaders.keep(for: request))
+            try fill(session, &window, from: &queue, headers: &headers)
         } catch {
-            window.withdraw(ticket)
             giveUp(error.text)
-            return false
         }
-        switch submission {
-        case .written(let stream, let end): window.handed(ticket, stream: stream, end: end)
-        case .waiting(let stream): window.handed(ticket, stream: stream, end: nil)
-        case .refused:
-            window.withdraw(ticket)
-            return false
-        }
-        lastUsedNs = now.monotonicNs
+        // Nothing taken is nothing to send: asking for the turn's end again and again would never end the turn.
+        guard queue.count < waiting else { return }
         markDirty()
-        if session.output.count >= Self.eagerBytes { pass(wholeRecords: true) }
         if session.nextStreamID >= configuration.retirementStreamID { owner.connectionRetires(self, isFault: false) }
-        return true
+    }
+
+    /// One access to the window for the whole batch; nothing in here may touch `self.window`.
+    private func fill(
+        _ session: ClientSession, _ window: inout Window, from queue: inout RequestQueue,
+        headers: inout RequestHeaders
+    ) throws(HTTP2Error) {
+        let now = loop.now
+        let token = owner.tokenGeneration
+        while !queue.isEmpty, session.freeStreams > 0, session.nextStreamID < configuration.retirementStreamID {
+            // The peer's window for the whole connection counts: what does not fit would hold up all that is behind.
+            let room = session.connectionWindow
+            guard room >= queue.first.payload.count || window.isEmpty else { return }
+            headers.write(queue.first)
+            let ticket = window.open(queue.first.id, token: token, nowNs: now.monotonicNs, nowMs: now.wallMs)
+            let submission: Submission
+            do throws(HTTP2Error) {
+                submission = try session.submit(
+                    headers.list, body: queue.first.payload, user: ticket, keep: RequestHeaders.keep(for: queue.first))
+            } catch {
+                window.withdraw(ticket)
+                throw error
+            }
+            switch submission {
+            case .written(let stream, let end): window.handed(ticket, stream: stream, end: end)
+            case .waiting(let stream): window.handed(ticket, stream: stream, end: nil)
+            case .refused:
+                window.withdraw(ticket)
+                return
+            }
+            queue.removeFirst()
+            lastUsedNs = now.monotonicNs
+            if session.output.count >= Self.eagerBytes { pass(wholeRecords: true) }
+        }
     }
 
     /// Takes no more requests; closes once the last one is answered.

@@ -52,6 +52,9 @@ package struct Keepalive: Sendable, Equatable {
         return .ping
     }
 
+    /// A PING is out and nothing came since: the connection may be dead.
+    package var isInQuestion: Bool { pingedNs != 0 }
+
     package var nextDeadlineNs: Int64 {
         if pingedNs != 0 { return pingedNs + limits.deadNs }
         if waitingSinceNs != 0 { return max(heardNs, waitingSinceNs) + limits.silentNs }

@@ -212,6 +212,12 @@ final class Dialogue {
         }
     }
 
+    /// SETTINGS with the service's number of streams, unless the connection has yet to show a valid provider token.
+    func announceStreams() throws(HTTP2Error) {
+        if isSilent || ending != .none || !hasAllStreams { return }
+        try session.changeSettings([.maxConcurrentStreams(service.streams)])
+    }
+
     private func leave(last: Int32, _ debugData: [UInt8]) throws(HTTP2Error) {
         lastStream = min(lastStream, last)
         try session.goAway(lastStreamID: last, .noError, debugData)

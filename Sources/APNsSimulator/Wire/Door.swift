@@ -40,6 +40,12 @@ final class Door {
         if let rules { service.schedule = FaultSchedule(rules: rules, nowNs: loop.now.monotonicNs) }
     }
 
+    /// SETTINGS_MAX_CONCURRENT_STREAMS of connections that showed a valid provider token, now and from now on.
+    func set(streams: UInt32) {
+        service.streams = streams
+        for connection in connections { connection?.announceStreams() }
+    }
+
     /// Does something to every connection now; returns how many there are.
     @discardableResult
     func befallAll(_ fault: Fault) -> Int {

@@ -37,6 +37,13 @@ final class ServerConnection: SecureChannelDelegate {
         flush()
     }
 
+    /// Tells the client how many streams it may have now.
+    func announceStreams() {
+        guard let dialogue, let channel else { return }
+        do throws(HTTP2Error) { try dialogue.announceStreams() } catch { channel.abort() }
+        flush()
+    }
+
     /// Ends the connection in order, answers outstanding.
     func leave() {
         befall(.goAway(.immediate))

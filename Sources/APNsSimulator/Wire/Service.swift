@@ -9,7 +9,7 @@ final class Service {
     let wantsProviderToken: Bool
     /// Streams before and after a valid provider token was seen.
     let firstStreams: UInt32
-    let streams: UInt32
+    var streams: UInt32
     var reader: ProviderTokenReader
     var replies: ReplyWriter
     var latency: Latency

@@ -27,6 +27,16 @@ final class Reading {
     let folder: String
     private(set) var problems: [Problem] = []
     private(set) var warnings: [Problem] = []
+    private struct UnknownKey {
+        var name: String
+        var path: String
+        var mark: Mark
+        var siblings: [String]
+    }
+
+    private var unknown: [UnknownKey] = []
+    /// Every key that may stand anywhere, in the order in which the sections ended.
+    private var keys: [(name: String, path: String)] = []
     /// Where each value that was read stands, by path.
     private var marks: [String: Mark] = [:]
 
@@ -43,6 +53,35 @@ final class Reading {
     /// `mark`: where, when that is not the value at `path`.
     func refuse(_ path: String, _ text: String, at mark: Mark? = nil) {
         problems.append(Problem(path: path, mark: mark ?? marks[path], text: oneLine(text)))
+    }
+
+    /// A section was read to its end, and these are the keys it may have.
+    func noteKeys(_ names: [String], of section: String) {
+        keys += names.map { (name: $0, path: section.isEmpty ? $0 : "\(section).\($0)") }
+    }
+
+    /// A key that its section does not have; what it should have been is said by `finish`, when all sections are known.
+    func refuseUnknown(_ name: String, at mark: Mark, of section: String, known: [String]) {
+        unknown.append(
+            UnknownKey(name: name, path: section.isEmpty ? name : "\(section).\(name)", mark: mark, siblings: known))
+    }
+
+    /// Names the nearest key for each unknown one: of its own section, else of another, where an indentation slipped.
+    func finish() {
+        for key in unknown {
+            let suggestion: String
+            if let near = nearest(to: key.name, among: key.siblings) {
+                suggestion = "did you mean \(near)?"
+            } else if let near = nearest(to: key.name, among: keys.map(\.name)),
+                let path = keys.first(where: { $0.name == near })?.path
+            {
+                suggestion = "did you mean \(path)?"
+            } else {
+                suggestion = "valid here: \(key.siblings.joined(separator: ", "))"
+            }
+            refuse(key.path, "unknown key; \(suggestion)", at: key.mark)
+        }
+        unknown = []
     }
 
     func warn(_ path: String, _ text: String) {

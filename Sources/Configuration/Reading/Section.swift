@@ -64,12 +64,13 @@ struct Section {
         section.finish()
     }
 
-    /// Reads an optional mapping; every key `body` does not ask for is refused.
+    /// Reads an optional mapping; every key `body` does not ask for is refused. Without it `body` reads an empty one, so
+    /// that all its keys are known to whoever looks for a misplaced one; it asks for no required key.
     mutating func section(_ name: String, _ body: (inout Section) -> Void) {
-        if let value = value(name), var section = value.section() {
-            body(&section)
-            section.finish()
-        }
+        let empty = Section([], path: path(of: name), mark: mark, reading: reading)
+        guard var section = value(name).map({ $0.section() }) ?? empty else { return }
+        body(&section)
+        section.finish()
     }
 
     /// A text given inline or by the file that holds it (`NAME_file`), never both.
@@ -95,14 +96,10 @@ struct Section {
 
     /// Refuses the keys that nothing asked for.
     func finish() {
+        let names = known.sorted()
+        reading.noteKeys(names, of: path)
         for entry in entries where !known.contains(entry.name) {
-            let suggestion: String
-            if let near = nearest(to: entry.name, among: known.sorted()) {
-                suggestion = "did you mean \(near)?"
-            } else {
-                suggestion = "valid here: \(known.sorted().joined(separator: ", "))"
-            }
-            reading.refuse(path(of: entry.name), "unknown key; \(suggestion)", at: entry.mark)
+            reading.refuseUnknown(entry.name, at: entry.mark, of: path, known: names)
         }
     }
 }

@@ -69,6 +69,8 @@ struct RecordBody {
     /// Sends and doubts before this worker.
     var sends: Int32
     var inDoubt: Int32
+    /// An owner that died may have sent it: one more send in doubt, unless it is refused here, as it was there.
+    var isInheritedDoubt: Bool
     /// Attempts used up.
     var attempt: Int32
     /// Delay of the tier it was read from; 0: a request topic.

@@ -1,19 +1,22 @@
 /// Gathers the headers that results carry on. Reused from record to record; owns its lists, not the bytes.
 struct CopiedHeaders: ~Copyable {
-    private let names: [StaticOrOwnedName]
+    private let names: [Name]
     /// One bit a length of a name, so that most headers are passed over without a comparison.
     private let lengths: UInt64
+    /// Whether a header that this product knows by name is among them; else those need not be compared.
+    let includesKnown: Bool
     private let found: UnsafeMutablePointer<RecordHeader>
     private var count = 0
     private var bytes = 0
 
     init(_ configured: [String]) {
-        var names: [StaticOrOwnedName] = []
+        var names: [Name] = []
         for name in ["traceparent", "tracestate"] + configured where !names.contains(where: { $0.text == name }) {
-            names.append(StaticOrOwnedName(text: name, utf8: Array(name.utf8)))
+            names.append(Name(text: name, utf8: Array(name.utf8)))
         }
         self.names = names
         lengths = names.reduce(0) { $0 | 1 << UInt64(min($1.utf8.count, 63)) }
+        includesKnown = names.contains { $0.utf8.withUnsafeBytes { HeaderName($0) != nil } }
         found = .allocate(capacity: RequestParser.copiedHeaderLimit)
     }
 
@@ -44,7 +47,7 @@ struct CopiedHeaders: ~Copyable {
     /// What was gathered, lent until `removeAll`.
     var list: UnsafeBufferPointer<RecordHeader> { UnsafeBufferPointer(start: found, count: count) }
 
-    private struct StaticOrOwnedName {
+    private struct Name {
         var text: String
         var utf8: [UInt8]
     }

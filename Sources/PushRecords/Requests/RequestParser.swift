@@ -50,7 +50,7 @@ package struct RequestParser: ~Copyable {
             request.bury(.notJSON, Detail(error.kind.text, scratch.decimal(error.offset, "at byte ")))
             return request
         }
-        if scan.kind == .object && role == .request && envelope.read(value, scan, scratch.members) {
+        if case .object = scan.kind, role == .request, envelope.read(value, scan, scratch.members) {
             request.form = .envelope
             envelopeForm(&request, key, known)
         } else {
@@ -73,15 +73,16 @@ package struct RequestParser: ~Copyable {
         copied.removeAll()
         var known = KnownHeaders()
         for header in headers {
-            copied.consider(header)
             if let name = HeaderName(header.name) {
+                if copied.includesKnown { copied.consider(header) }
                 if name.isRetry && role == .request { continue }
                 if !fields.add(name, header.value) && known.duplicate.baseAddress == nil {
                     known.duplicate = header.name
                 }
                 if known.own.baseAddress == nil && header.value.baseAddress != nil { known.own = header.name }
-            } else if known.own.baseAddress == nil && HeaderName.isOwn(header.name) {
-                known.own = header.name
+            } else {
+                copied.consider(header)
+                if known.own.baseAddress == nil && HeaderName.isOwn(header.name) { known.own = header.name }
             }
         }
         return known
@@ -209,9 +210,10 @@ package struct RequestParser: ~Copyable {
 
     /// Checks kind and size of the payload.
     func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind) {
-        if kind == .null {
-            request.fail(Fault(.payloadEmpty, "the payload is empty"))
-        } else if kind != .object {
+        switch kind {
+        case .object: break
+        case .null: request.fail(Fault(.payloadEmpty, "the payload is empty"))
+        case .array, .string, .number, .bool:
             request.fail(Fault(.badRequestPayload, "the payload must be a JSON object"))
         }
         if request.target == .channel || request.pushType == .voip {

@@ -6,7 +6,9 @@ enum Hex {
         while count &- place >= 16 {
             let digits = (source + place).loadUnaligned(as: SIMD16<UInt8>.self)
             guard areHex(digits) else { return false }
-            (target + place).storeBytes(of: digits | 0x20, as: SIMD16<UInt8>.self)
+            let words = unsafeBitCast(digits | SIMD16(repeating: 0x20), to: SIMD2<UInt64>.self)
+            target.storeBytes(of: words[0], toByteOffset: place, as: UInt64.self)
+            target.storeBytes(of: words[1], toByteOffset: place &+ 8, as: UInt64.self)
             place &+= 16
         }
         while place < count {
@@ -33,11 +35,18 @@ enum Hex {
         return true
     }
 
+    /// Written as sums, because the comparisons of `SIMD16` become a loop over its lanes (Swift 6.3): the high bit of a
+    /// lane says that it is not what is asked for.
     @inline(__always)
-    private static func areHex(_ digits: SIMD16<UInt8>) -> Bool {
-        let isNumber = (digits &- 0x30) .< 10
-        let isLetter = ((digits | 0x20) &- 0x61) .< 6
-        return all(isNumber .| isLetter)
+    private static func areHex(_ bytes: SIMD16<UInt8>) -> Bool {
+        // A digit is 0 to 9 here, a letter 1 to 6.
+        let digit = bytes ^ SIMD16(repeating: 0x30)
+        let letter = (bytes | SIMD16(repeating: 0x20)) ^ SIMD16(repeating: 0x60)
+        let noDigit = digit &+ SIMD16(repeating: 0x76)
+        let noLetter = (letter &+ SIMD16(repeating: 0x79)) | (letter &- SIMD16(repeating: 1))
+        let wrong = ((noDigit & noLetter) | bytes) & SIMD16(repeating: 0x80)
+        let words = unsafeBitCast(wrong, to: SIMD2<UInt64>.self)
+        return words[0] | words[1] == 0
     }
 
     /// A digit's value.

@@ -1,6 +1,7 @@
 import Configuration
 import Kafka
 import PushRecords
+import Worker
 
 /// Reads results, dead tokens and dead letters back, as whoever consumes them would. One thread.
 final class DemoReader {
@@ -12,11 +13,11 @@ final class DemoReader {
     private var results = 0
     private(set) var failure: String?
 
-    init(_ configuration: WorkerConfiguration, withheld: Int) throws(KafkaError) {
+    init(_ configuration: WorkerConfiguration, withheld: Int) throws {
         self.configuration = configuration
         self.withheld = withheld
-        let cluster = ClusterSettings(
-            bootstrapServers: configuration.kafka.bootstrapServers, clientID: "demo-reader")
+        var cluster = try configuration.cluster()
+        cluster.clientID = "demo-reader"
         consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: "demo-reader"))
         let topics = [
             configuration.results.topic, configuration.unregistered.topic, configuration.deadLetters.topic,

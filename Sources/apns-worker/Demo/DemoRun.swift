@@ -30,10 +30,10 @@ struct DemoRun {
         let reader = try DemoReader(setting.configuration, withheld: options.withheld)
         let worker = try WorkerThread(setting.configuration, logger)
         var books = DemoBooks(count: options.count)
-        let startedNs = LoopTime.read().monotonicNs
         let problem: String?
+        var startedNs = LoopTime.read().monotonicNs
         do {
-            problem = try drive(worker, reader, setting.configuration, &books, signals)
+            problem = try drive(worker, reader, setting.configuration, &books, &startedNs, signals)
         } catch {
             problem = "\(error)"
         }
@@ -53,10 +53,11 @@ struct DemoRun {
         return comparison.agrees
     }
 
-    /// Produces and reads back until everything came back; returns what kept it from that.
+    /// Produces and reads back until everything came back; returns what kept it from that. `startedNs`: when the worker
+    /// had its partitions, and the first record was produced.
     private func drive(
         _ worker: WorkerThread, _ reader: DemoReader, _ configuration: WorkerConfiguration, _ books: inout DemoBooks,
-        _ signals: borrowing StopSignals
+        _ startedNs: inout Int64, _ signals: borrowing StopSignals
     ) throws -> String? {
         let producer = try DemoProducer(
             bootstrapServers: configuration.kafka.bootstrapServers, topic: configuration.requestTopics[0].name,
@@ -70,6 +71,7 @@ struct DemoRun {
             let progress = worker.progress
             // The clock of the pace, and of the stall, starts with the first partition: joining takes a moment.
             if progress.hasJoined {
+                if books.produced == 0 { startedNs = nowNs }
                 let limit = min(books.settled + Self.aheadLimit, pace.limit(nowNs: nowNs))
                 producer.produce(upTo: limit, &books)
             }

@@ -12,6 +12,7 @@ final class DemoSetting {
     let configuration: WorkerConfiguration
 
     private static let partitions = 4
+    private static let fetchWait = UserProperty(name: "fetch.wait.max.ms", value: "10", place: "demo")
 
     init(_ options: DemoOptions) throws {
         directory = try TemporaryDirectory(prefix: "apns-worker-demo")
@@ -45,6 +46,8 @@ final class DemoSetting {
         var result = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: broker.bootstrapServers), apps: [app])
         // The in-process broker lets a group wait for its session timeout less a second before it first assigns.
         result.kafka.sessionTimeout = .seconds(3)
+        // It answers a fetch that found nothing only after this wait, whatever is written meanwhile.
+        result.kafka.consumerProperties = [Self.fetchWait]
         result.retry.tiers = [RetrySettings.Tier(name: "1s", delay: .seconds(1), topic: "apns.retry.1s")]
         result.log.level = .warning
         return result

@@ -40,11 +40,12 @@ class Audit:
     server may have accepted as many again as `repeatable` says. `doubtful`: the server cut connections, so some
     notifications may be in doubt; those that say so may have been accepted again."""
 
-    def __init__(self, topic, crashed=False, repeatable=None, doubtful=False):
+    def __init__(self, topic, crashed=False, repeatable=None, doubtful=False, restarted=False):
         self.topic = topic
         self.crashed = crashed
         self.repeatable = repeatable
         self.doubtful = doubtful
+        self.restarted = restarted
         self.findings = Counter()
         self.examples = defaultdict(list)
         self.counts = Counter()
@@ -93,6 +94,7 @@ class Audit:
         known = self.results.get(name)
         if known is not None:
             known.count += 1
+            known.in_doubt = max(known.in_doubt, value["in_doubt"])  # a repeat says that it is one
             if not self.crashed:
                 self.found("more than one result", name)
             return
@@ -212,8 +214,10 @@ class Audit:
             if again and not (again > 0 and (self.crashed or again <= result.in_doubt)):
                 kind = "sent twice" if accepted > 1 else "server's verdict is not the result's"
                 self.found(kind, f"{name}: {result.outcome}, accepted {accepted} times")
-            exact = not (self.crashed or self.doubtful)  # what was not processed, or cut off, may be missing in its book
-            if requests < (result.attempts > 0) or (exact and requests != result.attempts):
+            # What was not processed, or cut off, may be missing in its book; who takes over does not know of answers that
+            # asked the one before to send again.
+            exact = not (self.crashed or self.doubtful or self.restarted)
+            if requests < result.attempts - result.in_doubt or (exact and requests != result.attempts):
                 self.found("server saw another number of requests",
                            f"{name}: {requests}, attempts {result.attempts}, {result.outcome} {result.reason or ''}")
             if result.in_doubt:
@@ -223,7 +227,7 @@ class Audit:
             if accepted > 1:
                 self.counts["accepted again"] += accepted - 1
                 if not result.in_doubt:
-                    self.counts["of those, in a result without in_doubt"] += 1
+                    self.found("accepted again, and no result says in_doubt", name)
         if self.repeatable is not None and self.counts["accepted again"] > self.repeatable:
             self.found("sent again beyond what was in flight", f"{self.repeatable} may be",
                        self.counts["accepted again"] - self.repeatable)

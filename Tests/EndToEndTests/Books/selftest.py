@@ -159,9 +159,13 @@ def run():
             failures.append(f"{name}: not found ({', '.join(kinds) or 'no finding'})")
     # After a kill: repeats are no fault, up to what was in flight; a loss still is.
     resend(perfect)
-    perfect.results.append(copy.deepcopy(perfect.results[9]))
+    repeat = copy.deepcopy(next(result for result in perfect.results if result[2] is perfect.of("accepted")))
+    perfect.results.append(repeat)
+    if "accepted again, and no result says in_doubt" not in perfect.audit(True, 1).findings:
+        failures.append("a repeat that does not say in_doubt: not found")
+    repeat[2].update(attempts=2, in_doubt=1)
     if perfect.audit(True, 1).findings:
-        failures.append("a crash's repeat is called a fault")
+        failures.append("a crash's repeat is called a fault: " + perfect.audit(True, 1).report())
     if "sent again beyond what was in flight" not in perfect.audit(True, 0).findings:
         failures.append("more repeats than were in flight: not found")
     withhold(perfect, "rejected")

@@ -1,0 +1,125 @@
+/// The JSON Schemas (draft 2020-12) of the records: what `apns-worker schema NAME` prints.
+///
+/// A record that the worker writes may get more members, never other ones; an envelope has only those that are here.
+public enum RecordSchema: String, CaseIterable, Sendable {
+    /// The envelope form of a request.
+    case envelope
+    /// A record of `apns.results`.
+    case result
+    /// A record of `apns.unregistered`.
+    case unregistered
+
+    public var text: StaticString {
+        switch self {
+        case .envelope: Self.envelopeText
+        case .result: Self.resultText
+        case .unregistered: Self.unregisteredText
+        }
+    }
+
+    private static let envelopeText: StaticString = """
+        {
+          "$schema": "https://json-schema.org/draft/2020-12/schema",
+          "title": "A push request in envelope form: the value of a record of apns.requests",
+          "type": "object",
+          "additionalProperties": false,
+          "required": ["payload"],
+          "oneOf": [
+            {"required": ["device_token"], "properties": {"device_token": {"type": "string"}}},
+            {"required": ["device_tokens"], "properties": {"device_tokens": {"type": "array"}}},
+            {"required": ["channel_id"], "properties": {"channel_id": {"type": "string"}}}
+          ],
+          "properties": {
+            "payload": {"type": "object", "description": "What goes to Apple, byte for byte"},
+            "device_token": {"type": ["string", "null"], "pattern": "^([0-9A-Fa-f]{2}){1,100}$"},
+            "device_tokens": {
+              "type": ["array", "null"], "minItems": 1, "maxItems": 10000,
+              "items": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}){1,100}$"}
+            },
+            "channel_id": {"type": ["string", "null"], "minLength": 1, "maxLength": 200},
+            "app": {"type": ["string", "null"], "minLength": 1, "description": "An app of the worker's configuration"},
+            "environment": {"enum": ["production", "development", null]},
+            "headers": {
+              "type": ["object", "null"],
+              "additionalProperties": false,
+              "properties": {
+                "apns-topic": {"type": ["string", "null"], "minLength": 1, "maxLength": 255},
+                "apns-push-type": {
+                  "enum": ["alert", "background", "complication", "controls", "fileprovider", "liveactivity", "location",
+                           "mdm", "pushtotalk", "voip", "widgets", null]
+                },
+                "apns-priority": {"enum": [1, 5, 10, "1", "5", "10", null]},
+                "apns-expiration": {"type": ["integer", "string", "null"], "minimum": 0, "maximum": 4294967295},
+                "apns-collapse-id": {"type": ["string", "null"], "minLength": 1, "maxLength": 64},
+                "apns-id": {"type": ["string", "null"], "minLength": 36, "maxLength": 36}
+              }
+            }
+          }
+        }
+
+        """
+
+    private static let resultText: StaticString = """
+        {
+          "$schema": "https://json-schema.org/draft/2020-12/schema",
+          "title": "What became of one notification: the value of a record of apns.results",
+          "type": "object",
+          "required": ["apns_id", "apns_unique_id", "device_token", "apns_topic", "app", "environment", "outcome", "status",
+                       "reason", "detail", "unregistered_at_ms", "attempts", "in_doubt", "requested_at_ms", "sent_at_ms",
+                       "settled_at_ms", "request"],
+          "properties": {
+            "apns_id": {"type": ["string", "null"], "minLength": 36, "maxLength": 36},
+            "apns_unique_id": {"type": ["string", "null"]},
+            "device_token": {"type": ["string", "null"], "description": "As written when it is not hex"},
+            "channel_id": {"type": "string", "description": "Only of a broadcast, which has no device token"},
+            "apns_topic": {"type": ["string", "null"]},
+            "app": {"type": ["string", "null"]},
+            "environment": {"enum": ["production", "development", null]},
+            "outcome": {"enum": ["accepted", "unregistered", "rejected", "invalid", "expired", "abandoned"]},
+            "status": {"type": ["integer", "null"], "description": "The HTTP status of Apple's answer"},
+            "reason": {"type": ["string", "null"], "description": "Apple's word, as far as it has one"},
+            "detail": {"type": ["string", "null"], "description": "For people"},
+            "unregistered_at_ms": {"type": ["integer", "null"]},
+            "attempts": {"type": "integer", "minimum": 0},
+            "in_doubt": {"type": "integer", "minimum": 0},
+            "requested_at_ms": {"type": "integer"},
+            "sent_at_ms": {"type": ["integer", "null"]},
+            "settled_at_ms": {"type": "integer"},
+            "request": {
+              "type": "object",
+              "required": ["topic", "partition", "offset", "index"],
+              "properties": {
+                "topic": {"type": "string"},
+                "partition": {"type": "integer", "minimum": 0},
+                "offset": {"type": "integer", "minimum": 0},
+                "index": {"type": "integer", "minimum": 0, "maximum": 9999},
+                "key": {"type": "string", "description": "Only when it is not the token"}
+              }
+            }
+          }
+        }
+
+        """
+
+    private static let unregisteredText: StaticString = """
+        {
+          "$schema": "https://json-schema.org/draft/2020-12/schema",
+          "title": "A dead device token: the value of a record of apns.unregistered",
+          "type": "object",
+          "required": ["device_token", "apns_topic", "app", "environment", "reason", "unregistered_at_ms",
+                       "observed_at_ms"],
+          "properties": {
+            "device_token": {"type": "string"},
+            "apns_topic": {"type": ["string", "null"]},
+            "app": {"type": ["string", "null"]},
+            "environment": {"enum": ["production", "development", null]},
+            "reason": {"type": ["string", "null"]},
+            "unregistered_at_ms": {
+              "type": ["integer", "null"], "description": "Delete the token only if it was registered before"
+            },
+            "observed_at_ms": {"type": "integer"}
+          }
+        }
+
+        """
+}

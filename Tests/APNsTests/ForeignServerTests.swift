@@ -1,0 +1,118 @@
+import Delivery
+import Foundation
+import TLS
+import Testing
+
+@testable import APNs
+
+/// nghttpd, the server of the nghttp2 project, as a process; killed when this object goes.
+final class Nghttpd {
+    static let path = ["/usr/sbin/nghttpd", "/usr/bin/nghttpd", "/usr/local/bin/nghttpd"].first {
+        FileManager.default.isExecutableFile(atPath: $0)
+    }
+
+    let port: UInt16
+    private var process: pid_t = 0
+    private let directory: URL
+
+    /// Serves an empty file for each of `known`; others get 404.
+    init(known: [String], streams: Int) throws {
+        directory = FileManager.default.temporaryDirectory.appending(path: "apns-nghttpd-\(UUID().uuidString)")
+        let devices = directory.appending(path: "www/3/device")
+        try FileManager.default.createDirectory(at: devices, withIntermediateDirectories: true)
+        for token in known { try Data().write(to: devices.appending(path: token)) }
+        let issued = try ScriptedServer.authority.issueServer()
+        let key = directory.appending(path: "key.pem")
+        let certificate = directory.appending(path: "cert.pem")
+        try Data(issued.keyPEM.utf8).write(to: key)
+        try Data(issued.certificatePEM.utf8).write(to: certificate)
+        port = Self.freePort()
+        let arguments = [
+            Self.path!, "-a", "127.0.0.1", "-m", "\(streams)", "-d", directory.appending(path: "www").path, "\(port)",
+            key.path, certificate.path,
+        ]
+        // Not Foundation's Process: its waitUntilExit was seen to hang.
+        var strings = arguments.map { strdup($0) } + [nil]
+        defer { strings.forEach { free($0) } }
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        for descriptor in 1...2 as ClosedRange<Int32> {
+            posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_WRONLY, 0)
+        }
+        let result = posix_spawn(&process, Self.path!, &actions, nil, &strings, environ)
+        try #require(result == 0)
+    }
+
+    deinit {
+        kill(process, SIGKILL)
+        var status: Int32 = 0
+        waitpid(process, &status, 0)
+        try? FileManager.default.removeItem(at: directory)
+    }
+
+    /// A port that was free a moment ago.
+    private static func freePort() -> UInt16 {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(descriptor) }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { raw in
+                _ = bind(descriptor, raw, size)
+                _ = getsockname(descriptor, raw, &size)
+            }
+        }
+        return UInt16(bigEndian: address.sin_port)
+    }
+}
+
+/// A peer that nobody here wrote.
+@Suite(.serialized, .enabled(if: Nghttpd.path != nil, "nghttpd is not installed (nghttp2-server)"))
+struct ForeignServerTests {
+    @Test(arguments: [true, false], [1, 100])
+    func knownAndUnknownTokens(indexAuthorization: Bool, streams: Int) throws {
+        let total: UInt32 = streams == 1 ? 500 : 5_000
+        let known = stride(from: 0, to: total, by: 2).map { World.token($0) }
+        let server = try Nghttpd(known: known, streams: streams)
+        let world = try World()
+        world.configuration.port = server.port
+        world.configuration.indexAuthorization = indexAuthorization
+        try world.start()
+        world.run("connected", seconds: 20) { world.capacity > 0 }
+        var next: UInt32 = 0
+        world.run("all fates", seconds: 60) {
+            let room = world.capacity - (Int(next) - world.fates.count)
+            let upTo = min(total, next + UInt32(max(0, room)))
+            if upTo > next {
+                world.send(next..<upTo, bodyBytes: 200)
+                next = upTo
+            }
+            return world.fates.count == Int(total)
+        }
+        for number in 0..<total {
+            #expect(world.fateOf[number]?.status == (number % 2 == 0 ? 200 : 404))
+            #expect(world.fateOf[number]?.kind == .answered)
+        }
+        #expect(!world.notes.contains { if case .disconnected = $0 { true } else { false } })
+        world.close()
+    }
+
+    /// The server dies in the middle: nothing is lost, every request has a fate.
+    @Test func theServerIsKilled() throws {
+        let world = try World()
+        do {
+            let server = try Nghttpd(known: [], streams: 100)
+            world.configuration.port = server.port
+            try world.start()
+            world.run("connected", seconds: 20) { world.capacity > 0 }
+            world.send(0..<100, bodyBytes: 200)
+        }
+        world.run("fates") { world.fates.count == 100 }
+        world.run("gone") { world.capacity == 0 }
+        #expect(world.fates.allSatisfy { $0.kind == .inDoubt || $0.status == 404 || $0.kind == .notProcessed })
+        world.close()
+    }
+}

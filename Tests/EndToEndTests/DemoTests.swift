@@ -1,0 +1,31 @@
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// `apns-worker demo`: no broker is needed, it has one of its own.
+    @Suite(.serialized) struct DemoTests {
+        @Test(.needs(.worker), .timeLimit(.minutes(3)))
+        func theBooksAgree() throws {
+            let demo = try ChildProcess(Tool.worker.path(), ["demo", "--count", "20000"])
+            #expect(try demo.wait(seconds: 150) == .exited(0), "\(demo.text)")
+            #expect(demo.text.contains("The books agree."))
+            #expect(demo.text.contains("20,000 of 20,000 settled"))
+        }
+
+        @Test(.needs(.worker), .timeLimit(.minutes(3)))
+        func aWithheldResultIsNoticed() throws {
+            let demo = try ChildProcess(Tool.worker.path(), ["demo", "--count", "3000", "--withhold", "7"])
+            #expect(try demo.wait(seconds: 150) == .exited(1), "\(demo.text)")
+            #expect(demo.text.contains("The books differ in 1:"))
+        }
+
+        @Test(.needs(.worker), .timeLimit(.minutes(3)))
+        func faultsAreSurvived() throws {
+            let demo = try ChildProcess(
+                Tool.worker.path(),
+                ["demo", "--count", "10000", "--faults", "goaway@1000,cut-inside@3000,refuse-stream@700,Shutdown@2500"])
+            #expect(try demo.wait(seconds: 150) == .exited(0), "\(demo.text)")
+            #expect(demo.text.contains("The books agree."))
+        }
+    }
+}

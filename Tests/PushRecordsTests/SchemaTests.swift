@@ -1,0 +1,145 @@
+import Foundation
+import PushRecords
+import Testing
+
+/// As much of JSON Schema as the product's schemas use; what a value breaks, in words.
+struct SchemaCheck {
+    let schema: [String: Any]
+
+    init(_ schema: RecordSchema) throws {
+        let object = try JSONSerialization.jsonObject(with: Data(schema.text.description.utf8))
+        self.schema = try #require(object as? [String: Any])
+    }
+
+    func faults(_ json: some Collection<UInt8>) throws -> [String] {
+        let value = try JSONSerialization.jsonObject(with: Data(json), options: [.fragmentsAllowed])
+        return Self.faults(value, schema, "")
+    }
+
+    static let known: Set<String> = [
+        "$schema", "title", "description", "type", "enum", "required", "properties", "additionalProperties", "oneOf",
+        "items", "minItems", "maxItems", "minLength", "maxLength", "pattern", "minimum", "maximum",
+    ]
+
+    static func faults(_ value: Any, _ schema: [String: Any], _ path: String) -> [String] {
+        var faults = schema.keys.filter { !known.contains($0) }.map { "\(path): the test does not know \($0)" }
+        let types = (schema["type"] as? [String]) ?? (schema["type"] as? String).map { [$0] }
+        if let types, !types.contains(where: { isA($0, value) }) { faults.append("\(path): not \(types)") }
+        if let allowed = schema["enum"] as? [Any], !allowed.contains(where: { ($0 as! NSObject).isEqual(value) }) {
+            faults.append("\(path): not among \(allowed)")
+        }
+        if let alternatives = schema["oneOf"] as? [[String: Any]],
+            alternatives.count(where: { Self.faults(value, $0, path).isEmpty }) != 1
+        {
+            faults.append("\(path): not exactly one alternative")
+        }
+        if let object = value as? [String: Any] { faults += objectFaults(object, schema, path) }
+        if let list = value as? [Any] {
+            if list.count < schema["minItems"] as? Int ?? 0 { faults.append("\(path): too few") }
+            if list.count > schema["maxItems"] as? Int ?? .max { faults.append("\(path): too many") }
+            if let items = schema["items"] as? [String: Any] {
+                faults += list.flatMap { Self.faults($0, items, path + "[]") }
+            }
+        }
+        if let text = value as? String {
+            if text.count < schema["minLength"] as? Int ?? 0 { faults.append("\(path): too short") }
+            if text.count > schema["maxLength"] as? Int ?? .max { faults.append("\(path): too long") }
+            if let pattern = schema["pattern"] as? String, text.range(of: pattern, options: .regularExpression) == nil {
+                faults.append("\(path): not like \(pattern)")
+            }
+        } else if isA("integer", value), let number = (value as? NSNumber)?.int64Value {
+            if number < schema["minimum"] as? Int64 ?? .min { faults.append("\(path): too small") }
+            if number > schema["maximum"] as? Int64 ?? .max { faults.append("\(path): too large") }
+        }
+        return faults
+    }
+
+    private static func objectFaults(_ object: [String: Any], _ schema: [String: Any], _ path: String) -> [String] {
+        var faults: [String] = []
+        for name in schema["required"] as? [String] ?? [] where object[name] == nil {
+            faults.append("\(path): no \(name)")
+        }
+        let properties = schema["properties"] as? [String: [String: Any]] ?? [:]
+        for (name, member) in object {
+            if let property = properties[name] {
+                faults += Self.faults(member, property, "\(path).\(name)")
+            } else if schema["additionalProperties"] as? Bool == false {
+                faults.append("\(path): \(name) is not allowed")
+            }
+        }
+        return faults
+    }
+
+    private static func isA(_ type: String, _ value: Any) -> Bool {
+        switch type {
+        case "object": return value is [String: Any]
+        case "array": return value is [Any]
+        case "null": return value is NSNull
+        case "string": return value is String
+        case "integer": return (value as? NSNumber).map { $0.doubleValue == $0.doubleValue.rounded() } == true
+        default: return false
+        }
+    }
+}
+
+@Suite struct SchemaTests {
+    /// Whatever the worker writes, its schema allows.
+    @Test func resultsAndDeadTokens() throws {
+        let results = try SchemaCheck(.result)
+        let tokens = try SchemaCheck(.unregistered)
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        var unregistered = UnregisteredWriter(apps: ContentFixture.apps)
+        for outcome in Outcome.allCases {
+            for isBroadcast in [false, true] {
+                for isBare in [false, true] {
+                    var fixture = ContentFixture(isBroadcast: isBroadcast)
+                    var ending = Ending(
+                        outcome: outcome, status: 410, reason: .unregistered, detail: Detail("d", lend("s")),
+                        uniqueID: lend("u"), unregisteredAtMs: 5, attempts: 2, inDoubt: 1, sentAtMs: 3, settledAtMs: 4)
+                    if isBare {
+                        fixture.content.apnsID = .none
+                        fixture.content.app = -1
+                        fixture.content.topic = .nothing
+                        fixture.content.requestKey = .nothing
+                        ending = Ending(
+                            outcome: outcome, attempts: 0, inDoubt: 0, sentAtMs: 0, settledAtMs: 4)
+                    }
+                    #expect(
+                        try results.faults(writer.write(fixture.content, ending).value).joined(separator: "; ") == "")
+                    #expect(
+                        try tokens.faults(unregistered.write(fixture.content, ending).value).joined(separator: "; ")
+                            == "")
+                }
+            }
+        }
+        #expect(try results.faults(Array(DecoderTests.result.utf8)) == [])
+        #expect(try results.faults(Array(#"{"outcome":"lost","attempts":-1}"#.utf8)).count == 17)
+    }
+
+    /// The schema and the parser agree on what an envelope is.
+    @Test(arguments: [
+        (#""device_token":"00""#, true), (#""device_tokens":["00","AbCd"],"app":"shop""#, true),
+        (#""channel_id":"YQ==","headers":{"apns-priority":"5"}"#, true), (#""device_token":"00","headers":null"#, true),
+        (#""device_token":"00","device_tokens":null,"environment":"development""#, true),
+        (
+            #""device_token":"00","headers":{"apns-priority":10,"apns-expiration":4294967295,"apns-push-type":"voip"}"#,
+            true
+        ),
+        (#""device_token":"0""#, false), (#""device_token":"00","x":1"#, false), (#""device_tokens":[]"#, false),
+        (#""device_token":"00","channel_id":"x""#, false), (#""device_token":"00","environment":"prod""#, false),
+        (#""device_token":"00","headers":{"apns-priority":3}"#, false), (#""device_token":"00","app":"""#, false),
+        (#""device_token":"00","headers":{"apns-expiration":4294967296}"#, false),
+        (#""device_token":"00","headers":{"apns-topik":"x"}"#, false), (#""device_token":null"#, false),
+        (#""device_token":"00","headers":{"apns-collapse-id":""}"#, false), (#""device_token":1"#, false),
+    ])
+    func envelopes(members: String, isValid: Bool) throws {
+        let json = #"{"payload":{"a":1},\#(members)}"#
+        #expect(try SchemaCheck(.envelope).faults(Array(json.utf8)).isEmpty == isValid)
+        var parser = RequestParser()
+        let found = parser.parse(TestRecord(json))
+        let badToken = DeviceToken.normalize(lend(found.token), into: .allocate(byteCount: 200, alignment: 1)).failure
+        let isRefused =
+            found.isInvalid || found.deadLetter != nil || (found.target == .device && badToken != .none)
+        #expect(isRefused != isValid)
+    }
+}
