@@ -14,6 +14,9 @@ let strict: [SwiftSetting] = [
 /// Modules that touch C or raw memory mark every unsafe use.
 let wrapper = strict + [.strictMemorySafety()]
 
+/// Tests are not optimized: compiling them would take longer than running them saves. What they test is.
+let tests = strict + [.unsafeFlags(["-Onone"])]
+
 /// A module of the worker and its tests, `Sources/NAME` and `Tests/NAMETests`.
 func module(
     _ name: String, _ dependencies: [Target.Dependency] = [], settings: [SwiftSetting] = strict,
@@ -23,7 +26,7 @@ func module(
         .target(name: name, dependencies: dependencies, swiftSettings: settings),
         .testTarget(
             name: "\(name)Tests", dependencies: [.byName(name: name)] + dependencies + testDependencies,
-            swiftSettings: strict),
+            swiftSettings: tests),
     ]
 }
 
@@ -83,9 +86,9 @@ let package = Package(
                 swiftSettings: strict),
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",
-                swiftSettings: strict),
+                swiftSettings: tests),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport"], exclude: ["Books"],
-                swiftSettings: strict),
+                swiftSettings: tests),
         ]
 )

@@ -191,31 +191,6 @@ import CRdkafka
         return CommitReply(tag: tag, code: code, results: results)
     }
 
-    // MARK: Holding a partition's head
-
-    /// Stops fetching a partition and drops what was fetched of it; `seek` says where to go on.
-    package func pause(_ queue: PartitionQueue) throws(KafkaError) {
-        let list = PartitionList(CollectionOfOne(queue.partition))
-        try check(unsafe rd_kafka_pause_partitions(client.raw, list.raw))
-        try check(unsafe list.raw.pointee.elems[0].err)
-        queue.dropKept()
-    }
-
-    package func resume(_ queue: PartitionQueue) throws(KafkaError) {
-        let list = PartitionList(CollectionOfOne(queue.partition))
-        try check(unsafe rd_kafka_resume_partitions(client.raw, list.raw))
-        try check(unsafe list.raw.pointee.elems[0].err)
-    }
-
-    /// The next record read is that of `offset`, or the first above it; waits for librdkafka's own thread, no broker.
-    package func seek(_ queue: PartitionQueue, to offset: Int64) throws(KafkaError) {
-        let list = PartitionList(capacity: 1)
-        list.add(queue.partition, offset: offset)
-        unsafe try check(rd_kafka_seek_partitions(client.raw, list.raw, 1000))
-        try check(unsafe list.raw.pointee.elems[0].err)
-        queue.dropKept()
-    }
-
     /// The first offset there is and the next that will be written, as far as the last fetch told; -1: not known yet. For
     /// metrics; asks no broker.
     package func watermarks(of partition: TopicPartition) -> (low: Int64, high: Int64) {

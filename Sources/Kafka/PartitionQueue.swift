@@ -46,7 +46,7 @@ import CRdkafka
 
     /// Lends at most `max` records to `body`, in offset order, each only for its call, without waiting; returns how many
     /// it took. `body` returns false for a record it does not take: that one and what follows are kept for the next
-    /// call. Consuming, assigning, seeking and pausing are not to be done from `body`.
+    /// call. Consuming and assigning are not to be done from `body`.
     @discardableResult
     package func read(max: Int, _ body: (borrowing Message) -> Bool) -> Int {
         guard max > 0, let queue = unsafe queue else { return 0 }
@@ -93,13 +93,10 @@ import CRdkafka
         unsafe rd_kafka_queue_forward(queue, nil)
     }
 
-    /// What was taken off the queue is not wanted any more: it was paused, sought or given up.
-    func dropKept() { kept = KeptRecords() }
-
     /// Lets go of librdkafka's queue; records not read are dropped.
     func close() {
         guard let queue = unsafe queue else { return }
-        dropKept()
+        kept = KeptRecords()
         unsafe rd_kafka_queue_io_event_enable(queue, -1, nil, 0)
         unsafe rd_kafka_queue_destroy(queue)
         unsafe self.queue = nil

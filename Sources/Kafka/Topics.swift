@@ -6,6 +6,12 @@ package struct TopicDescription: Hashable, Sendable {
     package let partitions: Int
     /// `.none`, or why the topic cannot be used (for example `LEADER_NOT_AVAILABLE`).
     package let code: KafkaCode
+
+    package init(name: String, partitions: Int, code: KafkaCode = .none) {
+        self.name = name
+        self.partitions = partitions
+        self.code = code
+    }
 }
 
 /// A topic to be created.

@@ -1,6 +1,7 @@
 import Configuration
 import Delivery
 import Kafka
+import PushRecords
 import TLS
 import Testing
 
@@ -16,7 +17,7 @@ struct StartTests {
 
     @Test func `A property that breaks the promise is refused by name`() {
         var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
-        configuration.kafka.producerProperties = [Configuration.KafkaProperty(name: "acks", value: "1", place: "")]
+        configuration.kafka.producerProperties = [UserProperty(name: "acks", value: "1", place: "")]
         let failure = #expect(throws: StartFailure.self) { try configuration.cluster() }
         #expect(failure?.lines.count == 1)
         #expect(failure?.lines.first?.contains("kafka.producer: acks cannot be set") == true)
@@ -26,7 +27,9 @@ struct StartTests {
         let fine = app("fine", key: .text(try SelfSigned.privateKey()))
         var untrusting = app("untrusting", key: .text(try SelfSigned.privateKey()))
         untrusting.caFile = "/nowhere/ca.pem"
-        let apps = [fine, app("missing", key: .file("/nowhere/key.p8")), app("broken", key: .text("no key")), untrusting]
+        let apps = [
+            fine, app("missing", key: .file("/nowhere/key.p8")), app("broken", key: .text("no key")), untrusting,
+        ]
         let failure = #expect(throws: StartFailure.self) { try LoadedApp.load(apps) }
         let lines = try #require(failure?.lines)
         #expect(lines.count == 3)

@@ -18,8 +18,10 @@ final class GroupReader {
         let topic: [UInt8]
         /// Whether records may be waiting. A queue left unread until it is empty wakes nobody again.
         var mayHaveMore = true
-        /// Wall clock at which a paused retry partition is read again; `nil`: it is not paused.
-        var pausedUntilMs: Int64?
+        /// Wall clock at which the head of a retry partition is due: its queue keeps it until then, and a few records
+        /// behind it. (Not paused and sought back, as kafka.md has it: on librdkafka 2.0.2 a seek was seen to time out,
+        /// which stops the core for a second and leaves it open where reading goes on.)
+        var dueMs: Int64 = 0
     }
 
     /// Partitions on their way out, until they are drained or it is too late.
@@ -226,11 +228,10 @@ final class GroupReader {
         nextToRead = first + 1
         for step in assigned.indices {
             let index = (first + step) % assigned.count
-            resumeIfDue(index, now)
-            guard assigned[index].mayHaveMore, assigned[index].pausedUntilMs == nil else { continue }
+            guard assigned[index].mayHaveMore, assigned[index].dueMs <= now.wallMs else { continue }
             let id = assigned[index].id
             guard machine.room(for: id) > 0 else { continue }
-            var pause: (offset: Int64, untilMs: Int64)?
+            assigned[index].dueMs = 0
             let queue = assigned[index].queue
             let count = queue.read(max: Self.batchLimit) { message in
                 guard machine.room(for: id) > 0 else { return false }
@@ -251,44 +252,15 @@ final class GroupReader {
                     }
                     return true
                 case .notDue(let untilMs):
-                    pause = (message.offset, untilMs)
+                    assigned[index].dueMs = untilMs
                     return false
                 }
             }
             recordsRead += count
-            if let pause { hold(index, pause.offset, untilMs: pause.untilMs) }
             assigned[index].mayHaveMore = queue.count > 0
-            if assigned[index].mayHaveMore, machine.room(for: id) > 0, pause == nil { hasMore = true }
+            if assigned[index].mayHaveMore, machine.room(for: id) > 0, assigned[index].dueMs == 0 { hasMore = true }
         }
         return hasMore
-    }
-
-    /// Gives a head that is not due back to the broker, so that nothing is held in memory for hours.
-    private func hold(_ index: Int, _ offset: Int64, untilMs: Int64) {
-        do throws(KafkaError) {
-            try consumer.pause(assigned[index].queue)
-            try consumer.seek(assigned[index].queue, to: offset)
-        } catch {
-            // Nothing is lost: the ledger does not know the record, and the next assignment reads it again.
-            logger.warning(
-                .kafka, "a retry partition could not be held", about: "\(assigned[index].queue.partition)",
-                ["partition": "\(assigned[index].queue.partition)", "error": "\(error.text)"])
-        }
-        assigned[index].pausedUntilMs = untilMs
-    }
-
-    private func resumeIfDue(_ index: Int, _ now: DeliveryTime) {
-        guard let untilMs = assigned[index].pausedUntilMs, untilMs <= now.wallMs else { return }
-        do throws(KafkaError) {
-            try consumer.resume(assigned[index].queue)
-            assigned[index].pausedUntilMs = nil
-            assigned[index].mayHaveMore = true
-        } catch {
-            logger.warning(
-                .kafka, "a retry partition could not be read on", about: "\(assigned[index].queue.partition)",
-                ["partition": "\(assigned[index].queue.partition)", "error": "\(error.text)"])
-            assigned[index].pausedUntilMs = now.wallMs + 1_000
-        }
     }
 
     // MARK: Commits and deadlines
@@ -309,7 +281,7 @@ final class GroupReader {
             consider(revocation.hasStoppedWaiting ? revocation.lastCommitDeadlineNs : revocation.deadlineNs)
         }
         for partition in assigned {
-            if let untilMs = partition.pausedUntilMs { consider(now.ns + max(0, untilMs - now.wallMs) * 1_000_000) }
+            if partition.dueMs > 0 { consider(now.ns + max(0, partition.dueMs - now.wallMs) * 1_000_000) }
         }
         return deadline
     }

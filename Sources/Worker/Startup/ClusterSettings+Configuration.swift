@@ -13,7 +13,8 @@ extension WorkerConfiguration {
                 consumer: kafka.consumerProperties.map { Kafka.KafkaProperty($0.name, $0.value) },
                 producer: kafka.producerProperties.map { Kafka.KafkaProperty($0.name, $0.value) })
         } catch {
-            throw StartFailure(["\(error)"])
+            let place = kafka.place(ofProperty: error.name).map { "\($0): " } ?? ""
+            throw StartFailure(["\(place)\(error)"])
         }
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
     }
@@ -24,10 +25,4 @@ extension WorkerConfiguration {
             sessionTimeoutMs: Int(kafka.sessionTimeout.milliseconds),
             assignment: kafka.assignment == .eager ? .eager : .cooperative)
     }
-}
-
-extension Duration {
-    /// Whole milliseconds.
-    package var milliseconds: Int64 { components.seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000 }
-    package var nanoseconds: Int64 { components.seconds * 1_000_000_000 + components.attoseconds / 1_000_000_000 }
 }
