@@ -35,6 +35,12 @@ private func measure(_ options: BenchOptions) throws -> BenchReport {
     let programs = try Programs(options)
     Interruption.holdBack()
     let scratch = try Scratch()
+    defer { scratch.remove() }
+    return try measure(options, programs, scratch)
+}
+
+/// When this returns, whatever way, every process it started is gone, so that nobody writes to `scratch` any more.
+private func measure(_ options: BenchOptions, _ programs: Programs, _ scratch: Scratch) throws -> BenchReport {
     let broker = try Broker(options, java: programs.java, scratch: scratch)
     let traffic = Traffic(devices: options.devices)
     let topics = try RunTopics(broker, partitions: options.partitions)

@@ -1,6 +1,6 @@
 import Glibc
 
-/// A directory of this run's own, readable by nobody else, which goes with everything in it when this goes.
+/// A directory of this run's own, readable by nobody else.
 final class Scratch {
     let path: String
 
@@ -13,7 +13,8 @@ final class Scratch {
         path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    deinit { removeTree(path) }
+    /// Removes it with everything in it.
+    func remove() { removeTree(path) }
 
     func file(_ name: String) -> String { "\(path)/\(name)" }
 
