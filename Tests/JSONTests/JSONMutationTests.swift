@@ -56,13 +56,15 @@ private func rulesAgree(_ bytes: [UInt8]) -> Bool {
                 Self.mutate(&bytes, &random)
             }
             let found = scan(bytes)
-            if let error = found.error { #expect(error.offset >= 0 && error.offset <= bytes.count) }
+            if let error = found.error, error.offset < 0 || error.offset > bytes.count {
+                Issue.record("seed \(seed) round \(round): error at \(error.offset) of \(bytes.count)")
+            }
             guard rulesAgree(bytes) else { continue }
             compared += 1
             if found.error == nil { accepted += 1 }
-            #expect(
-                (found.error == nil) == foundationAccepts(bytes),
-                "seed \(seed) round \(round): \(String(decoding: bytes, as: UTF8.self)) \(bytes)")
+            if (found.error == nil) != foundationAccepts(bytes) {
+                Issue.record("seed \(seed) round \(round): \(String(decoding: bytes, as: UTF8.self)) \(bytes)")
+            }
         }
         // Both sides of the comparison were really tried.
         #expect(compared > 2_000 && accepted > 500 && compared - accepted > 500)

@@ -44,17 +44,21 @@ import Testing
         #expect(forms.payload > 100 && forms.envelope > 100 && forms.dead > 100 && forms.invalid > 100, "\(forms)")
     }
 
-    private func check(_ found: OwnedRequest, _ record: TestRecord, _ role: RecordRole, _ where: String) {
-        let comment = Comment(rawValue: "\(`where`): \(String(decoding: record.value!, as: UTF8.self))")
-        #expect((found.target == .none) == (found.deadLetter != nil), comment)
-        #expect((found.tokenCount == 0) == (found.deadLetter != nil), comment)
-        #expect(found.target != .devices || found.tokens.count == found.tokenCount, comment)
-        #expect(found.isInvalid || found.deadLetter != nil || found.detail.isEmpty, comment)
+    private func check(_ found: OwnedRequest, _ record: TestRecord, _ role: RecordRole, _ place: String) {
+        func expect(_ holds: Bool, _ rule: StaticString) {
+            if !holds { Issue.record("\(rule): \(place): \(String(decoding: record.value!, as: UTF8.self))") }
+        }
+        expect((found.target == .none) == (found.deadLetter != nil), "no target means dead letter")
+        expect((found.tokenCount == 0) == (found.deadLetter != nil), "no token means dead letter")
+        expect(
+            found.target != .devices || found.tokens.count == found.tokenCount,
+            "the cursor reads as many as were counted")
+        expect(found.isInvalid || found.deadLetter != nil || found.detail.isEmpty, "a detail says what is wrong")
         if found.deadLetter == nil && !found.isInvalid {
             for header in [found.topic, found.collapseID, found.channelID] {
-                #expect(header.utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F }, comment)
+                expect(header.utf8.allSatisfy { $0 >= 0x20 && $0 < 0x7F }, "headers are printable ASCII")
             }
-            #expect(found.payload.utf8.count >= 2 && found.payload.utf8.count <= 5_120, comment)
+            expect(found.payload.utf8.count >= 2 && found.payload.utf8.count <= 5_120, "a payload has 2 to 5120 bytes")
         }
         guard role == .request, found.deadLetter != .notJSON, found.deadLetter != .tombstone,
             let object = try? JSONSerialization.jsonObject(with: Data(record.value!)) as? [String: Any]
@@ -62,11 +66,11 @@ import Testing
         let targets = ["device_token", "device_tokens", "channel_id"]
         let isEnvelope =
             object["payload"] != nil && object["aps"] == nil && targets.contains { object[$0] != nil }
-        #expect((found.form == .envelope) == isEnvelope, comment)
+        expect((found.form == .envelope) == isEnvelope, "the form is the one Foundation sees")
         guard isEnvelope, found.deadLetter == nil else { return }
         if found.target == .devices && Set(object.keys).count == object.count {
             let tokens = object["device_tokens"] as? [String]
-            #expect(tokens?.count == found.tokenCount || found.isInvalid, comment)
+            expect(tokens?.count == found.tokenCount || found.isInvalid, "Foundation counts as many tokens")
         }
     }
 

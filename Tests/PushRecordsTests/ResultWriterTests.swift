@@ -121,7 +121,7 @@ import Testing
     func isAlwaysJSON(seed: UInt64) throws {
         var random = SeededGenerator(state: seed)
         var writer = ResultWriter(apps: ContentFixture.apps)
-        for _ in 0..<500 {
+        for _ in 0..<200 {
             var fixture = ContentFixture()
             func noise(_ limit: Int) -> UnsafeRawBufferPointer {
                 lend(
