@@ -45,7 +45,9 @@ extension DeliveryMachine {
         if isLast {
             reach = partition.pointee.ledger.leavingReach { records[$0].doubts > 0 || records[$0].unsettled > 0 }
         } else {
-            reach = partition.pointee.reach.next(from: base)
+            // What an owner that died may have sent stays in doubt for whoever comes after us, until it is settled.
+            let inherited = partition.pointee.ledger.inheritedReach
+            reach = max(partition.pointee.reach.next(from: base), base < inherited ? inherited : 0)
         }
         mapWriter.start(base: base, limit: partition.pointee.metadataLimit)
         partition.pointee.ledger.write(to: &mapWriter) { record in

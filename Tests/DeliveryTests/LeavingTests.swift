@@ -125,6 +125,27 @@ struct LeavingTests {
             ])
     }
 
+    @Test("Two deaths in a row: what the first owner may have sent stays below the reach until it is settled")
+    func reachIsInherited() {
+        let rig = Rig()
+        let partition = rig.assign(committed: 0, map: CommitMap(reach: 5_000))
+        #expect(rig.commit().map(\.map.reach) == [5_000])
+        rig.receive(partition, 0, "a")
+        rig.send()
+        rig.answer("a")
+        #expect(rig.settle().map(\.description) == ["a accepted  sends 2 doubt 1"])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.map.reach) == [5_000])
+        rig.receive(partition, 4_999, "b")
+        rig.send()
+        rig.answer("b")
+        #expect(rig.settle().map(\.description) == ["b accepted  sends 2 doubt 1"])
+        rig.wait(ms: 50)
+        let last = rig.commit()
+        #expect(last.map(\.offset) == [5_000])
+        #expect(last.allSatisfy { ($0.map.reach ?? 0) > 5_000 })
+    }
+
     @Test("No record beyond the end of the log at assignment can have been sent before")
     func logEnd() {
         let rig = Rig()

@@ -87,7 +87,10 @@ package struct PartitionLedger: ~Copyable {
     package var lastRecord: UInt32 { entries[entries.tail - 1].record }
 
     /// Whether records at this offset may have been sent by the owner before.
-    package func isInheritedDoubt(_ offset: Int64) -> Bool { offset < inherited.reach }
+    package func isInheritedDoubt(_ offset: Int64) -> Bool { offset < inheritedReach }
+
+    /// The reach of the owner before; 0: none.
+    package var inheritedReach: Int64 { inherited.reach }
 
     package mutating func settle(_ position: UInt64) {
         precondition(entries[position].record != Self.settledMark, "a record settles once")
