@@ -96,7 +96,6 @@ extension DeliveryMachine {
             notifications[slot].sends += 1
             notifications[slot].inDoubt += 1
         }
-        if notifications[slot].inDoubt > 0 { markDoubted(slot) }
         notifications[slot].token = body.pointee.isList ? copyToken(token, for: slot) : token
 
         if isInvalid {

@@ -41,7 +41,7 @@ extension DeliveryMachine {
     private mutating func writeEntry(_ partition: UnsafeMutablePointer<Partition>, from used: inout Int) {
         guard let base = partition.pointee.ledger.committable else { return }
         let isLast = partition.pointee.mayLeave
-        let reach: Int64?
+        var reach: Int64?
         if isLast {
             reach = partition.pointee.ledger.leavingReach { records[$0].doubts > 0 || records[$0].unsettled > 0 }
         } else {
@@ -54,6 +54,8 @@ extension DeliveryMachine {
             guard records[record].hasSettledIndexes, let words = records[record].settledIndexes else { return nil }
             return UnsafeBufferPointer(start: words, count: records[record].indexWordCount)
         }
+        // What is settled and was cut off will be sent again by whoever comes after us: it has to say so.
+        if mapWriter.isFull { reach = max(reach ?? 0, partition.pointee.ledger.mapEnd) }
         mapWriter.finish(reach: reach)
         if mapWriter.isFull {
             counters.mapsCut += 1
@@ -91,6 +93,9 @@ extension DeliveryMachine {
             outcomes == nil || outcomes?.count == commitsInFlight.count, "a commit is answered entry by entry")
         let replyNs = now.ns - commitSentNs
         nextCommitNs = max(nextCommitNs, now.ns + min(replyNs, Self.widestPauseNs))
+        // The broker refuses all for the sake of one: the short ones are not to blame.
+        var longest = 0
+        for id in commitsInFlight { longest = max(longest, find(id)?.pointee.pending?.characters ?? 0) }
         for (index, id) in commitsInFlight.enumerated() {
             guard let partition = find(id), let pending = partition.pointee.pending else { continue }
             partition.pointee.pending = nil
@@ -99,6 +104,8 @@ extension DeliveryMachine {
                 acknowledge(pending, partition)
             case .metadataTooLarge:
                 partition.pointee.isDirty = true
+                nextCommitNs = now.ns
+                guard pending.characters * 2 > longest else { continue }
                 events.append(.metadataRefused(id, characters: pending.characters))
                 halve(partition, pending)
             case .refused:
@@ -112,10 +119,7 @@ extension DeliveryMachine {
 
     private mutating func halve(_ partition: UnsafeMutablePointer<Partition>, _ pending: Partition.Pending) {
         let half = min(partition.pointee.metadataLimit, pending.characters) / 2
-        if half >= Self.leastMetadata {
-            // At once, whatever the interval says.
-            nextCommitNs = now.ns
-        } else {
+        if half < Self.leastMetadata {
             counters.commitsRefused += 1
             commitPauseNs = now.ns + Self.refusalPauseNs
         }

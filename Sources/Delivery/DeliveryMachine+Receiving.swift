@@ -60,18 +60,22 @@ extension DeliveryMachine {
         record.timestampMs = timestampMs
         record.position = partition.pointee.ledger.lastPosition
         record.count = 1
-        guard request.target != .none else {
+        let isList: Bool
+        switch request.target {
+        case .none:
             record.cursor.index = 1
             records[slot] = record
             let notification = admitDeadLetter(record: slot)
             let reason = request.deadLetter ?? .badEnvelope
             return .deadLetter(id: notification, reason: reason, detail: request.detail)
+        case .devices: isList = true
+        case .device, .channel: isList = false
         }
 
         record.count = Int32(request.tokenCount)
         record.body = makeBody(request, partition: partition, offset: offset, timestampMs: timestampMs)
         record.holders = 1
-        if request.target == .devices { record.settledIndexes = makeIndexes(record, settled: settledIndexes) }
+        if isList { record.settledIndexes = makeIndexes(record, settled: settledIndexes) }
         record.hasSettledIndexes = !settledIndexes.isEmpty
         records[slot] = record
 
@@ -100,6 +104,8 @@ extension DeliveryMachine {
     ) -> UnsafeMutablePointer<RecordBody> {
         var token = request.tokenList
         var tokenFailure = ReasonCode.none
+        var isList = false
+        var isBroadcast = false
         switch request.target {
         case .device:
             let normalized = DeviceToken.normalize(request.token, into: scratch)
@@ -107,12 +113,16 @@ extension DeliveryMachine {
             token = UnsafeRawBufferPointer(rebasing: scratch[..<normalized.count])
         case .channel:
             token = request.channelID
-        case .devices, .none:
-            break
+            isBroadcast = true
+        case .devices:
+            isList = true
+        case .none:
+            preconditionFailure("a dead letter has no body")
         }
         // What is refused is never sent, and may be large.
         let payload = request.isInvalid ? UnsafeRawBufferPointer(start: nil, count: 0) : request.payload
-        let subject = UnsafeRawBufferPointer(rebasing: request.detail.subject.prefix(Detail.subjectLimit))
+        let subject = UnsafeRawBufferPointer(
+            start: request.detail.subject.baseAddress, count: min(request.detail.subject.count, Detail.subjectLimit))
         let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer(start: nil, count: 0)
         let headersSize = request.copiedHeaders.count * MemoryLayout<RecordHeader>.stride
         var size = MemoryLayout<RecordBody>.stride + headersSize + token.count + payload.count
@@ -146,10 +156,10 @@ extension DeliveryMachine {
             to: RecordBody(
                 blockSize: size, payload: writer.copy(payload), topic: writer.copy(request.topic),
                 collapseID: writer.copy(request.collapseID), key: writer.copy(request.key),
-                tokens: writer.copy(token), isList: request.target == .devices, tokenFailure: tokenFailure,
+                tokens: writer.copy(token), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
                 apnsID: request.apnsID, expiration: request.expiration, pushType: request.pushType,
-                priority: request.priority, isBroadcast: request.target == .channel, app: -1,
+                priority: request.priority, isBroadcast: isBroadcast, app: -1,
                 isInvalid: request.isInvalid,
                 isExpired: settings.maxAgeMs > 0 && now.wallMs - firstMs > settings.maxAgeMs,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),

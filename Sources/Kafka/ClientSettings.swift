@@ -80,8 +80,9 @@ package struct ConsumerSettings: Sendable, Equatable {
         case .requests:
             ours += [
                 KafkaProperty("queued.min.messages", "100000"),
-                KafkaProperty("queued.max.messages.kbytes", "2048"),
-                KafkaProperty("fetch.max.bytes", "4194304"),
+                KafkaProperty("queued.max.messages.kbytes", "1024"),
+                KafkaProperty("fetch.max.bytes", "1048576"),
+                KafkaProperty("max.partition.fetch.bytes", "262144"),
             ]
         case .retries:
             ours += [

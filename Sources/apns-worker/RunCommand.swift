@@ -1,9 +1,12 @@
+import CLinux
 import Configuration
 import Observability
 import Worker
 
 /// `apns-worker run`.
 func runWorker(_ arguments: [String]) -> ExitCode {
+    // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
+    linux_limit_heaps(2)
     let table = OptionTable<ConfigurationOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [

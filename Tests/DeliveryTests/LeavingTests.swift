@@ -88,6 +88,37 @@ struct LeavingTests {
         expect(rig.machine.counters.mapsCut, is: 1)
     }
 
+    @Test("The broker refuses all partitions for the sake of a long one: only that one is cut")
+    func tooLargeForOne() {
+        let rig = Rig(capacity: 10_000)
+        let long = rig.assignReady(0)
+        let short = rig.assignReady(1)
+        rig.wait(ms: 50)
+        for offset in 0..<400 {
+            rig.receive(long, Int64(offset), "d\(offset)")
+            rig.send()
+            if offset % 2 == 1 { rig.answer("d\(offset)") }
+        }
+        rig.receive(short, 0, "s")
+        rig.send()
+        rig.answer("s")
+        rig.settle()
+        rig.commit()
+        rig.receive(short, 1, "t")
+        rig.send()
+        rig.answer("t")
+        rig.answer("d2")
+        rig.settle()
+        rig.wait(ms: 50)
+        #expect(rig.takeCommit().count == 2)
+        rig.machine.commitFinished([.metadataTooLarge, .metadataTooLarge], now: rig.now)
+        let refused = rig.machine.takeEvents().compactMap { event -> PartitionID? in
+            if case .metadataRefused(let id, _) = event { id } else { nil }
+        }
+        #expect(refused == [long])
+        #expect(rig.commit().map(\.offset) == [0, 2])
+    }
+
     @Test("Nothing at or above the reach is handed out before the commit that names it is acknowledged")
     func reach() {
         let rig = Rig(capacity: 10_000)

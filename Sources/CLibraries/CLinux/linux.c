@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
 #include <linux/sockios.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -39,3 +40,5 @@ int linux_unacknowledged_bytes(int socket) {
     int bytes = 0;
     return ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : -1;
 }
+
+void linux_limit_heaps(int count) { mallopt(M_ARENA_MAX, count); }

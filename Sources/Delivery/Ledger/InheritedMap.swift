@@ -19,6 +19,9 @@ struct InheritedMap {
         reach = map.reach ?? 0
     }
 
+    /// One past the highest offset it names; 0: none.
+    var end: Int64 { max(map.settled.last?.upperBound ?? 0, (map.partials.last?.offset ?? -1) + 1) }
+
     /// What is said of `offset`, which is above every offset asked for before. What is said of lower ones is forgotten.
     mutating func take(_ offset: Int64) -> Standing {
         while nextRun < map.settled.count, map.settled[nextRun].upperBound <= offset { nextRun += 1 }

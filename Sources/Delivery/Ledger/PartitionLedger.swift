@@ -86,11 +86,14 @@ package struct PartitionLedger: ~Copyable {
     package var lastPosition: UInt64 { entries.tail - 1 }
     package var lastRecord: UInt32 { entries[entries.tail - 1].record }
 
+    /// Records below it may have been sent by the owner before; 0: none.
+    package var inheritedReach: Int64 { inherited.reach }
+
     /// Whether records at this offset may have been sent by the owner before.
     package func isInheritedDoubt(_ offset: Int64) -> Bool { offset < inheritedReach }
 
-    /// The reach of the owner before; 0: none.
-    package var inheritedReach: Int64 { inherited.reach }
+    /// One past the highest offset that a commit's map can name.
+    package var mapEnd: Int64 { max(highestReceived + 1, inherited.end) }
 
     package mutating func settle(_ position: UInt64) {
         precondition(entries[position].record != Self.settledMark, "a record settles once")

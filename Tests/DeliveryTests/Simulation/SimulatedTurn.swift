@@ -38,7 +38,7 @@ extension SimulatedWorld {
         // 2.0.2 may rewind.
         if random.chance(2), assignment.position > logs[log].committedCount { assignment.position -= 1 }
         var room = worker.machine.room(for: assignment.id)
-        if !random.chance(80) { room = min(room, 3) }
+        room = min(room, random.chance(80) ? readLimit : 3)
         while room > 0, assignment.position < logs[log].records.count {
             room -= 1
             let record = logs[log].records[assignment.position]

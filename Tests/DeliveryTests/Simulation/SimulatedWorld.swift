@@ -22,6 +22,11 @@ final class SimulatedWorld {
     let settings: DeliverySettings
     let apps: [AppRoute]
     let metadataLimit: Int
+    /// Records read from a partition in one turn.
+    let readLimit: Int
+    /// Chances in a step, in per cent.
+    let crashChance: Int
+    let moveChance: Int
     var logs: [SimulatedLog] = []
     var books: [SimulatedPlace: SimulatedBook] = [:]
     /// Settled in truth: its result, retry record or dead letter is in Kafka (or its verdict was counted).
@@ -61,6 +66,9 @@ final class SimulatedWorld {
         settings.hashSeed = random.next()
         self.settings = settings
         metadataLimit = random.chance(20) ? .random(in: 40...80, using: &random) : 4_096
+        readLimit = random.chance(30) ? 1 : 50
+        crashChance = random.chance(30) ? 5 : 1
+        moveChance = random.chance(30) ? 15 : 2
         var apps = [Rig.app]
         if random.chance(50) {
             apps.append(AppRoute(name: "news", environment: .production, bundleIDs: ["com.example.news"]))
@@ -97,7 +105,7 @@ final class SimulatedWorld {
             try turn()
         }
         isCalm = true
-        var left = 30_000
+        var left = 3_000
         while !isFinished {
             left -= 1
             guard left > 0 else { throw Broken(description: "step \(step): it does not end: \(unfinished)") }
@@ -174,10 +182,10 @@ final class SimulatedWorld {
     // MARK: Membership
 
     private func disturb() {
-        if faults.crashes, random.chance(1) {
+        if faults.crashes, random.chance(crashChance) {
             crash(Int.random(in: 0..<workers.count, using: &random))
         }
-        if random.chance(2), let worker = workers.randomElement(using: &random),
+        if random.chance(moveChance), let worker = workers.randomElement(using: &random),
             let log = worker.assignments.keys.sorted().randomElement(using: &random)
         {
             if faults.losses, random.chance(30) {
@@ -244,7 +252,7 @@ final class SimulatedWorld {
 
     private func assignFree() {
         for log in logs.indices where !logs[log].isOwned {
-            guard isCalm || random.chance(30) else { continue }
+            guard isCalm || random.chance(60) else { continue }
             let worker = workers[Int.random(in: 0..<workers.count, using: &random)]
             logs[log].isOwned = true
             let commit = logs[log].commit

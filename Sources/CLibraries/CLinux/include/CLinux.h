@@ -26,6 +26,10 @@ const char *linux_error_name(int code);
 /// Names the calling thread (at most 15 bytes are kept), as `top -H` shows it.
 void linux_name_thread(const char *name);
 
+/// At most `count` heaps for malloc (mallopt(3), M_ARENA_MAX); before the first thread is started. Without it each thread
+/// has one of its own, and each keeps what its busiest moment needed.
+void linux_limit_heaps(int count);
+
 /// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, which Swift's Glibc module lacks.
 int linux_accept(int socket, struct sockaddr *address, socklen_t *count);
 
