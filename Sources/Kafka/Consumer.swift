@@ -212,11 +212,4 @@ import CRdkafka
     }
 
     package var isClosed: Bool { unsafe rd_kafka_consumer_closed(client.raw) != 0 }
-
-    /// The group's id for this member; empty before it joined.
-    package var memberID: String {
-        guard let text = unsafe rd_kafka_memberid(client.raw) else { return "" }
-        defer { unsafe rd_kafka_mem_free(client.raw, text) }
-        return unsafe String(cString: text)
-    }
 }

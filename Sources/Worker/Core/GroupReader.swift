@@ -50,7 +50,6 @@ final class GroupReader {
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
     private(set) var fatalError: KafkaError?
-    private(set) var recordsRead = 0
 
     /// Most records taken from one partition before the next one's turn.
     private static let batchLimit = 128
@@ -233,7 +232,7 @@ final class GroupReader {
             guard machine.room(for: id) > 0 else { continue }
             assigned[index].dueMs = 0
             let queue = assigned[index].queue
-            let count = queue.read(max: Self.batchLimit) { message in
+            queue.read(max: Self.batchLimit) { message in
                 guard machine.room(for: id) > 0 else { return false }
                 headers.removeAll(keepingCapacity: true)
                 message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
@@ -256,7 +255,6 @@ final class GroupReader {
                     return false
                 }
             }
-            recordsRead += count
             assigned[index].mayHaveMore = queue.count > 0
             if assigned[index].mayHaveMore, machine.room(for: id) > 0, assigned[index].dueMs == 0 { hasMore = true }
         }
@@ -269,8 +267,6 @@ final class GroupReader {
     func partition(of id: PartitionID) -> TopicPartition? {
         assigned.first { $0.id == id }?.queue.partition
     }
-
-    var partitionCount: Int { assigned.count }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {

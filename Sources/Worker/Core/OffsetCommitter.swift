@@ -13,8 +13,6 @@ final class OffsetCommitter {
     private let logger: Logger
     private var pending: [Pending] = []
     private var tag: UInt64 = 0
-    private(set) var acknowledged = 0
-    private(set) var refused = 0
 
     init(logger: Logger) { self.logger = logger }
 
@@ -59,7 +57,6 @@ final class OffsetCommitter {
             switch code {
             case .none:
                 pending[place].outcome = .acknowledged
-                acknowledged += 1
             case .offsetMetadataTooLarge:
                 pending[place].outcome = .metadataTooLarge
             default:
@@ -71,7 +68,6 @@ final class OffsetCommitter {
     }
 
     private func note(_ code: KafkaCode) {
-        refused += 1
         if code.isRebalance {
             logger.debug(.kafka, "a commit came between a rebalance", ["error": "\(code.name)"])
         } else {

@@ -263,15 +263,10 @@ package final class PushWorker: @unchecked Sendable {
         guard now.ns - lastProgressNs >= 50_000_000 || stopping != nil else { return }
         lastProgressNs = now.ns
         let gauges = machine.gauges
-        let recordsRead = readers.reduce(0) { $0 + $1.recordsRead }
-        let partitions = readers.reduce(0) { $0 + $1.partitionCount }
         let connections = connectionsByApp.reduce(0, +)
         let hasJoined = readers.allSatisfy(\.hasJoined)
         progressBox.withLock {
             $0.inFlight = gauges.inFlight.reduce(0, +)
-            $0.open = gauges.openNotifications
-            $0.recordsRead = recordsRead
-            $0.partitions = partitions
             $0.connections = connections
             $0.hasJoined = hasJoined
         }

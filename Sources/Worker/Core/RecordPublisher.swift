@@ -22,14 +22,6 @@ final class RecordPublisher {
     /// Records to be written again, and when (monotonic).
     private var undelivered: [(record: UndeliveredRecord, dueNs: Int64)] = []
     private var mustRebuild = false
-    private(set) var counters = Counters()
-
-    struct Counters {
-        var produced = 0
-        var acknowledged = 0
-        var failed = 0
-        var rebuilt = 0
-    }
 
     /// How long a record that was refused waits before it is written again.
     private static let backOffNs: Int64 = 1_000_000_000
@@ -94,24 +86,17 @@ final class RecordPublisher {
     ) {
         headers.removeAll(keepingCapacity: true)
         message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
-        let code = headers.withUnsafeBufferPointer { original in
+        headers.withUnsafeBufferPointer { original in
             let all = deadLetterWriter.headers(
                 original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
             let record = EncodedRecord(key: message.key, value: message.value, headers: all)
             let code = produce(record, to: deadLetters, id)
-            if !isTaken(code) {
-                undelivered.append(
-                    (
-                        UndeliveredRecord(
-                            copying: record.key, record.value, headers: record.headers.asMessageHeaders,
-                            to: deadLetters, tag: id.tag, code: code), now.ns + Self.backOffNs
-                    ))
-            }
-            return code
-        }
-        // Larger than what this producer may send at all: its report will never come, so it goes without its value now.
-        if code == .messageTooLarge, let last = undelivered.popLast() {
-            rewrite(last.record, now: now)
+            // Too large for the producer itself: no report will come, it goes without its value at once.
+            guard code == .messageTooLarge || !isTaken(code) else { return }
+            rewrite(
+                UndeliveredRecord(
+                    copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: deadLetters,
+                    tag: id.tag, code: code), now: now)
         }
     }
 
@@ -123,7 +108,6 @@ final class RecordPublisher {
     private func isTaken(_ code: KafkaCode) -> Bool {
         switch code {
         case .none:
-            counters.produced += 1
             return true
         case .queueFull:
             return false
@@ -149,11 +133,9 @@ final class RecordPublisher {
 
     private func take(_ report: borrowing DeliveryReport, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         guard report.code != .none else {
-            counters.acknowledged += 1
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
             return
         }
-        counters.failed += 1
         let isPurged = report.code == .purgedInQueue || report.code == .purgedInFlight
         if !isPurged {
             logger.error(
@@ -205,7 +187,6 @@ final class RecordPublisher {
                 report: { report in take(report, &machine, now) },
                 event: { _ in })
             mustRebuild = false
-            counters.rebuilt += 1
         } catch {
             logger.error(.kafka, "cannot make a new producer; trying again", ["error": "\(error.text)"])
         }
