@@ -236,6 +236,15 @@ extension DeliveryMachine {
             apps[app].nextHeldEventNs = now.ns + Self.eventPauseNs
             events.append(.held(app: AppIndex(app), cause))
         }
+        guard let partition = partitions[Int(records[notifications[slot].record].partition)] else {
+            preconditionFailure("what is admitted has an assignment")
+        }
+        // The tier will send it: whoever comes after us and reads its record again has to know that.
+        guard partition.pointee.reach.allows(records[notifications[slot].record].offset) else {
+            notifications[slot].isHeld = true
+            waitForReach(slot, partition)
+            return
+        }
         moveToTier(slot, tiers.shortest, asAttempt: false)
     }
 }

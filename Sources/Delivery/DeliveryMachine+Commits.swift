@@ -141,7 +141,11 @@ extension DeliveryMachine {
                 break
             }
             partition.pointee.behindReach.remove(slot, from: &notifications)
-            becomeReady(slot, first: false)
+            if notifications[slot].isHeld {
+                moveToTier(slot, tiers.shortest, asAttempt: false)
+            } else {
+                becomeReady(slot, first: false)
+            }
         }
     }
 }

@@ -35,9 +35,7 @@ extension DeliveryMachine {
     private mutating func mayBeSent(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) -> Bool {
         let offset = records[notifications[slot].record].offset
         guard partition.pointee.reach.allows(offset) else {
-            if partition.pointee.behindReach.isEmpty { partition.pointee.reach.advance(to: offset) }
-            notifications[slot].state = .behindReach
-            partition.pointee.behindReach.append(slot, in: &notifications)
+            waitForReach(slot, partition)
             return false
         }
         guard let body = records[notifications[slot].record].body else {
@@ -56,6 +54,15 @@ extension DeliveryMachine {
         }
         conclude(slot, .expired)
         return false
+    }
+
+    /// Until an acknowledged commit names a reach above its record.
+    mutating func waitForReach(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) {
+        if partition.pointee.behindReach.isEmpty {
+            partition.pointee.reach.advance(to: records[notifications[slot].record].offset)
+        }
+        notifications[slot].state = .behindReach
+        partition.pointee.behindReach.append(slot, in: &notifications)
     }
 
     private mutating func handOut(_ slot: UInt32) -> OutgoingRequest {

@@ -117,6 +117,47 @@ struct MachineTests {
         #expect(rig.send() == ["a"])
     }
 
+    @Test("What is held moves to its tier once a commit names its record as sent, and not before")
+    func heldBehindReach() {
+        var settings = DeliverySettings()
+        settings.laneLimit = 1
+        let rig = Rig(settings)
+        let partition = rig.assign()
+        rig.receive(partition, 0, envelope: ["a", "a", "b"])
+        rig.receive(partition, 1, "a")
+        #expect(rig.send() == [])
+        #expect(rig.produce() == [])
+        let first = rig.takeCommit()
+        #expect(first.count == 1)
+        #expect(rig.produce() == [])
+        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        #expect(rig.produce().map(\.kind) == [.retry(tier: 0), .retry(tier: 0)])
+        #expect(rig.send() == ["a", "b"])
+        // The worker dies, and its retry records are in Kafka: who reads the records again says so.
+        let next = Rig(settings)
+        let again = next.assign(committed: first[0].offset, map: first[0].map)
+        next.receive(again, 0, envelope: ["a", "a", "b"])
+        next.commit()
+        #expect(next.settle().map(\.inDoubt) == [1])
+    }
+
+    @Test("What is held and not moved yet is dropped when its partition is revoked")
+    func heldBehindReachRevoked() {
+        var settings = DeliverySettings()
+        settings.laneLimit = 1
+        let rig = Rig(settings)
+        let partition = rig.assign()
+        rig.receive(partition, 0, envelope: ["a", "a", "b"])
+        _ = rig.send()
+        rig.machine.revoke([partition])
+        #expect(rig.commit().map(\.map.reach) == [nil])
+        #expect(rig.settle() == [])
+        let isDrained = rig.machine.isDrained(partition)
+        #expect(isDrained)
+        rig.machine.release([partition])
+        #expect(rig.isEmpty)
+    }
+
     @Test("What exceeds a device's lane is held: shortest tier, no attempt, its place in the order given up")
     func laneLimit() {
         var settings = DeliverySettings()

@@ -12,7 +12,7 @@ struct Notification {
         case inLane
         /// In its app's queue for a free stream.
         case ready
-        /// Waits for the reach to pass its record.
+        /// Waits for the reach to pass its record, to be sent or moved to a tier.
         case behindReach
         /// To be sent again after a pause.
         case backingOff
@@ -32,6 +32,8 @@ struct Notification {
     var isResend = false
     /// Counted in its record's doubts.
     var isDoubted = false
+    /// Goes to a tier, not to a connection, when the reach has passed its record.
+    var isHeld = false
 
     var record: UInt32 = noSlot
     /// Place in the record's list of tokens.

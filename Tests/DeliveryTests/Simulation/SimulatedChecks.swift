@@ -26,14 +26,17 @@ extension SimulatedWorld {
             }
             lastFirstSend[key] = place
         }
+        // What was settled or refused may be sent again when a map was cut, or a drain cut short; it says so then.
+        let mayBeForgotten = (wasMapCut || limitCount > 0) && notification.inDoubt > 0
         // What is settled is sent again only when no commit since could say so.
-        if let known = settledAt[place], let takenAt = commitTakenAt[known.assignment], known.step < takenAt, !wasMapCut
+        if let known = settledAt[place], let takenAt = commitTakenAt[known.assignment], known.step < takenAt,
+            !(wasMapCut && notification.inDoubt > 0)
         {
             breaks("\(place) settled in step \(known.step), and a commit of step \(takenAt) said so")
         }
         // An answer that must not be followed by another try.
         if let book = books[original], book.rule == .bad || book.rule == .unregistered, book.processed > 0,
-            book.doubts == 0, crashCount == 0
+            book.doubts == 0, crashCount == 0, !mayBeForgotten
         {
             breaks("\(original) was refused for good, and sent again")
         }

@@ -271,7 +271,9 @@ extension SimulatedWorld {
                 each.isAppended = true
             }
             if each.ackMs <= nowMs {
-                if worker.assignments[each.place.log]?.number == each.assignment {
+                // Its dead token first, then its result: the last one settles it.
+                let isLast = worker.machine.notifications[each.id.slot].unacknowledged == 1
+                if isLast, worker.assignments[each.place.log]?.number == each.assignment {
                     settledAt[each.place] = (step, each.assignment)
                 }
                 worker.machine.acknowledged(each.id, now: now)
