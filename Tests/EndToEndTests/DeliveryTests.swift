@@ -35,7 +35,7 @@ extension EndToEnd {
             let simulator = try scene.startSimulator()
             scene.configuration.more = "delivery: {response_timeout: 2s}"
             let worker = try scene.startWorker()
-            try scene.produce(max(200, Scene.records / 10), "--prefixes", scene.prefixes(), "--faults")
+            try scene.produce(max(200, Scene.records / 20), "--prefixes", scene.prefixes(), "--faults")
             try scene.settle(worker)
             try scene.stop(worker)
             try scene.audit("--simulator", simulator.control, "--doubtful")
@@ -46,7 +46,7 @@ extension EndToEnd {
         @Test(.needs(.worker, .broker, .python, .nghttpd, .openssl), .timeLimit(.minutes(5)))
         func aServerThatIsNotOursGetsWhatItUnderstands() throws {
             let scene = try Scene("foreign")
-            let server = try scene.startForeignServer(knownTokens: max(10, Scene.records / 10))
+            let server = try scene.startForeignServer(knownTokens: max(10, Scene.records / 20))
             let worker = try scene.startWorker()
             try scene.produce(Scene.records, "--known", scene.file("known.txt"))
             try scene.settle(worker)

@@ -5,7 +5,7 @@ import Testing
 extension EndToEnd {
     /// The worker ends midway, well or badly, and another takes over.
     @Suite(.serialized) struct RestartTests {
-        private let records = max(100, Scene.records / 2)
+        private let records = max(100, Scene.records / 4)
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
         func nothingIsLostWhenTheWorkerIsKilled() throws {
