@@ -117,8 +117,8 @@ package final class PushWorker: @unchecked Sendable {
         loop.run()
         link?.stop()
         link = nil
-        logger.info(.worker, "stopped")
         logger.writeLeftOut(all: true)
+        logger.info(.worker, "stopped")
         return ending ?? .stopped
     }
 
