@@ -17,9 +17,6 @@ package final class Signals {
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Ignores SIGPIPE for the process: a write to a closed pipe or socket then fails with EPIPE.
-    package static func ignoreBrokenPipes() { _ = signal(SIGPIPE, SIG_IGN) }
-
     /// Blocks the signals in the calling thread and hands each that comes to the handler, on the loop's thread.
     /// Signals of one kind that come before the loop turns count as one.
     package init(

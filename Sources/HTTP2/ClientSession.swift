@@ -113,11 +113,6 @@ package final class ClientSession {
     /// Body bytes that the whole connection can take before the peer's next WINDOW_UPDATE.
     package var connectionWindow: Int { unsafe max(0, Int(nghttp2_session_get_remote_window_size(session))) }
 
-    /// Body bytes that a new stream can take at once.
-    package var initialStreamWindow: Int {
-        unsafe Int(nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE))
-    }
-
     /// The id the next stream will have; ids end at 2^31 - 1.
     package var nextStreamID: UInt32 { unsafe nghttp2_session_get_next_stream_id(session) }
 

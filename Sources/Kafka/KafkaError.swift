@@ -15,7 +15,6 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let queueFull = KafkaCode(RD_KAFKA_RESP_ERR__QUEUE_FULL)
     package static let purgedInQueue = KafkaCode(RD_KAFKA_RESP_ERR__PURGE_QUEUE)
     package static let purgedInFlight = KafkaCode(RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
-    package static let allBrokersDown = KafkaCode(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
     package static let transport = KafkaCode(RD_KAFKA_RESP_ERR__TRANSPORT)
     package static let timedOut = KafkaCode(RD_KAFKA_RESP_ERR__TIMED_OUT)
     package static let invalidArgument = KafkaCode(RD_KAFKA_RESP_ERR__INVALID_ARG)
@@ -90,6 +89,4 @@ func check(_ error: OpaquePointer?) throws(KafkaError) {
 package enum KafkaLibrary {
     /// As `RD_KAFKA_VERSION`: 0xMMmmrrff.
     package static var version: Int32 { rd_kafka_version() }
-
-    package static var versionText: String { unsafe String(cString: rd_kafka_version_str()) }
 }

@@ -37,11 +37,6 @@ import CRdkafka
         }
     }
 
-    /// Every answer of every broker takes at least this long.
-    package func setRoundTripTime(ms: Int32) throws(KafkaError) {
-        for broker in 1...brokerCount { try check(unsafe rd_kafka_mock_broker_set_rtt(raw, Int32(broker), ms)) }
-    }
-
     /// Takes a broker (counted from 1) off the network, or puts it back.
     package func setReachable(_ isReachable: Bool, broker: Int = 1) throws(KafkaError) {
         if isReachable {

@@ -78,9 +78,6 @@ internal import Glibc
     /// What was lent before must be used up.
     package func receive(_ ciphertext: UnsafeRawBufferPointer) { unsafe wire.pointee.lend(ciphertext) }
 
-    /// How much of the ciphertext lent was not used yet.
-    package var unreadCiphertext: Int { unsafe wire.pointee.unreadCount }
-
     /// Forgets ciphertext lent: the session is given up.
     package func dropCiphertext() { unsafe wire.pointee.dropInput() }
 

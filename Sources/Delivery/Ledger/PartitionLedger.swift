@@ -37,7 +37,6 @@ package struct PartitionLedger: ~Copyable {
 
     /// Records that are received, from the first that is not settled.
     package var span: Int { entries.count }
-    package var hasOpen: Bool { !entries.isEmpty }
 
     /// The offset to commit: the first that is not settled, else one past the highest received, else what was committed
     /// before; `nil`: nothing was ever committed or received.

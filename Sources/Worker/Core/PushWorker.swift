@@ -177,9 +177,12 @@ package final class PushWorker: @unchecked Sendable {
 
     // MARK: A turn
 
+    /// Both clocks, as the loop read them this turn.
+    private var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
+
     private func turn() {
         guard let publisher, let link else { return }
-        let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
+        let now = now
         machine.advance(now: now)
         if hasKafkaNews || now.ns - lastServedNs >= Self.serveEveryNs || stopping != nil {
             hasKafkaNews = false
@@ -233,7 +236,6 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func take(_ event: TransportEvent) {
-        let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
         switch event {
         case .fates(let batch): machine.handle(batch, now: now)
         case .capacity(let app, let requests):
@@ -277,7 +279,6 @@ package final class PushWorker: @unchecked Sendable {
     private func beginStopping() {
         guard stopping == nil, publisher != nil else { return }
         stopping = .draining
-        let now = DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs)
         for reader in readers {
             reader.leave(&machine, limitNs: configuration.drain.shutdown.nanoseconds, now: now)
         }

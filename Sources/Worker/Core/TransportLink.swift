@@ -23,9 +23,8 @@ final class TransportLink: Sendable {
             for order in batch { net.transports[order.app.value].handle(order.command) }
         }
         let resolver = try Resolver()
-        let boxed = UncheckedApps(apps: apps)
         thread.loop.perform { [loop = thread.loop] in
-            net.start(boxed.apps, resolver: resolver, responseTimeoutNs: responseTimeoutNs, loop: loop, events: events)
+            net.start(apps, resolver: resolver, responseTimeoutNs: responseTimeoutNs, loop: loop, events: events)
         }
     }
 
@@ -38,11 +37,6 @@ final class TransportLink: Sendable {
     func stop() {
         thread.stop()
         thread.join()
-    }
-
-    /// Immutable values handed to the net thread once.
-    private struct UncheckedApps: @unchecked Sendable {
-        let apps: [LoadedApp]
     }
 
     /// What only the net thread touches.

@@ -2,7 +2,7 @@ package import Configuration
 package import TLS
 
 /// An app with its credential and trust loaded, ready to connect.
-package struct LoadedApp {
+package struct LoadedApp: Sendable {
     package let settings: AppSettings
     package let context: ClientContext
     package let signingKey: SigningKey
