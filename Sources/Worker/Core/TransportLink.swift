@@ -75,6 +75,7 @@ extension LoadedApp {
         switch settings.credential {
         case .token(let credential):
             ProviderToken(keyID: credential.keyID, teamID: credential.teamID, key: signingKey)
+        case .certificate: nil
         }
     }
 }

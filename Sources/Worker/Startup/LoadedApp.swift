@@ -19,6 +19,7 @@ package struct LoadedApp: Sendable {
             } catch {
                 lines.append("app \(settings.name): \(error)")
             }
+        case .certificate: lines.append("app \(settings.name): certificates are not supported yet")
         }
         var context: ClientContext?
         let trust: Trust =
