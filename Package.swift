@@ -70,8 +70,7 @@ let package = Package(
             "Worker",
             [
                 "Kafka", "Delivery", "APNs", "PushRecords", "Configuration", "Observability", "EventLoop", "Network",
-                "TLS",
-                "JSON",
+                "TLS", "HTTPServer", "JSON",
             ], tests: ["TestSupport"]) + [
             .executableTarget(
                 name: "apns-worker",

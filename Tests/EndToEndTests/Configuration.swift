@@ -12,6 +12,8 @@ struct Configuration {
     var port = 443
     var keyFile = "AuthKey_SIMULATOR1.p8"
     var caFile = "ca.pem"
+    /// Where the admin pages are served; several workers of a scene cannot share one port.
+    var admin = "off"
     /// A further key of the section `kafka`, and a further section, as YAML.
     var kafka = ""
     var more = ""
@@ -43,6 +45,7 @@ struct Configuration {
             token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}
             tls: {ca_file: \(caFile)}
             connections: {min: 2, max: 4}
+        admin: {listen: \(admin)}
         \(more)
         """
     }

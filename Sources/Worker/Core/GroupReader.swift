@@ -50,6 +50,8 @@ final class GroupReader {
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
     private(set) var fatalError: KafkaError?
+    /// Whether a broker is connected, as far as the last statistics told (where they are asked for).
+    private(set) var isBrokerReached = true
 
     /// Most records taken from one partition before the next one's turn.
     private static let batchLimit = 128
@@ -90,6 +92,8 @@ final class GroupReader {
                     ["partition": "\(partition)", "error": "\(error.text)"])
             case .client(.fatal(let error)):
                 fatalError = error
+            case .client(.statistics(let text)):
+                if let isReached = isAnyBrokerUp(inStatistics: text) { isBrokerReached = isReached }
             case .client(let event):
                 EventLog.write(event, of: name, to: logger)
             }
@@ -266,6 +270,11 @@ final class GroupReader {
     /// The partition of an assignment; `nil`: it is not ours any more.
     func partition(of id: PartitionID) -> TopicPartition? {
         assigned.first { $0.id == id }?.queue.partition
+    }
+
+    /// The partitions that are read, or drain, now.
+    func forEachAssigned(_ body: (PartitionID, TopicPartition) -> Void) {
+        for partition in assigned { body(partition.id, partition.queue.partition) }
     }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).

@@ -54,6 +54,12 @@ final class RecordPublisher {
     /// Whether everything handed over was acknowledged.
     var isIdle: Bool { undelivered.isEmpty && producer.outstanding == 0 }
 
+    /// Handed over and not acknowledged.
+    var unacknowledgedCount: Int { producer.outstanding }
+
+    /// Refused by Kafka, to be written again.
+    var refusedCount: Int { undelivered.count }
+
     // MARK: Writing
 
     /// Produces what the machine has, until it has no more or the producer's queue is full.
