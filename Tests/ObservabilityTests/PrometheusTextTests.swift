@@ -34,8 +34,10 @@ struct PrometheusTextTests {
     @Test func histograms() {
         var text = PrometheusText()
         text.family("seconds", .histogram, "Time.")
-        text.histogram(["app": "shop"], buckets: [(0.001, 2), (0.5, 0), (1, 3)], above: 4, sum: 12.5)
-        text.histogram(buckets: [(bound: Double, count: Int)](), above: 0, sum: 0)
+        let some: [(bound: Double, count: Int)] = [(0.001, 2), (0.5, 0), (1, 3)]
+        text.histogram(["app": "shop"], buckets: some, above: 4, sum: 12.5)
+        let none: [(bound: Double, count: Int)] = []
+        text.histogram(buckets: none, above: 0, sum: 0)
         #expect(
             text.text == """
                 # HELP seconds Time.

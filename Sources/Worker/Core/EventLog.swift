@@ -13,7 +13,9 @@ struct EventLog {
     static func write(_ event: ClientEvent, of client: String, to logger: Logger) {
         switch event {
         case .log(let severity, let facility, let text):
-            let level: Level = severity <= 3 ? .warning : severity <= 5 ? .info : .debug
+            // What FAIL says comes as an error event too.
+            let isSaidTwice = facility == "FAIL"
+            let level: Level = isSaidTwice ? .debug : severity <= 3 ? .warning : severity <= 5 ? .info : .debug
             logger.log(
                 level, .kafka, "librdkafka", about: "\(client) \(facility)",
                 ["client": "\(client)", "facility": "\(facility)", "text": "\(text)"])

@@ -146,7 +146,7 @@ package final class PushWorker: @unchecked Sendable {
 
     /// False: asked to stop meanwhile.
     private func waitForCluster() throws(StartFailure) -> Bool {
-        let readiness = try ClusterReadiness(configuration, cluster)
+        var readiness = try ClusterReadiness(configuration, cluster)
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready: return true
