@@ -114,12 +114,17 @@ final class GroupReader {
             if let failed = committed.first(where: { $0.code != .none && $0.code != .noOffset }) {
                 throw KafkaError(failed.code)
             }
+            // Only what an owner before left behind may have been sent, and only what was there to be read.
+            let ends =
+                committed.allSatisfy(\.metadata.isEmpty)
+                ? committed.map { _ in nil } : consumer.ends(of: partitions, timeoutMs: Self.committedTimeoutMs)
             let queues = try consumer.assign(committed.map { PartitionStart($0.partition, offset: $0.offset) })
-            for (queue, position) in zip(queues, committed) {
+            for (queue, (position, end)) in zip(queues, zip(committed, ends)) {
                 let id = position.metadata.withUnsafeBytes { metadata in
                     machine.assign(
                         topic: queue.partition.topic, partition: queue.partition.partition,
-                        role: roleOfTopic(queue.partition.topic), committedOffset: position.offset, metadata: metadata)
+                        role: roleOfTopic(queue.partition.topic), committedOffset: position.offset, metadata: metadata,
+                        logEnd: end)
                 }
                 assigned.append(Assigned(queue: queue, id: id, topic: Array(queue.partition.topic.utf8)))
             }
