@@ -71,7 +71,7 @@ let package = Package(
             [
                 "Kafka", "Delivery", "APNs", "PushRecords", "Configuration", "Observability", "EventLoop", "Network",
                 "TLS", "HTTPServer", "JSON",
-            ], tests: ["TestSupport"]) + [
+            ], tests: ["TestSupport", "APNsSimulator"]) + [
             .executableTarget(
                 name: "apns-worker",
                 dependencies: [

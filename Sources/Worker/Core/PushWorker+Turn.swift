@@ -73,6 +73,7 @@ extension PushWorker {
         case .capacity(let app, let requests):
             machine.setCapacity(app, requests: requests)
             if requests > 0 { unreachable[app.value] = nil }
+        case .reachable: break
         case .note(let app, let note):
             switch note {
             case .connected: appRows[app.value].connections.open += 1
