@@ -7,7 +7,8 @@ internal import PushRecords
 /// Says in log lines what the parts below report as events.
 struct EventLog {
     let logger: Logger
-    let apps: [AppSettings]
+    /// Of the apps, by `AppIndex`.
+    var names: [String]
 
     /// What librdkafka says about itself: its debug lines only at `debug`.
     static func write(_ event: ClientEvent, of client: String, to logger: Logger) {
@@ -94,5 +95,5 @@ struct EventLog {
         }
     }
 
-    private func name(of app: AppIndex) -> String { apps[app.value].name }
+    private func name(of app: AppIndex) -> String { names[app.value] }
 }
