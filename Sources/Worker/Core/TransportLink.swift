@@ -95,9 +95,9 @@ final class TransportLink: Sendable {
 
         /// One for each key, whichever apps use it (Apple counts a key's tokens).
         private func token(of app: LoadedApp) -> ProviderToken? {
-            guard let identity = app.tokenIdentity, let key = app.signingKey else { return nil }
+            guard let identity = app.tokenIdentity else { return nil }
             if let token = tokens[identity] { return token }
-            let token = ProviderToken(keyID: identity.keyID, teamID: identity.teamID, key: key)
+            let token = app.makeToken()
             tokens[identity] = token
             return token
         }
@@ -120,5 +120,11 @@ extension LoadedApp {
         result.responseTimeoutNs = responseTimeoutNs
         result.indexAuthorization = settings.indexesAuthorization
         return result
+    }
+
+    /// A provider token of the app's key; `nil`: it has a certificate.
+    func makeToken() -> ProviderToken? {
+        guard let identity = tokenIdentity, let signingKey else { return nil }
+        return ProviderToken(keyID: identity.keyID, teamID: identity.teamID, key: signingKey)
     }
 }
