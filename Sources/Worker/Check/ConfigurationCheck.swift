@@ -105,7 +105,7 @@ package struct ConfigurationCheck {
         let finding: Finding
         do {
             let answer = try CredentialProbe.run(
-                app.transportConfiguration(10_000_000_000), token: app.makeToken(), topic: topic)
+                app.transportConfiguration(10_000_000_000), token: ProviderTokens().token(of: app), topic: topic)
             finding = Finding(answer, to: app.settings, topic)
         } catch {
             finding = Finding(isFine: false, text: "app \(app.settings.name): the probe: \(error)")

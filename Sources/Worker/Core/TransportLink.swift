@@ -64,8 +64,7 @@ final class TransportLink: Sendable {
     /// What only the net thread touches.
     private final class Net: @unchecked Sendable {
         private(set) var transports: [APNsTransport] = []
-        /// Those of keys that were replaced stay: should one come back, its token may be too young for a new one.
-        private var tokens: [TokenIdentity: ProviderToken] = [:]
+        private let tokens = ProviderTokens()
         private let loop: Loop
         private let dialer: Dialer
         private let responseTimeoutNs: Int64
@@ -82,24 +81,16 @@ final class TransportLink: Sendable {
             let index = AppIndex(transports.count)
             transports.append(
                 APNsTransport(
-                    app: index, configuration: app.transportConfiguration(responseTimeoutNs), token: token(of: app),
+                    app: index, configuration: app.transportConfiguration(responseTimeoutNs),
+                    token: tokens.token(of: app),
                     loop: loop, dialer: dialer, emit: { [events] in events.post(contentsOf: $0) }))
             warn(of: app, index)
         }
 
         func replace(_ index: AppIndex, with app: LoadedApp) {
             transports[index.value].replace(
-                configuration: app.transportConfiguration(responseTimeoutNs), token: token(of: app))
+                configuration: app.transportConfiguration(responseTimeoutNs), token: tokens.token(of: app))
             warn(of: app, index)
-        }
-
-        /// One for each key, whichever apps use it (Apple counts a key's tokens).
-        private func token(of app: LoadedApp) -> ProviderToken? {
-            guard let identity = app.tokenIdentity else { return nil }
-            if let token = tokens[identity] { return token }
-            let token = app.makeToken()
-            tokens[identity] = token
-            return token
         }
 
         private func warn(of app: LoadedApp, _ index: AppIndex) {
@@ -120,11 +111,5 @@ extension LoadedApp {
         result.responseTimeoutNs = responseTimeoutNs
         result.indexAuthorization = settings.indexesAuthorization
         return result
-    }
-
-    /// A provider token of the app's key; `nil`: it has a certificate.
-    func makeToken() -> ProviderToken? {
-        guard let identity = tokenIdentity, let signingKey else { return nil }
-        return ProviderToken(keyID: identity.keyID, teamID: identity.teamID, key: signingKey)
     }
 }
