@@ -83,6 +83,24 @@ import Testing
         #expect(scene.renewals == 3)
     }
 
+    @Test func `Replacing credentials under load loses nothing and sends nothing twice`() throws {
+        let scene = try LinkScene { $0.latency = .uniform(fromNs: 1_000_000, toNs: 20_000_000) }
+        let (token, certificate) = (try scene.tokenApp("shop"), try scene.certificateApp("shop"))
+        let link = try scene.start([token])
+        var replaced = 0
+        try scene.pump(link, app: 0, count: 20_000) { answered in
+            guard answered / 2_000 > replaced else { return }
+            replaced += 1
+            link.replace(AppIndex(0), with: try LoadedApp(replaced % 2 == 1 ? certificate : token))
+        }
+        #expect(replaced == 10)
+        let totals = scene.simulator.books.totals
+        #expect(totals.acceptedDistinct == 20_000)
+        #expect(totals.acceptedAgain == 0)
+        #expect(totals.refused == 0)
+        #expect(totals.connections >= 10)
+    }
+
     @Test func `An app added later has the next index`() throws {
         let scene = try LinkScene()
         let link = try scene.start([try scene.tokenApp("first")])
