@@ -132,22 +132,36 @@ def midway(options):
 
 
 def repeatable(options):
-    """Right after a kill: prints how many notifications the next worker may send again. Those are the requests that the
-    server saw without a result in the topic, and what has a result at or above the committed offsets."""
+    """Right after a kill, while nobody reads: prints how many notifications the next worker may send again. Those are the
+    requests that the server saw and that have no result in the topic, or that the commit does not say are settled: what
+    was in flight, and what settled since the last acknowledged commit was sent."""
     import simulator
     import topics
 
     seen = simulator.read(options.simulator)
-    committed = topics.committed(options.servers, options.group, options.topic)
-    answered, above = set(), 0
+    commits = {t: topics.commits(options.servers, options.group, t) for t in [options.topic]}
+    commits |= {t: topics.commits(options.servers, options.group + ".retry", t) for t in options.retry_topics}
+    unsettled = set()  # requests with a retry record that may be read again
+    for topic in options.retry_topics:
+        for message in topics.read(options.servers, topic):
+            if not commits[topic][message.partition()].is_settled(message.offset(), 0):
+                unsettled.add(dict(message.headers())["push-retry-request"].decode())
+    answered, unnamed, oldest = set(), 0, 0
     for message in topics.read(options.servers, options.results):
         headers = dict(message.headers())
-        answered.add(headers["apns-id"].decode())
-        topic, partition, offset, _ = headers["request"].decode().rsplit("/", 3)
-        above += topic == options.topic and int(offset) >= committed[int(partition)]
+        place, id = headers["request"].decode(), headers["apns-id"].decode()
+        answered.add(id)
+        topic, partition, offset, index = place.rsplit("/", 3)
+        if topic == options.topic and id in seen and place not in unsettled and commits[topic][int(partition)].is_settled(
+                int(offset), int(index)):
+            continue
+        unnamed += 1
+        if topic == options.topic:  # how long before the last commit it settled: its acknowledgement came after that
+            settled = json.loads(message.value())["settled_at_ms"]
+            oldest = max(oldest, commits[topic][int(partition)].at_ms - settled)
     unanswered = len(seen.keys() - answered)
-    print(f"server saw {len(seen)}, without a result {unanswered}, results above the commit {above}; repeatable: "
-          f"{unanswered + above}")
+    print(f"the server saw {len(seen)}; without a result {unanswered}, with one that no commit names {unnamed} (the "
+          f"first of them settled {oldest} ms before its partition's last commit); repeatable: {unanswered + unnamed}")
     return True
 
 
@@ -250,6 +264,7 @@ def main():
     made.add_argument("--topic", default="apns.requests")
     made.add_argument("--results", default="apns.results")
     made.add_argument("--group", default="apns-worker")
+    made.add_argument("--retry-topics", nargs="*", default=[])
     made.add_argument("--simulator", required=True)
 
     made = command(seen, "seen", "waits until the server has seen some number of requests")
