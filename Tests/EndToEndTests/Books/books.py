@@ -27,8 +27,10 @@ def progress(text):
 def create(options):
     import topics
 
-    wanted = {name: (options.partitions, False) for name in options.topics}
-    wanted |= {name: (options.partitions, True) for name in options.compacted}
+    wanted = {name: (options.partitions, {}) for name in options.topics}
+    wanted |= {name: (options.partitions, {"cleanup.policy": "compact"}) for name in options.compacted}
+    if options.max_message:
+        wanted[options.max_message[0]] = (options.partitions, {"max.message.bytes": options.max_message[1]})
     topics.create(options.servers, wanted)
     return True
 
@@ -199,6 +201,29 @@ def compare(options):
     return not audit.findings
 
 
+def check_contract(options):
+    """Writes some records of each kind, waits until the groups have committed all, and compares every record that the
+    worker wrote with the contract."""
+    import contract
+    import topics
+
+    tiers = [(int(delay), name) for delay, name in (tier.split("=", 1) for tier in options.tiers)]
+    cases = (contract.other_cases if options.other else contract.main_cases)(tiers)
+    options.topics, options.retry_topics = [options.topic], [name for _, name in tiers]
+    settled = True
+    for group in [[case for case in cases if not case.is_alone]] + [[case] for case in cases if case.is_alone]:
+        contract.write(options.servers, options.topic, group)
+        settled = settled and settle(options)
+    check = contract.Check(contract.Evidence(
+        topics.read(options.servers, options.results), topics.read(options.servers, options.unregistered),
+        topics.read(options.servers, options.dead_letters),
+        ((place, message) for place, (_, name) in enumerate(tiers) for message in topics.read(options.servers, name))),
+        tiers, options.max_message)
+    for case in cases:
+        check.case(case)
+    return check.finish() and settled
+
+
 def selftest(options):
     import selftest as tests
 
@@ -219,6 +244,7 @@ def main():
     made.add_argument("--topics", nargs="+", default=[])
     made.add_argument("--compacted", nargs="*", default=[])
     made.add_argument("--partitions", type=int, default=8)
+    made.add_argument("--max-message", nargs=2, metavar=("TOPIC", "BYTES"), help="max.message.bytes of one more topic")
 
     made = command(produce, "produce", "writes request records and the producer's book")
     made.add_argument("--topic", default="apns.requests")
@@ -266,6 +292,17 @@ def main():
     made.add_argument("--group", default="apns-worker")
     made.add_argument("--retry-topics", nargs="*", default=[])
     made.add_argument("--simulator", required=True)
+
+    made = command(check_contract, "contract", "writes records of each kind and compares all that becomes of them")
+    made.add_argument("--topic", required=True)
+    made.add_argument("--results", required=True)
+    made.add_argument("--unregistered", required=True)
+    made.add_argument("--dead-letters", required=True)
+    made.add_argument("--group", required=True)
+    made.add_argument("--tiers", nargs="+", required=True, help="MS=TOPIC, shortest first")
+    made.add_argument("--other", action="store_true", help="the cases of the other configuration")
+    made.add_argument("--max-message", type=int, help="max.message.bytes of the dead-letter topic")
+    made.add_argument("--stall", type=float, default=60)
 
     made = command(seen, "seen", "waits until the server has seen some number of requests")
     made.add_argument("--simulator", required=True)

@@ -12,11 +12,10 @@ from commits import Committed, commit_content, commit_place
 
 
 def create(servers, topics):
-    """`topics`: name -> (partitions, compacted). Waits until each has its leaders."""
+    """`topics`: name -> (partitions, configuration). Waits until each has its leaders."""
     admin = AdminClient({"bootstrap.servers": servers})
     wanted = [
-        NewTopic(name, partitions, 1, config={"cleanup.policy": "compact"} if compacted else {})
-        for name, (partitions, compacted) in topics.items()
+        NewTopic(name, partitions, 1, config=configuration) for name, (partitions, configuration) in topics.items()
     ]
     for name, future in admin.create_topics(wanted, operation_timeout=30).items():
         future.result(30)
