@@ -12,11 +12,13 @@ struct Configuration {
     var port = 443
     var keyFile = "AuthKey_SIMULATOR1.p8"
     var caFile = "ca.pem"
-    /// Further keys of the sections `kafka`, `results` and `unregistered`, a further app, further sections: as YAML.
+    /// Where the admin pages are served; several workers of a scene cannot share one port.
+    var admin = "off"
+    /// Further keys of the sections `kafka`, `results` and `unregistered`, further apps and sections, as YAML.
     var kafka = ""
     var resultKeys = ""
     var unregisteredKeys = ""
-    var anotherApp = ""
+    var apps = ""
     var more = ""
     /// `retry`, but for its braces.
     var retries: String
@@ -59,7 +61,8 @@ struct Configuration {
         retry: {\(retries)}
         apps:
         \(app(named: "shop"))
-        \(anotherApp)
+        \(apps)
+        admin: {listen: \(admin)}
         \(more)
         """
     }

@@ -16,7 +16,7 @@ extension EndToEnd {
             let scene = try Scene("contract")
             let tiers = try prepare(scene)
             let simulator = try scene.startSimulator()
-            scene.configuration.anotherApp = scene.configuration.app(named: "annex")
+            scene.configuration.apps = scene.configuration.app(named: "annex")
             scene.configuration.resultKeys = "copy_headers: [x-tenant]"
             scene.configuration.more = "delivery: {response_timeout: 1s, resend_max: 1, max_age: 60s}"
             try compare(scene, tiers)
@@ -28,7 +28,7 @@ extension EndToEnd {
             let scene = try Scene("other")
             let tiers = try prepare(scene)
             let simulator = try scene.startSimulator()
-            scene.configuration.anotherApp = scene.configuration.app(named: "annex")
+            scene.configuration.apps = scene.configuration.app(named: "annex")
             scene.configuration.resultKeys = "copy_headers: [x-tenant], publish: failures"
             scene.configuration.unregisteredKeys = "include_bad_tokens: true"
             scene.configuration.more = "delivery: {in_doubt: abandon, apns_id: apple}"

@@ -16,9 +16,10 @@ final class Scene {
     /// In the file of the worker: `apps[0]` and what a test adds.
     var configuration: Configuration
 
-    init(_ label: String, partitions: Int = 8) throws {
+    /// On the broker that all scenes share, or on one of the test's own.
+    init(_ label: String, partitions: Int = 8, on broker: KafkaBroker? = nil) throws {
         _ = try Tool.worker.path()
-        guard let broker = KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
+        guard let broker = broker ?? KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
         servers = broker.bootstrapServers
         name = KafkaBroker.uniqueName(label)
         self.partitions = partitions

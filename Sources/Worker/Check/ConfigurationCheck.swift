@@ -31,7 +31,7 @@ package struct ConfigurationCheck {
     private func checkKafka() -> Bool {
         let servers = configuration.kafka.bootstrapServers
         do throws(StartFailure) {
-            let readiness = try ClusterReadiness(configuration, try configuration.cluster())
+            var readiness = try ClusterReadiness(configuration, try configuration.cluster())
             switch try readiness.attempt(timeoutMs: 10_000) {
             case .ready:
                 report(Finding(isFine: true, text: "kafka: \(servers) reached, all topics are there"))

@@ -224,6 +224,12 @@ def check_contract(options):
     return check.finish() and settled
 
 
+def check_metrics(options):
+    import metrics
+
+    return metrics.check(options)
+
+
 def selftest(options):
     import selftest as tests
 
@@ -285,6 +291,14 @@ def main():
     made.add_argument("--doubtful", action="store_true", help="the server cut connections: some sends may be in doubt")
     made.add_argument("--repeats-at-most", type=int, help="after a kill: how often the server may have accepted again")
     made.add_argument("--withhold", type=int, default=0, help="leave out the N-th result, to see the audit fail")
+
+    made = command(check_metrics, "metrics", "compares a worker's metrics with what the topics and the server say")
+    made.add_argument("--metrics", required=True, help="address of the worker's admin pages")
+    made.add_argument("--topic", default="apns.requests")
+    made.add_argument("--results", default="apns.results")
+    made.add_argument("--dead-letters", default="apns.dead-letters")
+    made.add_argument("--retry-topics", nargs="*", default=[])
+    made.add_argument("--simulator", required=True)
 
     made = command(repeatable, "repeatable", "right after a kill: how many notifications may be sent again")
     made.add_argument("--topic", default="apns.requests")
