@@ -47,7 +47,7 @@ package struct TopicConfiguration: Hashable, Sendable {
 /// Asks brokers about topics, and creates some: for start-up and `check`. Every call waits for the brokers, at most
 /// `timeoutMs`; not for a thread that does anything else.
 @safe package final class Topics {
-    private let client: ClientHandle
+    let client: ClientHandle
 
     /// Makes a client of its own; no broker needs to be there.
     package init(_ cluster: ClusterSettings) throws(KafkaError) {
