@@ -15,8 +15,9 @@ package struct DeliveryCounters: Sendable, Equatable {
         package var resends = 0
         /// Moved to a tier with an attempt used up, by tier.
         package var retries: [Int]
-        /// Moved to the shortest tier without one.
-        package var held = 0
+        /// Moved to a tier without one, by `HeldCause`'s raw value.
+        package var heldByCause = [Int](repeating: 0, count: HeldCause.allCases.count)
+        package var held: Int { heldByCause.reduce(0, +) }
 
         package init(tiers: Int) { retries = Array(repeating: 0, count: tiers) }
     }
@@ -32,9 +33,12 @@ package struct DeliveryCounters: Sendable, Equatable {
     /// Fates and acknowledgements for assignments that are gone.
     package var late = 0
     package var commits = 0
+    /// Partitions of commits that the broker took, or did not.
+    package var commitsAcknowledged = 0
     package var commitsRefused = 0
     /// Commits whose map was cut.
     package var mapsCut = 0
+    package var circuitsOpened = 0
 
     package init(apps: Int, tiers: Int) {
         self.apps = Array(repeating: App(tiers: tiers), count: apps + 1)

@@ -52,23 +52,28 @@ extension DeliveryMachine {
             guard left > 0, shares.room(for: group) > 0 else { return false }
             left -= 1
             let app = Int(body.pointee.app)
-            var isHeld = false
-            if apps.count > 1, app >= 0, !body.pointee.isInvalid, isFull(app: app) {
+            var cause: HeldCause?
+            if liveApps > 1, app >= 0, !body.pointee.isInvalid, isFull(app: app), !isClosed(app: app) {
                 guard let oldest = queues[app].oldestNs(in: notifications), now.ns - oldest >= Self.shareWaitNs else {
                     return false
                 }
-                isHeld = true
+                cause = .share
             }
-            admitNext(slot, body, isHeld: isHeld)
+            admitNext(slot, body, heldFor: cause)
         }
         releaseBody(slot)
         return true
     }
 
-    /// With several apps, one holds at most half of what may be open.
-    func isFull(app: Int) -> Bool { apps[app].open * 2 >= settings.maxOpen }
+    /// With several apps, one holds at most half of what may be open, notifications and bytes.
+    func isFull(app: Int) -> Bool {
+        apps[app].open * 2 >= settings.maxOpen
+            || apps[app].openBytes * 2 >= settings.maxOpenBytes && apps[app].open > 0
+    }
 
-    private mutating func admitNext(_ recordSlot: UInt32, _ body: UnsafeMutablePointer<RecordBody>, isHeld: Bool) {
+    private mutating func admitNext(
+        _ recordSlot: UInt32, _ body: UnsafeMutablePointer<RecordBody>, heldFor cause: HeldCause?
+    ) {
         let index = records[recordSlot].cursor.index
         var token = body.pointee.tokens
         var failure = body.pointee.tokenFailure
@@ -95,6 +100,7 @@ extension DeliveryMachine {
         if body.pointee.isInheritedDoubt, !isInvalid {
             notifications[slot].sends += 1
             notifications[slot].inDoubt += 1
+            counters.apps[Int(app)].inDoubt += 1
         }
         notifications[slot].token = body.pointee.isList ? copyToken(token, for: slot) : token
 
@@ -103,8 +109,8 @@ extension DeliveryMachine {
             conclude(slot, .invalid)
         } else if body.pointee.isExpired {
             conclude(slot, .expired)
-        } else if isHeld {
-            hold(slot, .share)
+        } else if let cause = cause ?? causeToHold(slot) {
+            hold(slot, cause)
         } else if settings.ordering == .device {
             joinLane(slot)
         } else {
@@ -125,6 +131,8 @@ extension DeliveryMachine {
         block.copyMemory(from: source, byteCount: token.count)
         notifications[slot].tokenBlockSize = Int32(token.count)
         byteShares.take(BlockStore.rounded(token.count), for: Int(records[notifications[slot].record].group))
+        let app = Int(notifications[slot].app)
+        if app >= 0 { apps[app].openBytes += BlockStore.rounded(token.count) }
         return UnsafeRawBufferPointer(start: block, count: token.count)
     }
 
@@ -218,7 +226,7 @@ extension DeliveryMachine {
     /// It waits for a free stream; those that were sent before go first.
     mutating func becomeReady(_ slot: UInt32, first: Bool) {
         notifications[slot].state = .ready
-        notifications[slot].sinceNs = now.ns
+        if !first { notifications[slot].sinceNs = now.ns }
         let app = Int(notifications[slot].app)
         let group = Int(records[notifications[slot].record].group)
         if first {
@@ -226,25 +234,5 @@ extension DeliveryMachine {
         } else {
             queues[app].append(slot, group: group, in: &notifications)
         }
-    }
-
-    // MARK: Held
-
-    private mutating func hold(_ slot: UInt32, _ cause: DeliveryEvent.HeldCause) {
-        let app = Int(notifications[slot].app)
-        if now.ns >= apps[app].nextHeldEventNs {
-            apps[app].nextHeldEventNs = now.ns + Self.eventPauseNs
-            events.append(.held(app: AppIndex(app), cause))
-        }
-        guard let partition = partitions[Int(records[notifications[slot].record].partition)] else {
-            preconditionFailure("what is admitted has an assignment")
-        }
-        // The tier will send it: whoever comes after us and reads its record again has to know that.
-        guard partition.pointee.reach.allows(records[notifications[slot].record].offset) else {
-            notifications[slot].isHeld = true
-            waitForReach(slot, partition)
-            return
-        }
-        moveToTier(slot, tiers.shortest, asAttempt: false)
     }
 }

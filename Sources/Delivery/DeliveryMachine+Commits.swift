@@ -8,37 +8,28 @@ extension DeliveryMachine {
     /// Metadata is never halved below this: the reach alone takes less.
     private static let leastMetadata = 32
 
-    /// What to commit now: empty while a commit is in flight, before it is time, or when nothing changed. When it is
-    /// not empty, `commitFinished` must follow. Metadata is lent until the next call.
-    package mutating func takeCommit(now: DeliveryTime) -> [CommitEntry] {
+    /// What this group is to commit now: empty while a commit of it is in flight, before it is time, or when nothing
+    /// changed. When it is not empty, `commitFinished` of the same group must follow. Metadata is lent until the next
+    /// call for the same group.
+    package mutating func takeCommit(of group: CommitGroup, now: DeliveryTime) -> [CommitEntry] {
         self.now = now
-        guard commitsInFlight.isEmpty, now.ns >= commitPauseNs else { return [] }
+        let place = group.rawValue
+        guard flights[place].partitions.isEmpty, now.ns >= flights[place].pauseNs else { return [] }
         var isTime = false
-        for case let partition? in partitions where partition.pointee.wantsCommit {
-            if now.ns >= nextCommitNs || partition.pointee.isUrgent { isTime = true }
+        for case let partition? in partitions where partition.pointee.wantsCommit && partition.pointee.flight == place {
+            if now.ns >= flights[place].nextNs || partition.pointee.isUrgent { isTime = true }
         }
         guard isTime else { return [] }
 
-        commitEntries.removeAll(keepingCapacity: true)
-        var used = 0
-        for case let partition? in partitions where partition.pointee.wantsCommit {
-            writeEntry(partition, from: &used)
+        flights[place].begin(now.ns, intervalNs: settings.commitIntervalNs)
+        for case let partition? in partitions where partition.pointee.wantsCommit && partition.pointee.flight == place {
+            writeEntry(partition)
         }
-        // The buffer may have moved while it grew: only now are the places final.
-        var start = 0
-        for index in commitEntries.indices {
-            let count = commitEntries[index].metadata.count
-            commitEntries[index].metadata = UnsafeRawBufferPointer(
-                rebasing: UnsafeRawBufferPointer(commitText)[start..<start + count])
-            start += count
-        }
-        commitSentNs = now.ns
-        nextCommitNs = now.ns + settings.commitIntervalNs
         counters.commits += 1
-        return commitEntries
+        return flights[place].entries()
     }
 
-    private mutating func writeEntry(_ partition: UnsafeMutablePointer<Partition>, from used: inout Int) {
+    private mutating func writeEntry(_ partition: UnsafeMutablePointer<Partition>) {
         guard let base = partition.pointee.ledger.committable else { return }
         let isLast = partition.pointee.mayLeave
         var reach: Int64?
@@ -67,32 +58,21 @@ extension DeliveryMachine {
         partition.pointee.isDirty = false
         partition.pointee.pending = Partition.Pending(
             offset: base, reach: reach ?? 0, isLast: isLast, characters: mapWriter.text.count)
-        commitsInFlight.append(partition.pointee.id)
-
-        let text = mapWriter.text
-        if used + text.count > commitText.count { growCommitText(keeping: used, for: text.count) }
-        let place = UnsafeMutableRawBufferPointer(rebasing: commitText[used..<used + text.count])
-        place.copyBytes(from: text)
-        used += text.count
-        commitEntries.append(
-            CommitEntry(partition: partition.pointee.id, offset: base, metadata: UnsafeRawBufferPointer(place)))
+        flights[partition.pointee.flight].append(partition.pointee.id, offset: base, text: mapWriter.text)
     }
 
-    private mutating func growCommitText(keeping used: Int, for more: Int) {
-        let wider = UnsafeMutableRawBufferPointer.allocate(
-            byteCount: max(commitText.count * 2, used + more), alignment: 1)
-        wider.copyMemory(from: UnsafeRawBufferPointer(rebasing: commitText[..<used]))
-        commitText.deallocate()
-        commitText = wider
-    }
-
-    /// The reply: one outcome for each entry of `takeCommit`, in its order; `nil` stands for a commit refused as a whole.
-    package mutating func commitFinished(_ outcomes: [CommitOutcome]?, now: DeliveryTime) {
+    /// The reply: one outcome for each entry of this group's `takeCommit`, in its order; `nil` stands for a commit
+    /// refused as a whole.
+    package mutating func commitFinished(of group: CommitGroup, _ outcomes: [CommitOutcome]?, now: DeliveryTime) {
         self.now = now
+        let place = group.rawValue
+        let commitsInFlight = flights[place].partitions
         precondition(
             outcomes == nil || outcomes?.count == commitsInFlight.count, "a commit is answered entry by entry")
-        let replyNs = now.ns - commitSentNs
-        nextCommitNs = max(nextCommitNs, now.ns + min(replyNs, Self.widestPauseNs))
+        guard !commitsInFlight.isEmpty else { return }
+        // When replies slow down, so do commits: at most half of the time one is under way.
+        let replyNs = now.ns - flights[place].sentNs
+        flights[place].nextNs = max(flights[place].nextNs, now.ns + min(replyNs, Self.widestPauseNs))
         // The broker refuses all for the sake of one: the short ones are not to blame.
         var longest = 0
         for id in commitsInFlight { longest = max(longest, find(id)?.pointee.pending?.characters ?? 0) }
@@ -104,29 +84,30 @@ extension DeliveryMachine {
                 acknowledge(pending, partition)
             case .metadataTooLarge:
                 partition.pointee.isDirty = true
-                nextCommitNs = now.ns
+                flights[place].nextNs = now.ns
                 guard pending.characters * 2 > longest else { continue }
                 events.append(.metadataRefused(id, characters: pending.characters))
                 halve(partition, pending)
             case .refused:
                 counters.commitsRefused += 1
                 partition.pointee.isDirty = true
-                commitPauseNs = now.ns + Self.refusalPauseNs
+                flights[place].pauseNs = now.ns + Self.refusalPauseNs
             }
         }
-        commitsInFlight.removeAll(keepingCapacity: true)
+        flights[place].partitions.removeAll(keepingCapacity: true)
     }
 
     private mutating func halve(_ partition: UnsafeMutablePointer<Partition>, _ pending: Partition.Pending) {
         let half = min(partition.pointee.metadataLimit, pending.characters) / 2
         if half < Self.leastMetadata {
             counters.commitsRefused += 1
-            commitPauseNs = now.ns + Self.refusalPauseNs
+            flights[partition.pointee.flight].pauseNs = now.ns + Self.refusalPauseNs
         }
         partition.pointee.metadataLimit = max(half, Self.leastMetadata)
     }
 
     private mutating func acknowledge(_ pending: Partition.Pending, _ partition: UnsafeMutablePointer<Partition>) {
+        counters.commitsAcknowledged += 1
         partition.pointee.committed = pending.offset
         if pending.isLast {
             partition.pointee.phase = .left
@@ -141,8 +122,8 @@ extension DeliveryMachine {
                 break
             }
             partition.pointee.behindReach.remove(slot, from: &notifications)
-            if notifications[slot].isHeld {
-                moveToTier(slot, tiers.shortest, asAttempt: false)
+            if let cause = notifications[slot].heldFor {
+                moveHeld(slot, cause)
             } else {
                 becomeReady(slot, first: false)
             }

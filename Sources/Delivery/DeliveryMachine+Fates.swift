@@ -88,6 +88,7 @@ extension DeliveryMachine {
         } else if verdict == .resend, notifications[slot].resentFor == fate.reason {
             verdict = row.again
         }
+        if notifications[slot].isProbe { answerProbe(slot, verdict, fate) }
         switch verdict {
         case .accept:
             conclude(slot, .accepted)
@@ -101,11 +102,17 @@ extension DeliveryMachine {
         case .retry:
             retry(slot, delayMs: row.delayMs)
         case .credentialFault:
-            if now.ns >= apps[app].nextFaultEventNs {
-                apps[app].nextFaultEventNs = now.ns + Self.eventPauseNs
-                events.append(.credentialFault(app: AppIndex(app), reason: fate.reason))
-            }
-            retry(slot, delayMs: VerdictTable.shortDelayMs)
+            handleCredentialFault(slot, fate.reason)
+        }
+    }
+
+    /// What the answer says about the credential.
+    private mutating func answerProbe(_ slot: UInt32, _ verdict: Verdict, _ fate: Fate) {
+        switch verdict {
+        case .credentialFault: settleProbe(slot, fault: fate.reason)
+        // Its token was refused, but not for the last time: it tries again.
+        case .resend where fate.status == 403: break
+        case .accept, .unregister, .reject, .resend, .retry: settleProbe(slot, fault: nil)
         }
     }
 
@@ -116,17 +123,24 @@ extension DeliveryMachine {
         counters.apps[Int(notifications[slot].app)].resends += 1
         if partitions[Int(records[notifications[slot].record].partition)]?.pointee.phase != .active {
             drop(slot)
+        } else if let cause = causeToHold(slot) {
+            hold(slot, cause)
         } else if tries <= Self.quickTries {
             becomeReady(slot, first: true)
         } else {
-            notifications[slot].state = .backingOff
-            notifications[slot].sinceNs = now.ns + Self.backOffNs
-            backingOff.append(slot, in: &notifications)
+            backOff(slot)
         }
     }
 
+    /// All wait equally long, so that the list is in the order of their times.
+    mutating func backOff(_ slot: UInt32) {
+        notifications[slot].state = .backingOff
+        notifications[slot].due = now.ns + Self.backOffNs
+        backingOff.append(slot, in: &notifications)
+    }
+
     /// After an answer or in doubt; too often is one attempt.
-    private mutating func resend(_ slot: UInt32) {
+    mutating func resend(_ slot: UInt32) {
         if Int(notifications[slot].resends) >= settings.resendMax {
             retry(slot, delayMs: VerdictTable.longDelayMs)
         } else {
@@ -135,7 +149,7 @@ extension DeliveryMachine {
         }
     }
 
-    private mutating func retry(_ slot: UInt32, delayMs: Int64) {
+    mutating func retry(_ slot: UInt32, delayMs: Int64) {
         let previousMs = records[notifications[slot].record].body?.pointee.tierDelayMs ?? 0
         moveToTier(slot, tiers.tier(delayMs: delayMs, previousMs: previousMs), asAttempt: true)
     }
@@ -155,9 +169,9 @@ extension DeliveryMachine {
         }
         notifications[slot].isRetryAttempt = asAttempt
         notifications[slot].tier = Int16(tier)
-        notifications[slot].retryDueMs = now.wallMs + tiers.delayMs(of: tier)
+        notifications[slot].due = now.wallMs + tiers.delayMs(of: tier)
         let app = Int(notifications[slot].app)
-        if asAttempt { counters.apps[app].retries[tier] += 1 } else { counters.apps[app].held += 1 }
+        if asAttempt { counters.apps[app].retries[tier] += 1 }
         leaveLane(slot)
         notifications[slot].state = .concluded
         produce(slot, .retry(tier: tier))

@@ -118,18 +118,7 @@ extension DeliveryMachine {
     /// Takes a notification out that is not on a connection: its record does not settle in this assignment.
     mutating func drop(_ slot: UInt32) {
         let record = notifications[slot].record
-        switch notifications[slot].state {
-        case .ready:
-            queues[Int(notifications[slot].app)].remove(slot, group: Int(records[record].group), from: &notifications)
-        case .behindReach:
-            partitions[Int(records[record].partition)]?.pointee.behindReach.remove(slot, from: &notifications)
-        case .backingOff:
-            backingOff.remove(slot, from: &notifications)
-        case .inLane, .handed:
-            break
-        case .free, .orphaned, .concluded:
-            preconditionFailure("what is decided is not dropped")
-        }
+        takeOut(slot)
         leaveLane(slot)
         records[record].isDropped = true
         // Its doubt stays with the record, for the last commit's reach.

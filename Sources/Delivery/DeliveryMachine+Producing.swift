@@ -5,6 +5,7 @@ extension DeliveryMachine {
 
     /// Ends a notification: its productions are queued, its lane goes on.
     mutating func conclude(_ slot: UInt32, _ outcome: Outcome) {
+        if notifications[slot].isProbe { endProbe(slot) }
         leaveLane(slot)
         notifications[slot].state = .concluded
         notifications[slot].outcome = outcome
@@ -118,7 +119,7 @@ extension DeliveryMachine {
         var reason = StaticString("held").lentBytes
         if isAttempt { reason = notifications[slot].reason.text?.lentBytes ?? texts[notifications[slot].reasonText] }
         let order = RetryOrder(
-            attempt: record.pointee.attempt + (isAttempt ? 1 : 0), dueMs: notifications[slot].retryDueMs,
+            attempt: record.pointee.attempt + (isAttempt ? 1 : 0), dueMs: notifications[slot].due,
             reason: reason, sends: notifications[slot].sends, inDoubt: notifications[slot].inDoubt)
         return body(content(slot, record), order)
     }
@@ -179,6 +180,7 @@ extension DeliveryMachine {
     /// Gives a notification's slot back and takes it out of every count. It is in no list and no lane any more.
     mutating func free(_ slot: UInt32) {
         let record = notifications[slot].record
+        if notifications[slot].isProbe { endProbe(slot) }
         records[record].unsettled -= 1
         if notifications[slot].isDoubted { records[record].doubts -= 1 }
         if records[record].partition != noSlot {
@@ -197,6 +199,8 @@ extension DeliveryMachine {
             let size = Int(notifications[slot].tokenBlockSize)
             blocks.giveBack(UnsafeMutableRawPointer(mutating: token), size: size)
             byteShares.giveBack(BlockStore.rounded(size), for: Int(records[notifications[slot].record].group))
+            let app = Int(notifications[slot].app)
+            if app >= 0 { apps[app].openBytes -= BlockStore.rounded(size) }
             notifications[slot].tokenBlockSize = 0
         }
         notifications[slot].token = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -210,6 +214,8 @@ extension DeliveryMachine {
         guard records[slot].holders == 0 else { return }
         let size = body.pointee.blockSize
         byteShares.giveBack(BlockStore.rounded(size), for: Int(records[slot].group))
+        let app = Int(body.pointee.app)
+        if app >= 0 { apps[app].openBytes -= BlockStore.rounded(size) }
         records[slot].body = nil
         blocks.giveBack(UnsafeMutableRawPointer(body), size: size)
     }

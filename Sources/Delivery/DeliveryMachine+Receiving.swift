@@ -168,6 +168,8 @@ extension DeliveryMachine {
                 attempt: request.retry?.attempt ?? 0,
                 tierDelayMs: tierDelayMs, topicHash: partition.pointee.topicHash))
         findApp(request, body)
+        let app = Int(body.pointee.app)
+        if app >= 0 { apps[app].openBytes += BlockStore.rounded(size) }
         return body
     }
 

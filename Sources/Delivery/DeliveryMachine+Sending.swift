@@ -1,18 +1,14 @@
 import PushRecords
 
 extension DeliveryMachine {
-    /// How many requests of this app may be unanswered at once (`TransportEvent.capacity`).
-    package mutating func setCapacity(_ app: AppIndex, requests: Int) {
-        apps[app.value].capacity = max(0, requests)
-    }
-
     /// Hands out what may be sent now, at most one batch per app, to be posted as `TransportCommand.send`. The bytes in
     /// it stay valid until the fate of each came back through `handle`.
     package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
         self.now = now
         if admittingCount > 0 { admitWaiting() }
+        let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
         for app in apps.indices {
-            let free = apps[app].capacity - apps[app].outstanding
+            let free = apps[app].concurrency - apps[app].outstanding
             guard free > 0, queues[app].count > 0 else { continue }
             var batch: [OutgoingRequest] = []
             batch.reserveCapacity(min(free, queues[app].count))
@@ -20,7 +16,7 @@ extension DeliveryMachine {
                 guard let partition = partitions[Int(records[notifications[slot].record].partition)] else {
                     preconditionFailure("what is ready has an assignment")
                 }
-                if mayBeSent(slot, partition) { batch.append(handOut(slot)) }
+                if mayBeSent(slot, partition) { batch.append(handOut(slot, handedMs)) }
             }
             if !batch.isEmpty {
                 apps[app].outstanding += batch.count
@@ -65,10 +61,11 @@ extension DeliveryMachine {
         partition.pointee.behindReach.append(slot, in: &notifications)
     }
 
-    private mutating func handOut(_ slot: UInt32) -> OutgoingRequest {
+    private mutating func handOut(_ slot: UInt32, _ handedMs: UInt32) -> OutgoingRequest {
         let recordSlot = notifications[slot].record
         guard let body = records[recordSlot].body else { preconditionFailure("what is ready has its bytes") }
         notifications[slot].state = .handed
+        notifications[slot].handedMs = handedMs
         records[recordSlot].handed += 1
         return OutgoingRequest(
             id: NotificationID(slot: slot, generation: notifications[slot].generation),
@@ -87,6 +84,11 @@ extension DeliveryMachine {
         return DerivedID.make(
             topicHash: body.pointee.topicHash, partition: body.pointee.request.partition,
             offset: body.pointee.request.offset, index: index)
+    }
+
+    /// How long ago it was handed out last.
+    func handedForMs(_ slot: UInt32) -> Int64 {
+        Int64(UInt32(truncatingIfNeeded: now.ns / 1_000_000) &- notifications[slot].handedMs)
     }
 
     /// Hands out what is to be taken back from transports, to be posted as `TransportCommand.recall`.

@@ -32,14 +32,12 @@ package struct DeliveryMachine: ~Copyable {
     /// Tokens of a fan-out admitted before the next record has its turn.
     static let admissionPiece = 256
 
-    struct AppState {
-        var capacity = 0
-        var outstanding = 0
-        /// Notifications of it that are open.
-        var open = 0
-        var nextHeldEventNs: Int64 = 0
-        var nextFaultEventNs: Int64 = 0
-    }
+    /// Once an app's notifications have been held for so long, they go to the tier of 15 minutes.
+    static let longHoldingNs: Int64 = 300_000_000_000
+    /// Nothing held for so long, and the next one begins anew.
+    static let holdingPauseNs: Int64 = 60_000_000_000
+    /// An app without a connection, and none to be had, is held after this.
+    static let cutOffNs: Int64 = 5_000_000_000
 
     let settings: DeliverySettings
     let verdicts: VerdictTable
@@ -56,8 +54,17 @@ package struct DeliveryMachine: ~Copyable {
     let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 8)
 
     var lanes = LaneTable()
-    var queues: [ReadyQueues]
-    var apps: [AppState]
+    var queues: [ReadyQueues] = []
+    /// By `AppIndex`, as `controls`, `queues` and `recallLists`.
+    var apps: [AppState] = []
+    var controls: [AppControl] = []
+    /// Apps that were not taken out of the configuration.
+    var liveApps = 0
+    var circuits: [CredentialCircuit] = []
+    /// The open ones.
+    var topicCircuits: [TopicCircuit] = []
+    /// When the next app without a connection is held; `Int64.max`: never.
+    var nextCutOffNs = Int64.max
     var shares: Shares
     var byteShares: Shares
     /// Share group of each request topic; all tiers are group 0.
@@ -71,18 +78,12 @@ package struct DeliveryMachine: ~Copyable {
     var admittingCount = 0
 
     var productions = RingBuffer<Production>(capacity: 1_024)
-    var recallLists: [[NotificationID]]
+    var recallLists: [[NotificationID]] = []
     var events: [DeliveryEvent] = []
 
     var mapWriter = CommitMapWriter()
-    var commitText: UnsafeMutableRawBufferPointer
-    var commitEntries: [CommitEntry] = []
-    /// The partitions of the commit in flight, in the order of its entries; empty: none is.
-    var commitsInFlight: [PartitionID] = []
-    var commitSentNs: Int64 = 0
-    /// No commit before this time; the urgent ones heed `commitPauseNs` only.
-    var nextCommitNs: Int64 = 0
-    var commitPauseNs: Int64 = 0
+    /// By `CommitGroup`.
+    var flights = [CommitFlight(), CommitFlight()]
 
     /// As last told.
     var now = DeliveryTime(ns: 0, wallMs: 0)
@@ -98,14 +99,12 @@ package struct DeliveryMachine: ~Copyable {
         notifications = Slab(capacity: 1_024, empty: Notification())
         records = Slab(capacity: 1_024, empty: Record())
         blocks = BlockStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
-        queues = Array(repeating: ReadyQueues(), count: routes.count)
-        apps = Array(repeating: AppState(), count: routes.count)
         shares = Shares(total: settings.maxOpen)
         byteShares = Shares(total: settings.maxOpenBytes)
-        recallLists = Array(repeating: [], count: routes.count)
-        commitText = .allocate(byteCount: 8_192, alignment: 1)
-        counters = DeliveryCounters(apps: routes.count, tiers: settings.tiers.count)
+        counters = DeliveryCounters(apps: 0, tiers: settings.tiers.count)
         _ = addGroup(weight: 1)
+        liveApps = routes.count
+        for route in routes { addApp(route) }
     }
 
     deinit {
@@ -125,7 +124,7 @@ package struct DeliveryMachine: ~Copyable {
             partition?.deallocate()
         }
         scratch.deallocate()
-        commitText.deallocate()
+        for flight in flights { flight.deallocate() }
     }
 
     // MARK: Partitions
@@ -135,8 +134,10 @@ package struct DeliveryMachine: ~Copyable {
     /// - Parameters:
     ///   - committedOffset: as read from the group at assignment; `nil`: there is none.
     ///   - metadata: of that commit, as the broker has it; damaged or foreign bytes are ignored with an event.
-    ///   - logEnd: the partition's high watermark at assignment where it is known: no record from there on can have
-    ///     been sent by an owner before.
+    ///   - logEnd: the partition's high watermark (not its last stable offset), asked of its leader after the
+    ///     assignment came, where the answer is known: no record from there on can have been read, and so sent, by an
+    ///     owner before, although the reach it left behind is ahead of the log. `nil`: unknown, all below the reach may
+    ///     have been.
     package mutating func assign(
         topic: String, partition number: Int32, role: PartitionRole, committedOffset: Int64?,
         metadata: UnsafeRawBufferPointer, logEnd: Int64? = nil
@@ -229,13 +230,14 @@ package struct DeliveryMachine: ~Copyable {
     package var nextDeadlineNs: Int64? {
         var next: Int64?
         func consider(_ ns: Int64) { next = min(next ?? .max, ns) }
-        if commitsInFlight.isEmpty {
-            for case let partition? in partitions where partition.pointee.wantsCommit {
-                consider(max(partition.pointee.isUrgent ? 0 : nextCommitNs, commitPauseNs))
-            }
+        for case let partition? in partitions where partition.pointee.wantsCommit {
+            let place = partition.pointee.flight
+            guard flights[place].partitions.isEmpty else { continue }
+            consider(max(partition.pointee.isUrgent ? 0 : flights[place].nextNs, flights[place].pauseNs))
         }
-        if !backingOff.isEmpty { consider(notifications[backingOff.head].sinceNs) }
-        if admittingCount > 0, apps.count > 1 {
+        if !backingOff.isEmpty { consider(notifications[backingOff.head].due) }
+        if nextCutOffNs != .max { consider(nextCutOffNs) }
+        if admittingCount > 0, liveApps > 1 {
             for app in apps.indices where isFull(app: app) {
                 if let oldest = queues[app].oldestNs(in: notifications) { consider(oldest + Self.shareWaitNs) }
             }
@@ -246,7 +248,8 @@ package struct DeliveryMachine: ~Copyable {
     /// Timers: to be called once a turn, and when `nextDeadlineNs` has come.
     package mutating func advance(now: DeliveryTime) {
         self.now = now
-        while !backingOff.isEmpty, notifications[backingOff.head].sinceNs <= now.ns {
+        if now.ns >= nextCutOffNs { cutOff() }
+        while !backingOff.isEmpty, notifications[backingOff.head].due <= now.ns {
             let slot = backingOff.head
             backingOff.remove(slot, from: &notifications)
             becomeReady(slot, first: true)

@@ -73,8 +73,20 @@ package enum DeliveryEvent: Sendable, Equatable {
     case metadataRefused(PartitionID, characters: Int)
     /// Apple does not accept the app's credential.
     case credentialFault(app: AppIndex, reason: ReasonCode)
-    /// Notifications moved to the shortest tier without an attempt (`delivery.md`, Admission).
+    /// Nothing more behind this circuit is sent: what waits and what comes is held, but for one probe at a time.
+    /// `reason` is Apple's word for it; of a connection it is `.none`.
+    case circuitOpened(CircuitName, reason: ReasonCode)
+    case circuitClosed(CircuitName)
+    /// Notifications moved to a tier without an attempt (`delivery.md`, Admission); their order per device is given up.
     case held(app: AppIndex, HeldCause)
+}
 
-    package enum HeldCause: Sendable, Equatable { case lane, share }
+/// What a circuit stands for.
+package enum CircuitName: Sendable, Equatable {
+    /// The credential of this app, and of all that share it.
+    case credential(of: AppIndex)
+    /// One topic of an app: its key is for others only.
+    case topic(String, of: AppIndex)
+    /// The host of an app: no connection can be made.
+    case connection(of: AppIndex)
 }

@@ -61,17 +61,55 @@ package struct DeliverySettings: Sendable {
     package init() {}
 }
 
-/// What the machine knows of an app; its place in the array given to the machine is its `AppIndex`.
+/// What the machine knows of an app.
 package struct AppRoute: Sendable {
+    /// What follows when Apple says that nearly all device tokens are bad, which most often means that they belong to
+    /// the other environment (`environment_guard`).
+    package enum GuardPolicy: Sendable {
+        /// Slowed down, and told.
+        case warn
+        /// As `warn`; what is answered so meanwhile goes to the retry tiers instead of being rejected.
+        case hold
+        case off
+    }
+
+    /// A credential that no other app has.
+    package static let ownCredential = -1
+
     package var name: String
     package var environment: PushEnvironment
     package var bundleIDs: [String]
+    /// Apps with the same number and environment share one credential, and so one circuit. A number stands for the same
+    /// credential as long as the machine lives; what its file holds may change (`credentialReplaced`).
+    package var credential: Int
+    /// `paused`: nothing of it is sent, its notifications are held.
+    package var isPaused: Bool
+    /// Requests a second, resends included; 0: as many as the transport takes.
+    package var rateLimit: Int
+    package var guardPolicy: GuardPolicy
 
-    package init(name: String, environment: PushEnvironment, bundleIDs: [String]) {
+    package init(
+        name: String, environment: PushEnvironment, bundleIDs: [String], credential: Int = AppRoute.ownCredential,
+        isPaused: Bool = false, rateLimit: Int = 0, guardPolicy: GuardPolicy = .warn
+    ) {
         self.name = name
         self.environment = environment
         self.bundleIDs = bundleIDs
+        self.credential = credential
+        self.isPaused = isPaused
+        self.rateLimit = rateLimit
+        self.guardPolicy = guardPolicy
     }
+}
+
+/// Which app is which after `DeliveryMachine.replaceApps`.
+package struct AppMapping: Sendable, Equatable {
+    /// Of each route given, in its order.
+    package var indexes: [AppIndex]
+    /// Those of them that are new.
+    package var added: [AppIndex]
+    /// Apps that are gone; no record finds them, and their indexes are never used again.
+    package var removed: [AppIndex]
 }
 
 /// What a partition is read for.
@@ -80,6 +118,13 @@ package enum PartitionRole: Sendable, Equatable {
     case requests(weight: Int)
     /// A retry topic with the delay of its tier, which may be one that is no longer configured.
     case retry(delayMs: Int64)
+}
+
+/// The consumer group that a partition is read by. Each has commits of its own, so that a slow coordinator of the one
+/// does not delay the other.
+package enum CommitGroup: Int, CaseIterable, Sendable {
+    case requests
+    case retries
 }
 
 /// An assignment of a partition: a new one each time, so that what comes back for an old one finds nobody.

@@ -96,14 +96,6 @@ struct AgainTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("A credential fault is told, once in a while")
-    func credentialFault() {
-        let rig = Self.ready()
-        rig.answer("a", 403, .badCertificate)
-        let event = DeliveryEvent.credentialFault(app: AppIndex(0), reason: .badCertificate)
-        #expect(rig.machine.takeEvents() == [event])
-    }
-
     @Test(
         "Answers that are resent once: what the second one leads to",
         arguments: [(403, .unrelatedKeyIdInToken, 0), (429, .tooManyProviderTokenUpdates, 0)]

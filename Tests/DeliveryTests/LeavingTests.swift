@@ -34,7 +34,7 @@ struct LeavingTests {
         rig.settle()
         rig.wait(ms: 100)
         #expect(rig.takeCommit() == [])
-        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        rig.finishCommit([.acknowledged])
         #expect(rig.takeCommit() == [])  // The reply took 100 ms: the interval widens.
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 100_000_000)
         rig.wait(ms: 100)
@@ -51,7 +51,7 @@ struct LeavingTests {
         rig.settle()
         rig.wait(ms: 50)
         #expect(rig.takeCommit().map(\.offset) == [1])
-        rig.machine.commitFinished([.refused], now: rig.now)
+        rig.finishCommit([.refused])
         rig.send()
         rig.answer("b")
         rig.settle()
@@ -74,14 +74,14 @@ struct LeavingTests {
         }
         rig.settle()
         rig.wait(ms: 50)
-        let whole = rig.machine.takeCommit(now: rig.now)[0]
+        let whole = rig.machine.takeCommit(of: .requests, now: rig.now)[0]
         let characters = whole.metadata.count
         #expect(characters > 64)
-        rig.machine.commitFinished([.metadataTooLarge], now: rig.now)
-        let half = rig.machine.takeCommit(now: rig.now)
+        rig.finishCommit([.metadataTooLarge])
+        let half = rig.machine.takeCommit(of: .requests, now: rig.now)
         #expect(half.count == 1 && half[0].metadata.count <= characters / 2)
         #expect(CommitMap(metadata: half[0].metadata, base: 0)?.reach ?? 0 > 400)
-        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        rig.finishCommit([.acknowledged])
         let events = rig.machine.takeEvents()
         #expect(events.contains(.metadataRefused(partition, characters: characters)))
         #expect(events.contains { if case .mapCut = $0 { true } else { false } })
@@ -111,7 +111,7 @@ struct LeavingTests {
         rig.settle()
         rig.wait(ms: 50)
         #expect(rig.takeCommit().count == 2)
-        rig.machine.commitFinished([.metadataTooLarge, .metadataTooLarge], now: rig.now)
+        rig.finishCommit([.metadataTooLarge, .metadataTooLarge])
         let refused = rig.machine.takeEvents().compactMap { event -> PartitionID? in
             if case .metadataRefused(let id, _) = event { id } else { nil }
         }
@@ -128,7 +128,7 @@ struct LeavingTests {
         let raised = rig.takeCommit()
         #expect(raised.map(\.map.reach) == [501 + 4 * 501])
         #expect(rig.send() == [])
-        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        rig.finishCommit([.acknowledged])
         #expect(rig.send().count == 400)
     }
 
@@ -194,6 +194,36 @@ struct LeavingTests {
             rig.settle().map(\.description) == ["a accepted  sends 2 doubt 1", "b accepted  sends 1 doubt 0"])
     }
 
+    @Test("Two deaths in a row: what was beyond the end of the log is not handed on as doubt")
+    func logEndIsHandedOn() {
+        let rig = Rig()
+        let text = CommitMapTests.text(base: 7, CommitMap(reach: 50_000)).text
+        let partition = text.withUnsafeBytes {
+            rig.machine.assign(
+                topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 7, metadata: $0,
+                logEnd: 12)
+        }
+        #expect(rig.commit().map(\.map.reach) == [507])
+        rig.machine.revoke([partition])
+        #expect(rig.commit().map(\.map.reach) == [12])
+    }
+
+    @Test("The log ends below the committed offset: nothing is in doubt")
+    func logEndBelow() {
+        let rig = Rig()
+        let text = CommitMapTests.text(base: 7, CommitMap(reach: 500)).text
+        let partition = text.withUnsafeBytes {
+            rig.machine.assign(
+                topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 7, metadata: $0,
+                logEnd: 3)
+        }
+        rig.commit()
+        rig.receive(partition, 7, "a")
+        rig.send()
+        rig.answer("a")
+        #expect(rig.settle().map(\.description) == ["a accepted  sends 1 doubt 0"])
+    }
+
     @Test("Foreign metadata is ignored, and told")
     func foreign() {
         let rig = Rig()
@@ -235,7 +265,7 @@ struct LeavingTests {
         rig.settle()
         #expect(rig.takeCommit() == [.init(partition: partition, offset: 1, map: CommitMap())])
         expect(rig.machine.isDrained(partition), is: false)
-        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        rig.finishCommit([.acknowledged])
         expect(rig.machine.isDrained(partition), is: true)
         rig.machine.release([partition])
         #expect(rig.isEmpty)
@@ -413,7 +443,7 @@ struct LeavingTests {
         #expect(rig.takeCommit().count == 1)
         rig.machine.release([partition])
         let again = rig.assign()
-        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        rig.finishCommit([.acknowledged])
         rig.receive(again, 0, "z")
         #expect(rig.send() == [])  // Its own reach was never named.
     }

@@ -14,7 +14,7 @@ struct MachineTests {
 
         rig.receive(partition, 0, "a")
         #expect(rig.send() == [])  // The reach is not acknowledged.
-        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        rig.finishCommit([.acknowledged])
         #expect(rig.send() == ["a"])
         rig.wait(ms: 50)
         #expect(rig.commit() == [])
@@ -130,7 +130,7 @@ struct MachineTests {
         let first = rig.takeCommit()
         #expect(first.count == 1)
         #expect(rig.produce() == [])
-        rig.machine.commitFinished([.acknowledged], now: rig.now)
+        rig.finishCommit([.acknowledged])
         #expect(rig.produce().map(\.kind) == [.retry(tier: 0), .retry(tier: 0)])
         #expect(rig.send() == ["a", "b"])
         // The worker dies, and its retry records are in Kafka: who reads the records again says so.
@@ -371,8 +371,7 @@ struct MachineTests {
     func appShare() {
         var settings = DeliverySettings()
         settings.maxOpen = 8
-        let news = AppRoute(name: "news", environment: .production, bundleIDs: ["com.example.news"])
-        let rig = Rig(settings, apps: [Rig.app, news])
+        let rig = Rig(settings, apps: [Rig.app, Rig.news])
         rig.machine.setCapacity(AppIndex(0), requests: 0)
         let slow = rig.assignReady(0, topic: "slow")
         let other = rig.assignReady(0, topic: "other")

@@ -33,7 +33,10 @@ final class Rig {
     /// Requests handed out and not answered.
     var sent: [OutgoingRequest] = []
 
-    static let app = AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop"])
+    static let app = AppRoute(
+        name: "shop", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
+    static let news = AppRoute(
+        name: "news", environment: .production, bundleIDs: ["com.example.news"], guardPolicy: .off)
 
     init(_ settings: DeliverySettings = DeliverySettings(), apps: [AppRoute] = [Rig.app], capacity: Int = 1_000) {
         machine = DeliveryMachine(settings: settings, apps: apps)
@@ -225,21 +228,32 @@ final class Rig {
         var map: CommitMap
     }
 
-    /// What is committed now, not answered yet.
-    func takeCommit() -> [Committed] {
-        machine.takeCommit(now: now).map {
+    /// What both groups commit now, not answered yet.
+    func takeCommit() -> [Committed] { CommitGroup.allCases.flatMap { takeCommit(of: $0) } }
+
+    func takeCommit(of group: CommitGroup) -> [Committed] {
+        machine.takeCommit(of: group, now: now).map {
             Committed(
                 partition: $0.partition, offset: $0.offset,
                 map: CommitMap(metadata: $0.metadata, base: $0.offset) ?? CommitMap(reach: -1))
         }
     }
 
+    /// The reply to a commit of request partitions.
+    func finishCommit(_ outcomes: [CommitOutcome], of group: CommitGroup = .requests) {
+        machine.commitFinished(of: group, outcomes, now: now)
+    }
+
     /// Commits what there is, acknowledged.
     @discardableResult
     func commit() -> [Committed] {
-        let entries = takeCommit()
-        if !entries.isEmpty { machine.commitFinished(entries.map { _ in .acknowledged }, now: now) }
-        return entries
+        var all: [Committed] = []
+        for group in CommitGroup.allCases {
+            let entries = takeCommit(of: group)
+            if !entries.isEmpty { finishCommit(entries.map { _ in .acknowledged }, of: group) }
+            all += entries
+        }
+        return all
     }
 
     /// Nothing is left in the machine.

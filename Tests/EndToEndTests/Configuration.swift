@@ -14,8 +14,9 @@ struct Configuration {
     var caFile = "ca.pem"
     /// Where the admin pages are served; several workers of a scene cannot share one port.
     var admin = "off"
-    /// A further key of the section `kafka`, and a further section, as YAML.
+    /// A further key of the section `kafka`, further apps, and a further section, as YAML.
     var kafka = ""
+    var apps = ""
     var more = ""
 
     init(servers: String, name: String) {
@@ -45,6 +46,7 @@ struct Configuration {
             token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}
             tls: {ca_file: \(caFile)}
             connections: {min: 2, max: 4}
+        \(apps)
         admin: {listen: \(admin)}
         \(more)
         """

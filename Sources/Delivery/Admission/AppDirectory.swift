@@ -22,11 +22,15 @@ package struct AppDirectory: ~Copyable {
         ".push-type.widgets", ".push-type.controls",
     ]
 
-    private var apps: [App] = []
-    /// Apps in the configuration's order, by hash of a bundle id or name; several may share one.
+    /// By `AppIndex`; `nil`: gone.
+    private var apps: [App?] = []
+    /// Places in `apps`, in the configuration's order.
+    private var order: [Int] = []
+    /// The same, by hash of a bundle id or name; several may share one.
     private var byBundleID: [UInt64: [Int]] = [:]
     private var byName: [UInt64: [Int]] = [:]
-    private var owned: [UnsafeMutableRawBufferPointer] = []
+    /// Names and bundle ids are kept for good: open requests borrow them, whatever becomes of their app.
+    private var owned: [String: UnsafeRawBufferPointer] = [:]
     /// The topic asked for last by a request that named neither app nor environment, and its app.
     private var lastTopic = UnsafeRawBufferPointer(start: nil, count: 0)
     private var lastApp = AppIndex(0)
@@ -35,7 +39,23 @@ package struct AppDirectory: ~Copyable {
 
     package init(_ routes: [AppRoute]) {
         lastSpace = .allocate(byteCount: Self.lastLimit, alignment: 1)
-        for (index, route) in routes.enumerated() {
+        replace(routes, indexes: routes.indices.map { AppIndex($0) })
+    }
+
+    deinit {
+        for bytes in owned.values { bytes.deallocate() }
+        lastSpace.deallocate()
+    }
+
+    /// From now on these are all apps there are; `indexes` names each. What was found before stays valid.
+    package mutating func replace(_ routes: [AppRoute], indexes: [AppIndex]) {
+        precondition(routes.count == indexes.count, "each route has an index")
+        apps = Array(repeating: nil, count: max(apps.count, (indexes.map(\.value).max() ?? -1) + 1))
+        order.removeAll()
+        byBundleID.removeAll()
+        byName.removeAll()
+        lastTopic = Self.nothing
+        for (route, index) in zip(routes, indexes.map(\.value)) {
             let name = own(route.name)
             byName[Self.hash(name), default: []].append(index)
             var bundleIDs: [UnsafeRawBufferPointer] = []
@@ -44,16 +64,10 @@ package struct AppDirectory: ~Copyable {
                 bundleIDs.append(bytes)
                 byBundleID[Self.hash(bytes), default: []].append(index)
             }
-            apps.append(App(name: name, environment: route.environment, bundleIDs: bundleIDs))
+            apps[index] = App(name: name, environment: route.environment, bundleIDs: bundleIDs)
+            order.append(index)
         }
     }
-
-    deinit {
-        for bytes in owned { bytes.deallocate() }
-        lastSpace.deallocate()
-    }
-
-    package var count: Int { apps.count }
 
     /// The app of a request; empty ranges say that nothing was given.
     package mutating func find(
@@ -73,22 +87,23 @@ package struct AppDirectory: ~Copyable {
 
     /// Without a topic: the only bundle id of the app that is named, or of all apps that fit.
     private func findDefault(name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Match {
-        let candidates = name.isEmpty ? Array(apps.indices) : byName[Self.hash(name)] ?? []
-        var found: Int?
-        for index in candidates where fits(apps[index], name: name, environment: environment) {
-            guard let first = found else {
-                found = index
+        let candidates = name.isEmpty ? order : byName[Self.hash(name)] ?? []
+        var found: (index: Int, app: App)?
+        for index in candidates {
+            guard let app = apps[index], fits(app, name: name, environment: environment) else { continue }
+            guard let first = found?.app else {
+                found = (index, app)
                 continue
             }
-            guard apps[first].bundleIDs.count == 1, apps[index].bundleIDs.count == 1,
-                Self.isEqual(apps[first].bundleIDs[0], apps[index].bundleIDs[0])
+            guard first.bundleIDs.count == 1, app.bundleIDs.count == 1,
+                Self.isEqual(first.bundleIDs[0], app.bundleIDs[0])
             else { return .failure(.missingTopic, "several apps are configured and the request names none") }
         }
         guard let found else { return Self.unknownApp }
-        guard apps[found].bundleIDs.count == 1 else {
+        guard found.app.bundleIDs.count == 1 else {
             return .failure(.missingTopic, "the app has several bundle ids and the request names none")
         }
-        return .app(AppIndex(found), defaultTopic: apps[found].bundleIDs[0])
+        return .app(AppIndex(found.index), defaultTopic: found.app.bundleIDs[0])
     }
 
     private func firstApp(
@@ -106,8 +121,8 @@ package struct AppDirectory: ~Copyable {
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, bundleID: UnsafeRawBufferPointer
     ) -> Int? {
         byBundleID[Self.hash(bundleID)]?.first { index in
-            fits(apps[index], name: name, environment: environment)
-                && apps[index].bundleIDs.contains { Self.isEqual($0, bundleID) }
+            guard let app = apps[index], fits(app, name: name, environment: environment) else { return false }
+            return app.bundleIDs.contains { Self.isEqual($0, bundleID) }
         }
     }
 
@@ -116,7 +131,9 @@ package struct AppDirectory: ~Copyable {
     }
 
     private func hasApp(named name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Bool {
-        byName[Self.hash(name)]?.contains { fits(apps[$0], name: name, environment: environment) } ?? false
+        byName[Self.hash(name)]?.contains { index in
+            apps[index].map { fits($0, name: name, environment: environment) } ?? false
+        } ?? false
     }
 
     private mutating func remember(_ topic: UnsafeRawBufferPointer, _ index: Int) {
@@ -126,9 +143,10 @@ package struct AppDirectory: ~Copyable {
     }
 
     private mutating func own(_ text: String) -> UnsafeRawBufferPointer {
+        if let bytes = owned[text] { return bytes }
         let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
         bytes.copyBytes(from: text.utf8)
-        owned.append(bytes)
+        owned[text] = UnsafeRawBufferPointer(bytes)
         return UnsafeRawBufferPointer(bytes)
     }
 

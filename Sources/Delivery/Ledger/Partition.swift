@@ -31,6 +31,8 @@ struct Partition: ~Copyable {
     let group: Int
     /// Delay of its tier; 0: a request topic.
     let tierDelayMs: Int64
+    /// Place of its `CommitGroup`.
+    let flight: Int
 
     var phase = Phase.active
     var ledger: PartitionLedger
@@ -64,6 +66,7 @@ struct Partition: ~Copyable {
         self.number = number
         self.group = group
         self.tierDelayMs = tierDelayMs
+        flight = (tierDelayMs > 0 ? CommitGroup.retries : .requests).rawValue
         self.ledger = ledger
         self.reach = reach
         self.metadataLimit = metadataLimit

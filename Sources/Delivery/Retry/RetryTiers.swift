@@ -13,6 +13,9 @@ package struct RetryTiers: Sendable {
     /// Where held notifications go.
     package var shortest: Int { 0 }
 
+    /// Where they go once that has lasted.
+    package var long: Int { tier(delayMs: VerdictTable.longDelayMs, previousMs: 0) }
+
     package func delayMs(of tier: Int) -> Int64 { tiers[tier].delayMs }
 
     /// The first tier of at least the delay asked for, and longer than the tier it came from; else the longest.

@@ -32,8 +32,10 @@ struct Notification {
     var isResend = false
     /// Counted in its record's doubts.
     var isDoubted = false
+    /// An open circuit lets it try, and waits for its answer.
+    var isProbe = false
     /// Goes to a tier, not to a connection, when the reach has passed its record.
-    var isHeld = false
+    var heldFor: HeldCause?
 
     var record: UInt32 = noSlot
     /// Place in the record's list of tokens.
@@ -66,7 +68,7 @@ struct Notification {
     var deaths: UInt8 = 0
     /// The reason it was resent for last.
     var resentFor = ReasonCode.none
-    /// When it joined the queue it is in; while it backs off: until when. Monotonic.
+    /// When it joined its app's queue first. Monotonic.
     var sinceNs: Int64 = 0
     /// Wall clock; 0: never.
     var sentAtMs: Int64 = 0
@@ -82,10 +84,14 @@ struct Notification {
     var unacknowledged: UInt8 = 0
     var isRetryAttempt = false
     var tier: Int16 = 0
+    /// When it was handed out last: milliseconds of the monotonic clock, which wrap.
+    var handedMs: UInt32 = 0
     var unregisteredAtMs: Int64 = 0
     /// Of Apple's answer, when none was sent.
     var answeredID = NotificationUUID.none
-    var retryDueMs: Int64 = 0
+    /// While it backs off: until when, in monotonic nanoseconds. On its way to a tier: when it is due there, in
+    /// milliseconds of the wall clock.
+    var due: Int64 = 0
 }
 
 /// A list through `previous` and `next` of notifications; each is in at most one.

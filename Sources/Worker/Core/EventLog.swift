@@ -7,7 +7,8 @@ internal import PushRecords
 /// Says in log lines what the parts below report as events.
 struct EventLog {
     let logger: Logger
-    let apps: [AppSettings]
+    /// Of the apps, by `AppIndex`.
+    var names: [String]
 
     /// What librdkafka says about itself: its debug lines only at `debug`.
     static func write(_ event: ClientEvent, of client: String, to logger: Logger) {
@@ -53,13 +54,39 @@ struct EventLog {
             logger.error(
                 .apns, "Apple refuses the credential", about: "\(name(of: app)) \(reason)",
                 ["app": "\(name(of: app))", "reason": "\(reason.text?.description ?? "unknown")"])
+        case .circuitOpened(let circuit, let reason):
+            logger.error(
+                .delivery, "a circuit opened: what is behind it is held in the retry tiers",
+                about: text(of: circuit),
+                ["circuit": "\(text(of: circuit))", "reason": "\(reason.text?.description ?? "no connection")"])
+        case .circuitClosed(let circuit):
+            logger.notice(
+                .delivery, "a circuit closed: its notifications are sent again", about: text(of: circuit),
+                ["circuit": "\(text(of: circuit))"])
         case .held(let app, let cause):
             logger.warning(
-                .delivery, "notifications are held in the shortest retry tier", about: "\(name(of: app)) \(cause)",
-                [
-                    "app": "\(name(of: app))",
-                    "cause": "\(cause == .lane ? "one device has too many" : "the app has too many")",
-                ])
+                .delivery, "notifications are held in a retry tier", about: "\(name(of: app)) \(cause)",
+                ["app": "\(name(of: app))", "cause": "\(text(of: cause))"])
+        }
+    }
+
+    private func text(of circuit: CircuitName) -> String {
+        switch circuit {
+        case .credential(let app): "the credential of \(name(of: app))"
+        case .topic(let topic, let app): "the topic \(topic) of \(name(of: app))"
+        case .connection(let app): "the connections of \(name(of: app))"
+        }
+    }
+
+    private func text(of cause: HeldCause) -> String {
+        switch cause {
+        case .lane: "one device has too many"
+        case .share: "the app has too many"
+        case .paused: "the app is paused"
+        case .removed: "the app was removed"
+        case .credential: "Apple refuses the credential"
+        case .topic: "Apple refuses the credential for the topic"
+        case .unreachable: "no connection can be made"
         }
     }
 
@@ -94,5 +121,5 @@ struct EventLog {
         }
     }
 
-    private func name(of app: AppIndex) -> String { apps[app.value].name }
+    private func name(of app: AppIndex) -> String { names[app.value] }
 }

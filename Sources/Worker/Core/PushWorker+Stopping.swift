@@ -20,10 +20,10 @@ extension PushWorker {
             stopping = .flushing(deadlineNs: now.ns + Self.flushNs)
         case .flushing(let deadlineNs):
             guard publisher?.isIdle == true || now.ns >= deadlineNs else { break }
-            for app in apps.indices { link?.post(AppIndex(app), .close) }
+            for app in apps.indices where !appRows[app].isRemoved { link?.post(AppIndex(app), .close) }
             stopping = .closing(deadlineNs: now.ns + Self.closeNs)
         case .closing(let deadlineNs):
-            guard closedApps == apps.count || now.ns >= deadlineNs else { break }
+            guard closedApps.count == apps.count || now.ns >= deadlineNs else { break }
             loop.stop()
         }
         // What remains is waited for in short steps: leaving a group has no event of its own.

@@ -21,7 +21,7 @@ extension PushWorker {
             for (index, reader) in readers.enumerated() {
                 reader.markReadable()
                 reader.serve(&machine, now: now) { reply, machine in
-                    committer.take(reply, readerIndex: index, &machine, now: now)
+                    committers[index].take(reply, &machine, now: now)
                 }
                 if let error = reader.fatalError { return fail("Kafka: \(error.text)") }
             }
@@ -40,7 +40,7 @@ extension PushWorker {
         machine.sends(now: now) { app, requests in link.post(app, .send(requests)) }
         machine.recalls { app, requests in link.post(app, .recall(requests)) }
         publisher.publish(&machine, now: now)
-        committer.commit(&machine, readers: readers, now: now)
+        for (reader, committer) in zip(readers, committers) { committer.commit(&machine, reader, now: now) }
         for event in machine.takeEvents() { eventLog.write(event, partitionName: name(of:)) }
         moveStopping(now)
         publishProgress(now)
@@ -82,7 +82,7 @@ extension PushWorker {
             case .goAway, .providerTokenRenewed, .credentialFault, .warning: break
             }
             eventLog.write(note, of: app)
-        case .closed: closedApps += 1
+        case .closed(let app): closedApps.insert(app.value)
         }
     }
 

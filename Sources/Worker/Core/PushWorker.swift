@@ -18,26 +18,31 @@ package final class PushWorker: @unchecked Sendable {
         case failed(String)
     }
 
-    let configuration: WorkerConfiguration
+    var configuration: WorkerConfiguration
     let logger: Logger
     let loop: Loop
-    let eventLog: EventLog
+    var eventLog: EventLog
     let cluster: ClusterSettings
-    let apps: [LoadedApp]
+    /// By `AppIndex`; those taken out of the configuration stay in their places.
+    var apps: [LoadedApp]
     /// Rung by librdkafka whenever one of its queues has something after it was empty.
     var doorbell: Doorbell?
 
     var machine: DeliveryMachine
     var publisher: RecordPublisher?
     var readers: [GroupReader] = []
-    let committer: OffsetCommitter
+    /// As `readers`: of the request topics, of the retry topics.
+    let committers: [OffsetCommitter]
     var link: TransportLink?
     var alarm: Alarm?
     var hasKafkaNews = true
     var lastServedNs: Int64 = 0
     /// Each app's row of the pages; their counts are filled in when a snapshot is made.
     var appRows: [WorkerSnapshot.App]
-    var closedApps = 0
+    var closedApps: Set<Int> = []
+    /// Numbers by which the machine knows credentials.
+    var credentialNumbers: [AppSettings.Credential: Int] = [:]
+    var fileWatch: FileWatch?
     var stopping: Stopping?
     var ending: Ending?
     let progressBox = Mutex(WorkerProgress())
@@ -71,14 +76,12 @@ package final class PushWorker: @unchecked Sendable {
         self.logger = logger
         cluster = try configuration.cluster()
         apps = try LoadedApp.load(configuration.apps)
-        eventLog = EventLog(logger: logger, apps: configuration.apps)
-        committer = OffsetCommitter(logger: logger)
-        appRows = configuration.apps.map { WorkerSnapshot.App(name: $0.name, environment: $0.environment) }
+        eventLog = EventLog(logger: logger, names: configuration.apps.map(\.name))
+        committers = CommitGroup.allCases.map { OffsetCommitter($0, logger: logger) }
+        appRows = apps.map { WorkerSnapshot.App($0) }
         machine = DeliveryMachine(
             settings: configuration.machineSettings,
-            apps: configuration.apps.map {
-                AppRoute(name: $0.name, environment: $0.environment, bundleIDs: $0.bundleIDs)
-            })
+            apps: [])
         do {
             loop = try Loop()
         } catch {
@@ -90,6 +93,7 @@ package final class PushWorker: @unchecked Sendable {
                 groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: startedMs, apps: appRows,
                 tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges),
             nowNs: loop.now.monotonicNs)
+        _ = machine.replaceApps(configuration.apps.map(route), now: now)
     }
 
     /// Asks `run` to drain and end. Any thread; a second call changes nothing.
@@ -105,13 +109,16 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Runs the worker on the calling thread until `stop`, or until it cannot go on.
     ///
-    /// - Parameter handlesSignals: SIGTERM and SIGINT stop it in order, a second one ends the process at once.
+    /// - Parameters:
+    ///   - handlesSignals: SIGTERM and SIGINT stop it in order, a second one ends the process at once.
+    ///   - reread: what SIGHUP does.
     /// - Throws: `StartFailure` when Kafka answers and something is missing or unsafe.
-    package func run(handlesSignals: Bool = false) throws(StartFailure) -> Ending {
+    package func run(handlesSignals: Bool = false, reread: Rereading? = nil) throws(StartFailure) -> Ending {
         var signals: Signals?
         if handlesSignals {
             do {
-                signals = try Signals([SIGTERM, SIGINT], loop: loop) { [unowned self] signal in
+                signals = try Signals([SIGTERM, SIGINT, SIGHUP], loop: loop) { [unowned self] signal in
+                    if signal == SIGHUP { return hangUp(reread) }
                     guard !stopRequested.load(ordering: .relaxed) else { _exit(128 + signal) }
                     logger.notice(.worker, "stopping: draining what is in flight")
                     stop()
@@ -168,7 +175,7 @@ package final class PushWorker: @unchecked Sendable {
         let doorbell = try Doorbell(loop: loop) { [unowned self] in hasKafkaNews = true }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(
-            configuration, cluster: cluster, wakeUpDescriptor: doorbell.descriptor, logger: logger)
+            configuration, apps: recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor, logger: logger)
         do throws(KafkaError) {
             try publisher.warmUp(timeoutMs: 10_000)
         } catch {
@@ -197,6 +204,7 @@ package final class PushWorker: @unchecked Sendable {
         }
         link = try TransportLink(
             apps, responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds, events: events)
+        watchFiles()
         waitingFor = ""
         alarm = Alarm(loop: loop) {}
         loop.onTurnEnd { [unowned self] in turn() }

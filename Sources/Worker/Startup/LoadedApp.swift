@@ -4,7 +4,7 @@ package import TLS
 
 /// An app with its credential and trust loaded, ready to connect.
 package struct LoadedApp: Sendable {
-    package let settings: AppSettings
+    package internal(set) var settings: AppSettings
     /// Trust, and the client certificate where the credential is one.
     package let context: ClientContext
     /// Signs provider tokens; `nil`: the client certificate says who sends.

@@ -287,20 +287,26 @@ extension SimulatedWorld {
     // MARK: Commits
 
     private func commit(_ worker: SimulatedWorker) {
-        if !worker.committing.isEmpty {
-            if !worker.isCommitApplied, worker.commitAppliesMs <= nowMs {
-                for each in worker.committing where each.isTaken { apply(each) }
-                worker.isCommitApplied = true
+        for group in CommitGroup.allCases { commit(group, worker) }
+    }
+
+    private func commit(_ group: CommitGroup, _ worker: SimulatedWorker) {
+        let place = group.rawValue
+        if !worker.commits[place].entries.isEmpty {
+            if !worker.commits[place].isApplied, worker.commits[place].appliesMs <= nowMs {
+                for each in worker.commits[place].entries where each.isTaken { apply(each) }
+                worker.commits[place].isApplied = true
             }
-            guard worker.commitReplyMs <= nowMs else { return }
-            worker.machine.commitFinished(worker.committing.map(\.outcome), now: now)
-            worker.committing = []
+            guard worker.commits[place].replyMs <= nowMs else { return }
+            worker.machine.commitFinished(of: group, worker.commits[place].entries.map(\.outcome), now: now)
+            worker.commits[place].entries = []
         }
-        for entry in worker.machine.takeCommit(now: now) {
+        for entry in worker.machine.takeCommit(of: group, now: now) {
             guard let log = logs.indices.first(where: { worker.assignments[$0]?.id == entry.partition }) else {
                 breaks("a commit of an assignment that is gone")
                 return
             }
+            if (log >= 3) != (place == 1) { breaks("a commit of the other group's partition") }
             guard let map = CommitMap(metadata: entry.metadata, base: entry.offset) else {
                 breaks("a commit that cannot be read back")
                 return
@@ -315,12 +321,12 @@ extension SimulatedWorld {
             let commit = SimulatedLog.Commit(
                 offset: entry.offset, metadata: Array(entry.metadata), map: map, takenAt: step)
             let number = worker.assignments[log]?.number ?? 0
-            worker.committing.append(
+            worker.commits[place].entries.append(
                 .init(log: log, assignment: number, commit: commit, outcome: outcome, isTaken: isTaken))
         }
-        worker.isCommitApplied = false
-        worker.commitAppliesMs = nowMs + .random(in: 1...20, using: &random)
-        worker.commitReplyMs = worker.commitAppliesMs + .random(in: 0...20, using: &random)
+        worker.commits[place].isApplied = false
+        worker.commits[place].appliesMs = nowMs + .random(in: 1...20, using: &random)
+        worker.commits[place].replyMs = worker.commits[place].appliesMs + .random(in: 0...20, using: &random)
     }
 
     // MARK: Leaving

@@ -49,14 +49,20 @@ final class SimulatedWorker {
         var isTaken: Bool
     }
 
+    /// The commit of one group that is under way.
+    struct CommitFlight {
+        var entries: [Committing] = []
+        var appliesMs: Int64 = 0
+        var replyMs: Int64 = 0
+        var isApplied = false
+    }
+
     var machine: DeliveryMachine
     var assignments: [Int: Assignment] = [:]
     var flights: [NotificationID: Flight] = [:]
     var producing: [Producing] = []
-    var committing: [Committing] = []
-    var commitAppliesMs: Int64 = 0
-    var commitReplyMs: Int64 = 0
-    var isCommitApplied = false
+    /// By `CommitGroup`.
+    var commits = [CommitFlight(), CommitFlight()]
     var retryWriter: RetryWriter
     let capacity: Int
 
@@ -69,7 +75,8 @@ final class SimulatedWorker {
 
     var isIdle: Bool {
         let gauges = machine.gauges
-        return flights.isEmpty && producing.isEmpty && committing.isEmpty && gauges.openNotifications == 0
+        return flights.isEmpty && producing.isEmpty && commits.allSatisfy(\.entries.isEmpty)
+            && gauges.openNotifications == 0
             && gauges.openBytes == 0 && machine.lanes.count == 0
     }
 }

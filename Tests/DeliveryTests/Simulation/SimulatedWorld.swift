@@ -71,7 +71,7 @@ final class SimulatedWorld {
         moveChance = random.chance(30) ? 15 : 2
         var apps = [Rig.app]
         if random.chance(50) {
-            apps.append(AppRoute(name: "news", environment: .production, bundleIDs: ["com.example.news"]))
+            apps.append(Rig.news)
         }
         self.apps = apps
         let base = Int64.random(in: 0...1_000, using: &random)
@@ -244,9 +244,12 @@ final class SimulatedWorld {
 
     /// A commit in flight either made it before its sender was gone, or never will.
     private func settleCommit(of worker: SimulatedWorker, log: Int) {
-        for index in worker.committing.indices where worker.committing[index].log == log {
-            if !worker.isCommitApplied, random.chance(50) { apply(worker.committing[index]) }
-            worker.committing[index].isTaken = false
+        for group in worker.commits.indices {
+            let flight = worker.commits[group]
+            for index in flight.entries.indices where flight.entries[index].log == log {
+                if !flight.isApplied, random.chance(50) { apply(flight.entries[index]) }
+                worker.commits[group].entries[index].isTaken = false
+            }
         }
     }
 

@@ -1,0 +1,34 @@
+import PushRecords
+
+/// What every notification of an app asks of it.
+struct AppState {
+    /// How many requests may be unanswered at once: the least of what its transport, throttle and guard allow.
+    var concurrency = 0
+    var outstanding = 0
+    /// Notifications of it that are open, and the bytes they hold.
+    var open = 0
+    var openBytes = 0
+    /// Some of what is to be sent may have to be held: `causeToHold` says which.
+    var isGated = false
+}
+
+/// What is known of an app beside that.
+struct AppControl {
+    var route: AppRoute
+    /// A reload took it out of the configuration.
+    var isRemoved = false
+    /// As the transport told last.
+    var capacity = 0
+    /// Place in the machine's `circuits`.
+    var circuit = 0
+    /// Open circuits of its topics.
+    var openTopics = 0
+    /// As the transport told last; true until it did.
+    var isReachable = true
+    /// Since when it has no connection while none can be made; `nil`: it has one, or may.
+    var unreachableNs: Int64?
+    /// It has been so for too long: what is to be sent is held.
+    var isCutOff = false
+    var holdings = [Holding](repeating: Holding(), count: HeldCause.allCases.count)
+    var nextFaultEventNs: Int64 = 0
+}

@@ -1,0 +1,71 @@
+import PushRecords
+
+extension DeliveryMachine {
+    /// A reload of the configuration: these are all apps from now on.
+    ///
+    /// An app with the name and the environment of one that is there keeps its `AppIndex` and everything that is open
+    /// for it; whatever else of its route differs holds from now on. One that is not named any more is gone: what is
+    /// not at its transport is held, what is there ends as it does, and new records do not find it. The transport of a
+    /// removed app may be told to close at once. When the retry records of a removed app come back, they are `invalid`
+    /// unless it is there again.
+    package mutating func replaceApps(_ routes: [AppRoute], now: DeliveryTime) -> AppMapping {
+        self.now = now
+        var mapping = AppMapping(indexes: [], added: [], removed: [])
+        var isKept = [Bool](repeating: false, count: controls.count)
+        for route in routes {
+            let known = isKept.indices.first { app in
+                !isKept[app] && !controls[app].isRemoved && controls[app].route.name == route.name
+                    && controls[app].route.environment == route.environment
+            }
+            if let known {
+                isKept[known] = true
+                if controls[known].route.isPaused, !route.isPaused { endHolding(.paused, of: known) }
+                controls[known].route = route
+                mapping.indexes.append(AppIndex(known))
+            } else {
+                addApp(route)
+                mapping.indexes.append(AppIndex(controls.count - 1))
+                mapping.added.append(AppIndex(controls.count - 1))
+            }
+        }
+        for app in isKept.indices where !isKept[app] && !controls[app].isRemoved {
+            controls[app].isRemoved = true
+            controls[app].capacity = 0
+            mapping.removed.append(AppIndex(app))
+        }
+        liveApps = routes.count
+        directory.replace(routes, indexes: mapping.indexes)
+        for app in controls.indices {
+            if !controls[app].isRemoved { controls[app].circuit = circuitPlace(of: controls[app].route, app: app) }
+            watchConnection(of: app)
+            refreshConcurrency(of: app)
+            refreshGate(of: app)
+        }
+        holdWaiting(of: apps.map(\.isGated))
+        return mapping
+    }
+
+    mutating func addApp(_ route: AppRoute) {
+        var queue = ReadyQueues()
+        for group in shares.groups { queue.addGroup(weight: group.weight) }
+        queues.append(queue)
+        recallLists.append([])
+        counters.apps.insert(DeliveryCounters.App(tiers: settings.tiers.count), at: apps.count)
+        apps.append(AppState())
+        controls.append(AppControl(route: route))
+        let app = controls.count - 1
+        controls[app].circuit = circuitPlace(of: route, app: app)
+        refreshGate(of: app)
+    }
+
+    /// How many requests of this app may be unanswered at once (`TransportEvent.capacity`).
+    package mutating func setCapacity(_ app: AppIndex, requests: Int) {
+        guard !controls[app.value].isRemoved else { return }
+        let hadNone = controls[app.value].capacity == 0
+        controls[app.value].capacity = max(0, requests)
+        if hadNone != (requests <= 0) { watchConnection(of: app.value) }
+        refreshConcurrency(of: app.value)
+    }
+
+    mutating func refreshConcurrency(of app: Int) { apps[app].concurrency = controls[app].capacity }
+}

@@ -1,0 +1,88 @@
+import PushRecords
+
+/// Keeps what would only be refused from being sent while a credential is at fault: a value machine.
+///
+/// A fault opens it. While it is open one notification at a time may try (the probe), at growing intervals; its answer
+/// closes it, unless that is the fault again.
+struct Circuit {
+    static let firstDelayNs: Int64 = 1_000_000_000
+    static let longestDelayNs: Int64 = 60_000_000_000
+
+    enum Effect: Equatable {
+        case opened
+        /// It is open, or the try began before it was closed last.
+        case none
+        /// The try carried a credential that has been replaced since.
+        case outdated
+    }
+
+    private(set) var isOpen = false
+    private(set) var openedNs: Int64 = 0
+    /// Apple's word for it.
+    private(set) var reason = ReasonCode.none
+    private(set) var probe: NotificationID?
+    private var delayNs = Circuit.firstDelayNs
+    private var nextProbeNs: Int64 = 0
+    private var closedNs = Int64.min
+    private(set) var replacedNs = Int64.min
+
+    /// - Parameter handedNs: when the try that was answered so was handed out.
+    mutating func fault(_ reason: ReasonCode, handedNs: Int64, now: Int64) -> Effect {
+        if handedNs < replacedNs { return .outdated }
+        guard !isOpen, handedNs >= closedNs else { return .none }
+        isOpen = true
+        openedNs = now
+        self.reason = reason
+        delayNs = Self.firstDelayNs
+        nextProbeNs = now + delayNs
+        return .opened
+    }
+
+    /// Whether this notification may try; then it is the probe.
+    mutating func admits(_ id: NotificationID, now: Int64) -> Bool {
+        guard isOpen else { return true }
+        guard probe == nil, now >= nextProbeNs else { return false }
+        probe = id
+        return true
+    }
+
+    /// The probe was answered by the fault.
+    mutating func probeFailed(now: Int64) {
+        probe = nil
+        delayNs = min(delayNs * 2, Self.longestDelayNs)
+        nextProbeNs = now + delayNs
+    }
+
+    /// The probe was not answered, and will not be.
+    mutating func probeEnded() { probe = nil }
+
+    mutating func close(now: Int64) {
+        isOpen = false
+        probe = nil
+        closedNs = now
+    }
+
+    /// The credential is another one from now on.
+    mutating func replaced(now: Int64) {
+        close(now: now)
+        replacedNs = now
+    }
+}
+
+/// The circuit of the apps that share a credential and an environment.
+struct CredentialCircuit {
+    /// `AppRoute.ownCredential`: of `owner` alone.
+    var credential: Int
+    var environment: PushEnvironment
+    var owner: Int
+    var circuit = Circuit()
+}
+
+/// The circuit of one topic of an app, where Apple says that the key is for others only. There while it is open.
+struct TopicCircuit {
+    static let limit = 1_000
+
+    var app: Int
+    var topic: [UInt8]
+    var circuit = Circuit()
+}

@@ -1,0 +1,49 @@
+/// Why a notification moves to a retry tier without having been tried (`delivery.md`: held).
+package enum HeldCause: Int8, CaseIterable, Sendable {
+    /// Its device has as many open as a lane takes.
+    case lane
+    /// Its app has more than its share of the room, and does not get it sent.
+    case share
+    /// `paused: true`.
+    case paused
+    /// Its app was taken out of the configuration.
+    case removed
+    /// Apple refuses the app's credential.
+    case credential
+    /// Apple refuses the app's credential for this topic.
+    case topic
+    /// No connection can be made for the app.
+    case unreachable
+
+    /// Whether it is told notification by notification; the others begin and end.
+    var isSporadic: Bool {
+        switch self {
+        case .lane, .share: true
+        case .paused, .removed, .credential, .topic, .unreachable: false
+        }
+    }
+}
+
+/// How long an app's notifications have been held for one cause.
+struct Holding {
+    /// When the first was held, without a pause since; `nil`: none is.
+    private(set) var firstNs: Int64?
+    private(set) var lastNs: Int64 = 0
+    private var nextEventNs: Int64 = 0
+
+    /// One is held now.
+    ///
+    /// - Parameter pauseNs: when nothing was held for so long, it begins anew; `nil`: it ends by `end` only.
+    /// - Returns: how long that has been so, and whether to tell.
+    mutating func note(_ nowNs: Int64, pauseNs: Int64?, eventPauseNs: Int64) -> (forNs: Int64, isNews: Bool) {
+        if let pauseNs, firstNs != nil, nowNs - lastNs > pauseNs { firstNs = nil }
+        let first = firstNs ?? nowNs
+        firstNs = first
+        lastNs = nowNs
+        let isNews = nowNs >= nextEventNs
+        if isNews { nextEventNs = nowNs + eventPauseNs }
+        return (nowNs - first, isNews)
+    }
+
+    mutating func end() { firstNs = nil }
+}

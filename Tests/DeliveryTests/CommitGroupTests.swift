@@ -1,0 +1,83 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: commits of two groups")
+struct CommitGroupTests {
+    static func both() -> (Rig, requests: PartitionID, retries: PartitionID) {
+        let rig = Rig()
+        let requests = rig.assignReady()
+        let retries = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        rig.wait(ms: 50)
+        return (rig, requests, retries)
+    }
+
+    static func settleOne(_ rig: Rig, _ partition: PartitionID, _ offset: Int64, _ device: String) {
+        rig.receive(partition, offset, device)
+        rig.send()
+        rig.answer(device)
+        rig.settle()
+    }
+
+    @Test("A slow reply to the one does not delay the other")
+    func apart() {
+        let (rig, requests, retries) = Self.both()
+        let headers = AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
+        rig.receive(retries, 0, "a", headers: headers)
+        rig.send()
+        rig.answer("a")
+        rig.settle()
+        #expect(rig.takeCommit(of: .retries).map(\.partition) == [retries])
+        for offset in 0..<3 {
+            Self.settleOne(rig, requests, Int64(offset), "b")
+            rig.wait(ms: 50)
+            #expect(rig.takeCommit(of: .retries) == [])
+            #expect(rig.takeCommit(of: .requests).map(\.offset) == [Int64(offset) + 1])
+            rig.finishCommit([.acknowledged])
+        }
+        rig.finishCommit([.acknowledged], of: .retries)
+        expect(rig.machine.status(of: retries)?.committed, is: 1)
+    }
+
+    @Test(
+        "When replies slow down the interval widens by itself, up to a second",
+        arguments: [(5, 15), (15, 15), (40, 40), (400, 400), (5_000, 1_000)] as [(Int64, Int64)])
+    func widens(_ replyMs: Int64, _ pauseMs: Int64) {
+        let (rig, requests, _) = Self.both()
+        Self.settleOne(rig, requests, 0, "b")
+        #expect(rig.takeCommit(of: .requests).count == 1)
+        rig.wait(ms: replyMs)
+        rig.finishCommit([.acknowledged])
+        Self.settleOne(rig, requests, 1, "c")
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + pauseMs * 1_000_000)
+        rig.wait(ms: pauseMs - 1)
+        #expect(rig.takeCommit(of: .requests) == [])
+        rig.wait(ms: 1)
+        #expect(rig.takeCommit(of: .requests).count == 1)
+    }
+
+    @Test("A refusal pauses the group that was refused")
+    func refused() {
+        let (rig, requests, retries) = Self.both()
+        rig.machine.revoke([retries])
+        Self.settleOne(rig, requests, 0, "a")
+        #expect(rig.takeCommit(of: .retries).count == 1)
+        rig.finishCommit([.refused], of: .retries)
+        #expect(rig.takeCommit(of: .retries) == [])
+        #expect(rig.takeCommit(of: .requests).map(\.offset) == [1])
+        rig.wait(ms: 100)
+        #expect(rig.takeCommit(of: .retries).count == 1)
+    }
+
+    @Test("Metadata of the one stays lent while the other is taken")
+    func lent() {
+        let (rig, requests, retries) = Self.both()
+        Self.settleOne(rig, requests, 0, "a")
+        rig.machine.revoke([retries])
+        let first = rig.machine.takeCommit(of: .requests, now: rig.now)
+        let before = first.map { Array($0.metadata) }
+        _ = rig.machine.takeCommit(of: .retries, now: rig.now)
+        #expect(first.map { Array($0.metadata) } == before)
+    }
+}

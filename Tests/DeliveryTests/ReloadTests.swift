@@ -1,0 +1,156 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: reload")
+struct ReloadTests {
+    static func changed(_ route: AppRoute, _ change: (inout AppRoute) -> Void) -> AppRoute {
+        var changed = route
+        change(&changed)
+        return changed
+    }
+
+    static let shop = ["apns-topic": "com.example.shop"]
+    static let news = ["apns-topic": "com.example.news"]
+
+    @Test("Names keep their index, new ones are appended, a removed one's index is never used again")
+    func mapping() {
+        let rig = Rig(apps: [Rig.app, Rig.news])
+        let paper = Self.changed(Rig.app) { $0.name = "paper" }
+        let first = rig.machine.replaceApps([paper, Rig.news], now: rig.now)
+        #expect(first == AppMapping(indexes: [AppIndex(2), AppIndex(1)], added: [AppIndex(2)], removed: [AppIndex(0)]))
+        let second = rig.machine.replaceApps([Rig.app, paper], now: rig.now)
+        #expect(
+            second == AppMapping(indexes: [AppIndex(3), AppIndex(2)], added: [AppIndex(3)], removed: [AppIndex(1)]))
+        let third = rig.machine.replaceApps([Rig.app, paper], now: rig.now)
+        #expect(third == AppMapping(indexes: [AppIndex(3), AppIndex(2)], added: [], removed: []))
+    }
+
+    @Test("An app whose environment changed is another app")
+    func environment() {
+        let rig = Rig()
+        let moved = Self.changed(Rig.app) { $0.environment = .development }
+        let mapping = rig.machine.replaceApps([moved], now: rig.now)
+        #expect(mapping == AppMapping(indexes: [AppIndex(1)], added: [AppIndex(1)], removed: [AppIndex(0)]))
+    }
+
+    @Test("What is at the transport of a removed app ends as it does; the rest is held, new records are invalid")
+    func removed() {
+        let rig = Rig(apps: [Rig.app, Rig.news], capacity: 1)
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "a", "c"].enumerated() {
+            rig.receive(partition, Int64(offset), device, headers: Self.shop)
+        }
+        rig.receive(partition, 4, "n", headers: Self.news)
+        #expect(rig.send() == ["a", "n"])
+        _ = rig.machine.replaceApps([Rig.news], now: rig.now)
+        rig.machine.setCapacity(AppIndex(0), requests: 10)  // Came too late.
+        #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .removed)])
+        #expect(
+            rig.settle().map(\.description) == [
+                "b retry(tier: 0) attempt 0 held sends 0 doubt 0", "a retry(tier: 0) attempt 0 held sends 0 doubt 0",
+                "c retry(tier: 0) attempt 0 held sends 0 doubt 0",
+            ])
+        rig.receive(partition, 5, "d", headers: Self.shop)
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.description) == ["d invalid BadTopic sends 0 doubt 0"])
+        rig.answer("n")
+        rig.giveBack("a")
+        #expect(
+            rig.settle().map(\.description) == [
+                "n accepted  sends 1 doubt 0", "a retry(tier: 0) attempt 0 held sends 0 doubt 0",
+            ])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [6])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("The rest of a fan-out of a removed app is held as it is admitted")
+    func removedFanOut() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 4
+        let rig = Rig(settings, apps: [Rig.app])
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, envelope: (0..<10).map { "t\($0)" })
+        #expect(rig.send().count == 4)
+        _ = rig.machine.replaceApps([Rig.news], now: rig.now)
+        for device in ["t0", "t1", "t2", "t3"] { rig.answer(device) }
+        var kinds: [Production.Kind] = []
+        for _ in 0..<5 {
+            kinds += rig.settle().map(\.kind)
+            #expect(rig.send() == [])
+        }
+        #expect(kinds.filter { $0 == .result }.count == 4)
+        #expect(kinds.filter { $0 == .retry(tier: 0) }.count == 6)
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A topic that the app of a record gave it stays valid when the app is gone")
+    func lentTopic() {
+        let rig = Rig(capacity: 0)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        rig.machine.setCapacity(AppIndex(0), requests: 1)
+        #expect(rig.send() == ["a"])
+        _ = rig.machine.replaceApps([Rig.news], now: rig.now)
+        #expect(rig.sent.map { Rig.text($0.topic) } == ["com.example.shop"])
+    }
+
+    @Test("Paused: what waits and what comes is held, what is under way goes on; and not paused, it is sent again")
+    func paused() {
+        let rig = Rig(capacity: 1)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        rig.receive(partition, 1, "b")
+        rig.receive(partition, 2, "never", headers: ["apns-expiration": "0"])
+        #expect(rig.send() == ["a"])
+        _ = rig.machine.replaceApps([Self.changed(Rig.app) { $0.isPaused = true }], now: rig.now)
+        rig.receive(partition, 3, "c")
+        rig.answer("a")
+        #expect(rig.send() == [])
+        #expect(
+            Set(rig.settle().map(\.description)) == [
+                "b retry(tier: 0) attempt 0 held sends 0 doubt 0", "never expired  sends 0 doubt 0",
+                "c retry(tier: 0) attempt 0 held sends 0 doubt 0", "a accepted  sends 1 doubt 0",
+            ])
+        expect(rig.machine.counters.apps[0].heldByCause[Int(HeldCause.paused.rawValue)], is: 2)
+        _ = rig.machine.replaceApps([Rig.app], now: rig.now)
+        rig.receive(partition, 4, "d")
+        #expect(rig.send() == ["d"])
+        rig.answer("d")
+        rig.settle()
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Paused from the start")
+    func pausedFromTheStart() {
+        let rig = Rig(apps: [Self.changed(Rig.app) { $0.isPaused = true }])
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
+    }
+
+    @Test("Held for five minutes: from then on to the tier of 15 minutes; a new beginning is the shortest again")
+    func longHolding() {
+        let paused = Self.changed(Rig.app) { $0.isPaused = true }
+        let rig = Rig(apps: [paused])
+        let partition = rig.assignReady()
+        var offset: Int64 = 0
+        func tier(afterMs: Int64) -> [Production.Kind] {
+            rig.wait(ms: afterMs)
+            rig.receive(partition, offset, "a")
+            offset += 1
+            return rig.settle().map(\.kind)
+        }
+        #expect(tier(afterMs: 0) == [.retry(tier: 0)])
+        #expect(tier(afterMs: 299_999) == [.retry(tier: 0)])
+        #expect(tier(afterMs: 1) == [.retry(tier: 1)])
+        _ = rig.machine.replaceApps([Rig.app], now: rig.now)
+        _ = rig.machine.replaceApps([paused], now: rig.now)
+        #expect(tier(afterMs: 1) == [.retry(tier: 0)])
+    }
+}
