@@ -43,7 +43,10 @@ extension EndToEnd {
                 ["send", "-c", "x", "-t", "00", "-a", "Hi", "--direct", "--request-topic", "r"], 64,
                 "is for --via kafka"
             ),
-            (["send", "-c", "x", "-t", "00", "-p", "{"], 1, "BadRequestPayload: the payload is not JSON: ends too early at byte 1"),
+            (
+                ["send", "-c", "x", "-t", "00", "-p", "{"], 1,
+                "BadRequestPayload: the payload is not JSON: ends too early at byte 1"
+            ),
             (["send", "-c", "x", "-t", "00", "-p", "@/nowhere"], 1, "--payload: cannot read /nowhere"),
             (
                 ["send", "-c", "x", "-t", "00", "-a", "Hi", "--collapse-id", String(repeating: "x", count: 65)], 1,

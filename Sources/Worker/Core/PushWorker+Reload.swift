@@ -3,6 +3,7 @@ internal import Delivery
 internal import EventLoop
 internal import Observability
 internal import PushRecords
+internal import TLS
 
 extension PushWorker {
     /// Reads the configuration again, as it was read at the start.

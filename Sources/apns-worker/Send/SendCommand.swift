@@ -19,7 +19,7 @@ func send(_ arguments: [String]) -> ExitCode {
             case .success(let (configuration, cluster)):
                 switch options.via {
                 case .kafka: return sendViaKafka(record, configuration, cluster, options)
-                case .direct: return .failed
+                case .direct: return sendDirectly(record, configuration, options)
                 }
             }
         } catch {
