@@ -88,7 +88,11 @@ extension DeliveryMachine {
         } else if verdict == .resend, notifications[slot].resentFor == fate.reason {
             verdict = row.again
         }
-        if notifications[slot].isProbe { answerProbe(slot, verdict, fate) }
+        if notifications[slot].isProbe {
+            answerProbe(slot, verdict, fate)
+        } else if apps[app].isGated, verdict != .credentialFault, fate.status != 403 {
+            noteGoodAnswer(slot)
+        }
         switch verdict {
         case .accept:
             conclude(slot, .accepted)

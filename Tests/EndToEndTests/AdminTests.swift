@@ -46,7 +46,8 @@ extension EndToEnd {
             let first = try scene.startWorker()
             let firstPages = try Pages(of: first)
             try firstPages.await("/readyz") { $0 == (200, "ready\n") }
-            let second = try Scene(sharingTopicsOf: scene).startWorker()
+            let other = try Scene(sharingTopicsOf: scene)
+            let second = try other.startWorker()
             let secondPages = try Pages(of: second)
             try secondPages.await("/readyz") { $0 == (200, "ready\n") }
             let counts = try [firstPages, secondPages].map {

@@ -55,6 +55,7 @@ package final class PushWorker: @unchecked Sendable {
     var hasBeenReady = false
     var lastHousekeepingNs: Int64 = 0
     var unreachable: [Int: TransportNote] = [:]
+    var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     let stopRequested = Atomic(false)
 
     enum Stopping {
