@@ -70,9 +70,8 @@ let package = Package(
             "Worker",
             [
                 "Kafka", "Delivery", "APNs", "PushRecords", "Configuration", "Observability", "EventLoop", "Network",
-                "TLS",
-                "JSON",
-            ], tests: ["TestSupport"]) + [
+                "TLS", "HTTPServer", "JSON",
+            ], tests: ["TestSupport", "APNsSimulator"]) + [
             .executableTarget(
                 name: "apns-worker",
                 dependencies: [

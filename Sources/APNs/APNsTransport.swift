@@ -9,10 +9,10 @@ package import Network
 /// keeps itself and its connections alive until `close` was answered by `TransportEvent.closed`.
 package final class APNsTransport: ConnectionOwner, TurnEnder {
     private let app: AppIndex
-    private let configuration: APNsConfiguration
+    private var configuration: APNsConfiguration
     private let loop: Loop
     private let dialer: Dialer
-    private let token: ProviderToken?
+    private var token: ProviderToken?
     private let emit: ([TransportEvent]) -> Void
 
     private var plan: PoolPlan
@@ -21,10 +21,19 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     private var connections: [Connection] = []
     private var dirty: [Connection] = []
     private var headers: RequestHeaders
+    /// The token that `headers` carry, by its generation; 0: none yet.
     private var seenToken: UInt32 = 0
+    /// The one that `TransportNote.providerTokenRenewed` was said of.
+    private var announcedToken: UInt32 = 0
     private var queue = RequestQueue()
     private var isClosing = false
     private var isFinished = false
+    /// Counts what `replace` gave.
+    private(set) var era = 0
+    /// No connection of this era has been tried to its end: what waits goes on waiting.
+    private var isReplacing = false
+    /// What was said last; `nil`: nothing yet.
+    private var isReachable: Bool?
 
     private var fates: FateBatch
     private var events: [TransportEvent] = []
@@ -77,6 +86,25 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         }
     }
 
+    /// Makes all connections anew, with this configuration and token from now on: another credential, host or proxy. The
+    /// old ones take no more requests and finish what is on them; what waits here waits for the first new connection, or
+    /// until that cannot be made. Loop's thread.
+    ///
+    /// The back-off's limits stay those of the first configuration.
+    package func replace(configuration: APNsConfiguration, token: ProviderToken?) {
+        loop.assertOnThread()
+        guard !isClosing else { return }
+        askForTurnEnd()
+        era += 1
+        self.configuration = configuration
+        if token !== self.token { announcedToken = 0 }
+        self.token = token
+        headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
+        seenToken = 0
+        isReplacing = true
+        tell(.replace(minimum: configuration.minimumConnections, maximum: configuration.maximumConnections))
+    }
+
     /// Hands waiting requests to connections, the first one that can take each: so few connections carry full writes.
     private func dispatch() {
         guard !queue.isEmpty else { return }
@@ -101,16 +129,16 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     /// Makes requests carry the current token, which another app with the same key may have renewed.
     private func refreshToken() {
         guard let token else { return }
-        if token.refresh(now: loop.now) { note(.providerTokenRenewed(keyID: token.keyID)) }
+        _ = token.refresh(now: loop.now)
         guard token.generation != seenToken else { return }
         seenToken = token.generation
         headers.setAuthorization(token.headerValue)
-    }
-
-    func providerTokenExpired() {
-        guard let token, token.renewIfAllowed(now: loop.now) else { return }
+        guard token.generation != announcedToken else { return }
+        announcedToken = token.generation
         note(.providerTokenRenewed(keyID: token.keyID))
     }
+
+    func providerTokenExpired() { _ = token?.renewIfAllowed(now: loop.now) }
 
     // MARK: The plan
 
@@ -133,10 +161,17 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     }
 
     func connectionSettled(_ connection: Connection) {
+        if connection.era == era {
+            isReplacing = false
+            say(isReachable: true)
+        }
         tell(.opened(connection.id))
     }
 
-    func connectionAnswered(_ connection: Connection) { tell(.answered(connection.id)) }
+    func connectionAnswered(_ connection: Connection) {
+        // That the old credential is still good says nothing about the new one.
+        if connection.era == era { tell(.answered(connection.id)) }
+    }
 
     func connectionRetires(_ connection: Connection, isFault: Bool) {
         tell(.retired(connection.id, isFault: isFault))
@@ -148,6 +183,10 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         connections.removeAll { $0 === connection }
         let failures = plan.failures
         tell(.closed(connection.id))
+        if connection.era == era, !connection.wasReady, !isClosing {
+            isReplacing = false
+            if !connections.contains(where: { $0.phase == .ready }) { say(isReachable: false) }
+        }
         if !isClosing, plan.failures > failures, !connection.wasReady {
             note(
                 .connectFailed(
@@ -165,6 +204,13 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     func text(_ text: String) -> Int32 {
         fates.texts.append(text)
         return Int32(fates.texts.count - 1)
+    }
+
+    private func say(isReachable: Bool) {
+        guard self.isReachable != isReachable else { return }
+        self.isReachable = isReachable
+        askForTurnEnd()
+        events.append(.reachable(app: app, isReachable))
     }
 
     func note(_ note: TransportNote) {
@@ -194,7 +240,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         dispatch()
         flush()
         let capacity = capacity
-        if capacity == 0 { giveBackQueue() }
+        if capacity == 0, !isReplacing { giveBackQueue() }
         noticeSaturation()
         report(capacity)
     }
@@ -212,6 +258,8 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     private var capacity: Int {
         if isClosing { return 0 }
         let streams = connections.reduce(0) { $0 + $1.allowedStreams }
+        // Between two credentials there is no more to hand over, and no less: the next connection is being made.
+        if streams == 0, isReplacing { return reportedCapacity }
         return streams + min(streams / 8, Self.slackLimit)
     }
 

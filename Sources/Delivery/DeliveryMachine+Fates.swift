@@ -86,13 +86,18 @@ extension DeliveryMachine {
         if row.verdict != .accept { counters.apps[app].reasons[Int(fate.reason.rawValue)] += 1 }
 
         var verdict = row.verdict
-        if fate.reason == .expiredProviderToken, fate.carriedOlderToken, verdict == .credentialFault {
+        // A credential that was replaced since, or a token that was renewed: the new one may do.
+        if fate.carriedOlderToken, verdict == .credentialFault {
             verdict = .resend
         } else if verdict == .resend, notifications[slot].resentFor == fate.reason {
             verdict = row.again
         }
         if fate.status == 429, !fate.reason.isOfOurTokens { slowLane(slot) }
-        if notifications[slot].isProbe { answerProbe(slot, verdict, fate) }
+        if notifications[slot].isProbe {
+            answerProbe(slot, verdict, fate)
+        } else if apps[app].isGated, verdict != .credentialFault, fate.status != 403 {
+            noteGoodAnswer(slot)
+        }
         switch verdict {
         case .accept:
             conclude(slot, .accepted)

@@ -143,6 +143,9 @@ package enum TransportEvent: Sendable {
     /// How many requests of this app may be unanswered at once, over all its connections; 0: none is connected.
     /// A fate frees one. The transport may report less than is outstanding: then nothing is handed over until it fits.
     case capacity(app: AppIndex, requests: Int)
+    /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, true when
+    /// one became ready. Not said before the first dial has ended.
+    case reachable(app: AppIndex, Bool)
     /// Something an operator wants to know; the transport itself never logs.
     case note(app: AppIndex, TransportNote)
     case closed(app: AppIndex)

@@ -165,6 +165,22 @@ import CRdkafka
         return offsets
     }
 
+    /// The offset that the next record of each partition gets, as its leader says (of read-committed records); `nil`: it
+    /// did not say. Waits for the brokers, at most `timeoutMs`.
+    package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
+        let list = PartitionList(capacity: partitions.count)
+        // A time of -1 asks for the end (Kafka protocol, ListOffsets; librdkafka hands it through).
+        for partition in partitions { list.add(partition, offset: -1) }
+        let code = unsafe rd_kafka_offsets_for_times(client.raw, list.raw, timeoutMs)
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { return partitions.map { _ in nil } }
+        var ends: [TopicPartition: Int64] = [:]
+        unsafe UnsafePointer(list.raw).forEach { element in
+            guard unsafe element.err == RD_KAFKA_RESP_ERR_NO_ERROR, unsafe element.offset >= 0 else { return }
+            unsafe ends[element.identity] = element.offset
+        }
+        return partitions.map { ends[$0] }
+    }
+
     /// Sends a commit; the answer comes as `committed` with this tag. Throws when nothing could be sent.
     package func commit(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
         let list = PartitionList(capacity: entries.count)

@@ -11,6 +11,15 @@ package struct CertificateDetails: Hashable, Sendable {
     /// In milliseconds since the epoch.
     package var notBeforeMs: Int64
     package var notAfterMs: Int64
+    /// The days of both, in UTC: `2026-01-31`.
+    package var notBeforeDay: String
+    package var notAfterDay: String
+    /// What Apple's certificate lists as its topics (extension 1.2.840.113635.100.6.3.6); empty: it lists none, and
+    /// `userID` is its one topic.
+    package var topics: [String]
+    /// Apple marks a provider certificate as one for development (extension …6.3.1), production (…6.3.2), or both.
+    package var isForDevelopment: Bool
+    package var isForProduction: Bool
 
     init(_ certificate: Certificate) {
         // X509_get_subject_name(3): internal, not to be freed.
@@ -19,8 +28,42 @@ package struct CertificateDetails: Hashable, Sendable {
             unsafe writtenText { unsafe X509_NAME_print_ex($0, name, 0, openssl_name_flags()) >= 0 ? 1 : 0 } ?? ""
         userID = unsafe Self.entry(name, NID_userId)
         commonName = unsafe Self.entry(name, NID_commonName)
-        notBeforeMs = unsafe Self.milliseconds(X509_get0_notBefore(certificate.raw))
-        notAfterMs = unsafe Self.milliseconds(X509_get0_notAfter(certificate.raw))
+        (notBeforeMs, notBeforeDay) = unsafe Self.moment(X509_get0_notBefore(certificate.raw))
+        (notAfterMs, notAfterDay) = unsafe Self.moment(X509_get0_notAfter(certificate.raw))
+        topics = Self.appleExtension(6, of: certificate).map(Self.texts) ?? []
+        isForDevelopment = Self.appleExtension(1, of: certificate) != nil
+        isForProduction = Self.appleExtension(2, of: certificate) != nil
+    }
+
+    /// The DER of 1.2.840.113635.100.6.3.`number`; `nil`: the certificate has none.
+    private static func appleExtension(_ number: Int, of certificate: Certificate) -> [UInt8]? {
+        // OBJ_txt2obj(3): ours to free; 1: only the numerical form.
+        let identifier = unsafe OBJ_txt2obj("1.2.840.113635.100.6.3.\(number)", 1)
+        defer { unsafe ASN1_OBJECT_free(identifier) }
+        let index = unsafe X509_get_ext_by_OBJ(certificate.raw, identifier, -1)
+        guard index >= 0 else { return nil }
+        // Both internal, not to be freed.
+        let data = unsafe X509_EXTENSION_get_data(X509_get_ext(certificate.raw, index))
+        return unsafe Array(
+            UnsafeBufferPointer(start: ASN1_STRING_get0_data(data), count: Int(ASN1_STRING_length(data))))
+    }
+
+    /// The UTF8Strings of a SEQUENCE: Apple's topics, each followed by a SEQUENCE that says what kind it is.
+    private static func texts(_ der: [UInt8]) -> [String] {
+        var texts: [String] = []
+        unsafe der.withUnsafeBufferPointer { der in
+            var start = der.baseAddress
+            // d2i_ASN1_SEQUENCE_ANY(3): ours to free.
+            guard let elements = unsafe d2i_ASN1_SEQUENCE_ANY(nil, &start, der.count) else { return ErrorQueue.clear() }
+            defer { unsafe openssl_elements_free(elements) }
+            for index in unsafe 0..<openssl_elements_count(elements) {
+                guard let text = unsafe openssl_element_utf8(openssl_elements_at(elements, index)) else { continue }
+                let bytes = unsafe UnsafeBufferPointer(
+                    start: ASN1_STRING_get0_data(text), count: Int(ASN1_STRING_length(text)))
+                texts.append(unsafe String(decoding: bytes, as: UTF8.self))
+            }
+        }
+        return texts
     }
 
     private static func entry(_ name: OpaquePointer?, _ identifier: Int32) -> String? {
@@ -35,9 +78,12 @@ package struct CertificateDetails: Hashable, Sendable {
         return unsafe String(decoding: UnsafeBufferPointer(start: bytes, count: Int(count)), as: UTF8.self)
     }
 
-    private static func milliseconds(_ time: UnsafePointer<ASN1_TIME>?) -> Int64 {
+    private static func moment(_ time: UnsafePointer<ASN1_TIME>?) -> (ms: Int64, day: String) {
         var parts = unsafe tm()
-        guard unsafe ASN1_TIME_to_tm(time, &parts) == 1 else { return 0 }
-        return unsafe Int64(timegm(&parts)) * 1000
+        guard unsafe ASN1_TIME_to_tm(time, &parts) == 1 else { return (0, "unknown") }
+        let day = unsafe [parts.tm_year + 1_900, parts.tm_mon + 1, parts.tm_mday].map { number in
+            number < 10 ? "0\(number)" : "\(number)"
+        }
+        return unsafe (Int64(timegm(&parts)) * 1000, day.joined(separator: "-"))
     }
 }

@@ -46,32 +46,56 @@ internal import COpenSSL
     }
 }
 
+/// Where a credential comes from.
+package enum CredentialSource: Hashable, Sendable {
+    case file(String)
+    /// PEM, or base64 of PKCS#12; errors begin with `name` and never have the text.
+    case text(String, name: String)
+}
+
 /// A certificate, its chain and its private key. Immutable; any thread.
 package final class Identity: Sendable {
     let certificate: Certificate
     let chain: [Certificate]
     let key: PrivateKey
 
-    /// From PEM text. The first certificate is ours, the rest is its chain; `keyPEM` may be the same text.
+    /// From PEM. The first certificate is ours, the rest is its chain; `key` `nil`: it stands in the same text.
     ///
-    /// - Throws: `TLSError` of kind `credential`: not PEM, no key, wrong or missing passphrase, key of another certificate.
+    /// - Throws: `TLSError` of kind `credential` that begins with the source's name: cannot be read, not PEM, no
+    ///   certificate, no key, wrong or missing passphrase, key of another certificate.
+    package convenience init(
+        certificate: CredentialSource, key: CredentialSource? = nil, passphrase: String? = nil
+    ) throws(TLSError) {
+        let certificatePEM = try PEM(certificate)
+        let keyPEM = if let key { try PEM(key) } else { certificatePEM }
+        let certificates = try certificatePEM.certificates()
+        try self.init(
+            certificate: certificates[0], chain: Array(certificates.dropFirst()),
+            key: keyPEM.privateKey(passphrase: passphrase), name: keyPEM.name)
+    }
+
+    /// The same from two texts, which may be one.
     package convenience init(certificatePEM: String, keyPEM: String, passphrase: String? = nil) throws(TLSError) {
         try self.init(
-            certificate: PEM(text: certificatePEM, name: "certificate"), key: PEM(text: keyPEM, name: "key"),
+            certificate: .text(certificatePEM, name: "certificate"), key: .text(keyPEM, name: "key"),
             passphrase: passphrase)
     }
 
-    /// The same from files; errors name the file.
-    package convenience init(certificateFile: String, keyFile: String, passphrase: String? = nil) throws(TLSError) {
-        try self.init(
-            certificate: PEM(file: certificateFile), key: PEM(file: keyFile), passphrase: passphrase)
-    }
-
-    private convenience init(certificate: PEM, key: PEM, passphrase: String?) throws(TLSError) {
-        let certificates = try certificate.certificates()
-        try self.init(
-            certificate: certificates[0], chain: Array(certificates.dropFirst()),
-            key: key.privateKey(passphrase: passphrase), name: "\(key.name)")
+    /// From PKCS#12 (RFC 7292), as Keychain exports it. What OpenSSL 3 only decrypts with its legacy provider, it is
+    /// asked for, in a library context of its own.
+    ///
+    /// - Throws: `TLSError` of kind `credential` that begins with the source's name: cannot be read, not PKCS#12, wrong or
+    ///   missing passphrase, no certificate or key in it, an old cipher and no legacy provider.
+    package convenience init(pkcs12: CredentialSource, passphrase: String? = nil) throws(TLSError) {
+        let (bytes, name): ([UInt8], String)
+        switch pkcs12 {
+        case .file(let path): (bytes, name) = (try readCredential(file: path), path)
+        case .text(let text, let source):
+            guard let decoded = decodedBase64(text) else { throw TLSError(.credential, "\(source): is not base64") }
+            (bytes, name) = (decoded, source)
+        }
+        let parts = try PKCS12Bundle.parts(of: bytes, name: name, passphrase: passphrase)
+        try self.init(certificate: parts.certificate, chain: parts.chain, key: parts.key, name: name)
     }
 
     init(certificate: Certificate, chain: [Certificate], key: PrivateKey, name: String) throws(TLSError) {

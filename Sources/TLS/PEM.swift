@@ -15,6 +15,13 @@ struct PEM {
         self.name = name
     }
 
+    init(_ source: CredentialSource) throws(TLSError) {
+        switch source {
+        case .file(let path): try self.init(file: path)
+        case .text(let text, let name): self.init(text: text, name: name)
+        }
+    }
+
     /// Reads a file of at most 1 MiB.
     init(file: String) throws(TLSError) {
         self.init(text: String(decoding: try readCredential(file: file), as: UTF8.self), name: file)
@@ -74,6 +81,10 @@ struct PEM {
 
     private func nothing(wanted: String, label: String) -> String {
         let labels = labels
+        // A SEQUENCE longer than 127 bytes, whose length is no UTF-8: what .cer and .p12 files begin with.
+        if text.unicodeScalars.starts(with: ["0", "\u{FFFD}"]) {
+            return "is DER, not PEM: openssl x509 -inform der makes PEM of a .cer, openssl pkcs12 of a .p12"
+        }
         if labels.isEmpty { return "is not PEM: no line -----BEGIN \(label)-----" }
         return "holds no \(wanted), but: \(Set(labels).sorted().joined(separator: ", "))"
     }

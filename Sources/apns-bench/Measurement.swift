@@ -100,6 +100,7 @@ func measureWorker(
             token: {key_file: \(server.signingKeyFile), key_id: BENCHMARK1, team_id: TEAM123456}
             tls: {ca_file: \(server.authorityFile)}
             connections: {min: \(options.connections), max: \(options.connections)}
+        admin: {listen: off}
 
         """, to: "\(topics.results).yaml")
     let results = try TopicEnds(topics.results, partitions: options.partitions, of: broker)

@@ -33,21 +33,23 @@ struct ConfigurationOptions {
         },
     ]
 
+    /// The checked configuration, as it is now. Throws all that is wrong with it.
+    func read() throws(ConfigurationError) -> LoadedConfiguration {
+        if let file { try WorkerConfiguration.load(file: file) } else { try WorkerConfiguration.load(flags: app) }
+    }
+
     /// The checked configuration, or the exit after all that is wrong with it has been printed.
     func load(command: String) -> Result<LoadedConfiguration, Exit> {
+        guard file != nil || app != AppFlags() else {
+            complain("\(command): needs --config FILE, or flags for one app (see \(command) --help)")
+            return .failure(Exit(code: .wrongUsage))
+        }
+        guard file == nil || app == AppFlags() else {
+            complain("\(command): give either --config or the flags for one app, not both (see \(command) --help)")
+            return .failure(Exit(code: .wrongUsage))
+        }
         do throws(ConfigurationError) {
-            guard let file else {
-                guard app != AppFlags() else {
-                    complain("\(command): needs --config FILE, or flags for one app (see \(command) --help)")
-                    return .failure(Exit(code: .wrongUsage))
-                }
-                return .success(try WorkerConfiguration.load(flags: app))
-            }
-            guard app == AppFlags() else {
-                complain("\(command): give either --config or the flags for one app, not both (see \(command) --help)")
-                return .failure(Exit(code: .wrongUsage))
-            }
-            return .success(try WorkerConfiguration.load(file: file))
+            return .success(try read())
         } catch {
             for line in error.lines { complain(line) }
             return .failure(Exit(code: .wrongConfiguration))

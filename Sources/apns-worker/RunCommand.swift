@@ -12,9 +12,15 @@ func runWorker(_ arguments: [String]) -> ExitCode {
         about: [
             "Reads push requests from Kafka, sends them to APNs, publishes a result for each and every dead token, and commits an offset once all of its notifications are settled.",
             "SIGTERM or SIGINT: stop reading, let what is in flight settle, commit, exit 0; a second one exits at once.",
+            "SIGHUP: read the configuration again: apps, credentials, limits, pauses and log levels; all of it or nothing.",
         ], options: ConfigurationOptions.options,
         notes: "Exit codes: 0 stopped, 1 failed, 64 wrong usage, 78 wrong configuration, credentials or topics.")
-    switch parsed(table, arguments, ConfigurationOptions()).flatMap({ $0.load(command: table.command) }) {
+    let options: ConfigurationOptions
+    switch parsed(table, arguments, ConfigurationOptions()) {
+    case .failure(let exit): return exit.code
+    case .success(let given): options = given
+    }
+    switch options.load(command: table.command) {
     case .failure(let exit): return exit.code
     case .success(let loaded):
         let log = loaded.configuration.log
@@ -22,14 +28,16 @@ func runWorker(_ arguments: [String]) -> ExitCode {
         for warning in loaded.warnings {
             logger.warning(.worker, "configuration", about: warning, ["text": .text(warning)])
         }
-        return work(loaded.configuration, logger)
+        return work(loaded.configuration, logger, reread: options.read)
     }
 }
 
 /// Runs the worker until it is told to stop.
-private func work(_ configuration: WorkerConfiguration, _ logger: Logger) -> ExitCode {
+private func work(
+    _ configuration: WorkerConfiguration, _ logger: Logger, reread: @escaping PushWorker.Rereading
+) -> ExitCode {
     do throws(StartFailure) {
-        switch try PushWorker(configuration, logger: logger).run(handlesSignals: true) {
+        switch try PushWorker(configuration, logger: logger).run(handlesSignals: true, reread: reread) {
         case .stopped: return .fine
         case .failed(let reason):
             complain("apns-worker run: \(reason)")

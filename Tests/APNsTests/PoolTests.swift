@@ -48,6 +48,22 @@ private let second: Int64 = 1_000_000_000
         #expect(plan.failures == 0)
     }
 
+    @Test func aReplacementDialsAtOnceWhateverFailedBefore() {
+        var plan = PoolPlan(minimum: 1, maximum: 4)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.closed(0), [Self.wait]),
+                (.replace(minimum: 2, maximum: 2), [.dial(1, firstAddress: 1)]),
+                // One is ready and one under way: both are of yesterday.
+                (.opened(1), [.dial(2, firstAddress: 2)]),
+                (.replace(minimum: 1, maximum: 1), [.drain(1), .drain(2), .dial(3, firstAddress: 3)]),
+                (.due, []), (.closed(2), []), (.opened(3), []), (.closed(1), []),
+                (.close, [.drain(3)]), (.replace(minimum: 1, maximum: 1), []), (.closed(3), [.finished]),
+            ])
+        #expect(plan.failures == 0)
+    }
+
     @Test func goAwayDialsTheSuccessorAtOnce() {
         var plan = PoolPlan(minimum: 1, maximum: 4)
         Self.run(

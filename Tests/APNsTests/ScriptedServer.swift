@@ -100,9 +100,10 @@ final class ScriptedServer {
     private(set) var peers: [ServerPeer] = []
     private var listener: Listener!
 
-    init(loop: Loop) throws {
+    init(loop: Loop, clientCertificates: TLS.ServerOptions.ClientCertificates) throws {
         let identity = try Self.authority.issueServer().identity()
-        let context = try ServerContext(TLS.ServerOptions(identity: identity))
+        let context = try ServerContext(
+            TLS.ServerOptions(identity: identity, clientCertificates: clientCertificates))
         listener = try Listener(host: "127.0.0.1", port: 0, loop: loop) { [unowned self] accepted in
             guard let peer = try? ServerPeer(peers.count, self) else { return }
             peer.channel = SecureChannel(accepted: accepted, context: context, loop: loop, delegate: peer)
@@ -144,16 +145,19 @@ final class World {
     private(set) var capacities: [Int] = []
     private(set) var notes: [TransportNote] = []
     private(set) var isClosed = false
+    private(set) var reachable: [Bool] = []
     /// Texts of each fate, resolved at once.
     private(set) var reasonText: [UInt32: String] = [:]
     private(set) var uniqueID: [UInt32: String] = [:]
     private var lent: [Lent] = []
-    private var key: SigningKey?
 
-    init(prepare: (ScriptedServer) -> Void = { _ in }) throws {
+    init(
+        clientCertificates: TLS.ServerOptions.ClientCertificates = .notRequested,
+        prepare: (ScriptedServer) -> Void = { _ in }
+    ) throws {
         loop = try Loop()
         resolver = try Resolver()
-        server = try ScriptedServer(loop: loop)
+        server = try ScriptedServer(loop: loop, clientCertificates: clientCertificates)
         prepare(server)
         let trust = Trust.pem(ScriptedServer.authority.certificatePEM)
         configuration = APNsConfiguration(
@@ -164,13 +168,12 @@ final class World {
 
     deinit { resolver.stop() }
 
+    static func providerToken(keyID: String = "ABC123DEFG") throws -> ProviderToken {
+        ProviderToken(keyID: keyID, teamID: "TEAM123456", key: try SigningKey(pem: SelfSigned.privateKey()))
+    }
+
     func start(hasToken: Bool = true) throws {
-        var token: ProviderToken?
-        if hasToken {
-            let key = try SigningKey(pem: SelfSigned.privateKey())
-            self.key = key
-            token = ProviderToken(keyID: "ABC123DEFG", teamID: "TEAM123456", key: key)
-        }
+        let token = hasToken ? try Self.providerToken() : nil
         transport = APNsTransport(
             app: AppIndex(0), configuration: configuration, token: token, loop: loop,
             dialer: Dialer(loop: loop, resolver: resolver)
@@ -191,6 +194,7 @@ final class World {
             case .capacity(_, let requests):
                 capacity = requests
                 capacities.append(requests)
+            case .reachable(_, let isReachable): reachable.append(isReachable)
             case .note(_, let note): notes.append(note)
             case .closed: isClosed = true
             }

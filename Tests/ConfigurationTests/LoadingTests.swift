@@ -60,6 +60,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(it.drain.shutdown == .seconds(25))
         #expect(it.log.level == .info)
         #expect(it.log.format == .text)
+        #expect(it.admin.listen?.description == "127.0.0.1:9464")
         let app = try #require(it.apps.first)
         #expect(app.name == "shop")
         #expect(app.bundleIDs == ["com.example.shop"])
@@ -71,6 +72,10 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(app.caFile == nil)
         #expect(app.verifiesHost)
         #expect(app.indexesAuthorization)
+        #expect(app.proxy == nil)
+        #expect(app.environmentGuard == .warn)
+        #expect(app.rateLimit == 0)
+        #expect(!app.isPaused)
         guard case .token(let token) = app.credential else { return }
         #expect(token == TokenCredential(key: .file("key.p8"), keyID: "ABC123DEFG", teamID: "TEAM123456"))
     }
@@ -113,9 +118,10 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
                 token: {key: "pem", key_id: ABC123DEFG, team_id: TEAM123456}
                 connections: {min: 2, max: 3}
                 index_authorization: false
-                environment_guard: warn
-                rate_limit: 0
-                paused: false
+                environment_guard: hold
+                rate_limit: 2500
+                paused: true
+                proxy: http://[::1]:3128/
               - name: two
                 bundle_ids: [com.example.a]
                 host: 127.0.0.1
@@ -123,6 +129,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
                 token: {key_file: /k.p8, key_id: ABC123DEFG, team_id: TEAM123456}
                 tls: {ca_file: ca.pem, verify: false}
             drain: {rebalance: 5s, shutdown: 250ms}
+            admin: {listen: "[::1]:0"}
             log: {level: warning, format: json, parts: {kafka: debug}}
             """, path: "/etc/w/w.yaml", ["HOSTNAME": "pod-7"])
         let c = it.configuration
@@ -174,6 +181,12 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.apps[0].connections.max == 3)
         #expect(!c.apps[0].indexesAuthorization)
         #expect(c.apps[0].credential == .token(.init(key: .text("pem"), keyID: "ABC123DEFG", teamID: "TEAM123456")))
+        #expect(c.apps[0].environmentGuard == .hold)
+        #expect(c.apps[0].rateLimit == 2_500)
+        #expect(c.apps[0].isPaused)
+        #expect(c.apps[0].proxy == ProxySettings(host: "::1", port: 3_128))
+        #expect(c.admin.listen == NetworkAddress(host: "::1", port: 0))
+        #expect(c.admin.listen?.description == "[::1]:0")
         #expect(c.apps[1].host == "127.0.0.1")
         #expect(c.apps[1].port == 2_197)
         #expect(c.apps[1].caFile == "/etc/w/ca.pem")
@@ -185,7 +198,52 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
         #expect(
             it.warnings == [
-                "/etc/w/w.yaml:44:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
+                "/etc/w/w.yaml:45:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
             ])
+    }
+
+    @Test(arguments: [
+        ("127.0.0.1:9464", "127.0.0.1:9464"), ("localhost:1", "localhost:1"), ("\"[::1]:9464\"", "[::1]:9464"),
+        ("off", nil),
+    ])
+    func thePagesListenWhereTheyAreTold(text: String, listen: String?) throws {
+        let admin = try load(minimal + "admin: {listen: \(text)}\n").configuration.admin
+        #expect(admin.listen?.description == listen)
+    }
+
+    @Test(arguments: [
+        ("{file: c.pem}", CertificateCredential(.pem(certificate: .file("/w/c.pem"), key: nil))),
+        (
+            "{file: c.pem, key_file: k.pem, passphrase_file: p}",
+            CertificateCredential(
+                .pem(certificate: .file("/w/c.pem"), key: .file("/w/k.pem")), passphrase: .file("/w/p"))
+        ),
+        (
+            "{pem: \"${PEM}\", key: k, passphrase: p}",
+            CertificateCredential(.pem(certificate: .text("two\nlines"), key: .text("k")), passphrase: .text("p"))
+        ),
+        ("{pkcs12_file: /a.p12}", CertificateCredential(.pkcs12(.file("/a.p12")))),
+        ("{pkcs12: MIIC, passphrase: p}", CertificateCredential(.pkcs12(.text("MIIC")), passphrase: .text("p"))),
+    ])
+    func aCertificateComesFromFilesOrFromTheConfiguration(text: String, expected: CertificateCredential) throws {
+        let token = "token: {key_file: key.p8, key_id: ABC123DEFG, team_id: TEAM123456}"
+        let it = try load(
+            minimal.replacing(token, with: "certificate: \(text)"), path: "/w/w.yaml", ["PEM": "two\nlines"])
+        #expect(it.configuration.apps[0].credential == .certificate(expected))
+    }
+
+    @Test(arguments: [
+        ("http://proxy:3128", ProxySettings(host: "proxy", port: 3_128)),
+        ("HTTP://10.0.0.1:80/", ProxySettings(host: "10.0.0.1", port: 80)),
+        (
+            "http://user:p%40ss%3Aword@proxy:3128",
+            ProxySettings(host: "proxy", port: 3_128, credentials: .text("user:p@ss:word"))
+        ),
+        ("http://u:@proxy:3128", ProxySettings(host: "proxy", port: 3_128, credentials: .text("u:"))),
+        ("http://u@proxy:3128", nil), ("http://u:%0d%0a@proxy:3128", nil), ("proxy:3128", nil), ("http://:3128", nil),
+        ("http://proxy:3128/path", nil), ("socks5://proxy:1080", nil), ("http://u:%ff@proxy:1", nil),
+    ])
+    func aProxyIsAURL(url: String, expected: ProxySettings?) {
+        #expect(ProxySettings(url: url) == expected)
     }
 }

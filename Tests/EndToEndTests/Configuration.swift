@@ -12,8 +12,11 @@ struct Configuration {
     var port = 443
     var keyFile = "AuthKey_SIMULATOR1.p8"
     var caFile = "ca.pem"
-    /// A further key of the section `kafka`, and a further section, as YAML.
+    /// Where the admin pages are served; several workers of a scene cannot share one port.
+    var admin = "off"
+    /// A further key of the section `kafka`, further apps, and a further section, as YAML.
     var kafka = ""
+    var apps = ""
     var more = ""
 
     init(servers: String, name: String) {
@@ -43,6 +46,8 @@ struct Configuration {
             token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}
             tls: {ca_file: \(caFile)}
             connections: {min: 2, max: 4}
+        \(apps)
+        admin: {listen: \(admin)}
         \(more)
         """
     }

@@ -16,9 +16,10 @@ final class Scene {
     /// In the file of the worker: `apps[0]` and what a test adds.
     var configuration: Configuration
 
-    init(_ label: String, partitions: Int = 8) throws {
+    /// On the broker that all scenes share, or on one of the test's own.
+    init(_ label: String, partitions: Int = 8, on broker: KafkaBroker? = nil) throws {
         _ = try Tool.worker.path()
-        guard let broker = KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
+        guard let broker = broker ?? KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
         servers = broker.bootstrapServers
         name = KafkaBroker.uniqueName(label)
         self.partitions = partitions
@@ -89,9 +90,19 @@ final class Scene {
     // MARK: The worker
 
     /// Writes the configuration file and starts `apns-worker run` (or `check`) with it.
-    func startWorker(_ command: String = "run") throws -> ChildProcess {
-        try write(configuration.text, to: "worker.yaml")
-        return try ChildProcess(Tool.worker.path(), [command, "--config", file("worker.yaml")])
+    ///
+    /// - Parameters:
+    ///   - name: of the file, where several run at once.
+    ///   - kafka: keys of the section `kafka`, beside the configuration's.
+    func startWorker(
+        _ command: String = "run", named name: String = "worker", kafka: String = "",
+        environment: [String: String] = [:]
+    ) throws -> ChildProcess {
+        var configuration = configuration
+        if !kafka.isEmpty { configuration.kafka += (configuration.kafka.isEmpty ? "" : ", ") + kafka }
+        try write(configuration.text, to: "\(name).yaml")
+        return try ChildProcess(
+            Tool.worker.path(), [command, "--config", file("\(name).yaml")], environment: environment)
     }
 
     /// SIGTERM; the worker must drain and exit 0.
@@ -137,7 +148,10 @@ final class Scene {
 
     /// The comparison of the books; throws with all its findings when they do not agree.
     @discardableResult
-    func audit(_ more: String...) throws -> String {
+    func audit(_ more: String...) throws -> String { try audit(more) }
+
+    @discardableResult
+    func audit(_ more: [String]) throws -> String {
         let ended = try tryBooks("audit", auditArguments + more)
         guard ended.ending == .exited(0) else { throw Unexpected(ended.text) }
         print(ended.text)

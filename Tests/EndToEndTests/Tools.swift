@@ -8,7 +8,7 @@ enum Tool: String {
     case worker = "apns-worker"
     case broker = "a Kafka broker"
     case python = "Python with confluent_kafka"
-    case kcat, nghttpd, openssl
+    case kcat, nghttpd, openssl, curl
 
     /// Where it is (nothing to know of a broker before it is started); `nil`: it is missing.
     var place: String? { Self.places[self] }
@@ -18,7 +18,7 @@ enum Tool: String {
         places[.worker] = Self.builtWorker
         places[.broker] = KafkaBroker.isAvailable ? "" : nil
         places[.python] = Self.pythonWithClient
-        for tool in [Tool.kcat, .nghttpd, .openssl] { places[tool] = Self.command(tool.rawValue) }
+        for tool in [Tool.kcat, .nghttpd, .openssl, .curl] { places[tool] = Self.command(tool.rawValue) }
         return places
     }()
 

@@ -50,6 +50,9 @@ struct ConsumerScenarios {
         #expect(second.map(\.offset) == (0..<Int64(count - odd.count)).map { $0 })
         #expect(member.consumer.strayCount == 0)
         #expect(member.consumer.watermarks(of: cluster.partition(1)).high >= Int64(count - odd.count))
+        let ends = member.consumer.ends(
+            of: [cluster.partition(1), cluster.partition(7), cluster.partition(0)], timeoutMs: 10_000)
+        #expect(ends == [Int64(count - odd.count), nil, Int64(odd.count)])
     }
 
     /// The metadata of a commit comes back byte for byte.

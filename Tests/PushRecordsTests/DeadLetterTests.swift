@@ -28,6 +28,33 @@ import Testing
         #expect(write(.none, 2_000_000) == untouched + place + ["push-dlq-truncated=2000000"])
     }
 
+    /// What the writer wrote is read back; of a dead letter that was produced again, the last one's words count.
+    @Test func decoding() throws {
+        let list = [
+            HeaderField("apns-topic", "t"), HeaderField("push-dlq-reason", "older"),
+            HeaderField("push-dlq-detail", "older"), HeaderField("push-dlq-truncated", "5"),
+            HeaderField("push-dlq-reason", "not-json"), HeaderField("push-dlq-topic", "apns.requests"),
+            HeaderField("push-dlq-partition", "3"), HeaderField("push-dlq-offset", "1234"),
+            HeaderField("push-dlq-timestamp", "-1"), HeaderField("push-dlq-later", "x"),
+        ]
+        let letter = try DeadLetter(key: nil, value: [0x7B], headers: list)
+        #expect(letter.key == nil && letter.value == [0x7B] && letter.headers == [HeaderField("apns-topic", "t")])
+        #expect(letter.reason == "not-json" && letter.detail == nil && letter.place == "apns.requests/3/1234")
+        #expect(letter.timestampMs == -1 && letter.truncatedBytes == nil)
+        let truncated = try DeadLetter(key: [1], value: nil, headers: list + [HeaderField("push-dlq-truncated", "9")])
+        #expect(truncated.truncatedBytes == 9 && truncated.value == nil && truncated.key == [1])
+        for place in 5...8 {
+            var damaged = list
+            damaged.remove(at: place)
+            let error = #expect(throws: RecordError.self) { try DeadLetter(key: nil, value: nil, headers: damaged) }
+            #expect(error?.description == "\(list[place].name) is missing")
+        }
+        let error = #expect(throws: RecordError.self) {
+            try DeadLetter(key: nil, value: nil, headers: list + [HeaderField("push-dlq-offset", "x")])
+        }
+        #expect(error?.description == "push-dlq-offset: \"x\" is not a number that fits")
+    }
+
     /// More headers than the list had room for at first.
     @Test func manyHeaders() {
         let pair = (lend("n"), lend("v"))

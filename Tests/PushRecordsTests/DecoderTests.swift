@@ -20,6 +20,9 @@ import Testing
         #expect(result.reason?.rawValue == "BadTopic" && result.detail == "d" && result.unregisteredAtMs == 1)
         #expect(result.attempts == 2 && result.inDoubt == 1 && result.requestedAtMs == 3 && result.sentAtMs == 4)
         #expect(result.settledAtMs == 5 && result.request.description == "r/3/1234/7" && result.request.key == "k")
+        #expect(result.reason == .badTopic && result.isInDoubt && result.device?.hex == "00")
+        #expect(DeliveryResult.Request(text: "r/3/1234/7")?.description == "r/3/1234/7")
+        #expect(DeliveryResult.Request(text: "r/3/1234") == nil && DeliveryResult.Request(text: "") == nil)
         // From a collection that is not contiguous, too.
         #expect(try DeliveryResult(json: Array(Self.result.utf8).lazy.map { $0 }) == result)
     }
@@ -47,5 +50,18 @@ import Testing
         #expect(token.environment == .development && token.reason?.rawValue == "Unregistered")
         #expect(token.unregisteredAtMs == 7 && token.observedAtMs == 8)
         #expect(throws: RecordError.self) { try UnregisteredToken(json: Array("{}".utf8)) }
+        #expect(token.isDead(registeredAtMs: 6) && !token.isDead(registeredAtMs: 7))
+        var untimed = token
+        untimed.unregisteredAtMs = nil
+        #expect(untimed.isDead(registeredAtMs: 7) && !untimed.isDead(registeredAtMs: 8))
+    }
+
+    /// The constants spell what the worker writes.
+    @Test func reasons() {
+        #expect(Reason.badCollapseID == ReasonCode.badCollapseId.reason)
+        #expect(Reason.topicMismatch == ReasonCode.topicMismatch.reason)
+        #expect(
+            try! DeliveryResult(json: Array(Self.result.replacing("BadTopic", with: "New1").utf8)).reason?.rawValue
+                == "New1")
     }
 }

@@ -116,6 +116,36 @@ struct SchemaCheck {
         #expect(try results.faults(Array(#"{"outcome":"lost","attempts":-1}"#.utf8)).count == 17)
     }
 
+    /// The headers that the worker writes, as objects of texts.
+    @Test func headers() throws {
+        func faults(_ schema: RecordSchema, _ headers: UnsafeBufferPointer<RecordHeader>) throws -> String {
+            let object = Dictionary(headers.map { (text($0.name), text($0.value)) }) { $1 }
+            return try SchemaCheck(schema).faults(JSONEncoder().encode(object)).joined(separator: "; ")
+        }
+        for isBroadcast in [false, true] {
+            let fixture = ContentFixture(isBroadcast: isBroadcast)
+            var results = ResultWriter(apps: ContentFixture.apps)
+            let ending = Ending(
+                outcome: .rejected, status: 400, reason: .badTopic, attempts: 1, inDoubt: 0, sentAtMs: 3, settledAtMs: 4
+            )
+            #expect(try faults(.resultHeaders, results.write(fixture.content, ending).headers) == "")
+            var retries = RetryWriter(apps: ContentFixture.apps)
+            let order = RetryOrder(attempt: 1, dueMs: 5, reason: lend("TooManyRequests"), sends: 1, inDoubt: 0)
+            let retry = retries.write(fixture.content, order)
+            #expect(try faults(.retryHeaders, retry.headers) == "")
+            #expect(try faults(.requestHeaders, retry.headers) == "")
+            #expect(try faults(.resultHeaders, retry.headers) != "")
+            var letters = DeadLetterWriter()
+            for reason in DeadLetterReason.allCases {
+                let headers = letters.headers(
+                    original: fixture.content.copiedHeaders, place: fixture.content.request, timestampMs: -1,
+                    reason: reason, detail: Detail("d", lend("s")), truncatedBytes: 5)
+                #expect(try faults(.deadLetterHeaders, headers) == "")
+            }
+            #expect(try faults(.deadLetterHeaders, retry.headers) != "")
+        }
+    }
+
     /// The schema and the parser agree on what an envelope is.
     @Test(arguments: [
         (#""device_token":"00""#, true), (#""device_tokens":["00","AbCd"],"app":"shop""#, true),

@@ -1,5 +1,6 @@
 import Configuration
 import Delivery
+import Foundation
 import Kafka
 import PushRecords
 import TLS
@@ -37,6 +38,122 @@ struct StartTests {
         #expect(lines[1].contains("app broken"))
         #expect(lines[2].contains("app untrusting") && lines[2].contains("/nowhere/ca.pem"))
         #expect(!failure.debugDescription.contains("no key"), "a key's text must not be shown")
+    }
+
+    @Test func `A certificate is loaded from wherever it stands`() throws {
+        let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop", validForDays: 20)
+        let folder = try TestFolder()
+        let both = try folder.write(issued.certificatePEM + issued.keyPEM, "both.pem")
+        let certificate = try folder.write(issued.certificatePEM, "cert.pem")
+        let key = try folder.write(issued.keyPEM, "key.pem")
+        let forms: [CertificateCredential.Form] = [
+            .pem(certificate: .file(both), key: nil), .pem(certificate: .file(certificate), key: .file(key)),
+            .pem(certificate: .text(issued.certificatePEM), key: .text(issued.keyPEM)),
+            .pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil),
+        ]
+        for form in forms {
+            let app = try LoadedApp(
+                AppSettings(
+                    name: "shop", bundleIDs: ["com.example.shop"], credential: .certificate(CertificateCredential(form))
+                ))
+            #expect(app.signingKey == nil)
+            #expect(app.certificate?.userID == "com.example.shop")
+        }
+    }
+
+    @Test func `A certificate that cannot be used has a line that names app and file`() throws {
+        let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
+        let folder = try TestFolder()
+        let certificate = try folder.write(issued.certificatePEM, "cert.pem")
+        func app(_ name: String, _ form: CertificateCredential.Form, passphrase: Secret? = nil) -> AppSettings {
+            AppSettings(
+                name: name, bundleIDs: ["com.example.shop"],
+                credential: .certificate(CertificateCredential(form, passphrase: passphrase)))
+        }
+        let failure = #expect(throws: StartFailure.self) {
+            try LoadedApp.load([
+                app("a", .pem(certificate: .file(certificate), key: nil)),
+                app("b", .pkcs12(.file(certificate)), passphrase: .text("hunter2")),
+                app("c", .pkcs12(.text("hunter2!"))),
+                app("d", .pkcs12(.file(certificate)), passphrase: .file("/nowhere/pass")),
+                app("e", .pem(certificate: .text(issued.certificatePEM), key: .text("hunter2"))),
+            ])
+        }
+        #expect(
+            failure?.lines == [
+                "app a: \(certificate): holds no private key, but: CERTIFICATE",
+                "app b: \(certificate): is not PKCS#12",
+                "app c: certificate.pkcs12: is not base64",
+                "app d: cannot read /nowhere/pass: No such file or directory",
+                "app e: certificate.key: is not PEM: no line -----BEGIN PRIVATE KEY-----",
+            ])
+    }
+
+    @Test func `What Apple will refuse about a certificate is known beforehand`() throws {
+        let authority = try CertificateAuthority()
+        func lines(days: Int, for bundleID: String = "com.example.shop") throws -> ([String], String?) {
+            let issued = try authority.issueClient(bundleID: bundleID, validForDays: days)
+            let app = try LoadedApp(
+                AppSettings(
+                    name: "shop", bundleIDs: ["com.example.shop"],
+                    credential: .certificate(
+                        CertificateCredential(.pem(certificate: .text(issued.certificatePEM + issued.keyPEM), key: nil))
+                    )))
+            let nowMs = Int64(Date().timeIntervalSince1970 * 1_000)
+            return (app.certificateFaults(nowMs: nowMs), app.certificateWarning(nowMs: nowMs))
+        }
+        let name = "app shop: the certificate in certificate.pem"
+        #expect(try lines(days: 100) == ([], nil))
+        // For Voice over IP only, of the same app.
+        #expect(try lines(days: 100, for: "com.example.shop.voip") == ([], nil))
+        let soon = try lines(days: 30)
+        #expect(soon.0.isEmpty && soon.1?.hasPrefix("\(name) expires on 20") == true, "\(soon)")
+        #expect(soon.1?.hasSuffix(", in 29 days") == true)
+        let expired = try lines(days: -1)
+        #expect(expired.1 == nil && expired.0.count == 1)
+        #expect(expired.0.first?.hasPrefix("\(name) expired on 20") == true)
+        #expect(
+            try lines(days: 100, for: "com.example.shopping").0
+                == ["\(name) is for com.example.shopping, not for com.example.shop (bundle_ids)"])
+    }
+
+    @Test func `Each credential's files are known, and who reads them`() {
+        var one = app("one", key: .file("/k/a.p8"))
+        one.caFile = "/ca.pem"
+        let two = app("two", key: .file("/k/a.p8"))
+        let inline = app("inline", key: .text("pem"))
+        let pem = AppSettings(
+            name: "pem", bundleIDs: ["a"],
+            credential: .certificate(
+                CertificateCredential(
+                    .pem(certificate: .file("/c.pem"), key: .file("/k.pem")), passphrase: .file("/pass"))))
+        var bundle = AppSettings(
+            name: "bundle", bundleIDs: ["a"],
+            credential: .certificate(CertificateCredential(.pkcs12(.file("/c.p12")), passphrase: .file("/pass"))))
+        bundle.caFile = "/ca.pem"
+        let files = CredentialFiles([one, two, inline, pem, bundle])
+        #expect(files.paths == ["/k/a.p8", "/ca.pem", "/c.pem", "/k.pem", "/pass", "/c.p12"])
+        #expect(files.apps(using: ["/k/a.p8"]) == [AppIndex(0), AppIndex(1)])
+        #expect(files.apps(using: ["/pass", "/ca.pem"]) == [AppIndex(0), AppIndex(3), AppIndex(4)])
+        #expect(files.apps(using: ["/elsewhere"]).isEmpty)
+        #expect(one.connects(like: one) && !one.connects(like: two))
+        var slower = one
+        slower.rateLimit = 5
+        slower.isPaused = true
+        slower.bundleIDs.append("b")
+        #expect(slower.connects(like: one))
+    }
+
+    @Test func `Apps of one key share a token`() throws {
+        let key = Secret.text(try SelfSigned.privateKey())
+        let (one, two) = (try LoadedApp(app("one", key: key)), try LoadedApp(app("two", key: key)))
+        let other = try LoadedApp(app("other", key: .text(try SelfSigned.privateKey())))
+        let tokens = ProviderTokens()
+        let token = try #require(tokens.token(of: one))
+        #expect(tokens.token(of: two) === token)
+        #expect(tokens.token(of: one) === token)
+        // Another key under the same id, as when a file has a new one.
+        #expect(tokens.token(of: other) !== token)
     }
 
     @Test func `The machine is told what the configuration says`() throws {

@@ -8,6 +8,8 @@ internal import PushRecords
 protocol ConnectionOwner: AnyObject {
     /// Counts provider tokens: which one requests carry now.
     var tokenGeneration: UInt32 { get }
+    /// Counts what connections are made with: a connection with another number is of a credential that was replaced.
+    var era: Int { get }
     /// SETTINGS came, for the first time or again.
     func connectionSettled(_ connection: Connection)
     /// Its first response came that was no fault of the connection.
@@ -34,6 +36,8 @@ final class Connection: SecureChannelDelegate {
     enum Phase { case dialing, opening, ready, draining, closed }
 
     let id: PoolPlan.ConnectionID
+    /// The owner's when it was made.
+    let era: Int
     private(set) var phase = Phase.dialing
     private let configuration: APNsConfiguration
     private let loop: Loop
@@ -69,6 +73,7 @@ final class Connection: SecureChannelDelegate {
         owner: any ConnectionOwner
     ) {
         self.id = id
+        era = owner.era
         self.configuration = configuration
         self.loop = loop
         self.owner = owner
@@ -275,9 +280,8 @@ final class Connection: SecureChannelDelegate {
         alarm = nil
         var end = end
         if let fault { end.text = "\(address): \(fault)" }
-        if wasReady && (!isExpectedEnd || unanswered > 0) {
-            owner.note(.disconnected(address: address, reason: end.text, unanswered: unanswered))
-        }
+        if isExpectedEnd && unanswered == 0 { end.text = "\(address): closed, with nothing left to answer" }
+        if wasReady { owner.note(.disconnected(address: address, reason: end.text, unanswered: unanswered)) }
         owner.connectionClosed(self, end)
         self.channel = nil
     }
@@ -315,9 +319,9 @@ final class Connection: SecureChannelDelegate {
             fate.reason = body.reason
             fate.unregisteredAtMs = status == 410 ? body.timestampMs : 0
             if let text = body.text { fate.reasonText = owner.text(text) }
-            heed(body.reason, isCurrentToken: closed.token == owner.tokenGeneration)
+            heed(body.reason, isCurrentToken: !carriedOlder(closed.token))
         }
-        fate.carriedOlderToken = closed.token != owner.tokenGeneration
+        fate.carriedOlderToken = carriedOlder(closed.token)
         owner.settled(fate)
     }
 
@@ -343,8 +347,11 @@ final class Connection: SecureChannelDelegate {
         owner.settled(
             Fate(
                 id: closed.id, kind: closed.kind, status: status, sentAtMs: closed.sentAtMs,
-                connectionDied: closed.connectionDied, carriedOlderToken: closed.token != owner.tokenGeneration))
+                connectionDied: closed.connectionDied, carriedOlderToken: carriedOlder(closed.token)))
     }
+
+    /// Whether the owner would send another token, or another credential, by now.
+    private func carriedOlder(_ token: UInt32) -> Bool { token != owner.tokenGeneration || era != owner.era }
 
     private func settleClosedEntries() {
         for closed in closedEntries { settle(closed) }

@@ -21,6 +21,8 @@ package struct PoolPlan: Sendable {
         case idle(ConnectionID)
         /// The time asked for by `wake` has come.
         case due
+        /// Every connection is of yesterday: others are wanted, made with what is in force from now on.
+        case replace(minimum: Int, maximum: Int)
         /// No more connections; those there are drain.
         case close
     }
@@ -43,8 +45,8 @@ package struct PoolPlan: Sendable {
         var wasAnswered = false
     }
 
-    private let minimum: Int
-    private let maximum: Int
+    private var minimum: Int
+    private var maximum: Int
     private var wanted: Int
     private var connections: [Connection] = []
     private var nextID = 0
@@ -85,6 +87,7 @@ package struct PoolPlan: Sendable {
             wanted = max(minimum, live)
             return [.drain(id)]
         case .due: isWaiting = false
+        case .replace(let minimum, let maximum): return replace(minimum: minimum, maximum: maximum)
         case .close: return close()
         }
         return dialIfWanted()
@@ -141,14 +144,31 @@ package struct PoolPlan: Sendable {
         return [.wake(afterNs: lastWaitNs)]
     }
 
+    /// What failed with the old settings is no reason to wait with the new ones.
+    private mutating func replace(minimum: Int, maximum: Int) -> [Action] {
+        precondition(minimum >= 1 && maximum >= minimum, "a pool has at least one connection, and max is not below min")
+        guard !isClosing else { return [] }
+        self.minimum = minimum
+        self.maximum = maximum
+        wanted = min(max(wanted, minimum), maximum)
+        backOff.succeeded()
+        isWaiting = false
+        return drainAll() + dialIfWanted()
+    }
+
     private mutating func close() -> [Action] {
         guard !isClosing else { return [] }
         isClosing = true
+        let actions = drainAll()
+        return connections.isEmpty ? [.finished] : actions
+    }
+
+    private mutating func drainAll() -> [Action] {
         var actions: [Action] = []
         for index in connections.indices where connections[index].phase != .draining {
             connections[index].phase = .draining
             actions.append(.drain(connections[index].id))
         }
-        return connections.isEmpty ? [.finished] : actions
+        return actions
     }
 }

@@ -48,6 +48,22 @@ static inline X509 *openssl_certificates_pop(STACK_OF(X509) *stack) { return sk_
 /// Frees the stack, not the certificates.
 static inline void openssl_certificates_free(STACK_OF(X509) *stack) { sk_X509_free(stack); }
 
+/// The elements of a SEQUENCE OF ANY.
+static inline int openssl_elements_count(const ASN1_SEQUENCE_ANY *elements) { return sk_ASN1_TYPE_num(elements); }
+
+static inline const ASN1_TYPE *openssl_elements_at(const ASN1_SEQUENCE_ANY *elements, int index) {
+    return sk_ASN1_TYPE_value(elements, index);
+}
+
+static inline void openssl_elements_free(ASN1_SEQUENCE_ANY *elements) {
+    sk_ASN1_TYPE_pop_free(elements, ASN1_TYPE_free);
+}
+
+/// The text of a UTF8String; NULL: it is something else.
+static inline const ASN1_STRING *openssl_element_utf8(const ASN1_TYPE *element) {
+    return element->type == V_ASN1_UTF8STRING ? element->value.utf8string : NULL;
+}
+
 /// RFC 2253, UTF-8 unescaped.
 static inline unsigned long openssl_name_flags(void) { return XN_FLAG_RFC2253 & ~ASN1_STRFLGS_ESC_MSB; }
 

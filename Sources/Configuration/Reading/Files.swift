@@ -35,3 +35,10 @@ package func readFile(_ path: String, limit: Int = 1 << 20) throws(FileError) ->
         bytes.append(contentsOf: chunk[..<count])
     }
 }
+
+/// A secret's file usually ends with a line break that is not the secret's.
+func withoutLineBreak(_ bytes: [UInt8]) -> ArraySlice<UInt8> {
+    var bytes = bytes[...]
+    while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
+    return bytes
+}

@@ -3,7 +3,7 @@ import YAML
 /// A mapping of the configuration while it is read: every key asked for is a valid one, and `finish` refuses the rest.
 struct Section {
     let path: String
-    private let mark: Mark
+    let mark: Mark
     private let entries: [Entry]
     let reading: Reading
     private var known: Set<String> = []

@@ -58,6 +58,17 @@ struct Value {
 
     func filePath() -> String? { text("a file's path").map(reading.absolute) }
 
+    /// What the file holds that the value names, without the line break at its end.
+    func fileText() -> String? {
+        guard let path = filePath() else { return nil }
+        do throws(FileError) {
+            return String(decoding: withoutLineBreak(try readFile(path)), as: UTF8.self)
+        } catch {
+            refuse("\(error)")
+            return nil
+        }
+    }
+
     /// A text for which `isValid` holds; `expectation` says what would be right.
     func text(_ expectation: String, where isValid: (String) -> Bool) -> String? {
         guard let text = text(expectation) else { return nil }

@@ -4,6 +4,16 @@ package import PushRecords
 package struct AppSettings: Hashable, Sendable {
     package enum Credential: Hashable, Sendable {
         case token(TokenCredential)
+        case certificate(CertificateCredential)
+    }
+
+    /// What happens while nearly every answer says that the tokens are of the other environment.
+    package enum EnvironmentGuard: String, CaseIterable, Sendable {
+        /// The app slows down, and says so.
+        case warn
+        /// The notifications wait in the retry tiers, too.
+        case hold
+        case off
     }
 
     package struct ConnectionCount: Hashable, Sendable {
@@ -28,6 +38,13 @@ package struct AppSettings: Hashable, Sendable {
     package var verifiesHost = true
     /// `authorization` is sent so that HPACK indexes it (apns.md).
     package var indexesAuthorization = true
+    /// `nil`: the host is dialled itself.
+    package var proxy: ProxySettings?
+    package var environmentGuard = EnvironmentGuard.warn
+    /// Notifications a second; 0: as many as APNs takes.
+    package var rateLimit = 0
+    /// Nothing is sent; its notifications are held.
+    package var isPaused = false
 
     /// `host`: `nil` is Apple's of the environment.
     package init(
@@ -46,20 +63,6 @@ package struct AppSettings: Hashable, Sendable {
         case .production: "api.push.apple.com"
         case .development: "api.development.push.apple.com"
         }
-    }
-}
-
-/// A provider token's signing key (`.p8`) and what names it.
-package struct TokenCredential: Hashable, Sendable {
-    /// PEM.
-    package var key: Secret
-    package var keyID: String
-    package var teamID: String
-
-    package init(key: Secret, keyID: String, teamID: String) {
-        self.key = key
-        self.keyID = keyID
-        self.teamID = teamID
     }
 }
 
@@ -83,19 +86,13 @@ extension AppSettings {
         self.init(name: "", bundleIDs: [], credential: .token(nothing), environment: environment)
 
         section.notYet("transport", harmless: "http2")
-        for key in ["certificate", "proxy", "broadcast"] { section.notYet(key) }
-        section.notYet("environment_guard", harmless: "warn", "off")
-        section.notYet("rate_limit", harmless: "0")
-        section.notYet("paused", harmless: "false")
+        section.notYet("broadcast")
 
         section.required("name", into: &name) {
             $0.text("1 to 100 letters, digits, dots, hyphens or underscores", where: Self.isName)
         }
         section.required("bundle_ids", into: &bundleIDs) { Self.bundleIDs(reading: $0) }
-        // An app with a certificate was refused above; that it has no token needs no second complaint.
-        if !section.has("certificate") || section.has("token") {
-            section.requiredSection("token") { credential = .token(TokenCredential(reading: &$0)) }
-        }
+        if let credential = Credential(reading: &section) { self.credential = credential }
         section.read("host", into: &host) { $0.hostName() }
         section.read("port", into: &port) { $0.integer(1...65_535) }
         section.section("connections") { section in
@@ -107,6 +104,10 @@ extension AppSettings {
             }
         }
         section.read("index_authorization", into: &indexesAuthorization) { $0.boolean() }
+        proxy = ProxySettings(in: &section)
+        section.read("environment_guard", into: &environmentGuard) { $0.choice() }
+        section.read("rate_limit", into: &rateLimit) { $0.integer(0...10_000_000) }
+        section.read("paused", into: &isPaused) { $0.boolean() }
         section.section("tls") { section in
             section.read("ca_file", into: &caFile) { $0.filePath() }
             section.read("verify", into: &verifiesHost) { $0.boolean() }
@@ -142,22 +143,5 @@ extension AppSettings {
         text.utf8.count <= 155
             && text.split(separator: ".", omittingEmptySubsequences: false).allSatisfy { !$0.isEmpty }
             && text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
-    }
-}
-
-extension TokenCredential {
-    fileprivate init(reading section: inout Section) {
-        self.init(key: .text(""), keyID: "", teamID: "")
-        if let key = section.secret("key") {
-            self.key = key
-        } else if !section.has("key"), !section.has("key_file") {
-            section.refuseMissing("key_file")
-        }
-        section.required("key_id", into: &keyID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }
-        section.required("team_id", into: &teamID) { $0.text("Apple's 10 letters and digits", where: Self.isAppleID) }
-    }
-
-    private static func isAppleID(_ text: String) -> Bool {
-        text.utf8.count == 10 && text.unicodeScalars.allSatisfy { $0.isASCIIWord && $0 != "_" }
     }
 }

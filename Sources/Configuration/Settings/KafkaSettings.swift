@@ -123,16 +123,8 @@ extension UserProperty {
             guard name.hasSuffix("_file") else {
                 return value.textOrEmpty().map { UserProperty(name: name, value: $0, place: place) }
             }
-            guard let path = value.filePath() else { return nil }
-            do throws(FileError) {
-                var bytes = try readFile(path)
-                while bytes.last == UInt8(ascii: "\n") || bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
-                return UserProperty(
-                    name: String(name.dropLast("_file".count)), value: String(decoding: bytes, as: UTF8.self),
-                    place: place)
-            } catch {
-                value.refuse("\(error)")
-                return nil
+            return value.fileText().map {
+                UserProperty(name: String(name.dropLast("_file".count)), value: $0, place: place)
             }
         }
     }

@@ -20,12 +20,15 @@ extension Value {
 
     /// A name or an address; nothing of a URL around it.
     func hostName() -> String? {
-        text("a host's name or address, without https:// and port") { text in
-            guard text.utf8.count <= 253 else { return false }
-            let isAddress = text.filter { $0 == ":" }.count > 1 && text.unicodeScalars.allSatisfy(isIPv6Scalar)
-            return isAddress || text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
-        }
+        text("a host's name or address, without https:// and port", where: isHostName)
     }
+}
+
+/// A name or an address, IPv6 without brackets.
+func isHostName(_ text: String) -> Bool {
+    guard !text.isEmpty, text.utf8.count <= 253 else { return false }
+    let isAddress = text.filter { $0 == ":" }.count > 1 && text.unicodeScalars.allSatisfy(isIPv6Scalar)
+    return isAddress || text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
 }
 
 private func isIPv6Scalar(_ scalar: Unicode.Scalar) -> Bool {

@@ -21,4 +21,17 @@ package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStr
         case .file(let path): try readFile(path)
         }
     }
+
+    /// A passphrase: `load` as text, without the line break at its end.
+    package func loadLine() throws(FileError) -> String {
+        String(decoding: withoutLineBreak(try load()), as: UTF8.self)
+    }
+
+    /// The file it stands in; `nil`: it stands in the configuration.
+    package var path: String? {
+        switch self {
+        case .text: nil
+        case .file(let path): path
+        }
+    }
 }

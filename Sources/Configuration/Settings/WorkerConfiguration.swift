@@ -13,6 +13,7 @@ package struct WorkerConfiguration: Hashable, Sendable {
     /// At least one; no two with the same name.
     package var apps: [AppSettings]
     package var drain = DrainSettings()
+    package var admin = AdminSettings()
     package var log = LogSettings()
 
     package init(kafka: KafkaSettings, apps: [AppSettings]) {
@@ -110,7 +111,7 @@ extension WorkerConfiguration {
             section.read("rebalance", into: &drain.rebalance) { $0.duration(range) }
             section.read("shutdown", into: &drain.shutdown) { $0.duration(range) }
         }
-        document.notYet("admin")
+        document.section("admin") { admin.read(&$0) }
         document.section("log") { log.read(&$0) }
         document.finish()
     }

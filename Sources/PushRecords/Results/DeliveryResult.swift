@@ -2,8 +2,14 @@
 ///
 /// ```swift
 /// let result = try DeliveryResult(json: message.value)
-/// if result.outcome == .rejected { print(result.deviceToken ?? "", result.reason?.rawValue ?? "") }
+/// switch (result.outcome, result.reason) {
+/// case (.accepted, _): break
+/// case (.rejected, .badTopic?): alarm("wrong bundle id: \(result.apnsTopic ?? "")")
+/// default: log(result.request, result.outcome, result.reason?.rawValue ?? "", result.detail ?? "")
+/// }
 /// ```
+///
+/// A notification's result may come more than once after a crash: deduplicate on `request`.
 public struct DeliveryResult: Hashable, Sendable {
     /// Where a notification was asked for. Identifies it: deduplicate on it.
     public struct Request: Hashable, Sendable, CustomStringConvertible {
@@ -60,6 +66,15 @@ public struct DeliveryResult: Hashable, Sendable {
 }
 
 extension DeliveryResult {
+    /// The device token, where it is one; `nil` for a broadcast, and for what was refused because it is none.
+    public var device: DeviceToken? { deviceToken.flatMap { try? DeviceToken(hex: $0) } }
+
+    /// The device may have been shown it more than once, or in spite of an outcome that says otherwise: a send's fate is
+    /// unknown.
+    public var isInDoubt: Bool { inDoubt > 0 }
+}
+
+extension DeliveryResult {
     /// Reads a result record's value. Members that this version does not know are ignored.
     ///
     /// Throws what is wrong when it is not JSON, a member has another type, or one that every result has is missing.
@@ -105,6 +120,19 @@ extension DeliveryResult {
 }
 
 extension DeliveryResult.Request {
+    /// Reads `topic/partition/offset/index`, as a result's header `request` has it; `nil` for anything else.
+    public init?(text: some StringProtocol) {
+        var text = String(text)
+        let read: Self? = text.withUTF8 { bytes in
+            guard let place = RequestPlace(text: UnsafeRawBufferPointer(bytes)) else { return nil }
+            return Self(
+                topic: String(decoding: place.topic, as: UTF8.self), partition: place.partition, offset: place.offset,
+                index: place.index)
+        }
+        guard let read else { return nil }
+        self = read
+    }
+
     fileprivate init(_ reader: inout RecordReader) throws(RecordError) {
         try reader.enterObject()
         var topic: String?

@@ -2,18 +2,44 @@
 ///
 /// A record that the worker writes may get more members, never other ones; an envelope has only those that are here.
 public enum RecordSchema: String, CaseIterable, Sendable {
-    /// The envelope form of a request.
-    case envelope
-    /// A record of `apns.results`.
+    /// The envelope form of a request: the value of its record.
+    case envelope = "request-envelope"
+    /// The headers of a request in payload form, as an object of their texts.
+    case requestHeaders = "request-headers"
+    /// The value of a record of `apns.results`.
     case result
-    /// A record of `apns.unregistered`.
+    /// The headers of a record of `apns.results`, as an object of their texts.
+    case resultHeaders = "result-headers"
+    /// The value of a record of `apns.unregistered`.
     case unregistered
+    /// The headers of a record of a retry topic, as an object of their texts.
+    case retryHeaders = "retry-headers"
+    /// The headers of a record of `apns.dead-letters`, as an object of their texts.
+    case deadLetterHeaders = "dead-letter-headers"
 
+    /// One line for people.
+    public var summary: String {
+        switch self {
+        case .envelope: "a request in envelope form: the value"
+        case .requestHeaders: "a request in payload form: its headers, as an object of texts"
+        case .result: "a record of apns.results: the value"
+        case .resultHeaders: "a record of apns.results: its headers, as an object of texts"
+        case .unregistered: "a record of apns.unregistered: the value"
+        case .retryHeaders: "a record of a retry topic: its headers, as an object of texts"
+        case .deadLetterHeaders: "a record of apns.dead-letters: its headers, as an object of texts"
+        }
+    }
+
+    /// The schema, a JSON object; a newline at the end.
     public var text: StaticString {
         switch self {
         case .envelope: Self.envelopeText
+        case .requestHeaders: Self.requestHeadersText
         case .result: Self.resultText
+        case .resultHeaders: Self.resultHeadersText
         case .unregistered: Self.unregisteredText
+        case .retryHeaders: Self.retryHeadersText
+        case .deadLetterHeaders: Self.deadLetterHeadersText
         }
     }
 

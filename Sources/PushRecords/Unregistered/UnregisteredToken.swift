@@ -1,6 +1,11 @@
 /// A dead device token: a record of `apns.unregistered`.
 ///
 /// Delete the token only if it was registered before `unregisteredAtMs`: a device may have registered it again.
+///
+/// ```swift
+/// let dead = try UnregisteredToken(json: message.value)
+/// if let row = tokens[dead.deviceToken], dead.isDead(registeredAtMs: row.registeredAtMs) { tokens.remove(row) }
+/// ```
 public struct UnregisteredToken: Hashable, Sendable {
     /// Lower-case hex.
     public var deviceToken: String
@@ -12,6 +17,10 @@ public struct UnregisteredToken: Hashable, Sendable {
     public var unregisteredAtMs: Int64?
     /// When the worker learned of it.
     public var observedAtMs: Int64
+
+    /// Whether a token that was registered at that time (milliseconds since the epoch, the last time the app sent it) is
+    /// to be deleted: it was registered before it died. Where Apple gave no time, before the worker learned of it.
+    public func isDead(registeredAtMs: Int64) -> Bool { registeredAtMs < unregisteredAtMs ?? observedAtMs }
 }
 
 extension UnregisteredToken {

@@ -7,13 +7,16 @@ internal import PushRecords
 /// Says in log lines what the parts below report as events.
 struct EventLog {
     let logger: Logger
-    let apps: [AppSettings]
+    /// Of the apps, by `AppIndex`.
+    var names: [String]
 
     /// What librdkafka says about itself: its debug lines only at `debug`.
     static func write(_ event: ClientEvent, of client: String, to logger: Logger) {
         switch event {
         case .log(let severity, let facility, let text):
-            let level: Level = severity <= 3 ? .warning : severity <= 5 ? .info : .debug
+            // What FAIL says comes as an error event too.
+            let isSaidTwice = facility == "FAIL"
+            let level: Level = isSaidTwice ? .debug : severity <= 3 ? .warning : severity <= 5 ? .info : .debug
             logger.log(
                 level, .kafka, "librdkafka", about: "\(client) \(facility)",
                 ["client": "\(client)", "facility": "\(facility)", "text": "\(text)"])
@@ -127,5 +130,5 @@ struct EventLog {
         }
     }
 
-    private func name(of app: AppIndex) -> String { apps[app.value].name }
+    private func name(of app: AppIndex) -> String { names[app.value] }
 }

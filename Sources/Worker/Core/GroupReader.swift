@@ -50,6 +50,8 @@ final class GroupReader {
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
     private(set) var fatalError: KafkaError?
+    /// Whether a broker is connected, as far as the last statistics told (where they are asked for).
+    private(set) var isBrokerReached = true
 
     /// Most records taken from one partition before the next one's turn.
     private static let batchLimit = 128
@@ -90,6 +92,8 @@ final class GroupReader {
                     ["partition": "\(partition)", "error": "\(error.text)"])
             case .client(.fatal(let error)):
                 fatalError = error
+            case .client(.statistics(let text)):
+                if let isReached = isAnyBrokerUp(inStatistics: text) { isBrokerReached = isReached }
             case .client(let event):
                 EventLog.write(event, of: name, to: logger)
             }
@@ -110,12 +114,17 @@ final class GroupReader {
             if let failed = committed.first(where: { $0.code != .none && $0.code != .noOffset }) {
                 throw KafkaError(failed.code)
             }
+            // Only what an owner before left behind may have been sent, and only what was there to be read.
+            let ends =
+                committed.allSatisfy(\.metadata.isEmpty)
+                ? committed.map { _ in nil } : consumer.ends(of: partitions, timeoutMs: Self.committedTimeoutMs)
             let queues = try consumer.assign(committed.map { PartitionStart($0.partition, offset: $0.offset) })
-            for (queue, position) in zip(queues, committed) {
+            for (queue, (position, end)) in zip(queues, zip(committed, ends)) {
                 let id = position.metadata.withUnsafeBytes { metadata in
                     machine.assign(
                         topic: queue.partition.topic, partition: queue.partition.partition,
-                        role: roleOfTopic(queue.partition.topic), committedOffset: position.offset, metadata: metadata)
+                        role: roleOfTopic(queue.partition.topic), committedOffset: position.offset, metadata: metadata,
+                        logEnd: end)
                 }
                 assigned.append(Assigned(queue: queue, id: id, topic: Array(queue.partition.topic.utf8)))
             }
@@ -266,6 +275,11 @@ final class GroupReader {
     /// The partition of an assignment; `nil`: it is not ours any more.
     func partition(of id: PartitionID) -> TopicPartition? {
         assigned.first { $0.id == id }?.queue.partition
+    }
+
+    /// The partitions that are read, or drain, now.
+    func forEachAssigned(_ body: (PartitionID, TopicPartition) -> Void) {
+        for partition in assigned { body(partition.id, partition.queue.partition) }
     }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).

@@ -2,69 +2,56 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// Sends the machine's commits to the groups they belong to, and brings the replies back. Core thread.
+/// Sends the machine's commits of one group, and brings the replies back; at most one is in flight. Core thread.
 final class OffsetCommitter {
-    private struct Pending {
-        let partition: TopicPartition
-        let readerIndex: Int
-        var outcome: CommitOutcome?
-    }
-
+    private let group: CommitGroup
     private let logger: Logger
-    private var pending: [Pending] = []
+    /// The partitions of the commit in flight, in the machine's order; `nil`: given up meanwhile.
+    private var pending: [TopicPartition?] = []
     private var tag: UInt64 = 0
 
-    init(logger: Logger) { self.logger = logger }
-
-    /// Commits what is due.
-    func commit(_ machine: inout DeliveryMachine, readers: [GroupReader], now: DeliveryTime) {
-        guard pending.isEmpty else { return }
-        let entries = machine.takeCommit(now: now)
-        guard !entries.isEmpty else { return }
-        tag += 1
-        var batches: [[Kafka.CommitEntry]] = Array(repeating: [], count: readers.count)
-        for entry in entries {
-            var found: (TopicPartition, Int)?
-            for (index, reader) in readers.enumerated() where found == nil {
-                if let partition = reader.partition(of: entry.partition) { found = (partition, index) }
-            }
-            guard let (partition, index) = found else {
-                pending.append(Pending(partition: TopicPartition("", -1), readerIndex: -1, outcome: .refused))
-                continue
-            }
-            pending.append(Pending(partition: partition, readerIndex: index))
-            batches[index].append(
-                Kafka.CommitEntry(partition, offset: entry.offset, metadata: Array(entry.metadata)))
-        }
-        for (index, batch) in batches.enumerated() where !batch.isEmpty {
-            do throws(KafkaError) {
-                try readers[index].consumer.commit(batch, tag: tag)
-            } catch {
-                note(error.code)
-                for place in pending.indices where pending[place].readerIndex == index {
-                    pending[place].outcome = .refused
-                }
-            }
-        }
-        finish(&machine, now)
+    init(_ group: CommitGroup, logger: Logger) {
+        self.group = group
+        self.logger = logger
     }
 
-    /// Takes the reply to one group's part.
-    func take(_ reply: CommitReply, readerIndex: Int, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        guard reply.tag == tag else { return }
-        for place in pending.indices where pending[place].readerIndex == readerIndex {
-            let code = reply.results.first { $0.partition == pending[place].partition }?.code ?? reply.code
+    /// Commits what is due.
+    func commit(_ machine: inout DeliveryMachine, _ reader: GroupReader, now: DeliveryTime) {
+        guard pending.isEmpty else { return }
+        let entries = machine.takeCommit(of: group, now: now)
+        guard !entries.isEmpty else { return }
+        tag += 1
+        var batch: [Kafka.CommitEntry] = []
+        for entry in entries {
+            let partition = reader.partition(of: entry.partition)
+            pending.append(partition)
+            guard let partition else { continue }
+            batch.append(Kafka.CommitEntry(partition, offset: entry.offset, metadata: Array(entry.metadata)))
+        }
+        do throws(KafkaError) {
+            guard !batch.isEmpty else { return finish(nil, &machine, now) }
+            try reader.consumer.commit(batch, tag: tag)
+        } catch {
+            note(error.code)
+            finish(nil, &machine, now)
+        }
+    }
+
+    /// Takes a reply to this group's commits.
+    func take(_ reply: CommitReply, _ machine: inout DeliveryMachine, now: DeliveryTime) {
+        guard reply.tag == tag, !pending.isEmpty else { return }
+        let outcomes = pending.map { partition -> CommitOutcome in
+            guard let partition else { return .refused }
+            let code = reply.results.first { $0.partition == partition }?.code ?? reply.code
             switch code {
-            case .none:
-                pending[place].outcome = .acknowledged
-            case .offsetMetadataTooLarge:
-                pending[place].outcome = .metadataTooLarge
+            case .none: return .acknowledged
+            case .offsetMetadataTooLarge: return .metadataTooLarge
             default:
-                pending[place].outcome = .refused
                 note(code)
+                return .refused
             }
         }
-        finish(&machine, now)
+        finish(outcomes, &machine, now)
     }
 
     private func note(_ code: KafkaCode) {
@@ -75,10 +62,9 @@ final class OffsetCommitter {
         }
     }
 
-    private func finish(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        guard !pending.isEmpty, pending.allSatisfy({ $0.outcome != nil }) else { return }
-        let outcomes = pending.map { $0.outcome! }
+    /// - Parameter outcomes: `nil`: refused as a whole.
+    private func finish(_ outcomes: [CommitOutcome]?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         pending.removeAll(keepingCapacity: true)
-        machine.commitFinished(outcomes, now: now)
+        machine.commitFinished(of: group, outcomes, now: now)
     }
 }

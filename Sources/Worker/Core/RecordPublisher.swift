@@ -28,9 +28,10 @@ final class RecordPublisher {
     /// Above this many bytes in dead letters and refused records, reading stops until they are written.
     private static let undeliveredLimit = 100
 
-    init(_ configuration: WorkerConfiguration, cluster: ClusterSettings, wakeUpDescriptor: Int32, logger: Logger)
-        throws(KafkaError)
-    {
+    init(
+        _ configuration: WorkerConfiguration, apps: [RecordApp], cluster: ClusterSettings, wakeUpDescriptor: Int32,
+        logger: Logger
+    ) throws(KafkaError) {
         self.logger = logger
         producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: wakeUpDescriptor)
         results = try producer.topic(configuration.results.topic)
@@ -39,7 +40,13 @@ final class RecordPublisher {
         var tiers: [ProducerTopic] = []
         for tier in configuration.retry.tiers { tiers.append(try producer.topic(tier.topic)) }
         self.tiers = tiers
-        let apps = configuration.apps.map { RecordApp(name: $0.name, environment: $0.environment) }
+        resultWriter = ResultWriter(apps: apps)
+        unregisteredWriter = UnregisteredWriter(apps: apps)
+        retryWriter = RetryWriter(apps: apps)
+    }
+
+    /// The apps that records name from now on, by `AppIndex`.
+    func setApps(_ apps: [RecordApp]) {
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
         retryWriter = RetryWriter(apps: apps)
@@ -53,6 +60,12 @@ final class RecordPublisher {
 
     /// Whether everything handed over was acknowledged.
     var isIdle: Bool { undelivered.isEmpty && producer.outstanding == 0 }
+
+    /// Handed over and not acknowledged.
+    var unacknowledgedCount: Int { producer.outstanding }
+
+    /// Refused by Kafka, to be written again.
+    var refusedCount: Int { undelivered.count }
 
     // MARK: Writing
 

@@ -3,34 +3,56 @@ internal import Configuration
 internal import Delivery
 internal import EventLoop
 internal import Network
+internal import Synchronization
 
 /// The way between the core and the transports, which live on the net thread: batches through two mailboxes.
 final class TransportLink: Sendable {
-    private struct Order: Sendable {
-        var app: AppIndex
-        var command: TransportCommand
+    private enum Order: Sendable {
+        case command(AppIndex, TransportCommand)
+        case replace(AppIndex, LoadedApp)
+        case add(LoadedApp)
     }
 
     private let thread: LoopThread
     private let orders: Mailbox<Order>
+    private let appCount: Atomic<Int>
 
     /// Starts the net thread with one transport for each app; `events` gets what they emit, from the net thread.
     init(_ apps: [LoadedApp], responseTimeoutNs: Int64, events: Mailbox<TransportEvent>) throws {
-        let net = Net()
         let thread = try LoopThread(name: "net")
+        let net = Net(
+            loop: thread.loop, resolver: try Resolver(), responseTimeoutNs: responseTimeoutNs, events: events)
         self.thread = thread
+        appCount = Atomic(apps.count)
         orders = Mailbox(loop: thread.loop) { batch in
-            for order in batch { net.transports[order.app.value].handle(order.command) }
+            for order in batch {
+                switch order {
+                case .command(let app, let command): net.transports[app.value].handle(command)
+                case .replace(let index, let app): net.replace(index, with: app)
+                case .add(let app): net.add(app)
+                }
+            }
         }
-        let resolver = try Resolver()
-        thread.loop.perform { [loop = thread.loop] in
-            net.start(apps, resolver: resolver, responseTimeoutNs: responseTimeoutNs, loop: loop, events: events)
-        }
+        orders.post(contentsOf: apps.map { .add($0) })
     }
 
     /// Core thread. A transport's queue is bounded by the capacity it reports, so the mailbox is.
     func post(_ app: AppIndex, _ command: TransportCommand) {
-        orders.post(Order(app: app, command: command))
+        orders.post(.command(app, command))
+    }
+
+    /// Makes an app's next connections with another credential, host or trust; the old ones finish what is on them. Says
+    /// `TransportNote.warning` for what Apple will not like about its certificate. Core thread.
+    func replace(_ index: AppIndex, with app: LoadedApp) {
+        orders.post(.replace(index, app))
+    }
+
+    /// Starts a transport for one more app. Core thread.
+    ///
+    /// - Returns: its index: one past the last.
+    func add(_ app: LoadedApp) -> AppIndex {
+        orders.post(.add(app))
+        return AppIndex(appCount.wrappingAdd(1, ordering: .relaxed).oldValue)
     }
 
     /// Ends the net thread; what transports still hold is given up.
@@ -41,40 +63,53 @@ final class TransportLink: Sendable {
 
     /// What only the net thread touches.
     private final class Net: @unchecked Sendable {
-        var transports: [APNsTransport] = []
+        private(set) var transports: [APNsTransport] = []
+        private let tokens = ProviderTokens()
+        private let loop: Loop
+        private let dialer: Dialer
+        private let responseTimeoutNs: Int64
+        private let events: Mailbox<TransportEvent>
 
-        private var resolver: Resolver?
+        init(loop: Loop, resolver: Resolver, responseTimeoutNs: Int64, events: Mailbox<TransportEvent>) {
+            self.loop = loop
+            dialer = Dialer(loop: loop, resolver: resolver)
+            self.responseTimeoutNs = responseTimeoutNs
+            self.events = events
+        }
 
-        func start(
-            _ apps: [LoadedApp], resolver: Resolver, responseTimeoutNs: Int64, loop: Loop,
-            events: Mailbox<TransportEvent>
-        ) {
-            self.resolver = resolver
-            let dialer = Dialer(loop: loop, resolver: resolver)
-            for (index, app) in apps.enumerated() {
-                transports.append(
-                    APNsTransport(
-                        app: AppIndex(index), configuration: app.transportConfiguration(responseTimeoutNs),
-                        token: app.token(), loop: loop, dialer: dialer, emit: { events.post(contentsOf: $0) }))
-            }
+        func add(_ app: LoadedApp) {
+            let index = AppIndex(transports.count)
+            transports.append(
+                APNsTransport(
+                    app: index, configuration: app.transportConfiguration(responseTimeoutNs),
+                    token: tokens.token(of: app),
+                    loop: loop, dialer: dialer, emit: { [events] in events.post(contentsOf: $0) }))
+            warn(of: app, index)
+        }
+
+        func replace(_ index: AppIndex, with app: LoadedApp) {
+            transports[index.value].replace(
+                configuration: app.transportConfiguration(responseTimeoutNs), token: tokens.token(of: app))
+            warn(of: app, index)
+        }
+
+        private func warn(of app: LoadedApp, _ index: AppIndex) {
+            let nowMs = loop.now.wallMs
+            let lines = app.certificateFaults(nowMs: nowMs) + [app.certificateWarning(nowMs: nowMs)].compactMap(\.self)
+            events.post(contentsOf: lines.map { .note(app: index, .warning($0)) })
         }
     }
 }
 
 extension LoadedApp {
-    fileprivate func transportConfiguration(_ responseTimeoutNs: Int64) -> APNsConfiguration {
+    /// How its transport connects. `responseTimeoutNs`: of the whole worker.
+    func transportConfiguration(_ responseTimeoutNs: Int64) -> APNsConfiguration {
         var result = APNsConfiguration(host: settings.host, port: UInt16(clamping: settings.port), tls: context)
+        result.proxy = proxy
         result.minimumConnections = settings.connections.min
         result.maximumConnections = settings.connections.max
         result.responseTimeoutNs = responseTimeoutNs
         result.indexAuthorization = settings.indexesAuthorization
         return result
-    }
-
-    fileprivate func token() -> ProviderToken? {
-        switch settings.credential {
-        case .token(let credential):
-            ProviderToken(keyID: credential.keyID, teamID: credential.teamID, key: signingKey)
-        }
     }
 }

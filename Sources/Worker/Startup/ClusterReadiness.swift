@@ -6,6 +6,8 @@ package struct ClusterReadiness {
     private let configuration: WorkerConfiguration
     private let topics: Topics
     private let check: TopicCheck
+    /// Why no broker answered, as told last: librdkafka does not repeat itself.
+    private var lastReason: String?
 
     /// - Throws: `StartFailure` for properties that librdkafka does not take.
     package init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings) throws(StartFailure) {
@@ -27,12 +29,13 @@ package struct ClusterReadiness {
     /// One try, which waits at most `timeoutMs` for each of its questions.
     ///
     /// - Throws: `StartFailure` when Kafka answered and something is missing or unsafe.
-    package func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
+    package mutating func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
         var found: [String: TopicDescription]
         do throws(KafkaError) {
             found = try topics.all(timeoutMs: timeoutMs)
         } catch {
-            return .unreachable(lastClientError() ?? "\(error)")
+            lastReason = lastClientError() ?? lastReason
+            return .unreachable(lastReason ?? "\(error)")
         }
         if let how = configuration.kafka.createTopics, !check.missing(in: found).isEmpty {
             let results: [String: KafkaError]

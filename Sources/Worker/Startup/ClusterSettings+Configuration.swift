@@ -20,7 +20,10 @@ extension WorkerConfiguration {
     }
 
     package func consumer(_ role: ConsumerSettings.Role, of cluster: ClusterSettings) -> ConsumerSettings {
-        ConsumerSettings(
+        var cluster = cluster
+        // They tell whether a broker is reached: librdkafka has no event for that.
+        if role == .requests { cluster.statisticsIntervalMs = 5_000 }
+        return ConsumerSettings(
             cluster: cluster, role: role, groupID: kafka.groupID, groupInstanceID: kafka.groupInstanceID,
             sessionTimeoutMs: Int(kafka.sessionTimeout.milliseconds),
             assignment: kafka.assignment == .eager ? .eager : .cooperative)

@@ -49,6 +49,7 @@ final class DemoSetting {
         // It answers a fetch that found nothing only after this wait, whatever is written meanwhile.
         result.kafka.consumerProperties = [Self.fetchWait]
         result.retry.tiers = [RetrySettings.Tier(name: "1s", delay: .seconds(1), topic: "apns.retry.1s")]
+        result.admin.listen = nil
         result.log.level = .warning
         return result
     }

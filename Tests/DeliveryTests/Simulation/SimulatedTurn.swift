@@ -14,6 +14,7 @@ extension SimulatedWorld {
         produce(worker)
         commit(worker)
         drain(worker)
+        if step % 8 == 0 { checkShares(worker) }
         // Dead letters are taken whatever is open: at most as many as are read at once.
         let deadLetters = worker.producing.count { books[$0.place]?.isDeadLetter ?? false }
         if worker.machine.gauges.openNotifications > settings.maxOpen + deadLetters {
@@ -88,7 +89,14 @@ extension SimulatedWorld {
         var batches: [[OutgoingRequest]] = []
         worker.machine.sends(now: now) { batches.append($1) }
         for request in batches.joined() { send(request, worker) }
-        if worker.flights.count > worker.capacity * apps.count { breaks("more in flight than the capacity") }
+        for app in worker.capacities.indices where batches.contains(where: { $0.contains { isOf(app, $0, worker) } }) {
+            let count = worker.flights.values.count { $0.app == app }
+            if count > worker.capacities[app] { breaks("more in flight than the capacity") }
+        }
+    }
+
+    private func isOf(_ app: Int, _ request: OutgoingRequest, _ worker: SimulatedWorker) -> Bool {
+        Int(worker.machine.notifications[request.id.slot].app) == app
     }
 
     private func send(_ request: OutgoingRequest, _ worker: SimulatedWorker) {
@@ -106,6 +114,7 @@ extension SimulatedWorld {
         }
         let original = source.originals[Int(notification.index)]
         checkSend(request, place, original, worker)
+        checkApp(request.id, worker)
 
         var ending = SimulatedWorker.Ending.answer
         if !isCalm, random.chance(12) {
@@ -117,7 +126,7 @@ extension SimulatedWorld {
         let onConnectionMs = nowMs + (random.chance(20) ? .random(in: 1...60, using: &random) : 0)
         let laneKey = String(decoding: request.token, as: UTF8.self) + String(decoding: request.topic, as: UTF8.self)
         worker.flights[request.id] = .init(
-            place: place, original: original, laneKey: laneKey, onConnectionMs: onConnectionMs,
+            place: place, original: original, laneKey: laneKey, app: Int(notification.app), onConnectionMs: onConnectionMs,
             endMs: onConnectionMs + .random(in: 1...80, using: &random), ending: ending)
     }
 

@@ -13,6 +13,7 @@ import argparse
 import gc
 import json
 import os
+import signal
 import sys
 import time
 
@@ -47,7 +48,8 @@ def produce(options):
             prefixes = records.read_prefixes(help_text)
             if options.faults:
                 faults = records.read_faults(help_text)
-        stream = records.Generator(options.count, options.seed, prefixes, plain=options.plain, faults=faults)
+        stream = records.Generator(options.count, options.seed, prefixes, plain=options.plain, faults=faults,
+                                   envelopes=(options.envelopes, options.envelope_tokens))
     started = time.monotonic()
     with open(options.book, "a") as book:
         written = topics.produce(
@@ -94,6 +96,39 @@ def count(options):
             print(held)
             return held >= options.at_least
         time.sleep(0.02)
+
+
+def seen(options):
+    """Waits until the server has seen some number of requests."""
+    import simulator
+
+    deadline = time.monotonic() + options.timeout
+    while (requests := simulator.totals(options.simulator)["requests"]) < options.at_least:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    print(f"the server saw {requests} requests")
+    return requests >= options.at_least
+
+
+def midway(options):
+    """Waits until a fan-out of the book on one of the partitions is between a fifth and a half of its way, and sends the
+    process a signal. How far it is tell the results: a fan-out is sent in the order of its list."""
+    import topics
+
+    sizes = {}
+    with open(options.book) as book:
+        for line in map(json.loads, book):
+            if len(line.get("n", ())) >= options.least and line["p"] in options.partitions:
+                sizes[f"{options.topic}/{line['p']}/{line['o']}"] = len(line["n"])
+    for message in topics.follow(options.servers, options.results, options.timeout):
+        place, index = dict(message.headers())["request"].decode().rsplit("/", 1)
+        if 0.2 <= int(index) / sizes.get(place, 10**9) <= 0.5:
+            os.kill(options.pid, signal.Signals["SIG" + options.signal])
+            print(f"SIG{options.signal} at index {index} of the {sizes[place]} of {place}")
+            return True
+    print(f"none of {len(sizes)} fan-outs was midway within {options.timeout} s")
+    return False
 
 
 def repeatable(options):
@@ -150,6 +185,12 @@ def compare(options):
     return not audit.findings
 
 
+def check_metrics(options):
+    import metrics
+
+    return metrics.check(options)
+
+
 def selftest(options):
     import selftest as tests
 
@@ -180,6 +221,8 @@ def main():
     made.add_argument("--prefixes", help="file with what `apns-worker simulate --help` prints; none: nothing but 200")
     made.add_argument("--plain", action="store_true", help="only what is accepted; nothing malformed, no other reason")
     made.add_argument("--faults", action="store_true", help="some requests make the server cut or close connections")
+    made.add_argument("--envelopes", type=int, default=0, help="how many of the records are large fan-outs")
+    made.add_argument("--envelope-tokens", type=int, default=10_000, help="device tokens of each (%(default)s)")
     made.add_argument("--known", help="file of device tokens that the server knows; others are to end in HTTP 404")
 
     made = command(settle, "settle", "waits until the group, and its .retry group, have committed everything")
@@ -209,11 +252,34 @@ def main():
     made.add_argument("--repeats-at-most", type=int, help="after a kill: how often the server may have accepted again")
     made.add_argument("--withhold", type=int, default=0, help="leave out the N-th result, to see the audit fail")
 
+    made = command(check_metrics, "metrics", "compares a worker's metrics with what the topics and the server say")
+    made.add_argument("--metrics", required=True, help="address of the worker's admin pages")
+    made.add_argument("--topic", default="apns.requests")
+    made.add_argument("--results", default="apns.results")
+    made.add_argument("--dead-letters", default="apns.dead-letters")
+    made.add_argument("--retry-topics", nargs="*", default=[])
+    made.add_argument("--simulator", required=True)
+
     made = command(repeatable, "repeatable", "right after a kill: how many notifications may be sent again")
     made.add_argument("--topic", default="apns.requests")
     made.add_argument("--results", default="apns.results")
     made.add_argument("--group", default="apns-worker")
     made.add_argument("--simulator", required=True)
+
+    made = command(seen, "seen", "waits until the server has seen some number of requests")
+    made.add_argument("--simulator", required=True)
+    made.add_argument("--at-least", type=int, default=0)
+    made.add_argument("--timeout", type=float, default=120)
+
+    made = command(midway, "midway", "signals a process in the middle of a large fan-out")
+    made.add_argument("--topic", default="apns.requests")
+    made.add_argument("--results", default="apns.results")
+    made.add_argument("--book", required=True)
+    made.add_argument("--pid", type=int, required=True)
+    made.add_argument("--signal", choices=["TERM", "KILL"], default="TERM")
+    made.add_argument("--partitions", type=int, nargs="+", required=True, help="those that the process reads")
+    made.add_argument("--least", type=int, default=100, help="device tokens of a large fan-out (%(default)s)")
+    made.add_argument("--timeout", type=float, default=60)
 
     command(selftest, "selftest", "shows that the audit finds each kind of fault")
 

@@ -112,15 +112,17 @@ def payload(number, pad=0):
 
 
 class Generator:
-    """Draws `count` records in both forms; `prefixes` maps a reason to the token prefix the server answers it to."""
+    """Draws `count` records in both forms; `prefixes` maps a reason to the token prefix the server answers it to.
+    `envelopes`: how many of the records are fan-outs, and to how many tokens; there are no others. They stand behind the
+    first third, at random places, and are keyed, so that they are spread over the partitions."""
 
-    def __init__(self, count, seed, prefixes, plain=False, malformed=0.01, fan_out=0.03, faults=None):
+    def __init__(self, count, seed, prefixes, plain=False, malformed=0.01, fan_out=0.03, faults=None, envelopes=(0, 0)):
         self.count = count
         self.random = random.Random(seed)
         self.prefixes = prefixes
         self.plain = plain
         self.malformed = 0 if plain else malformed
-        self.fan_out = fan_out
+        self.fan_out = 0 if envelopes[0] else fan_out
         self.faults = faults or {}
         # Devices that get many notifications, so that lanes have something to order.
         self.favourites = ["00" + "%062x" % self.random.getrandbits(248) for _ in range(max(1, count // 200))]
@@ -128,6 +130,9 @@ class Generator:
         self.specials = {}
         if not plain:
             self.place_specials()
+        self.keyed = 1.0 if envelopes[0] else 0.3
+        for number in self.random.sample(range(count // 3, count), envelopes[0]):
+            self.specials[number] = ("fan-out", envelopes[1])
 
     def place_specials(self):
         """Rare kinds get fixed numbers at random places, so that every one of them is in every run."""
@@ -244,7 +249,7 @@ class Generator:
         value = json.dumps(body).encode()[:-1] + b', "payload": ' + payload(number) + b"}"
         line = {"n": notifications}
         key = None
-        if self.random.random() < 0.3:
+        if self.random.random() < self.keyed:
             key = b"campaign-%d" % number
             line["key"] = key.decode()
         return Record(key, value, [], line)

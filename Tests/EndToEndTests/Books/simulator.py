@@ -1,5 +1,6 @@
 """The simulator's book, read from its control endpoint."""
 
+import json
 import urllib.request
 
 
@@ -13,3 +14,9 @@ def read(address):
                 known = seen.setdefault(id, [token, 0, 0])
                 known[1 if listing == "received" else 2] = int(count)
     return seen
+
+
+def totals(address):
+    """Its counts, by name."""
+    with urllib.request.urlopen(f"{address}/totals", timeout=60) as text:
+        return json.load(text)

@@ -126,6 +126,21 @@ def read(servers, topic):
         consumer.close()
 
 
+def follow(servers, topic, timeout):
+    """Yields records that come to the topic from now on, for so many seconds."""
+    consumer = reader(servers)
+    try:
+        consumer.assign([TopicPartition(topic, p, end) for p, end in ends(consumer, topic).items()])
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            for message in consumer.consume(200, timeout=0.02):
+                if message.error():
+                    raise RuntimeError(f"reading {topic}: {message.error()}")
+                yield message
+    finally:
+        consumer.close()
+
+
 def committed(servers, group, topic):
     """Partition -> the offset that the group committed; where it never did, the partition's first."""
     consumer = reader(servers, group)

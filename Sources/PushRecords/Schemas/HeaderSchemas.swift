@@ -1,0 +1,100 @@
+// The schemas of records' headers. A record is checked by an object of its headers, each as text; headers that are not
+// here are of whoever wrote them.
+
+extension RecordSchema {
+    static let requestHeadersText: StaticString = #"""
+        {
+          "$schema": "https://json-schema.org/draft/2020-12/schema",
+          "title": "A push request in payload form: the headers of a record of apns.requests",
+          "type": "object",
+          "properties": {
+            "apns-topic": {"type": "string", "minLength": 1, "maxLength": 255},
+            "apns-push-type": {
+              "enum": ["alert", "background", "complication", "controls", "fileprovider", "liveactivity", "location", "mdm",
+                       "pushtotalk", "voip", "widgets"]
+            },
+            "apns-priority": {"enum": ["1", "5", "10"]},
+            "apns-expiration": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+            "apns-collapse-id": {"type": "string", "minLength": 1, "maxLength": 64},
+            "apns-id": {"type": "string", "pattern": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
+            "apns-channel-id": {"type": "string", "minLength": 1, "maxLength": 200},
+            "push-device-token": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}){1,100}$"},
+            "push-app": {"type": "string", "minLength": 1, "description": "An app of the worker's configuration"},
+            "push-environment": {"enum": ["production", "development"]}
+          }
+        }
+
+        """#
+
+    static let resultHeadersText: StaticString = #"""
+        {
+          "$schema": "https://json-schema.org/draft/2020-12/schema",
+          "title": "What became of one notification: the headers of a record of apns.results",
+          "type": "object",
+          "required": ["outcome", "request"],
+          "properties": {
+            "outcome": {"enum": ["accepted", "unregistered", "rejected", "invalid", "expired", "abandoned"]},
+            "reason": {"type": "string", "minLength": 1, "description": "Apple's word, as far as it has one"},
+            "apns-id": {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"},
+            "request": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}/[0-9]+/[0-9]+/[0-9]+$"}
+          }
+        }
+
+        """#
+
+    static let retryHeadersText: StaticString = #"""
+        {
+          "$schema": "https://json-schema.org/draft/2020-12/schema",
+          "title": "A notification to be tried again: the headers of a record of a retry topic",
+          "type": "object",
+          "required": ["apns-push-type", "push-retry-request", "push-retry-attempt", "push-retry-due-ms", "push-retry-first-ms"],
+          "oneOf": [{"required": ["push-device-token"]}, {"required": ["apns-channel-id"]}],
+          "properties": {
+            "apns-topic": {"type": "string", "minLength": 1, "maxLength": 255},
+            "apns-push-type": {
+              "enum": ["alert", "background", "complication", "controls", "fileprovider", "liveactivity", "location", "mdm",
+                       "pushtotalk", "voip", "widgets"]
+            },
+            "apns-priority": {"enum": ["1", "5", "10"]},
+            "apns-expiration": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+            "apns-collapse-id": {"type": "string", "minLength": 1, "maxLength": 64},
+            "apns-id": {"type": "string", "pattern": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
+            "apns-channel-id": {"type": "string", "minLength": 1, "maxLength": 200},
+            "push-device-token": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}){1,100}$"},
+            "push-app": {"type": "string", "minLength": 1, "description": "An app of the worker's configuration"},
+            "push-environment": {"enum": ["production", "development"]},
+            "push-retry-request": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}/[0-9]+/[0-9]+/[0-9]+$"},
+            "push-retry-attempt": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+            "push-retry-due-ms": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+            "push-retry-first-ms": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+            "push-retry-key": {"type": "string", "description": "The original record's, when it is not the token"},
+            "push-retry-reason": {"type": "string", "minLength": 1},
+            "push-retry-sends": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+            "push-retry-in-doubt": {"type": "string", "pattern": "^[0-9]{1,18}$"}
+          }
+        }
+
+        """#
+
+    static let deadLetterHeadersText: StaticString = #"""
+        {
+          "$schema": "https://json-schema.org/draft/2020-12/schema",
+          "title": "A record from which no notification can be read: the headers of a record of apns.dead-letters",
+          "type": "object",
+          "required": ["push-dlq-reason", "push-dlq-topic", "push-dlq-partition", "push-dlq-offset", "push-dlq-timestamp"],
+          "properties": {
+            "push-dlq-reason": {
+              "type": "string", "minLength": 1,
+              "description": "tombstone, not-json, no-device-token, bad-envelope, too-many-tokens, bad-retry-headers"
+            },
+            "push-dlq-detail": {"type": "string", "description": "For people"},
+            "push-dlq-topic": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},
+            "push-dlq-partition": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+            "push-dlq-offset": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+            "push-dlq-timestamp": {"type": "string", "pattern": "^-?[0-9]{1,18}$", "description": "Milliseconds since 1970"},
+            "push-dlq-truncated": {"type": "string", "pattern": "^[0-9]{1,18}$"}
+          }
+        }
+
+        """#
+}

@@ -1,0 +1,55 @@
+internal import Configuration
+internal import EventLoop
+internal import HTTPServer
+internal import Observability
+
+/// The admin endpoint (`configuration.md`): pages to read, none that changes anything. Handlers run on the page server's
+/// thread and read the board only.
+struct AdminPages: Sendable {
+    let board: StatusBoard
+
+    var routes: [Route] {
+        [
+            Route(.get, "/") { [board] _ in .html(PeoplePage(board.newest).text) },
+            Route(.get, "/livez") { [board] _ in
+                board.isAlive(nowNs: LoopTime.read().monotonicNs)
+                    ? .text("alive\n") : .text("the core thread has not turned for 10 s\n", status: 503)
+            },
+            Route(.get, "/readyz") { [board] _ in Self.readiness(board.newest) },
+            Route(.get, "/metrics") { [board] _ in
+                HTTPResponse(
+                    contentType: PrometheusText.contentType,
+                    body: .bytes(Array(MetricsText(board.newest, ProcessFigures.read()).text.utf8)))
+            },
+            Route(.get, "/status") { [board] _ in .json(StatusText(board.newest).text) },
+        ]
+    }
+
+    /// 200 once the groups were joined. A later outage is no unreadiness, or no rollout could ever mend it.
+    private static func readiness(_ snapshot: WorkerSnapshot) -> HTTPResponse {
+        if snapshot.isReady { return .text("ready\n") }
+        let reason =
+            switch snapshot.phase {
+            case .starting: snapshot.waitingFor.isEmpty ? "starting" : snapshot.waitingFor
+            case .joining: "waiting for the group's first assignment"
+            case .stopping: "stopping before it was ready"
+            case .running: "starting"
+            }
+        return .text("not ready: \(reason)\n", status: 503)
+    }
+
+    /// Serves the pages; `nil` when the configuration turns them off.
+    ///
+    /// - Throws: `StartFailure` when the address cannot be listened on.
+    static func serve(_ settings: AdminSettings, board: StatusBoard) throws(StartFailure) -> PageServer? {
+        guard let listen = settings.listen else { return nil }
+        do {
+            return try PageServer(
+                host: listen.host, port: UInt16(clamping: listen.port), routes: Self(board: board).routes)
+        } catch {
+            throw StartFailure([
+                "admin.listen: \(error); choose another address, or turn the pages off (admin: {listen: off})"
+            ])
+        }
+    }
+}

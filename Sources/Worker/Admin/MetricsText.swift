@@ -1,0 +1,213 @@
+internal import Delivery
+internal import Observability
+internal import PushRecords
+
+/// A snapshot as Prometheus reads it. Names follow its rules: base units, `_total` for what only grows.
+struct MetricsText {
+    private let snapshot: WorkerSnapshot
+    private var out = PrometheusText()
+
+    var text: String { out.text }
+
+    init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures) {
+        self.snapshot = snapshot
+        writeWorker()
+        writeNotifications()
+        writeSending()
+        writeLatencies()
+        writePartitions()
+        writeKafka()
+        writeProcess(process)
+    }
+
+    // MARK: The worker
+
+    private mutating func writeWorker() {
+        out.family("apns_worker_ready", .gauge, "1 once the groups were joined, as /readyz says.")
+        out.sample(snapshot.isReady ? 1 : 0)
+        out.family("apns_worker_degraded", .gauge, "1 while something keeps it from its work; /status says what.")
+        out.sample(snapshot.problems.isEmpty ? 0 : 1)
+    }
+
+    // MARK: Notifications
+
+    /// Every app that ever was, and the notifications for which none could be told.
+    private var countersByApp: [(name: String, counters: DeliveryCounters.App)] {
+        snapshot.counters.apps.enumerated().map { index, counters in
+            (index < snapshot.apps.count ? snapshot.apps[index].name : "", counters)
+        }
+    }
+
+    private mutating func writeNotifications() {
+        out.family(
+            "apns_worker_notifications_total", .counter,
+            "Notifications that ended, by app (empty: none could be told) and outcome.")
+        for (name, counters) in countersByApp {
+            for outcome in Outcome.allCases {
+                out.sample(["app": name, "outcome": outcome.rawValue], counters.outcomes[outcome.place])
+            }
+        }
+        out.family(
+            "apns_worker_reasons_total", .counter,
+            "Answers other than 200, and refusals of our own, by app and reason in Apple's words.")
+        for (name, counters) in countersByApp {
+            for code in ReasonCode.allCases where counters.reasons[Int(code.rawValue)] > 0 {
+                let reason = code.text?.description ?? (code == .none ? "none" : "other")
+                out.sample(["app": name, "reason": reason], counters.reasons[Int(code.rawValue)])
+            }
+        }
+    }
+
+    // MARK: Sending
+
+    private mutating func perApp(
+        _ name: StaticString, _ kind: PrometheusText.Kind, _ help: StaticString,
+        _ value: (DeliveryCounters.App) -> Int
+    ) {
+        out.family(name, kind, help)
+        for (index, app) in snapshot.apps.enumerated() {
+            out.sample(["app": app.name], value(snapshot.counters.apps[index]))
+        }
+    }
+
+    private mutating func perApp(_ name: StaticString, _ help: StaticString, _ values: [Int]) {
+        out.family(name, .gauge, help)
+        for (app, value) in zip(snapshot.apps, values) { out.sample(["app": app.name], value) }
+    }
+
+    private mutating func writeSending() {
+        perApp("apns_worker_sends_total", .counter, "Requests handed to connections, resends included.") { $0.handed }
+        perApp("apns_worker_resends_total", .counter, "Sent again at once.") { $0.resends }
+        perApp(
+            "apns_worker_in_doubt_total", .counter,
+            "Sends whose fate stayed unknown, those of owners that died included."
+        ) { $0.inDoubt }
+        perApp(
+            "apns_worker_held_total", .counter,
+            "Moved to a retry tier without an attempt (circuit, share, lane, paused)."
+        ) { $0.held }
+        out.family("apns_worker_retries_total", .counter, "Moved to a retry tier as an attempt, by tier.")
+        for (index, app) in snapshot.apps.enumerated() {
+            for (tier, count) in zip(snapshot.tiers, snapshot.counters.apps[index].retries) {
+                out.sample(["app": app.name, "tier": tier], count)
+            }
+        }
+        perApp(
+            "apns_worker_in_flight", "Requests on connections without an answer: streams used.",
+            snapshot.gauges.inFlight)
+        perApp("apns_worker_waiting", "Notifications that wait for a free stream.", snapshot.gauges.waiting)
+        out.family("apns_worker_connections", .gauge, "Connections to APNs, by state.")
+        for app in snapshot.apps {
+            out.sample(["app": app.name, "state": "open"], app.connections.open)
+        }
+        out.family(
+            "apns_worker_provider_token_age_seconds", .gauge, "Age of the provider token in use (renewed at 3000).")
+        for app in snapshot.apps {
+            guard let madeMs = app.tokenMadeMs else { continue }
+            out.sample(["app": app.name], Double(snapshot.takenMs - madeMs) / 1_000)
+        }
+        out.family(
+            "apns_worker_certificate_expiry_timestamp_seconds", .gauge, "When the client certificate ends, Unix time.")
+        for app in snapshot.apps {
+            guard let endsMs = app.certificateEndsMs else { continue }
+            out.sample(["app": app.name], Double(endsMs) / 1_000)
+        }
+    }
+
+    // MARK: Latencies
+
+    private mutating func writeLatencies() {
+    }
+
+    // MARK: Partitions
+
+    private mutating func perPartition(
+        _ name: StaticString, _ help: StaticString, _ value: (WorkerSnapshot.Partition) -> Double?
+    ) {
+        out.family(name, .gauge, help)
+        for partition in snapshot.partitions {
+            guard let value = value(partition) else { continue }
+            out.sample(
+                ["topic": partition.status.topic, "partition": "\(partition.status.partition)"], value)
+        }
+    }
+
+    private mutating func writePartitions() {
+        out.family("apns_worker_partitions", .gauge, "Partitions assigned, by role.")
+        for role in WorkerSnapshot.Role.allCases {
+            out.sample(["role": role.rawValue], snapshot.partitions.count { $0.role == role })
+        }
+        out.family("apns_worker_lag_records", .gauge, "Records behind the log's end over assigned partitions, by role.")
+        for role in WorkerSnapshot.Role.allCases {
+            out.sample(["role": role.rawValue], Int(snapshot.lag(of: role)))
+        }
+        perPartition("apns_worker_partition_lag_records", "Records from the watermark to the log's end.") {
+            $0.lag.map(Double.init)
+        }
+        perPartition("apns_worker_partition_open_notifications", "Notifications read and not settled.") {
+            Double($0.status.openNotifications)
+        }
+        perPartition("apns_worker_partition_watermark_distance", "Records received from the watermark on.") {
+            Double($0.status.span)
+        }
+        let takenMs = snapshot.takenMs
+        perPartition(
+            "apns_worker_partition_oldest_open_age_seconds", "Age of the oldest record that is not settled; 0: none."
+        ) { partition in
+            partition.status.oldestOpenMs.map { Double(max(0, takenMs - $0)) / 1_000 } ?? 0
+        }
+        perPartition("apns_worker_partition_committed_offset", "The offset last acknowledged by the group.") {
+            $0.status.committed.map(Double.init)
+        }
+    }
+
+    // MARK: Kafka
+
+    private mutating func total(_ name: StaticString, _ help: StaticString, _ value: Int) {
+        out.family(name, .counter, help)
+        out.sample(value)
+    }
+
+    private mutating func writeKafka() {
+        let counters = snapshot.counters
+        total(
+            "apns_worker_records_received_total", "Records read from request and retry topics.",
+            counters.recordsReceived)
+        total("apns_worker_notifications_received_total", "Notifications in them.", counters.notificationsAdmitted)
+        total(
+            "apns_worker_notifications_settled_total",
+            "Notifications whose result, retry record or dead letter Kafka acknowledged.", counters.notificationsSettled
+        )
+        total(
+            "apns_worker_dead_letters_total", "Records from which no notification could be read.", counters.deadLetters)
+        total(
+            "apns_worker_duplicates_skipped_total",
+            "Records and notifications that the commit's map named settled: read again, not sent again.",
+            counters.duplicatesSkipped)
+        total(
+            "apns_worker_late_total", "Answers and acknowledgements for partitions that were given up.", counters.late)
+        total("apns_worker_commits_total", "Offset commits sent.", counters.commits)
+        total("apns_worker_commits_refused_total", "Partitions whose commit was refused.", counters.commitsRefused)
+        total("apns_worker_maps_cut_total", "Commits whose map was too long and was cut.", counters.mapsCut)
+        out.family(
+            "apns_worker_open_notifications", .gauge, "Notifications open over all partitions (delivery.max_open).")
+        out.sample(snapshot.gauges.openNotifications)
+        out.family("apns_worker_open_bytes", .gauge, "Bytes of records held (delivery.max_open_bytes).")
+        out.sample(snapshot.gauges.openBytes)
+        out.family("apns_worker_unacknowledged_records", .gauge, "Records produced and not acknowledged by Kafka.")
+        out.sample(snapshot.unacknowledged)
+        out.family("apns_worker_refused_records", .gauge, "Records refused by Kafka that wait to be written again.")
+        out.sample(snapshot.refused)
+    }
+
+    // MARK: Process
+
+    private mutating func writeProcess(_ process: ProcessFigures) {
+        out.family("process_cpu_seconds_total", .counter, "User and system time of all threads.")
+        out.sample(process.cpuSeconds)
+        out.family("process_resident_memory_bytes", .gauge, "Resident memory.")
+        out.sample(process.residentBytes)
+        out.family("process_start_time_seconds", .gauge, "When the worker was started, Unix time.")
+        out.sample(Double(snapshot.startedMs) / 1_000)
+    }
+}

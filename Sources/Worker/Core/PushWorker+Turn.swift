@@ -1,0 +1,125 @@
+internal import Configuration
+internal import Delivery
+internal import EventLoop
+internal import Kafka
+internal import Observability
+internal import PushRecords
+internal import Synchronization
+
+extension PushWorker {
+    /// Both clocks, as the loop read them this turn.
+    var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
+
+    func turn() {
+        guard let publisher, let link else { return }
+        let now = now
+        board.turned(nowNs: now.ns)
+        machine.advance(now: now)
+        if hasKafkaNews || now.ns - lastServedNs >= Self.serveEveryNs || stopping != nil {
+            hasKafkaNews = false
+            lastServedNs = now.ns
+            for (index, reader) in readers.enumerated() {
+                reader.markReadable()
+                reader.serve(&machine, now: now) { reply, machine in
+                    committers[index].take(reply, &machine, now: now)
+                }
+                if let error = reader.fatalError { return fail("Kafka: \(error.text)") }
+            }
+            publisher.serve(&machine, now: now)
+        }
+        var hasMore = false
+        if stopping == nil, !publisher.isBackedUp {
+            for reader in readers {
+                let more = reader.read(into: &machine, now: now) { message, place, id, reason, detail in
+                    publisher.publishDeadLetter(
+                        of: message, at: place, id: id, reason: reason, detail: detail, now: now)
+                }
+                if more { hasMore = true }
+            }
+        }
+        machine.sends(now: now) { app, requests in link.post(app, .send(requests)) }
+        machine.recalls { app, requests in link.post(app, .recall(requests)) }
+        publisher.publish(&machine, now: now)
+        for (reader, committer) in zip(readers, committers) { committer.commit(&machine, reader, now: now) }
+        for event in machine.takeEvents() {
+            switch event {
+            case .circuitOpened(let circuit, let reason): openCircuits.append((circuit, reason))
+            case .circuitClosed(let circuit): openCircuits.removeAll { $0.name == circuit }
+            default: break
+            }
+            eventLog.write(event, partitionName: name(of:))
+        }
+        moveStopping(now)
+        publishProgress(now)
+        if now.ns - lastSnapshotNs >= Self.snapshotEveryNs { postSnapshot(now) }
+        keepHouse(now)
+        setAlarm(now)
+        if hasMore { loop.wantAnotherTurn() }
+    }
+
+    private func name(of id: PartitionID) -> String {
+        for reader in readers {
+            if let partition = reader.partition(of: id) { return partition.description }
+        }
+        return "a partition given up"
+    }
+
+    private func setAlarm(_ now: DeliveryTime) {
+        var deadlineNs = now.ns + Self.serveEveryNs
+        if let next = machine.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
+        if let next = publisher?.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
+        for reader in readers {
+            if let next = reader.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
+        }
+        alarm?.set(atNs: max(deadlineNs, now.ns + 1))
+    }
+
+    func take(_ event: TransportEvent) {
+        switch event {
+        case .fates(let batch): machine.handle(batch, now: now)
+        case .capacity(let app, let requests):
+            machine.setCapacity(app, requests: requests)
+            if requests > 0 { unreachable[app.value] = nil }
+        case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
+        case .note(let app, let note):
+            switch note {
+            case .connected: appRows[app.value].connections.open += 1
+            case .disconnected: appRows[app.value].connections.open -= 1
+            case .connectFailed: unreachable[app.value] = note
+            case .providerTokenRenewed: noteToken(of: app)
+            case .goAway, .credentialFault, .warning: break
+            }
+            eventLog.write(note, of: app)
+        case .closed(let app): closedApps.insert(app.value)
+        }
+    }
+
+    /// Apps with one key share its token.
+    private func noteToken(of app: AppIndex) {
+        let credential = apps[app.value].settings.credential
+        for index in apps.indices where apps[index].settings.credential == credential {
+            appRows[index].tokenMadeMs = loop.now.wallMs
+        }
+    }
+
+    /// Once a second: lines that were left out, and who still cannot be reached.
+    private func keepHouse(_ now: DeliveryTime) {
+        guard now.ns - lastHousekeepingNs >= 1_000_000_000 else { return }
+        lastHousekeepingNs = now.ns
+        for (app, note) in unreachable { eventLog.write(note, of: AppIndex(app)) }
+        logger.writeLeftOut()
+    }
+
+    func publishProgress(_ now: DeliveryTime) {
+        guard now.ns - lastProgressNs >= 50_000_000 || stopping != nil else { return }
+        lastProgressNs = now.ns
+        let gauges = machine.gauges
+        let connections = appRows.reduce(0) { $0 + $1.connections.open }
+        let hasJoined = readers.allSatisfy(\.hasJoined)
+        progressBox.withLock {
+            $0.inFlight = gauges.inFlight.reduce(0, +)
+            $0.connections = connections
+            $0.hasJoined = hasJoined
+        }
+    }
+}

@@ -1,0 +1,52 @@
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// Workers of one group join late and leave in the middle of large envelopes. The audit finds what is lost and, by the
+    /// server's own count, what is sent twice.
+    @Suite(.serialized) struct FleetTests {
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
+        func oneJoinsLateAndTheFirstLeaves() throws {
+            let fleet = try Fleet("pair")
+            try fleet.join("first")
+            try fleet.join("second", after: 0.1)
+            try fleet.end("first")
+            try fleet.finish()
+        }
+
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
+        func twoJoinLateAndTwoLeave() throws {
+            let fleet = try Fleet("three")
+            try fleet.join("first")
+            try fleet.join("second", after: 0.05)
+            try fleet.join("third")
+            try fleet.end("second")
+            try fleet.end("first")
+            try fleet.finish()
+        }
+
+        /// A static member that comes back under its name has its partitions at once; the other never stops.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
+        func aStaticMemberComesBack() throws {
+            let fleet = try Fleet("static")
+            try fleet.join("first", kafka: "group_instance_id: first")
+            let second = try fleet.join("second", after: 0.1, kafka: "group_instance_id: second")
+            try fleet.end("first")
+            try fleet.join("first", kafka: "group_instance_id: first")
+            #expect(!second.text.contains("partitions revoked"), "\(second.text)")
+            try fleet.finish()
+        }
+
+        /// Partitions move one by one. On a newer librdkafka: on 2.0.2 a commit during such a rebalance can lose the
+        /// assignment.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
+        func partitionsMoveOneByOneOnANewerClientLibrary() throws {
+            let newer = ["LD_LIBRARY_PATH": try NewerClientLibrary.folder()]
+            let fleet = try Fleet("cooperative")
+            try fleet.join("first", kafka: "assignment: cooperative", environment: newer)
+            try fleet.join("second", after: 0.1, kafka: "assignment: cooperative", environment: newer)
+            try fleet.end("first")
+            try fleet.finish()
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import Testing
+
+@testable import Observability
+
+struct PrometheusTextTests {
+    @Test func countersAndGauges() {
+        var text = PrometheusText()
+        text.family("sends_total", .counter, "Requests sent.")
+        text.sample(["app": "shop", "outcome": "accepted"], 12)
+        text.sample(["app": "news", "outcome": "accepted"], 0)
+        text.family("up", .gauge, "Whether it is up.")
+        text.sample(0.25)
+        #expect(
+            text.text == """
+                # HELP sends_total Requests sent.
+                # TYPE sends_total counter
+                sends_total{app="shop",outcome="accepted"} 12
+                sends_total{app="news",outcome="accepted"} 0
+                # HELP up Whether it is up.
+                # TYPE up gauge
+                up 0.25
+
+                """)
+    }
+
+    @Test func labelsAreEscaped() {
+        var text = PrometheusText()
+        text.family("a", .gauge, "A.")
+        text.sample(["name": "back\\slash \"quote\" line\nfeed"], 1)
+        #expect(text.text.hasSuffix("a{name=\"back\\\\slash \\\"quote\\\" line\\nfeed\"} 1\n"))
+    }
+
+    /// Buckets are cumulative in the text, and the last one holds everything.
+    @Test func histograms() {
+        var text = PrometheusText()
+        text.family("seconds", .histogram, "Time.")
+        let some: [(bound: Double, count: Int)] = [(0.001, 2), (0.5, 0), (1, 3)]
+        text.histogram(["app": "shop"], buckets: some, above: 4, sum: 12.5)
+        let none: [(bound: Double, count: Int)] = []
+        text.histogram(buckets: none, above: 0, sum: 0)
+        #expect(
+            text.text == """
+                # HELP seconds Time.
+                # TYPE seconds histogram
+                seconds_bucket{app="shop",le="0.001"} 2
+                seconds_bucket{app="shop",le="0.5"} 2
+                seconds_bucket{app="shop",le="1"} 5
+                seconds_bucket{app="shop",le="+Inf"} 9
+                seconds_sum{app="shop"} 12.5
+                seconds_count{app="shop"} 9
+                seconds_bucket{le="+Inf"} 0
+                seconds_sum 0
+                seconds_count 0
+
+                """)
+    }
+
+    @Test(arguments: [
+        (Double.infinity, "+Inf"), (-.infinity, "-Inf"), (.nan, "NaN"), (3, "3"), (0.1, "0.1"), (1e20, "1e+20"),
+    ]) func numbers(value: Double, written: String) {
+        var text = PrometheusText()
+        text.family("x", .gauge, "X.")
+        text.sample(value)
+        #expect(text.text.hasSuffix("x \(written)\n"))
+    }
+}

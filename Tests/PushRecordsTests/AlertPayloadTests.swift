@@ -1,0 +1,85 @@
+import Foundation
+import PushRecords
+import Testing
+
+@Suite struct AlertPayloadTests {
+    private static let written: [(@Sendable (inout AlertPayload) -> Void, String)] = [
+        ({ _ in }, #"{"aps":{}}"#),
+        ({ $0.body = "Hi" }, #"{"aps":{"alert":"Hi"}}"#),
+        (
+            {
+                $0.title = "T"
+                $0.subtitle = "S \"q\""
+                $0.body = "ü\n"
+            }, #"{"aps":{"alert":{"title":"T","subtitle":"S \"q\"","body":"ü\n"}}}"#
+        ),
+        ({ $0.subtitle = "S" }, #"{"aps":{"alert":{"subtitle":"S"}}}"#),
+        ({ $0.badge = 0 }, #"{"aps":{"badge":0}}"#),
+        ({ $0.sound = .standard }, #"{"aps":{"sound":"default"}}"#),
+        ({ $0.sound = .named("a.caf") }, #"{"aps":{"sound":"a.caf"}}"#),
+        (
+            { $0.sound = .critical(volume: 0.5) },
+            #"{"aps":{"sound":{"critical":1,"name":"default","volume":0.5}}}"#
+        ),
+        (
+            {
+                $0.category = "c"
+                $0.threadID = "t"
+                $0.isMutable = true
+                $0.isContentAvailable = true
+                $0.interruptionLevel = .timeSensitive
+                $0.relevanceScore = 0.25
+            },
+            #"{"aps":{"category":"c","thread-id":"t","mutable-content":1,"content-available":1,"interruption-level":"time-sensitive","relevance-score":0.25}}"#
+        ),
+        ({ $0.more = ["filter-criteria": "x"] }, #"{"aps":{"filter-criteria":"x"}}"#),
+        (
+            { $0.custom = ["b": [1, 2.5, nil, true, "x"], "a": ["d": [:], "c": [[]]]] },
+            #"{"aps":{},"a":{"c":[[]],"d":{}},"b":[1,2.5,null,true,"x"]}"#
+        ),
+        (
+            { $0.custom["e"] = .encoded(Array(#"{"z": 1, "a" :2}"#.utf8)) },
+            #"{"aps":{},"e":{"z": 1, "a" :2}}"#
+        ),
+    ]
+
+    @Test(arguments: written)
+    func members(fill: @Sendable (inout AlertPayload) -> Void, json: String) throws {
+        var payload = AlertPayload()
+        fill(&payload)
+        #expect(String(decoding: try payload.json(), as: UTF8.self) == json)
+        #expect(try PushNotification(payload, pushType: .voip).payload == Array(json.utf8))
+    }
+
+    private static let refused: [(@Sendable (inout AlertPayload) -> Void, String)] = [
+        ({ $0.badge = -1 }, "badge must be 0 or more"),
+        ({ $0.relevanceScore = 1.1 }, "relevance-score must be 0 to 1"),
+        ({ $0.relevanceScore = .nan }, "relevance-score must be 0 to 1"),
+        ({ $0.sound = .critical("a", volume: -0.1) }, "sound: volume must be 0 to 1"),
+        ({ $0.custom["aps"] = [:] }, "custom: further members of aps go into more"),
+        ({ $0.more["badge"] = 1 }, "more: badge has a property of its own"),
+        ({ $0.custom["a"] = ["b": .number(.infinity)] }, "a.b: JSON has no word for inf"),
+        ({ $0.more["x"] = .encoded(Array("1,2".utf8)) }, "aps.x is not JSON: something follows the value"),
+        ({ $0.custom["x"] = .encoded([]) }, "x is not JSON: ends too early"),
+    ]
+
+    @Test(arguments: refused)
+    func refusals(fill: @Sendable (inout AlertPayload) -> Void, words: String) {
+        var payload = AlertPayload()
+        fill(&payload)
+        let error = #expect(throws: RequestError.self) { try payload.json() }
+        #expect(error?.reason == .badRequestPayload && error?.detail.hasPrefix(words) == true, "\(error?.detail ?? "")")
+    }
+
+    /// Equal payloads are equal bytes, whatever the order in which they were filled.
+    @Test func deterministic() throws {
+        let names = (0..<50).map { "n\($0)" }
+        var one = AlertPayload(body: "x")
+        var other = one
+        for name in names { one.custom[name] = "v" }
+        for name in names.reversed() { other.custom[name] = "v" }
+        #expect(try one.json() == other.json())
+        let found = try JSONSerialization.jsonObject(with: Data(one.json())) as? [String: Any]
+        #expect(found?.count == 51)
+    }
+}

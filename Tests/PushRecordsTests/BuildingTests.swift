@@ -1,0 +1,239 @@
+import Foundation
+import PushRecords
+import Testing
+
+/// A record as the library made it, read as the worker reads it.
+private func read(_ record: RequestRecord) -> OwnedRequest {
+    var parser = RequestParser()
+    var test = TestRecord(nil)
+    test.key = record.key
+    test.value = record.value
+    test.headers = record.headers.map { ($0.name, $0.value) }
+    return parser.parse(test)
+}
+
+private let token = try! DeviceToken(hex: tokenA.uppercased())
+
+/// Everything there is to say beside the payload.
+private func full() -> PushNotification {
+    var notification = PushNotification(json: hi, pushType: .voip, topic: "com.example.shop.voip")
+    notification.priority = .immediate
+    notification.expiration = .at(secondsSinceEpoch: 1_790_000_000)
+    notification.collapseID = "news"
+    notification.apnsID = NotificationUUID(text: "EABEAE54-14A8-11E5-B60B-1697F925EC7B")
+    notification.app = "shöp \"1\""
+    notification.environment = .development
+    return notification
+}
+
+@Suite struct BuildingTests {
+    @Test func payloadForm() throws {
+        let record = try full().payloadRecord(to: token)
+        #expect(record.key == Array(tokenA.utf8) && record.value == Array(hi.utf8))
+        #expect(
+            record.headers.map(\.description) == [
+                "apns-push-type=voip", "apns-topic=com.example.shop.voip", "apns-priority=10",
+                "apns-expiration=1790000000", "apns-collapse-id=news", "apns-id=eabeae54-14a8-11e5-b60b-1697f925ec7b",
+                "push-app=shöp \"1\"", "push-environment=development",
+            ])
+        let found = read(record)
+        #expect(found.form == .payload && !found.isInvalid && found.target == .device && found.key == nil)
+        expectAll(found)
+    }
+
+    @Test func envelopeForm() throws {
+        let record = try full().envelopeRecord(to: [token])
+        #expect(record.key == nil && record.headers == [])
+        #expect(try SchemaCheck(.envelope).faults(record.value) == [])
+        let found = read(record)
+        #expect(found.form == .envelope && !found.isInvalid && found.tokens == [tokenA] && found.key == nil)
+        expectAll(found)
+    }
+
+    private func expectAll(_ found: OwnedRequest) {
+        #expect(found.payload == hi && found.topic == "com.example.shop.voip" && found.pushType == .voip)
+        #expect(found.priority == 10 && found.expiration == 1_790_000_000 && found.collapseID == "news")
+        #expect(found.apnsID == "eabeae54-14a8-11e5-b60b-1697f925ec7b" && found.app == "shöp \"1\"")
+        #expect(found.environment == .development)
+    }
+
+    /// What is not said is not written, but for the push type.
+    @Test func defaults() throws {
+        let plain = PushNotification(json: Data(hi.utf8))
+        #expect(try plain.payloadRecord(to: token).headers == [HeaderField("apns-push-type", "alert")])
+        let envelope = try plain.envelopeRecord(to: [token])
+        #expect(
+            text(lend(envelope.value))
+                == #"{"device_tokens":["\#(tokenA)"],"headers":{"apns-push-type":"alert"},"payload":\#(hi)}"#)
+        var now = plain
+        now.expiration = .nowOrNever
+        #expect(try read(now.payloadRecord(to: token)).expiration == 0)
+    }
+
+    /// The worker takes a key for a token only from 64 digits on.
+    @Test(arguments: [1, 31, 32, 100])
+    func tokensOfAnyLength(count: Int) throws {
+        let token = try DeviceToken(bytes: (0..<count).map { UInt8($0 * 7 & 0xFF) })
+        let found = read(try PushNotification(json: hi).payloadRecord(to: token))
+        #expect(found.token == token.hex && found.target == .device && found.key == nil)
+    }
+
+    @Test func manyDevices() throws {
+        let tokens = try (0..<10_000).map { number in
+            try DeviceToken(hex: String(format: "%064x", number))
+        }
+        let found = read(try PushNotification(json: hi).envelopeRecord(to: tokens))
+        #expect(found.tokenCount == 10_000 && found.tokens == tokens.map(\.hex) && found.payload == hi)
+        let error = #expect(throws: RequestError.self) {
+            try PushNotification(json: hi).envelopeRecord(to: tokens + [token])
+        }
+        #expect(error?.detail == "device_tokens has more than 10000")
+    }
+
+    @Test func broadcasts() throws {
+        let live = PushNotification(
+            json: #"{"aps":{"event":"update"}}"#, pushType: .liveactivity,
+            topic: "com.example.shop.push-type.liveactivity")
+        for record in [
+            try live.payloadRecord(toChannel: "dHN0LXNyY2gtY2hubA=="),
+            try live.envelopeRecord(toChannel: "dHN0LXNyY2gtY2hubA=="),
+        ] {
+            let found = read(record)
+            #expect(found.target == .channel && found.channelID == "dHN0LXNyY2gtY2hubA==" && found.key == nil)
+            #expect(!found.isInvalid && found.pushType == .liveactivity)
+        }
+        let error = #expect(throws: RequestError.self) { try PushNotification(json: hi).payloadRecord(toChannel: "a") }
+        #expect(error?.reason == .invalidPushType)
+    }
+
+    private static let refused: [(@Sendable (inout PushNotification) -> Void, Reason?, String)] = [
+        ({ $0.payload = [] }, .payloadEmpty, "the payload is empty"),
+        ({ $0.payload = Array("{".utf8) }, nil, "ends too early"),
+        ({ $0.payload = Array("[1]".utf8) }, .badRequestPayload, "must be a JSON object"),
+        ({ $0.payload = Array("{},\"app\":\"x\"".utf8) }, nil, "something follows the value"),
+        ({ $0.payload = large(4_097) }, .payloadTooLarge, "more than 4096"),
+        (
+            {
+                $0.payload = large(5_121)
+                $0.pushType = .voip
+            }, .payloadTooLarge, "more than 5120"
+        ),
+        ({ $0.topic = "" }, .badTopic, "apns-topic"),
+        ({ $0.topic = "a\nb" }, .badTopic, "apns-topic"),
+        ({ $0.collapseID = String(repeating: "x", count: 65) }, .badCollapseID, "1 to 64 bytes"),
+        ({ $0.collapseID = "ü" }, .badCollapseID, "printable ASCII"),
+        ({ $0.expiration = .at(secondsSinceEpoch: 4_294_967_296) }, .badExpirationDate, "4294967295"),
+        ({ $0.expiration = .at(secondsSinceEpoch: -1) }, .badExpirationDate, "4294967295"),
+        (
+            {
+                $0.pushType = .background
+                $0.priority = .immediate
+            }, .badPriority, "must be 5"
+        ),
+        ({ $0.apnsID = NotificationUUID(high: 0, low: 0) }, .badMessageID, "a UUID that is not nil"),
+        ({ $0.app = "" }, nil, "the app's name is empty"),
+    ]
+
+    /// What the worker would refuse is refused before, in both forms and with its reason and words.
+    @Test(arguments: refused)
+    func refusals(spoil: @Sendable (inout PushNotification) -> Void, reason: Reason?, words: String) throws {
+        var notification = PushNotification(json: hi)
+        spoil(&notification)
+        for build in [{ try $0.payloadRecord(to: token) }, { try $0.envelopeRecord(to: [token]) }]
+            as [(PushNotification) throws -> RequestRecord]
+        {
+            let error = #expect(throws: RequestError.self) { try build(notification) }
+            if let reason { #expect(error?.reason == reason) }
+            #expect(error?.detail.contains(words) == true, "\(String(describing: error))")
+        }
+    }
+
+    /// Just within the limits.
+    @Test func limits() throws {
+        var notification = PushNotification(json: large(4_096))
+        notification.collapseID = String(repeating: "x", count: 64)
+        notification.expiration = .at(secondsSinceEpoch: 4_294_967_295)
+        _ = try notification.payloadRecord(to: token)
+        _ = try notification.envelopeRecord(to: [token])
+        notification.payload = large(5_120)
+        notification.pushType = .voip
+        #expect(read(try notification.envelopeRecord(to: [token])).payload == text(lend(large(5_120))))
+    }
+
+    @Test func onlyOneFormFits() throws {
+        let shaped = PushNotification(json: #"{"payload":{},"device_token":"\#(tokenB)"}"#, pushType: .mdm)
+        let error = #expect(throws: RequestError.self) { try shaped.payloadRecord(to: token) }
+        #expect(error?.detail.contains("only an envelope record can carry it") == true)
+        #expect(read(try shaped.envelopeRecord(to: [token])).tokens == [tokenA])
+        var own = PushNotification(json: hi)
+        own.apnsID = .random()
+        let several = #expect(throws: RequestError.self) { try own.envelopeRecord(to: [token, token]) }
+        #expect(several?.reason == .badMessageID)
+        let none = #expect(throws: RequestError.self) { try own.envelopeRecord(to: []) }
+        #expect(none?.detail == "device_tokens is empty")
+    }
+
+    @Test func ownHeadersTravelOn() throws {
+        var record = try full().payloadRecord(to: token)
+        record.headers.append(HeaderField("traceparent", "00-ab"))
+        #expect(read(record).copied == ["traceparent=00-ab"])
+    }
+
+    @Test func deviceTokens() throws {
+        #expect(token.hex == tokenA && token.bytes == [UInt8](repeating: 0xA1, count: 32))
+        #expect(token.description == "a1a1a1a1…")
+        #expect(try DeviceToken(hex: "0aFf").description == "0aff")
+        #expect(try DeviceToken(bytes: Data([0x0A, 0xFF])).hex == "0aff")
+        #expect(throws: RequestError(reason: .missingDeviceToken)) { try DeviceToken(hex: "") }
+        #expect(throws: RequestError(reason: .missingDeviceToken)) { try DeviceToken(bytes: []) }
+        for text in ["0", "0g", String(repeating: "a", count: 202), " 00"] {
+            #expect(throws: RequestError(reason: .badDeviceToken)) { try DeviceToken(hex: text) }
+        }
+    }
+
+    @Test func randomIDs() {
+        var generator = SplitMix(seed: 5)
+        for _ in 0..<100 {
+            let text = NotificationUUID.random(using: &generator).description
+            #expect(UUID(uuidString: text) != nil && text.dropFirst(14).first == "4")
+            #expect("89ab".contains(text.dropFirst(19).first ?? "-"))
+        }
+        #expect(NotificationUUID.random() != NotificationUUID.random())
+    }
+
+    @Test func everyPushType() throws {
+        for type in PushType.allCases {
+            var notification = PushNotification(json: hi, pushType: type)
+            if let suffix = type.topicSuffix { notification.topic = "com.example.shop" + suffix }
+            #expect(read(try notification.payloadRecord(to: token)).pushType == type)
+        }
+    }
+}
+
+private func large(_ count: Int) -> [UInt8] {
+    Array(#"{"x":"\#(String(repeating: "y", count: count - 8))"}"#.utf8)
+}
+
+extension RequestError {
+    /// Equal to any with the same reason, for `#expect(throws:)`.
+    fileprivate init(reason: Reason) {
+        let sample = Result { () throws(RequestError) in
+            reason == .missingDeviceToken ? try DeviceToken(hex: "") : try DeviceToken(hex: "x")
+        }
+        guard case .failure(let error) = sample else { fatalError("both are refused") }
+        self = error
+    }
+}
+
+/// A generator of which everything is known.
+private struct SplitMix: RandomNumberGenerator {
+    var state: UInt64
+    init(seed: UInt64) { state = seed }
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,194 @@
+import Foundation
+import TLS
+import Testing
+
+/// Client certificates in the forms in which people have them, made by the openssl command.
+@Suite(.serialized, .enabled(if: OpenSSLCommand.isThere, "no openssl command")) struct ClientCertificateTests {
+    private let folder: Folder
+    private let issued: CertificateAuthority.Issued
+
+    init() throws {
+        folder = try Folder()
+        issued = try Pair.authority.issueClient(bundleID: "com.example.shop")
+        try folder.write(issued.certificatePEM, "cert.pem")
+        try folder.write(issued.keyPEM, "key.pem")
+        try folder.write(Pair.authority.certificatePEM, "ca.pem")
+    }
+
+    /// The certificate reaches the server, and its private key is the one that proves it.
+    private func expectUse(_ identity: Identity) throws {
+        #expect(identity.details.userID == "com.example.shop")
+        let authority = Trust.pem(Pair.authority.certificatePEM)
+        let pair = try Pair(
+            client: ClientOptions(trust: authority, identity: identity),
+            server: ServerOptions(identity: Pair.identity, clientCertificates: .required(authority)))
+        try pair.settle()
+        #expect(pair.server.peerCertificate?.userID == "com.example.shop")
+    }
+
+    private func export(_ options: String, _ name: String = "app.p12") throws -> String {
+        let path = folder.path(name)
+        _ = try OpenSSLCommand.run(
+            "pkcs12 -export -in \(folder.path("cert.pem")) -inkey \(folder.path("key.pem")) "
+                + "-certfile \(folder.path("ca.pem")) -out \(path) \(options)")
+        return path
+    }
+
+    @Test func certificateAndKeyMayStandInOneFile() throws {
+        let both = try folder.write(issued.keyPEM + issued.certificatePEM, "both.pem")
+        try expectUse(Identity(certificate: .file(both)))
+        try expectUse(Identity(certificate: .file(folder.path("cert.pem")), key: .file(folder.path("key.pem"))))
+    }
+
+    @Test(arguments: [
+        "-passout pass:open", "-legacy -passout pass:open", "-keypbe NONE -certpbe NONE -passout pass:open",
+    ])
+    func aBundleIsReadWithItsPassphrase(options: String) throws {
+        let path = try export(options)
+        try expectUse(Identity(pkcs12: .file(path), passphrase: "open"))
+        let bytes = try Data(contentsOf: URL(fileURLWithPath: path))
+        let lines = bytes.base64EncodedString(options: [.lineLength64Characters, .endLineWithLineFeed])
+        try expectUse(Identity(pkcs12: .text(lines, name: "here"), passphrase: "open"))
+        let wrong = failure { _ = try Identity(pkcs12: .file(path), passphrase: "shut") }
+        #expect(wrong?.text == "\(path): cannot be opened: wrong passphrase?")
+        let none = failure { _ = try Identity(pkcs12: .file(path)) }
+        #expect(none?.text == "\(path): is protected by a passphrase and none was given")
+    }
+
+    @Test(arguments: ["-passout pass:", "-legacy -passout pass:"])
+    func anEmptyPassphraseIsNone(options: String) throws {
+        let path = try export(options)
+        try expectUse(Identity(pkcs12: .file(path)))
+        try expectUse(Identity(pkcs12: .file(path), passphrase: ""))
+    }
+
+    @Test func aBundleWithoutACheckSumIsRefused() throws {
+        let path = try export("-nomac -passout pass:open")
+        #expect(
+            failure { _ = try Identity(pkcs12: .file(path), passphrase: "open") }?.text
+                == "\(path): has no check sum (MAC), without which OpenSSL opens none; export it again")
+    }
+
+    /// OPENSSL_MODULES says where providers are looked for whenever one is loaded.
+    @Test func withoutTheLegacyProviderThatIsSaid() throws {
+        let path = try export("-legacy -passout pass:open")
+        setenv("OPENSSL_MODULES", folder.path, 1)
+        defer { unsetenv("OPENSSL_MODULES") }
+        let error = failure { _ = try Identity(pkcs12: .file(path), passphrase: "open") }
+        #expect(
+            error?.text
+                == "\(path): is encrypted in a way that OpenSSL 3 only reads with its legacy provider, which is not "
+                + "installed (ossl-modules/legacy.so); export it again, or install the provider")
+    }
+
+    @Test func whatIsMissingInABundleIsNamed() throws {
+        let noKey = folder.path("nokey.p12")
+        _ = try OpenSSLCommand.run(
+            "pkcs12 -export -nokeys -in \(folder.path("cert.pem")) -out \(noKey) -passout pass:open")
+        #expect(
+            failure { _ = try Identity(pkcs12: .file(noKey), passphrase: "open") }?.text
+                == "\(noKey): holds no private key; in Keychain, export the certificate together with its key")
+        let noCertificate = folder.path("nocert.p12")
+        _ = try OpenSSLCommand.run(
+            "pkcs12 -export -nocerts -inkey \(folder.path("key.pem")) -out \(noCertificate) -passout pass:open")
+        #expect(
+            failure { _ = try Identity(pkcs12: .file(noCertificate), passphrase: "open") }?.text
+                == "\(noCertificate): holds no certificate for its private key")
+        let pem = folder.path("cert.pem")
+        #expect(failure { _ = try Identity(pkcs12: .file(pem)) }?.text == "\(pem): is not PKCS#12")
+        #expect(
+            failure { _ = try Identity(pkcs12: .text("not base 64!", name: "pkcs12")) }?.text
+                == "pkcs12: is not base64")
+        #expect(failure { _ = try Identity(pkcs12: .text("AAAA", name: "pkcs12")) }?.text == "pkcs12: is not PKCS#12")
+        #expect(
+            failure { _ = try Identity(pkcs12: .file("/nonexistent.p12")) }?.text
+                == "/nonexistent.p12: cannot be read: No such file or directory")
+        let half = try folder.write(Data(contentsOf: URL(fileURLWithPath: noKey)).prefix(300), "half.p12")
+        #expect(failure { _ = try Identity(pkcs12: .file(half)) }?.text == "\(half): is not PKCS#12")
+    }
+
+    @Test func whatIsMissingInPEMIsNamed() throws {
+        let (certificate, key) = (folder.path("cert.pem"), folder.path("key.pem"))
+        #expect(
+            failure { _ = try Identity(certificate: .file(certificate)) }?.text
+                == "\(certificate): holds no private key, but: CERTIFICATE")
+        #expect(
+            failure { _ = try Identity(certificate: .file(key)) }?.text
+                == "\(key): holds no certificate, but: PRIVATE KEY")
+        let other = try folder.write(Pair.authority.issueClient(bundleID: "x").keyPEM, "other.pem")
+        #expect(
+            failure { _ = try Identity(certificate: .file(certificate), key: .file(other)) }?.text
+                == "\(other): the private key is not the certificate's")
+        let der = folder.path("cert.cer")
+        _ = try OpenSSLCommand.run("x509 -in \(certificate) -outform der -out \(der)")
+        #expect(
+            failure { _ = try Identity(certificate: .file(der)) }?.text
+                == "\(der): is DER, not PEM: openssl x509 -inform der makes PEM of a .cer, openssl pkcs12 of a .p12")
+    }
+
+    @Test func anExpiredCertificateSaysWhen() throws {
+        let expired = try Pair.authority.issueClient(bundleID: "com.example.shop", validForDays: -3).identity()
+        let formatter = DateFormatter()
+        formatter.dateFormat = "yyyy-MM-dd"
+        formatter.timeZone = TimeZone(identifier: "UTC")
+        let day = Date(timeIntervalSince1970: Double(expired.details.notAfterMs) / 1_000)
+        #expect(abs(day.timeIntervalSinceNow + 3 * 86_400) < 60)
+        #expect(expired.details.notAfterDay == formatter.string(from: day))
+    }
+
+    /// A certificate for several topics, as Apple makes them.
+    @Test func applesExtensionsAreRead() throws {
+        let configuration = try folder.write(
+            """
+            [req]
+            distinguished_name = name
+            x509_extensions = apple
+            prompt = no
+            [name]
+            UID = com.example.shop
+            CN = Apple Push Services: com.example.shop
+            [apple]
+            1.2.840.113635.100.6.3.2 = ASN1:NULL
+            1.2.840.113635.100.6.3.6 = ASN1:SEQUENCE:topics
+            [topics]
+            a = UTF8String:com.example.shop
+            b = SEQUENCE:app
+            c = UTF8String:com.example.shop.voip
+            d = SEQUENCE:voip
+            [app]
+            a = UTF8String:app
+            [voip]
+            a = UTF8String:voip
+            """, "apple.cnf")
+        let certificate = folder.path("apple.pem")
+        _ = try OpenSSLCommand.run(
+            "req -x509 -new -key \(folder.path("key.pem")) -config \(configuration) -out \(certificate)")
+        let details = try Identity(certificate: .file(certificate), key: .file(folder.path("key.pem"))).details
+        #expect(details.topics == ["com.example.shop", "com.example.shop.voip"])
+        #expect(details.isForProduction && !details.isForDevelopment)
+        let plain = try issued.identity().details
+        #expect(plain.topics.isEmpty && !plain.isForProduction && !plain.isForDevelopment)
+    }
+}
+
+/// A folder that goes when the test ends.
+final class Folder {
+    let path: String
+
+    init() throws {
+        path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    func path(_ name: String) -> String { "\(path)/\(name)" }
+
+    @discardableResult
+    func write(_ text: String, _ name: String) throws -> String { try write(Data(text.utf8), name) }
+
+    func write(_ data: Data, _ name: String) throws -> String {
+        try data.write(to: URL(fileURLWithPath: path(name)))
+        return path(name)
+    }
+}

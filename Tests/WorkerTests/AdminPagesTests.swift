@@ -1,0 +1,104 @@
+import Configuration
+import HTTPServer
+import PushRecords
+import Testing
+
+@testable import Delivery
+@testable import Worker
+
+/// The pages over snapshots made by hand; over a running worker they are tested end to end.
+struct AdminPagesTests {
+    private func snapshot(_ phase: WorkerSnapshot.Phase) -> WorkerSnapshot {
+        var snapshot = WorkerSnapshot(
+            groupID: "<workers> & \"co\"", startedMs: 1_000, takenMs: 61_500,
+            apps: [WorkerSnapshot.App(name: "shop", environment: .production)], tiers: ["30s", "15m"],
+            counters: DeliveryCounters(apps: 1, tiers: 2),
+            gauges: DeliveryGauges(openNotifications: 7, openBytes: 4_096, inFlight: [5], waiting: [2], productions: 0))
+        snapshot.phase = phase
+        return snapshot
+    }
+
+    private func page(_ path: String, _ snapshot: WorkerSnapshot, turnedNs: Int64 = .max / 2) -> (Int, String) {
+        let pages = AdminPages(board: StatusBoard(snapshot, nowNs: turnedNs))
+        let response = pages.routes.answer(HTTPRequest(method: .get, path: path))
+        guard case .bytes(let bytes) = response.body else { return (response.status, "") }
+        return (response.status, String(decoding: bytes, as: UTF8.self))
+    }
+
+    @Test(arguments: [
+        (WorkerSnapshot.Phase.starting, "", false, 503, "not ready: starting\n"),
+        (.starting, "Kafka cannot be reached", false, 503, "not ready: Kafka cannot be reached\n"),
+        (.joining, "", false, 503, "not ready: waiting for the group's first assignment\n"),
+        (.running, "", true, 200, "ready\n"),
+        (.stopping, "", true, 200, "ready\n"),
+        (.stopping, "", false, 503, "not ready: stopping before it was ready\n"),
+    ]) func `Ready once the groups were joined, and from then on`(
+        phase: WorkerSnapshot.Phase, waitingFor: String, hasBeenReady: Bool, status: Int, text: String
+    ) {
+        var snapshot = snapshot(phase)
+        snapshot.waitingFor = waitingFor
+        snapshot.hasBeenReady = hasBeenReady
+        #expect(page("/readyz", snapshot) == (status, text))
+    }
+
+    @Test func `Problems make it degraded and leave it ready`() {
+        var snapshot = snapshot(.running)
+        #expect(page("/status", snapshot).1.contains(#""health":"fine""#))
+        snapshot.problems = [WorkerSnapshot.Problem(subject: "kafka", text: "no broker is connected")]
+        #expect(page("/readyz", snapshot).0 == 200)
+        #expect(page("/status", snapshot).1.contains(#""health":"degraded""#))
+        #expect(page("/status", snapshot).1.contains(#"{"subject":"kafka","text":"no broker is connected"}"#))
+        #expect(page("/metrics", snapshot).1.contains("\napns_worker_degraded 1\n"))
+        #expect(page("/", snapshot).1.contains("no broker is connected"))
+    }
+
+    @Test func `Alive while the core turns`() {
+        #expect(page("/livez", snapshot(.running)).0 == 200)
+        let stalled = page("/livez", snapshot(.running), turnedNs: -StatusBoard.stallNs)
+        #expect(stalled.0 == 503)
+        #expect(stalled.1.contains("has not turned"))
+    }
+
+    @Test func `Lag counts from the watermark to the log's end`() {
+        var snapshot = snapshot(.running)
+        let status = PartitionStatus(
+            topic: "apns.requests", partition: 3, watermark: 90, committed: 80, highestReceived: 95, span: 6,
+            openNotifications: 5, oldestOpenMs: 60_000, isDraining: false)
+        snapshot.partitions = [WorkerSnapshot.Partition(role: .requests, status: status, logEnd: 100)]
+        let metrics = page("/metrics", snapshot).1
+        for line in [
+            #"apns_worker_lag_records{role="requests"} 10"#, #"apns_worker_lag_records{role="retries"} 0"#,
+            #"apns_worker_partition_lag_records{topic="apns.requests",partition="3"} 10"#,
+            #"apns_worker_partition_open_notifications{topic="apns.requests",partition="3"} 5"#,
+            #"apns_worker_partition_watermark_distance{topic="apns.requests",partition="3"} 6"#,
+            #"apns_worker_partition_oldest_open_age_seconds{topic="apns.requests",partition="3"} 1.5"#,
+            #"apns_worker_partition_committed_offset{topic="apns.requests",partition="3"} 80"#,
+            #"apns_worker_in_flight{app="shop"} 5"#, #"apns_worker_waiting{app="shop"} 2"#,
+            #"apns_worker_open_notifications 7"#,
+        ] { #expect(metrics.contains("\n\(line)\n"), "\(line)") }
+    }
+
+    @Test func `What others named is escaped for people`() {
+        let text = page("/", snapshot(.running)).1
+        #expect(text.contains("group &lt;workers&gt; &amp; &quot;co&quot;"))
+        #expect(!text.contains("<workers>"))
+    }
+
+    @Test func `Nothing that changes anything`() {
+        let pages = AdminPages(board: StatusBoard(snapshot(.running), nowNs: 0))
+        for route in pages.routes { #expect(route.method == .get) }
+        #expect(pages.routes.answer(HTTPRequest(method: .post, path: "/metrics")).status == 405)
+    }
+
+    /// Two words of librdkafka's statistics are read; the rest may be anything.
+    @Test(
+        arguments: [
+            (#"{"name":"a","brokers":{"h:1/1":{"name":"h","state":"UP","x":[1]}},"topics":{}}"#, true),
+            (#"{"brokers":{"h:1/bootstrap":{"state":"INIT"},"h:1/1":{"state":"UPDATE"}}}"#, true),
+            (#"{"brokers":{"h:1/1":{"state":"CONNECT"},"h:1/2":{"state":"DOWN"}}}"#, false),
+            (#"{"brokers":{}}"#, false), (#"{"name":"a"}"#, nil), ("not JSON", nil), (#"{"brokers":[]}"#, nil),
+        ] as [(String, Bool?)]) func `Statistics tell whether a broker is connected`(text: String, isUp: Bool?)
+    {
+        #expect(isAnyBrokerUp(inStatistics: text) == isUp)
+    }
+}

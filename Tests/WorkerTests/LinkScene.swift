@@ -1,0 +1,183 @@
+import APNsSimulator
+import Configuration
+import Delivery
+import EventLoop
+import Foundation
+import PushRecords
+import TLS
+import Testing
+
+@testable import Worker
+
+/// A simulator, a link to it, and a core of the test's own that counts what comes back.
+final class LinkScene {
+    let simulator: Simulator
+    private let folder: TestFolder
+    private let loop: Loop
+    private var link: TransportLink?
+    private(set) var fates: [Int: [Fate]] = [:]
+    private(set) var capacity: [Int: Int] = [:]
+    private(set) var reachable: [Bool] = []
+    private(set) var warnings: [String] = []
+    private(set) var connected = 0
+    private(set) var renewals = 0
+    private var lent: [UnsafeMutableRawBufferPointer] = []
+    private var nextSlot: UInt32 = 0
+
+    init(prepare: (inout SimulatorOptions) -> Void = { _ in }) throws {
+        var options = SimulatorOptions()
+        prepare(&options)
+        simulator = try Simulator(options)
+        folder = try TestFolder()
+        loop = try Loop()
+        try folder.write(simulator.credentials.caPEM, "ca.pem")
+    }
+
+    deinit {
+        link?.stop()
+        simulator.stop()
+        for bytes in lent { bytes.deallocate() }
+    }
+
+    private func app(_ name: String, _ credential: AppSettings.Credential) -> AppSettings {
+        var app = AppSettings(
+            name: name, bundleIDs: [SimulatorCredentials.bundleID], credential: credential, host: simulator.host)
+        app.port = Int(simulator.port)
+        app.caFile = folder.path("ca.pem")
+        return app
+    }
+
+    /// With the simulator's own key.
+    func tokenApp(_ name: String) throws -> AppSettings {
+        app(
+            name,
+            .token(
+                TokenCredential(
+                    key: .text(simulator.credentials.providerKeyPEM), keyID: SimulatorCredentials.keyID,
+                    teamID: SimulatorCredentials.teamID)))
+    }
+
+    /// With a certificate for the simulator's bundle id, or another one.
+    func certificateApp(
+        _ name: String, bundleID: String = SimulatorCredentials.bundleID, validForDays: Int = 395
+    ) throws -> AppSettings {
+        let issued = try simulator.credentials.authority.issueClient(bundleID: bundleID, validForDays: validForDays)
+        return app(
+            name,
+            .certificate(
+                CertificateCredential(.pem(certificate: .text(issued.certificatePEM), key: .text(issued.keyPEM)))))
+    }
+
+    func start(_ apps: [AppSettings]) throws -> TransportLink {
+        let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in for event in batch { take(event) } }
+        let link = try TransportLink(
+            try LoadedApp.load(apps), responseTimeoutNs: 10_000_000_000, events: events)
+        self.link = link
+        return link
+    }
+
+    private func take(_ event: TransportEvent) {
+        switch event {
+        case .fates(let batch): fates[batch.app.value, default: []] += batch.fates
+        case .capacity(let app, let requests): capacity[app.value] = requests
+        case .reachable(_, let isReachable): reachable.append(isReachable)
+        case .note(_, .warning(let text)): warnings.append(text)
+        case .note(_, .connected): connected += 1
+        case .note(_, .providerTokenRenewed): renewals += 1
+        case .note, .closed: break
+        }
+    }
+
+    /// Turns the core's loop until `condition` holds; the deadline is a failure.
+    func run(_ what: String, sourceLocation: SourceLocation = #_sourceLocation, until condition: () throws -> Bool)
+        rethrows
+    {
+        let deadlineNs = LoopTime.read().monotonicNs + 15_000_000_000
+        while try !condition() {
+            guard LoopTime.read().monotonicNs < deadlineNs else {
+                Issue.record("not within 15 s: \(what)", sourceLocation: sourceLocation)
+                return
+            }
+            loop.runOnce(timeoutNs: 10_000_000)
+        }
+    }
+
+    /// Sends so many requests of an app, one after the other, each once the last one is answered: whatever is given back
+    /// meanwhile is sent again.
+    func expectAnswers(
+        _ link: TransportLink, app: Int, count: Int, sourceLocation: SourceLocation = #_sourceLocation
+    ) throws {
+        for _ in 0..<count {
+            run("room", sourceLocation: sourceLocation) { capacity[app, default: 0] > 0 }
+            let known = fates[app]?.count ?? 0
+            link.post(AppIndex(app), .send([request()]))
+            run("an answer", sourceLocation: sourceLocation) { (fates[app]?.count ?? 0) > known }
+        }
+    }
+
+    /// Sends so many requests of an app, as many at once as there is room for, until each is answered 200; what is given
+    /// back is sent again. `between` is called with the number of answers so far whenever some came.
+    func pump(_ link: TransportLink, app: Int, count: Int, between: (Int) throws -> Void) throws {
+        var waiting = (1...UInt32(count)).map { nextSlot + $0 }
+        nextSlot += UInt32(count)
+        var unanswered = 0
+        var answered = 0
+        var seen = fates[app]?.count ?? 0
+        try run("\(count) answers") {
+            for fate in fates[app, default: []].dropFirst(seen) {
+                unanswered -= 1
+                if fate.status == 200 { answered += 1 } else { waiting.append(fate.id.slot) }
+                #expect(fate.kind != .inDoubt)
+            }
+            if (fates[app]?.count ?? 0) > seen { try between(answered) }
+            seen = fates[app]?.count ?? 0
+            let room = min(waiting.count, max(0, capacity[app, default: 0] - unanswered))
+            if room > 0 {
+                link.post(AppIndex(app), .send(waiting.prefix(room).map { request(slot: $0) }))
+                waiting.removeFirst(room)
+                unanswered += room
+            }
+            return answered == count
+        }
+    }
+
+    private func request() -> OutgoingRequest {
+        nextSlot += 1
+        return request(slot: nextSlot)
+    }
+
+    private func request(slot: UInt32) -> OutgoingRequest {
+        OutgoingRequest(
+            id: NotificationID(slot: slot, generation: 1), token: bytes(String(format: "%064x", slot)),
+            payload: bytes(#"{"aps":{"alert":"Hi"}}"#), topic: bytes(SimulatorCredentials.bundleID),
+            collapseID: UnsafeRawBufferPointer(start: nil, count: 0),
+            apnsID: NotificationUUID(high: 1, low: UInt64(slot)), expiration: nil, pushType: .alert, priority: 10)
+    }
+
+    private func bytes(_ text: String) -> UnsafeRawBufferPointer {
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 1)
+        memory.copyBytes(from: text.utf8)
+        lent.append(memory)
+        return UnsafeRawBufferPointer(memory)
+    }
+}
+
+/// A folder that goes when the test ends.
+final class TestFolder {
+    let path: String
+
+    init() throws {
+        path = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    func path(_ name: String) -> String { "\(path)/\(name)" }
+
+    @discardableResult
+    func write(_ text: String, _ name: String) throws -> String {
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path(name)))
+        return path(name)
+    }
+}

@@ -1,0 +1,136 @@
+import APNsSimulator
+import Configuration
+import Delivery
+import EventLoop
+import Foundation
+import Network
+import PushRecords
+import TLS
+import Testing
+
+@testable import Worker
+
+/// Apps with every kind of credential against the simulator, which checks them as Apple does.
+@Suite(.serialized) struct TransportLinkTests {
+    @Test func `A token app and a certificate app side by side`() throws {
+        let scene = try LinkScene()
+        let link = try scene.start([try scene.tokenApp("token"), try scene.certificateApp("certificate")])
+        try scene.expectAnswers(link, app: 0, count: 50)
+        try scene.expectAnswers(link, app: 1, count: 50)
+        #expect(scene.fates.values.flatMap(\.self).allSatisfy { $0.status == 200 })
+        #expect(scene.renewals == 1, "only the token app has a token")
+    }
+
+    @Test func `Both go through a proxy that asks for a password`() throws {
+        let scene = try LinkScene()
+        let proxy = try ConnectProxy()
+        defer { proxy.stop() }
+        var token = try scene.tokenApp("token")
+        token.proxy = ProxySettings(url: "http://user:p%40ss@127.0.0.1:\(proxy.port)")
+        var certificate = try scene.certificateApp("certificate")
+        certificate.proxy = ProxySettings(host: "127.0.0.1", port: Int(proxy.port))
+        let link = try scene.start([token, certificate])
+        try scene.expectAnswers(link, app: 0, count: 20)
+        try scene.expectAnswers(link, app: 1, count: 20)
+        #expect(scene.fates.values.flatMap(\.self).allSatisfy { $0.status == 200 })
+        let heads = proxy.heads
+        #expect(heads.count == 2)
+        #expect(heads.allSatisfy { $0.hasPrefix("CONNECT 127.0.0.1:\(scene.simulator.port) HTTP/1.1\r\n") })
+        let basic = "Proxy-Authorization: Basic \(Data("user:p@ss".utf8).base64EncodedString())\r\n"
+        #expect(heads.count { $0.contains(basic) } == 1)
+    }
+
+    @Test func `Apps of one key and of another`() throws {
+        let other = try SelfSigned.privateKey()
+        let folder = try TestFolder()
+        let path = try folder.write(other, "other.p8")
+        let scene = try LinkScene { $0.keys = [.init(path: path, keyID: "OTHERKEY12")] }
+        var third = try scene.tokenApp("third")
+        third.credential = .token(
+            TokenCredential(key: .file(path), keyID: "OTHERKEY12", teamID: SimulatorCredentials.teamID))
+        let link = try scene.start([try scene.tokenApp("one"), try scene.tokenApp("two"), third])
+        for app in 0..<3 { try scene.expectAnswers(link, app: app, count: 5) }
+        #expect(scene.fates.values.flatMap(\.self).allSatisfy { $0.status == 200 })
+        // Each app says which token it sends now; that two send the same is shown in ReplacementTests.
+        #expect(scene.renewals == 3)
+    }
+
+    @Test func `A new key in the old one's file reaches APNs on new connections`() throws {
+        let folder = try TestFolder()
+        let (old, new) = (try SelfSigned.privateKey(), try SelfSigned.privateKey())
+        let (oldKey, newKey) = (try folder.write(old, "old.p8"), try folder.write(new, "new.p8"))
+        let scene = try LinkScene {
+            $0.keys = [.init(path: oldKey, keyID: "FIRSTKEY12"), .init(path: newKey, keyID: "NEXTKEY123")]
+        }
+        var app = try scene.tokenApp("shop")
+        app.credential = .token(
+            TokenCredential(key: .file(oldKey), keyID: "FIRSTKEY12", teamID: SimulatorCredentials.teamID))
+        let link = try scene.start([app])
+        try scene.expectAnswers(link, app: 0, count: 10)
+        app.credential = .token(
+            TokenCredential(key: .file(newKey), keyID: "NEXTKEY123", teamID: SimulatorCredentials.teamID))
+        link.replace(AppIndex(0), with: try LoadedApp(app))
+        try scene.expectAnswers(link, app: 0, count: 10)
+        // On one connection the second key would be answered by UnrelatedKeyIdInToken.
+        #expect(scene.fates[0]?.count == 20 && scene.fates[0]?.allSatisfy { $0.status == 200 } == true)
+        #expect(scene.connected == 2)
+        // Back to the first.
+        app.credential = .token(
+            TokenCredential(key: .file(oldKey), keyID: "FIRSTKEY12", teamID: SimulatorCredentials.teamID))
+        link.replace(AppIndex(0), with: try LoadedApp(app))
+        try scene.expectAnswers(link, app: 0, count: 10)
+        #expect(scene.fates[0]?.count == 30 && scene.fates[0]?.allSatisfy { $0.status == 200 } == true)
+        #expect(scene.renewals == 3)
+    }
+
+    @Test func `Replacing credentials under load loses nothing and sends nothing twice`() throws {
+        let scene = try LinkScene { $0.latency = .uniform(fromNs: 1_000_000, toNs: 20_000_000) }
+        let (token, certificate) = (try scene.tokenApp("shop"), try scene.certificateApp("shop"))
+        let link = try scene.start([token])
+        var replaced = 0
+        try scene.pump(link, app: 0, count: 20_000) { answered in
+            guard answered / 2_000 > replaced else { return }
+            replaced += 1
+            link.replace(AppIndex(0), with: try LoadedApp(replaced % 2 == 1 ? certificate : token))
+        }
+        #expect(replaced == 10)
+        let totals = scene.simulator.books.totals
+        #expect(totals.acceptedDistinct == 20_000)
+        #expect(totals.acceptedAgain == 0)
+        #expect(totals.refused == 0)
+        #expect(totals.connections >= 10)
+    }
+
+    @Test func `An app added later has the next index`() throws {
+        let scene = try LinkScene()
+        let link = try scene.start([try scene.tokenApp("first")])
+        #expect(link.add(try LoadedApp(try scene.certificateApp("second"))) == AppIndex(1))
+        #expect(link.add(try LoadedApp(try scene.tokenApp("third"))) == AppIndex(2))
+        for app in [2, 1, 0] { try scene.expectAnswers(link, app: app, count: 5) }
+        #expect(scene.fates.values.flatMap(\.self).allSatisfy { $0.status == 200 })
+        #expect(Set(scene.fates.keys) == [0, 1, 2])
+    }
+
+    @Test func `What Apple will not like about a certificate is said at the start`() throws {
+        let scene = try LinkScene()
+        var app = try scene.certificateApp("shop", validForDays: 12)
+        app.bundleIDs = ["com.example.other"]
+        _ = try scene.start([app])
+        scene.run("two warnings") { scene.warnings.count == 2 }
+        #expect(
+            scene.warnings.first == "app shop: the certificate in certificate.pem is for com.example.app, not for "
+                + "com.example.other (bundle_ids)")
+        #expect(scene.warnings.last?.hasSuffix(", in 11 days") == true)
+    }
+
+    @Test func `Whether APNs can be reached is told once for each change`() throws {
+        let scene = try LinkScene()
+        var app = try scene.tokenApp("shop")
+        app.port = 1
+        let link = try scene.start([app])
+        scene.run("refused") { scene.reachable == [false] }
+        link.replace(AppIndex(0), with: try LoadedApp(try scene.tokenApp("shop")))
+        try scene.expectAnswers(link, app: 0, count: 1)
+        #expect(scene.reachable == [false, true])
+    }
+}
