@@ -47,7 +47,7 @@ package struct TopicConfiguration: Hashable, Sendable {
 /// Asks brokers about topics, and creates some: for start-up and `check`. Every call waits for the brokers, at most
 /// `timeoutMs`; not for a thread that does anything else.
 @safe package final class Topics {
-    private let client: ClientHandle
+    let client: ClientHandle
 
     /// Makes a client of its own; no broker needs to be there.
     package init(_ cluster: ClusterSettings) throws(KafkaError) {
@@ -153,7 +153,7 @@ package struct TopicConfiguration: Hashable, Sendable {
 }
 
 /// One request to the brokers' administration, with the queue its answer comes to.
-@safe private struct AdminRequest: ~Copyable {
+@safe struct AdminRequest: ~Copyable {
     let queue: OpaquePointer
     let options: OpaquePointer
 
