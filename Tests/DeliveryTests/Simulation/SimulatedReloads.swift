@@ -94,7 +94,8 @@ extension SimulatedWorld {
 
     /// With several apps, one has at most half of what may be open, but for what is about to leave.
     func checkShares(_ worker: SimulatedWorker) {
-        guard apps.count > 1 else { return }
+        // An app that was alone for a while may have more.
+        guard allApps.count > 1, everRemoved.isEmpty else { return }
         var open = [Int](repeating: 0, count: worker.machine.apps.count)
         for slot in 0..<UInt32(worker.machine.notifications.capacity) {
             let notification = worker.machine.notifications[slot]

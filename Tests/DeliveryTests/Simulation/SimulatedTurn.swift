@@ -21,6 +21,7 @@ extension SimulatedWorld {
             breaks("more is open than max_open")
         }
         for event in worker.machine.takeEvents() {
+            note(event)
             if case .metadataIgnored = event { breaks("our own metadata was not understood") }
             if case .offsetReset = event { breaks("no offset was reset") }
         }
@@ -28,6 +29,19 @@ extension SimulatedWorld {
         if let deadline = worker.machine.nextDeadlineNs, deadline < now.ns - 10_000_000_000 {
             breaks("a deadline of long ago")
         }
+    }
+
+    private func note(_ event: DeliveryEvent) {
+        let kind =
+            switch event {
+            case .held(_, let cause): "held: \(cause)"
+            case .circuitOpened(.credential, _): "credential circuit"
+            case .circuitOpened(.topic, _): "topic circuit"
+            case .circuitOpened(.connection, _): "connection circuit"
+            case .guardTripped: "guard tripped"
+            default: "other"
+            }
+        happened[kind, default: 0] += 1
     }
 
     // MARK: Kafka -> machine
@@ -126,7 +140,8 @@ extension SimulatedWorld {
         let onConnectionMs = nowMs + (random.chance(20) ? .random(in: 1...60, using: &random) : 0)
         let laneKey = String(decoding: request.token, as: UTF8.self) + String(decoding: request.topic, as: UTF8.self)
         worker.flights[request.id] = .init(
-            place: place, original: original, laneKey: laneKey, app: Int(notification.app), onConnectionMs: onConnectionMs,
+            place: place, original: original, laneKey: laneKey, app: Int(notification.app),
+            onConnectionMs: onConnectionMs,
             endMs: onConnectionMs + .random(in: 1...80, using: &random), ending: ending)
     }
 

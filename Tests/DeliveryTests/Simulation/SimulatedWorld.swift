@@ -29,6 +29,8 @@ final class SimulatedWorld {
     let metadataLimit: Int
     /// Records read from a partition in one turn.
     let readLimit: Int
+    /// Until this step all device tokens are of the other environment.
+    let wrongTokensUntil: Int
     /// Chances in a step, in per cent.
     let reloadChance: Int
     let reachChance: Int
@@ -51,6 +53,8 @@ final class SimulatedWorld {
     /// A map was cut: what it no longer names may be sent again.
     var wasMapCut = false
     var broken: Broken?
+    /// What the machines told, by kind.
+    var happened: [String: Int] = [:]
     var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
     var crashCount = 0
     /// Drains that were cut short.
@@ -74,6 +78,7 @@ final class SimulatedWorld {
         self.settings = settings
         metadataLimit = random.chance(20) ? .random(in: 40...80, using: &random) : 4_096
         readLimit = random.chance(30) ? 1 : 50
+        wrongTokensUntil = random.chance(10) ? 70 : 0
         reloadChance = random.chance(40) ? 5 : 0
         reachChance = random.chance(40) ? 5 : 0
         crashChance = random.chance(30) ? 5 : 1
@@ -194,7 +199,8 @@ final class SimulatedWorld {
             return "no-hex"
         }
         let rules = SimulatedRule.allCases.filter { !isList || $0 != .nowOrNever }
-        let rule = random.chance(60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
+        var rule = random.chance(60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
+        if step < wrongTokensUntil { rule = .bad }
         books[place] = SimulatedBook(rule: rule)
         return Rig.token("\(rule.rawValue)\(log)\(Int.random(in: 0..<6, using: &random))")
     }
