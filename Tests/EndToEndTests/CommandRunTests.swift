@@ -23,6 +23,8 @@ extension EndToEnd {
         func sendWaitsForItsResult() throws {
             let scene = try Scene("send", partitions: 4)
             let simulator = try scene.startSimulator()
+            // The ids are Apple's, so that only its place finds a request by a derived one.
+            scene.configuration.more = "delivery: {apns_id: apple}"
             try scene.write(scene.configuration.text, to: "worker.yaml")
             let send = ["send", "--config", scene.file("worker.yaml"), "--token"]
 
@@ -238,6 +240,50 @@ extension EndToEnd {
                     usleep(50_000)
                 }
             }
+        }
+
+        /// A second member joins while the first one's command runs: that is waited for, so nothing is handed over twice.
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
+        func membersShareWithoutRepeating() throws {
+            let scene = try Scene("share", partitions: 4)
+            let values = (0..<400).map { #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"# }
+            try scene.write(values.map { "\($0.dropFirst(17).prefix(64))\u{1e}\($0)\n" }.joined(), to: "values.txt")
+            let produced = try Scene.run(
+                Tool.kcat.path(),
+                [
+                    "-P", "-b", scene.servers, "-t", scene.configuration.unregistered, "-K\\x1e", "-l",
+                    scene.file("values.txt"),
+                ])
+            #expect(produced.ending == .exited(0), "\(produced.text)")
+            func member(_ name: String) throws -> ChildProcess {
+                let command =
+                    "cd \(scene.folder.path); cat > batch.\(name); sleep 0.3; cat batch.\(name) >> taken.\(name)"
+                return try ChildProcess(
+                    Tool.worker.path(),
+                    [
+                        "tail", "unregistered", "--bootstrap-servers", scene.servers, "--topic",
+                        scene.configuration.unregistered, "--group", scene.name, "--batch", "10", "--exec", command,
+                    ])
+            }
+            func taken(_ name: String) -> [Substring] {
+                ((try? String(contentsOfFile: scene.file("taken.\(name)"), encoding: .utf8)) ?? "").split(
+                    separator: "\n")
+            }
+            func wait(until isDone: () -> Bool) throws {
+                let deadline = Date(timeIntervalSinceNow: 60)
+                while !isDone() {
+                    guard Date() < deadline else { throw Unexpected("one took \(taken("one").count)") }
+                    usleep(20_000)
+                }
+            }
+            let one = try member("one")
+            try wait { taken("one").count >= 20 }
+            let two = try member("two")
+            try wait { taken("one").count + taken("two").count >= values.count }
+            #expect(try two.stop(seconds: 20) == .exited(0), "\(two.text)")
+            #expect(try one.stop(seconds: 20) == .exited(0), "\(one.text)")
+            #expect(!taken("two").isEmpty)
+            #expect((taken("one") + taken("two")).map(String.init).sorted() == values.sorted())
         }
 
         /// Whatever the worker writes through a broker is what `schema` says.
