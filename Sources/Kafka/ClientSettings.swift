@@ -71,7 +71,10 @@ package struct ConsumerSettings: Sendable, Equatable {
     }
 
     /// The group this consumer joins.
-    package var memberGroupID: String { role == .retries ? "\(groupID).retry" : groupID }
+    package var memberGroupID: String { role == .retries ? Self.retryGroup(of: groupID) : groupID }
+
+    /// The group that reads the retry tiers of a group.
+    package static func retryGroup(of groupID: String) -> String { "\(groupID).retry" }
 
     package var all: [KafkaProperty] {
         var ours = [KafkaProperty("heartbeat.interval.ms", "\(max(1, min(3000, sessionTimeoutMs / 3)))")]
@@ -112,8 +115,13 @@ package struct ConsumerSettings: Sendable, Equatable {
 /// The worker's producer.
 package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
+    /// Each record is sent by itself, and at once: a broker that refuses a batch as too large refuses all that is in it.
+    package var sendsEachAlone: Bool
 
-    package init(cluster: ClusterSettings) { self.cluster = cluster }
+    package init(cluster: ClusterSettings, sendsEachAlone: Bool = false) {
+        self.cluster = cluster
+        self.sendsEachAlone = sendsEachAlone
+    }
 
     package var all: [KafkaProperty] {
         let ours = [
@@ -124,12 +132,13 @@ package struct ProducerSettings: Sendable, Equatable {
             KafkaProperty("queue.buffering.max.kbytes", "65536"),
             KafkaProperty("message.max.bytes", "10000000"),
         ]
-        let fixed = [
+        var fixed = [
             KafkaProperty("acks", "all"),
             KafkaProperty("enable.idempotence", "true"),
             KafkaProperty("message.timeout.ms", "0"),
             KafkaProperty("delivery.report.only.error", "false"),
         ]
+        if sendsEachAlone { fixed += [KafkaProperty("batch.num.messages", "1"), KafkaProperty("linger.ms", "0")] }
         return cluster.all(ours: ours, users: cluster.properties.producer, fixed: fixed)
     }
 }

@@ -168,17 +168,12 @@ import CRdkafka
     /// The offset that the next record of each partition gets, as its leader says (of read-committed records); `nil`: it
     /// did not say. Waits for the brokers, at most `timeoutMs`.
     package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
-        let list = PartitionList(capacity: partitions.count)
-        // A time of -1 asks for the end (Kafka protocol, ListOffsets; librdkafka hands it through).
-        for partition in partitions { list.add(partition, offset: -1) }
-        let code = unsafe rd_kafka_offsets_for_times(client.raw, list.raw, timeoutMs)
-        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { return partitions.map { _ in nil } }
-        var ends: [TopicPartition: Int64] = [:]
-        unsafe UnsafePointer(list.raw).forEach { element in
-            guard unsafe element.err == RD_KAFKA_RESP_ERR_NO_ERROR, unsafe element.offset >= 0 else { return }
-            unsafe ends[element.identity] = element.offset
-        }
-        return partitions.map { ends[$0] }
+        (try? client.offsets(.end, of: partitions, timeoutMs: timeoutMs)) ?? partitions.map { _ in nil }
+    }
+
+    /// The first offset that each partition holds, in the order given; waits for their leaders, at most `timeoutMs`.
+    package func starts(of partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [Int64?] {
+        try client.offsets(.start, of: partitions, timeoutMs: timeoutMs)
     }
 
     /// Sends a commit; the answer comes as `committed` with this tag. Throws when nothing could be sent.

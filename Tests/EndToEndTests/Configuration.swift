@@ -14,10 +14,14 @@ struct Configuration {
     var caFile = "ca.pem"
     /// Where the admin pages are served; several workers of a scene cannot share one port.
     var admin = "off"
-    /// A further key of the section `kafka`, further apps, and a further section, as YAML.
+    /// Further keys of the sections `kafka`, `results` and `unregistered`, further apps and sections, as YAML.
     var kafka = ""
+    var resultKeys = ""
+    var unregisteredKeys = ""
     var apps = ""
     var more = ""
+    /// `retry`, but for its braces.
+    var retries: String
 
     init(servers: String, name: String) {
         self.servers = servers
@@ -27,25 +31,36 @@ struct Configuration {
         deadLetters = "\(name).dead-letters"
         retry = "\(name).retry.1s"
         group = "\(name).worker"
+        retries = "tiers: {1s: \(retry)}, max_attempts: 2"
     }
 
-    var text: String {
+    /// Further keys of a section that has some.
+    private static func also(_ keys: String) -> String { keys.isEmpty ? "" : ", " + keys }
+
+    /// The app, or one like it with another name and bundle id.
+    func app(named name: String) -> String {
         """
-        kafka: {bootstrap_servers: "\(servers)", group_id: \(group), session_timeout: 6s\(kafka.isEmpty ? "" : ", ")\(kafka)}
-        requests: {topics: [\(requests)]}
-        results: {topic: \(results)}
-        unregistered: {topic: \(unregistered)}
-        dead_letters: {topic: \(deadLetters)}
-        retry: {tiers: {1s: \(retry)}, max_attempts: 2}
-        apps:
-          - name: shop
-            bundle_ids: [com.example.shop]
+          - name: \(name)
+            bundle_ids: [com.example.\(name)]
             environment: production
             host: \(host)
             port: \(port)
             token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}
             tls: {ca_file: \(caFile)}
             connections: {min: 2, max: 4}
+        """
+    }
+
+    var text: String {
+        """
+        kafka: {bootstrap_servers: "\(servers)", group_id: \(group), session_timeout: 6s\(Self.also(kafka))}
+        requests: {topics: [\(requests)]}
+        results: {topic: \(results)\(Self.also(resultKeys))}
+        unregistered: {topic: \(unregistered)\(Self.also(unregisteredKeys))}
+        dead_letters: {topic: \(deadLetters)}
+        retry: {\(retries)}
+        apps:
+        \(app(named: "shop"))
         \(apps)
         admin: {listen: \(admin)}
         \(more)

@@ -37,6 +37,21 @@ extension EndToEnd {
             try fleet.finish()
         }
 
+        /// What the successor of a killed member sends again was in flight, or settled since the last commit; each says that
+        /// it is in doubt.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
+        func aKilledMembersSuccessorRepeatsWhatWasInFlight() throws {
+            let fleet = try Fleet("killed")
+            try fleet.join("first", kafka: "group_instance_id: first")
+            try fleet.end("first", by: "KILL")
+            let repeatable = try fleet.scene.repeatable(fleet.simulator)
+            // At least one envelope was cut in two, so there is something to repeat and much that must not be.
+            #expect(repeatable > 0)
+            #expect(repeatable < Fleet.notifications / 8)
+            try fleet.join("first", kafka: "group_instance_id: first")
+            try fleet.finish("--crashed", "--repeats-at-most", "\(repeatable)")
+        }
+
         /// Partitions move one by one. On a newer librdkafka: on 2.0.2 a commit during such a rebalance can lose the
         /// assignment.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))

@@ -47,11 +47,11 @@ extension EndToEnd {
 
 extension Scene {
     /// Right after a kill: how many notifications the next worker may send again. What the server saw without a result
-    /// in the topic, and what has a result at or above the committed offsets.
+    /// in the topic, and what has one but is not settled by the committed offsets and their maps.
     func repeatable(_ simulator: RunningSimulator) throws -> Int {
         let text = try books(
             "repeatable", "--topic", configuration.requests, "--results", configuration.results, "--group",
-            configuration.group, "--simulator", simulator.control)
+            configuration.group, "--retry-topics", configuration.retry, "--simulator", simulator.control)
         guard let last = text.split(whereSeparator: \.isWhitespace).last, let number = Int(last) else {
             throw Unexpected("repeatable: \(text)")
         }

@@ -74,6 +74,11 @@ final class Scene {
     /// Runs `Books/books.py COMMAND …`; throws, with its findings, when it does not exit 0.
     @discardableResult
     func books(_ command: String, _ arguments: String..., within seconds: Double = 240) throws -> String {
+        try books(command, arguments, within: seconds)
+    }
+
+    @discardableResult
+    func books(_ command: String, _ arguments: [String], within seconds: Double = 240) throws -> String {
         let ended = try tryBooks(command, arguments, within: seconds)
         guard ended.ending == .exited(0) else {
             throw Unexpected("books.py \(command) \(ended.ending):\n\(ended.text)")
@@ -93,13 +98,13 @@ final class Scene {
     ///
     /// - Parameters:
     ///   - name: of the file, where several run at once.
-    ///   - kafka: keys of the section `kafka`, beside the configuration's.
+    ///   - kafka: keys of the section `kafka`, instead of the configuration's.
     func startWorker(
         _ command: String = "run", named name: String = "worker", kafka: String = "",
         environment: [String: String] = [:]
     ) throws -> ChildProcess {
         var configuration = configuration
-        if !kafka.isEmpty { configuration.kafka += (configuration.kafka.isEmpty ? "" : ", ") + kafka }
+        if !kafka.isEmpty { configuration.kafka = kafka }
         try write(configuration.text, to: "\(name).yaml")
         return try ChildProcess(
             Tool.worker.path(), [command, "--config", file("\(name).yaml")], environment: environment)

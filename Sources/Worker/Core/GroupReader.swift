@@ -110,10 +110,7 @@ final class GroupReader {
                 _ = try consumer.assign([])
                 return
             }
-            let committed = try consumer.committed(partitions, timeoutMs: Self.committedTimeoutMs)
-            if let failed = committed.first(where: { $0.code != .none && $0.code != .noOffset }) {
-                throw KafkaError(failed.code)
-            }
+            let committed = try committedOffsets(partitions)
             // Only what an owner before left behind may have been sent, and only what was there to be read.
             let ends =
                 committed.allSatisfy(\.metadata.isEmpty)
@@ -136,6 +133,23 @@ final class GroupReader {
                 .kafka, "committed offsets cannot be read; trying again", about: name,
                 ["group": "\(name)", "error": "\(error.text)"])
             waiting = (partitions, now.ns + 500_000_000)
+        }
+    }
+
+    /// What the group has committed. A tier of which nothing is committed starts at its first record: that offset is
+    /// committed at once, for the tier to be found by it when it is taken out of the configuration.
+    private func committedOffsets(_ partitions: [TopicPartition]) throws(KafkaError) -> [CommittedOffset] {
+        let committed = try consumer.committed(partitions, timeoutMs: Self.committedTimeoutMs)
+        if let failed = committed.first(where: { $0.code != .none && $0.code != .noOffset }) {
+            throw KafkaError(failed.code)
+        }
+        let new = committed.filter { $0.offset == nil && roleOfTopic($0.partition.topic).isRetry }.map(\.partition)
+        guard !new.isEmpty else { return committed }
+        let starts = try consumer.starts(of: new, timeoutMs: Self.committedTimeoutMs)
+        let offsets = Dictionary(zip(new, starts)) { first, _ in first }
+        return committed.map { place in
+            guard let start = offsets[place.partition] else { return place }
+            return CommittedOffset(partition: place.partition, offset: start, metadata: [])
         }
     }
 
@@ -294,5 +308,11 @@ final class GroupReader {
             if partition.dueMs > 0 { consider(now.ns + max(0, partition.dueMs - now.wallMs) * 1_000_000) }
         }
         return deadline
+    }
+}
+
+extension PartitionRole {
+    fileprivate var isRetry: Bool {
+        if case .retry = self { true } else { false }
     }
 }

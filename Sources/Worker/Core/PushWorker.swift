@@ -33,6 +33,8 @@ package final class PushWorker: @unchecked Sendable {
     var readers: [GroupReader] = []
     /// As `readers`: of the request topics, of the retry topics.
     let committers: [OffsetCommitter]
+    /// Retry topics that are not in the configuration.
+    var leftTiers: [String] = []
     var link: TransportLink?
     var alarm: Alarm?
     var hasKafkaNews = true
@@ -91,10 +93,11 @@ package final class PushWorker: @unchecked Sendable {
         startedMs = loop.now.wallMs
         board = StatusBoard(
             WorkerSnapshot(
-                groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: startedMs, apps: appRows,
+                groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: startedMs, apps: [],
                 tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges),
             nowNs: loop.now.monotonicNs)
         _ = machine.replaceApps(configuration.apps.map(route), now: now)
+        postSnapshot(now)
     }
 
     /// Asks `run` to drain and end. Any thread; a second call changes nothing.
@@ -157,7 +160,9 @@ package final class PushWorker: @unchecked Sendable {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready: return true
+            case .ready:
+                findLeftTiers(readiness.topics)
+                return true
             case .unreachable(let reason):
                 waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
                 postSnapshot(now)
@@ -170,6 +175,22 @@ package final class PushWorker: @unchecked Sendable {
             logger.writeLeftOut()
         }
         return false
+    }
+
+    /// What is not found now is found at the next start, and stays in its topic until then.
+    private func findLeftTiers(_ topics: Topics) {
+        do throws(KafkaError) {
+            for tier in try LeftTiers(configuration, topics, timeoutMs: 5_000).found {
+                leftTiers.append(tier.topic)
+                logger.info(
+                    .kafka, "a retry topic that is not configured any more is read until it is empty",
+                    ["topic": "\(tier.topic)", "records": .count(tier.records)])
+            }
+        } catch {
+            logger.warning(
+                .kafka, "cannot ask which retry topics the group has; those not configured any more are not read",
+                ["error": "\(error.text)"])
+        }
     }
 
     private func start() throws {
@@ -187,16 +208,19 @@ package final class PushWorker: @unchecked Sendable {
         let drainNs = configuration.drain.rebalance.nanoseconds
         let requests = configuration.requestTopics
         let tiers = configuration.retry.tiers
+        // The smaller of the record's own due time and this counts.
+        let longestMs = tiers.map(\.delay.milliseconds).max() ?? 1
         readers = [
             try GroupReader(
                 configuration.consumer(.requests, of: cluster), topics: requests.map(\.name), drainNs: drainNs,
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in .requests(weight: Self.weight(of: topic, among: requests)) }),
             try GroupReader(
-                configuration.consumer(.retries, of: cluster), topics: tiers.map(\.topic), drainNs: drainNs,
+                configuration.consumer(.retries, of: cluster), topics: tiers.map(\.topic) + leftTiers,
+                drainNs: drainNs,
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in
-                    .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? 0)
+                    .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? longestMs)
                 }),
         ]
         // The last that can fail: it starts a thread.

@@ -9,6 +9,12 @@ internal import PushRecords
 /// A record that could not be written is written again, from its own bytes, until it is: a failed report never settles.
 final class RecordPublisher {
     private let producer: Producer
+    /// For what was refused as too large: among others in a batch that may have been another's fault. Made when it is
+    /// needed, with the same topics.
+    private var lonely: Producer?
+    private let cluster: ClusterSettings
+    private let wakeUpDescriptor: Int32
+    private let topicNames: [String]
     private let logger: Logger
     private let results: ProducerTopic
     private let unregistered: ProducerTopic
@@ -20,8 +26,9 @@ final class RecordPublisher {
     private var deadLetterWriter = DeadLetterWriter()
     private var headers: [RecordHeader] = []
     /// Records to be written again, and when (monotonic).
-    private var undelivered: [(record: UndeliveredRecord, dueNs: Int64)] = []
+    private var undelivered: [(record: UndeliveredRecord, dueNs: Int64, alone: Bool)] = []
     private var mustRebuild = false
+    private var mustRebuildLonely = false
 
     /// How long a record that was refused waits before it is written again.
     private static let backOffNs: Int64 = 1_000_000_000
@@ -33,6 +40,11 @@ final class RecordPublisher {
         logger: Logger
     ) throws(KafkaError) {
         self.logger = logger
+        self.cluster = cluster
+        self.wakeUpDescriptor = wakeUpDescriptor
+        topicNames =
+            [configuration.results.topic, configuration.unregistered.topic, configuration.deadLetters.topic]
+            + configuration.retry.tiers.map(\.topic)
         producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: wakeUpDescriptor)
         results = try producer.topic(configuration.results.topic)
         unregistered = try producer.topic(configuration.unregistered.topic)
@@ -59,10 +71,10 @@ final class RecordPublisher {
     var isBackedUp: Bool { undelivered.count >= Self.undeliveredLimit }
 
     /// Whether everything handed over was acknowledged.
-    var isIdle: Bool { undelivered.isEmpty && producer.outstanding == 0 }
+    var isIdle: Bool { undelivered.isEmpty && unacknowledgedCount == 0 }
 
     /// Handed over and not acknowledged.
-    var unacknowledgedCount: Int { producer.outstanding }
+    var unacknowledgedCount: Int { producer.outstanding + (lonely?.outstanding ?? 0) }
 
     /// Refused by Kafka, to be written again.
     var refusedCount: Int { undelivered.count }
@@ -109,7 +121,7 @@ final class RecordPublisher {
             rewrite(
                 UndeliveredRecord(
                     copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: deadLetters,
-                    tag: id.tag, code: code), now: now)
+                    tag: id.tag, code: code), wasAlone: true, now: now)
         }
     }
 
@@ -138,13 +150,21 @@ final class RecordPublisher {
     /// Brings reports to the machine, and writes again what is due. Call after every wake-up and once a second.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         producer.serve(
-            report: { report in take(report, &machine, now) },
-            event: { event in take(event) })
-        if mustRebuild { rebuild(&machine, now) }
+            report: { report in take(report, wasAlone: false, &machine, now) },
+            event: { event in take(event, isFatal: &mustRebuild) })
+        lonely?.serve(
+            report: { report in take(report, wasAlone: true, &machine, now) },
+            event: { event in take(event, isFatal: &mustRebuildLonely) })
+        if mustRebuild { mustRebuild = !rebuild(producer, wasAlone: false, &machine, now) }
+        if mustRebuildLonely, let lonely {
+            mustRebuildLonely = !rebuild(lonely, wasAlone: true, &machine, now)
+        }
         writeAgain(now)
     }
 
-    private func take(_ report: borrowing DeliveryReport, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+    private func take(
+        _ report: borrowing DeliveryReport, wasAlone: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) {
         guard report.code != .none else {
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
             return
@@ -156,18 +176,34 @@ final class RecordPublisher {
                 about: "\(producer.name(of: report.topic)) \(report.code.name)",
                 ["topic": "\(producer.name(of: report.topic))", "error": "\(report.code.text)"])
         }
-        rewrite(report.detach(), now: now)
+        rewrite(report.detach(), wasAlone: wasAlone, now: now)
     }
 
-    private func rewrite(_ record: UndeliveredRecord, now: DeliveryTime) {
-        if record.code == .messageTooLarge, record.topic == deadLetters {
+    private func rewrite(_ record: UndeliveredRecord, wasAlone: Bool, now: DeliveryTime) {
+        let isPurged = record.code == .purgedInQueue || record.code == .purgedInFlight
+        if record.code == .messageTooLarge, !wasAlone {
+            undelivered.append((record, now.ns, alone: true))
+        } else if record.code == .messageTooLarge, record.topic == deadLetters, record.value != nil {
             let bytes = record.dropValue()
             record.addHeader("push-dlq-truncated", "\(bytes)")
-            undelivered.append((record, now.ns))
+            undelivered.append((record, now.ns, alone: true))
         } else {
-            let isPurged = record.code == .purgedInQueue || record.code == .purgedInFlight
-            undelivered.append((record, isPurged ? now.ns : now.ns + Self.backOffNs))
+            undelivered.append((record, isPurged ? now.ns : now.ns + Self.backOffNs, alone: wasAlone))
         }
+    }
+
+    private func producerForOne() -> Producer? {
+        if let lonely { return lonely }
+        do throws(KafkaError) {
+            let made = try Producer(
+                ProducerSettings(cluster: cluster, sendsEachAlone: true), wakeUpDescriptor: wakeUpDescriptor)
+            // In the order of the other's, so that a record's topic names the same here.
+            for name in topicNames { _ = try made.topic(name) }
+            lonely = made
+        } catch {
+            logger.error(.kafka, "cannot make a producer; trying again", ["error": "\(error.text)"])
+        }
+        return lonely
     }
 
     private func writeAgain(_ now: DeliveryTime) {
@@ -175,33 +211,44 @@ final class RecordPublisher {
         var isFull = false
         undelivered.removeAll { entry in
             guard !isFull, entry.dueNs <= now.ns else { return false }
-            let code = producer.produce(entry.record)
-            isFull = !isTaken(code)
-            return !isFull
+            guard entry.alone else {
+                isFull = !isTaken(producer.produce(entry.record))
+                return !isFull
+            }
+            guard let lonely = producerForOne() else { return false }
+            switch lonely.produce(entry.record) {
+            case .none: return true
+            case .fatal: mustRebuildLonely = true
+            default: break
+            }
+            return false
         }
     }
 
     /// When something is to be written again (monotonic); `nil`: nothing is.
     var nextDeadlineNs: Int64? { undelivered.map(\.dueNs).min() }
 
-    private func take(_ event: ClientEvent) {
+    private func take(_ event: ClientEvent, isFatal: inout Bool) {
         switch event {
         case .fatal(let error):
-            mustRebuild = true
+            isFatal = true
             logger.error(.kafka, "the producer met a fatal error; making a new one", ["error": "\(error.text)"])
         case .error, .log, .statistics:
             EventLog.write(event, of: "producer", to: logger)
         }
     }
 
-    private func rebuild(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+    private func rebuild(
+        _ producer: Producer, wasAlone: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) -> Bool {
         do throws(KafkaError) {
             try producer.rebuild(
-                report: { report in take(report, &machine, now) },
+                report: { report in take(report, wasAlone: wasAlone, &machine, now) },
                 event: { _ in })
-            mustRebuild = false
+            return true
         } catch {
             logger.error(.kafka, "cannot make a new producer; trying again", ["error": "\(error.text)"])
+            return false
         }
     }
 }

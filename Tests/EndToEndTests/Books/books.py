@@ -27,8 +27,10 @@ def progress(text):
 def create(options):
     import topics
 
-    wanted = {name: (options.partitions, False) for name in options.topics}
-    wanted |= {name: (options.partitions, True) for name in options.compacted}
+    wanted = {name: (options.partitions, {}) for name in options.topics}
+    wanted |= {name: (options.partitions, {"cleanup.policy": "compact"}) for name in options.compacted}
+    if options.max_message:
+        wanted[options.max_message[0]] = (options.partitions, {"max.message.bytes": options.max_message[1]})
     topics.create(options.servers, wanted)
     return True
 
@@ -132,22 +134,36 @@ def midway(options):
 
 
 def repeatable(options):
-    """Right after a kill: prints how many notifications the next worker may send again. Those are the requests that the
-    server saw without a result in the topic, and what has a result at or above the committed offsets."""
+    """Right after a kill, while nobody reads: prints how many notifications the next worker may send again. Those are the
+    requests that the server saw and that have no result in the topic, or that the commit does not say are settled: what
+    was in flight, and what settled since the last acknowledged commit was sent."""
     import simulator
     import topics
 
     seen = simulator.read(options.simulator)
-    committed = topics.committed(options.servers, options.group, options.topic)
-    answered, above = set(), 0
+    commits = {t: topics.commits(options.servers, options.group, t) for t in [options.topic]}
+    commits |= {t: topics.commits(options.servers, options.group + ".retry", t) for t in options.retry_topics}
+    unsettled = set()  # requests with a retry record that may be read again
+    for topic in options.retry_topics:
+        for message in topics.read(options.servers, topic):
+            if not commits[topic][message.partition()].is_settled(message.offset(), 0):
+                unsettled.add(dict(message.headers())["push-retry-request"].decode())
+    answered, unnamed, oldest = set(), 0, 0
     for message in topics.read(options.servers, options.results):
         headers = dict(message.headers())
-        answered.add(headers["apns-id"].decode())
-        topic, partition, offset, _ = headers["request"].decode().rsplit("/", 3)
-        above += topic == options.topic and int(offset) >= committed[int(partition)]
+        place, id = headers["request"].decode(), headers["apns-id"].decode()
+        answered.add(id)
+        topic, partition, offset, index = place.rsplit("/", 3)
+        if topic == options.topic and id in seen and place not in unsettled and commits[topic][int(partition)].is_settled(
+                int(offset), int(index)):
+            continue
+        unnamed += 1
+        if topic == options.topic:  # how long before the last commit it settled: its acknowledgement came after that
+            settled = json.loads(message.value())["settled_at_ms"]
+            oldest = max(oldest, commits[topic][int(partition)].at_ms - settled)
     unanswered = len(seen.keys() - answered)
-    print(f"server saw {len(seen)}, without a result {unanswered}, results above the commit {above}; repeatable: "
-          f"{unanswered + above}")
+    print(f"the server saw {len(seen)}; without a result {unanswered}, with one that no commit names {unnamed} (the "
+          f"first of them settled {oldest} ms before its partition's last commit); repeatable: {unanswered + unnamed}")
     return True
 
 
@@ -161,6 +177,9 @@ def compare(options):
     with open(options.book) as book:
         for line in book:
             audit.produced(json.loads(line))
+    for topic in options.retry_topics:
+        for message in topics.read(options.servers, topic):
+            audit.retry(message.headers())
     for number, message in enumerate(topics.read(options.servers, options.results)):
         if number + 1 == options.withhold:
             continue
@@ -183,6 +202,29 @@ def compare(options):
     print(audit.report())
     print(f"audited in {time.monotonic() - started:.1f} s")
     return not audit.findings
+
+
+def check_contract(options):
+    """Writes some records of each kind, waits until the groups have committed all, and compares every record that the
+    worker wrote with the contract."""
+    import contract
+    import topics
+
+    tiers = [(int(delay), name) for delay, name in (tier.split("=", 1) for tier in options.tiers)]
+    cases = (contract.other_cases if options.other else contract.main_cases)(tiers)
+    options.topics, options.retry_topics = [options.topic], [name for _, name in tiers]
+    settled = True
+    for group in [[case for case in cases if not case.is_alone]] + [[case] for case in cases if case.is_alone]:
+        contract.write(options.servers, options.topic, group)
+        settled = settled and settle(options)
+    check = contract.Check(contract.Evidence(
+        topics.read(options.servers, options.results), topics.read(options.servers, options.unregistered),
+        topics.read(options.servers, options.dead_letters),
+        ((place, message) for place, (_, name) in enumerate(tiers) for message in topics.read(options.servers, name))),
+        tiers, options.max_message)
+    for case in cases:
+        check.case(case)
+    return check.finish() and settled
 
 
 def check_metrics(options):
@@ -211,6 +253,7 @@ def main():
     made.add_argument("--topics", nargs="+", default=[])
     made.add_argument("--compacted", nargs="*", default=[])
     made.add_argument("--partitions", type=int, default=8)
+    made.add_argument("--max-message", nargs=2, metavar=("TOPIC", "BYTES"), help="max.message.bytes of one more topic")
 
     made = command(produce, "produce", "writes request records and the producer's book")
     made.add_argument("--topic", default="apns.requests")
@@ -264,7 +307,19 @@ def main():
     made.add_argument("--topic", default="apns.requests")
     made.add_argument("--results", default="apns.results")
     made.add_argument("--group", default="apns-worker")
+    made.add_argument("--retry-topics", nargs="*", default=[])
     made.add_argument("--simulator", required=True)
+
+    made = command(check_contract, "contract", "writes records of each kind and compares all that becomes of them")
+    made.add_argument("--topic", required=True)
+    made.add_argument("--results", required=True)
+    made.add_argument("--unregistered", required=True)
+    made.add_argument("--dead-letters", required=True)
+    made.add_argument("--group", required=True)
+    made.add_argument("--tiers", nargs="+", required=True, help="MS=TOPIC, shortest first")
+    made.add_argument("--other", action="store_true", help="the cases of the other configuration")
+    made.add_argument("--max-message", type=int, help="max.message.bytes of the dead-letter topic")
+    made.add_argument("--stall", type=float, default=60)
 
     made = command(seen, "seen", "waits until the server has seen some number of requests")
     made.add_argument("--simulator", required=True)

@@ -8,13 +8,14 @@ import confluent_kafka
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from commits import Committed, commit_content, commit_place
+
 
 def create(servers, topics):
-    """`topics`: name -> (partitions, compacted). Waits until each has its leaders."""
+    """`topics`: name -> (partitions, configuration). Waits until each has its leaders."""
     admin = AdminClient({"bootstrap.servers": servers})
     wanted = [
-        NewTopic(name, partitions, 1, config={"cleanup.policy": "compact"} if compacted else {})
-        for name, (partitions, compacted) in topics.items()
+        NewTopic(name, partitions, 1, config=configuration) for name, (partitions, configuration) in topics.items()
     ]
     for name, future in admin.create_topics(wanted, operation_timeout=30).items():
         future.result(30)
@@ -152,6 +153,15 @@ def committed(servers, group, topic):
         }
     finally:
         consumer.close()
+
+
+def commits(servers, group, topic):
+    """Partition -> what the group committed, with its metadata, as the broker's own topic has it."""
+    found = {p: Committed(-1, "", 0) for p in partitions(reader(servers), topic)}
+    for message in read(servers, "__consumer_offsets"):
+        if (place := commit_place(message.key())) and place[:2] == (group, topic) and message.value():
+            found[place[2]] = Committed(*commit_content(message.value()))
+    return found
 
 
 def lag(servers, group, topic):

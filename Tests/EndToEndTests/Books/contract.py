@@ -1,0 +1,397 @@
+"""Every member and header of every record that the worker writes, compared with what the contract says, word for word.
+
+A few records of each kind are written, and all that becomes of each is spelled out beside it. The rules come from the
+contract alone (README.md of the project), never from the worker's code.
+"""
+
+import json
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from records import apples_time
+
+TRACE = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("tracestate", b"a=b,c=d")]
+COPIED = TRACE + [("x-tenant", b"blue \xc3\xa4")]  # x-tenant is in results.copy_headers
+IDS = "b6ee4bd0-56d8-4a23-a4c1-%012x"
+FUTURE = 4_000_000_000
+TOPIC = ("apns-topic", b"com.example.shop")  # two apps are configured: a request has to name one
+# The delay asked for, by reason, in ms; for all others 15 minutes.
+ASKED = {"TooManyRequests": 30_000}
+
+
+@dataclass
+class Retry:
+    """One record of a tier: the reason, sends and doubts so far."""
+
+    reason: str
+    sends: int
+    in_doubt: int = 0
+
+
+@dataclass
+class Ending:
+    """What becomes of one notification."""
+
+    token: str
+    outcome: str
+    status: int | None = None
+    reason: str | None = None
+    attempts: int = 1
+    in_doubt: int = 0
+    detail: bool = False
+    dead_token: bool = False
+    retries: list = field(default_factory=list)
+    id: str | None = None
+    topic: str | None = "com.example.shop"
+    app: str | None = "shop"
+    is_published: bool = True
+    is_sent: bool | None = None  # by whoever wrote the result; none: where there were attempts
+    held: bool = False  # it may have been in the shortest tier any number of times, without an attempt
+
+
+@dataclass
+class Case:
+    name: str
+    key: bytes | None
+    value: bytes | None
+    headers: list
+    endings: list
+    timestamp: int = 0
+    is_alone: bool = False  # it costs a connection: nothing else may be on it
+    dead: str | None = None
+    sent: dict = field(default_factory=dict)  # what a retry record must say of the apns-* headers
+    topic: str | None = None  # another than the request topic
+    payload: bytes | None = None  # none: the value
+    place: tuple = ()
+
+
+class Maker:
+    def __init__(self):
+        self.cases = []
+        self.number = 0
+        self.now = int(time.time() * 1000)
+
+    def token(self, prefix="00"):
+        self.number += 1
+        return prefix + "%0*x" % (64 - len(prefix), 0xC0DE_0000 + self.number)
+
+    def id(self):
+        self.number += 1
+        return IDS % self.number
+
+    def payload(self):
+        self.number += 1
+        return b'{"aps":{"alert":"case %d"}, "spaced" :1}' % self.number
+
+    def add(self, name, prefix="00", outcome="accepted", headers=(), age=0, sent=None, key=None, is_alone=False,
+            **ending):
+        """A payload-form record to a token of its own, with copied headers."""
+        token = self.token(prefix)
+        if ending.get("topic", "") == "com.example.shop" or "topic" not in ending:
+            headers = [TOPIC] + list(headers)
+        if outcome == "accepted":
+            ending = {"status": 200} | ending
+        own = [("push-device-token", token.upper().encode())] if key else []
+        self.cases.append(Case(
+            name, key or token.encode(), self.payload(), own + list(headers) + COPIED + [("x-other", b"stays")],
+            [Ending(token, outcome, **ending)], timestamp=self.now - age if age else 0, is_alone=is_alone,
+            sent={"apns-topic": "com.example.shop", "apns-push-type": "alert"} | (sent or {})))
+
+    def bury(self, name, reason, key, value, topic=None):
+        headers = COPIED + [("null", None), ("empty", b""), ("x-other", b"stays"), ("x-other", b"twice")]
+        self.cases.append(Case(name, key, value, headers, [], dead=reason, topic=topic))
+
+
+def main_cases(tiers):
+    """For a worker with `max_attempts: 2, resend_max: 1, response_timeout: 1s, max_age: 60s` and a second app, annex."""
+    make = Maker()
+    id, collapse = make.id(), "game-7"
+    everything = [
+        ("apns-topic", b"com.example.shop.voip"), ("apns-push-type", b"voip"), ("apns-priority", b"10"),
+        ("apns-expiration", b"%d" % FUTURE), ("apns-collapse-id", collapse.encode()), ("push-app", b"shop"),
+        ("push-environment", b"production")]
+    spelled = {
+        "apns-topic": "com.example.shop.voip", "apns-push-type": "voip", "apns-priority": "10",
+        "apns-expiration": str(FUTURE), "apns-collapse-id": collapse}
+
+    make.add("the smallest")
+    make.add("every header", headers=everything + [("apns-id", id.encode())], id=id, key=b"user-1",
+             topic="com.example.shop.voip")
+    make.add("another app", headers=[("apns-topic", b"com.example.annex")], topic="com.example.annex", app="annex")
+    make.add("dead", "fa1741010", "unregistered", status=410, reason="Unregistered", dead_token=True, key=b"user-2")
+    make.add("expired token", "fa1741000", "unregistered", status=410, reason="ExpiredToken", dead_token=True)
+    make.add("bad token", "fa1740010", "rejected", status=400, reason="BadDeviceToken")
+    make.add("a reason nobody knows", "fa17e4180", "rejected", status=418, reason="ReasonOfTomorrow")
+    make.add("a refusal without a reason", "fa17b4180", "rejected", status=418, reason="HTTP 418")
+    make.add("names no app", outcome="invalid", reason="MissingTopic", attempts=0, detail=True, topic=None, app=None)
+    make.add("a bad priority", outcome="invalid", reason="BadPriority", attempts=0, detail=True,
+             headers=[("apns-priority", b"7")])
+
+    make.add("expiration passed", outcome="expired", attempts=0, headers=[("apns-expiration", b"1500000000")])
+    make.add("too old", outcome="expired", attempts=0, age=90_000)
+    make.add("now or never, read late", outcome="expired", attempts=0, age=40_000, headers=[("apns-expiration", b"0")])
+    make.add("now or never, refused", "fa1750300", "expired", status=503, reason="ServiceUnavailable",
+             headers=[("apns-expiration", b"0")])
+    make.add("now or never, in doubt", "fa17f0211", "expired", in_doubt=1, headers=[("apns-expiration", b"0")],
+             is_alone=True)
+    make.add("now or never, not processed", "fa17f0031", headers=[("apns-expiration", b"0")])
+    soon = make.now // 1000 + 3
+    make.add("expires in a tier", "fa1742910", "expired", is_sent=False,
+             headers=[("apns-expiration", b"%d" % soon)], sent={"apns-expiration": str(soon)},
+             retries=[Retry("TooManyRequests", 1)])
+
+    make.add("refused once", "fa1750301", attempts=2, key=b"user-3", retries=[Retry("ServiceUnavailable", 1)])
+    make.add("refused once, with every header", "fa1742911", attempts=2, headers=everything + [
+        ("apns-id", (id := make.id()).encode())], id=id, topic="com.example.shop.voip", sent=spelled,
+        retries=[Retry("TooManyRequests", 1)])
+    make.add("background", "fa1750001", attempts=2, headers=[("apns-push-type", b"background")],
+             sent={"apns-push-type": "background", "apns-priority": "5"}, retries=[Retry("InternalServerError", 1)])
+    make.add("refused always", "fa1750000", "abandoned", status=500, reason="InternalServerError", attempts=3,
+             key=b"user-4", retries=[Retry("InternalServerError", 1), Retry("InternalServerError", 2)])
+    make.add("lost once", "fa17f0211", attempts=2, in_doubt=1, is_alone=True)
+    make.add("reset always", "fa17f0020", "abandoned", attempts=6, in_doubt=6,
+             retries=[Retry(None, 2, 2), Retry(None, 4, 4)])
+    make.add("answered too late", "fa17d3001", attempts=2, in_doubt=1, is_alone=True)
+
+    tokens = [make.token(), make.token("fa1741010"), "xyz", make.token("fa1750301")]
+    payload = make.payload()
+    value = b'{"device_tokens":%s,"app":"shop","environment":"production","headers":{"apns-priority":5},"payload":%s}' % (
+        json.dumps(tokens).encode(), payload)
+    make.cases.append(Case(
+        "an envelope", b"campaign", value, COPIED + [("x-other", b"stays")], [
+            Ending(tokens[0], "accepted", 200),
+            Ending(tokens[1], "unregistered", 410, "Unregistered", dead_token=True),
+            Ending(tokens[2], "invalid", None, "BadDeviceToken", attempts=0, detail=True),
+            Ending(tokens[3], "accepted", 200, attempts=2, retries=[Retry("ServiceUnavailable", 1)])],
+        sent={"apns-topic": "com.example.shop", "apns-push-type": "alert", "apns-priority": "5"}, payload=payload))
+
+    many = make.token("fa17d002")  # answered after 20 ms, one after the other: their lane overflows
+    for _ in range(160):
+        make.cases.append(Case(
+            "a device with too many", many.encode(), make.payload(), [TOPIC] + COPIED, [Ending(many, "accepted", 200, held=True)],
+            sent={"apns-topic": "com.example.shop", "apns-push-type": "alert"}))
+
+    make.bury("a tombstone", "tombstone", b"user-5", None)
+    make.bury("not JSON", "not-json", b"user-6", b'{"aps":')
+    make.bury("no token", "no-device-token", b"user-7", b'{"aps":{}}')
+    make.bury("no key", "no-device-token", None, b'{"aps":{}}')
+    make.bury("no list", "bad-envelope", b"k", b'{"device_tokens":7,"payload":{"aps":{}}}')
+    make.bury("too many tokens", "too-many-tokens", b"k", b'{"device_tokens":[%s],"payload":{"aps":{}}}' % b",".join(
+        [b'"%064x"' % n for n in range(10_001)]))
+    make.bury("not ours in a tier", "bad-retry-headers", make.token().encode(), b'{"aps":{}}', topic=tiers[0][1])
+    return make.cases
+
+
+def other_cases(tiers):
+    """For a worker with `publish: failures, include_bad_tokens: true, in_doubt: abandon, apns_id: apple`."""
+    make = Maker()
+    make.add("accepted, only counted", is_published=False)
+    make.add("bad token", "fa1740010", "rejected", status=400, reason="BadDeviceToken", dead_token=True, id="apple")
+    make.add("other topic's", "fa1740060", "rejected", status=400, reason="DeviceTokenNotForTopic", dead_token=True,
+             id="apple")
+    make.add("given up in doubt", "fa17f0211", "abandoned", in_doubt=1, id="none", is_alone=True)
+    make.add("refused once", "fa1750301", is_published=False, retries=[Retry("ServiceUnavailable", 1)], id="apple")
+    return make.cases
+
+
+def write(servers, topic, cases):
+    """Writes the records one after the other, and notes each one's place and time."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 0})
+    for case in cases:
+        def delivered(error, message, case=case):
+            if error:
+                raise RuntimeError(f"{case.name}: {error}")
+            case.place = (message.topic(), message.partition(), message.offset(), message.timestamp()[1])
+
+        producer.produce(
+            case.topic or topic, case.value, case.key, headers=case.headers, timestamp=case.timestamp,
+            on_delivery=delivered)
+    if producer.flush(30):
+        raise RuntimeError("not all records were acknowledged within 30 s")
+
+
+class Evidence:
+    """What the topics hold, by request."""
+
+    def __init__(self, results, unregistered, dead_letters, retries):
+        self.results, self.retries = defaultdict(list), defaultdict(list)
+        self.dead_letters, self.dead_tokens = defaultdict(list), defaultdict(list)
+        for message in results:
+            self.results[dict(message.headers())["request"].decode()].append(message)
+        for tier, message in retries:
+            request = dict(message.headers() or []).get("push-retry-request")
+            if request is not None:
+                self.retries[request.decode()].append((tier, message))
+        for message in dead_letters:
+            headers = dict(message.headers())
+            self.dead_letters["/".join(
+                headers["push-dlq-" + n].decode() for n in ("topic", "partition", "offset"))].append(message)
+        for message in unregistered:
+            self.dead_tokens[message.key().decode()].append(json.loads(message.value()))
+
+
+class Check:
+    def __init__(self, evidence, tiers, max_message=None):
+        self.evidence = evidence
+        self.tiers = tiers  # (delay in ms, topic), shortest first
+        self.max_message = max_message
+        self.findings = []
+        self.counts = defaultdict(int)
+
+    def equal(self, what, found, wanted):
+        self.counts["comparisons"] += 1
+        if found != wanted:
+            self.findings.append(f"{what}: found {found!r}, not {wanted!r}")
+
+    def case(self, case):
+        if case.dead:
+            return self.dead_letter(case)
+        for index, ending in enumerate(case.endings):
+            self.counts[ending.outcome] += 1
+            self.ending(case, index, ending)
+
+    # Results and dead tokens.
+
+    def ending(self, case, index, ending):
+        topic, partition, offset, timestamp = case.place
+        request = f"{topic}/{partition}/{offset}/{index}"
+        what = f"{case.name} ({request})"
+        retries = sorted(self.evidence.retries.pop(request, []), key=lambda r: int(dict(r[1].headers())[
+            "push-retry-sends"]) * 10**15 + r[1].timestamp()[1])
+        found = self.evidence.results.pop(request, [])
+        self.retries(case, ending, what, request, [r for r in retries if not self.is_held(ending, r, what)])
+        self.equal(f"{what}: results", len(found), int(ending.is_published))
+        if not found or not ending.is_published:
+            return
+        message, value = found[0], json.loads(found[0].value())
+        id = value["apns_id"]
+        if ending.id not in (None, "apple", "none"):
+            self.equal(f"{what}: apns-id", id, ending.id)
+        self.equal(f"{what}: apns-id", id is None, ending.id == "none")
+        headers = [("outcome", ending.outcome.encode())]
+        headers += [("reason", ending.reason.encode())] if ending.reason else []
+        headers += [("apns-id", id.encode())] if id else []
+        headers += [("request", request.encode())] + [h for h in case.headers if h in COPIED]
+        self.equal(f"{what}: headers", message.headers(), headers)
+        self.equal(f"{what}: key", message.key(), ending.token.encode())
+        self.equal(f"{what}: members", sorted(value), sorted([
+            "apns_id", "apns_unique_id", "device_token", "apns_topic", "app", "environment", "outcome", "status",
+            "reason", "detail", "unregistered_at_ms", "attempts", "in_doubt", "requested_at_ms", "sent_at_ms",
+            "settled_at_ms", "request"]))
+        place = {"topic": topic, "partition": partition, "offset": offset, "index": index}
+        if case.key and case.key != ending.token.encode():
+            place["key"] = case.key.decode()
+        for member, wanted in {
+            "apns_unique_id": None, "device_token": ending.token, "apns_topic": ending.topic, "app": ending.app,
+            "environment": ending.app and "production", "outcome": ending.outcome, "status": ending.status, "reason": ending.reason,
+            "unregistered_at_ms": apples_time(ending.token) if ending.outcome == "unregistered" else
+            value["sent_at_ms"] if ending.dead_token else None, "attempts": ending.attempts,
+            "in_doubt": ending.in_doubt, "requested_at_ms": timestamp, "request": place,
+        }.items():
+            self.equal(f"{what}: {member}", value[member], wanted)
+        self.equal(f"{what}: detail", bool(value["detail"]), ending.detail)
+        is_sent = ending.attempts > 0 if ending.is_sent is None else ending.is_sent
+        self.equal(f"{what}: sent_at_ms", value["sent_at_ms"] is not None, is_sent)
+        last = max([int(dict(m.headers())["push-retry-due-ms"]) for _, m in retries], default=timestamp)
+        if ending.outcome == "accepted" and ending.in_doubt == 0 and value["sent_at_ms"] < last:
+            self.findings.append(f"{what}: sent {last - value['sent_at_ms']} ms before it was due")
+        if not (value["sent_at_ms"] or timestamp) <= value["settled_at_ms"] <= time.time() * 1000 + 1000:
+            self.findings.append(f"{what}: impossible times {value}")
+        dead = self.evidence.dead_tokens.pop(ending.token, [])
+        self.equal(f"{what}: dead tokens", len(dead), int(ending.dead_token))
+        if dead:
+            observed = dead[0].pop("observed_at_ms")
+            self.equal(f"{what}: dead token", dead[0], {
+                "device_token": ending.token, "apns_topic": ending.topic, "app": ending.app,
+                "environment": "production", "reason": ending.reason,
+                "unregistered_at_ms": value["unregistered_at_ms"]})
+            if not value["sent_at_ms"] <= observed <= value["settled_at_ms"] + 1000:
+                self.findings.append(f"{what}: observed at {observed}, settled at {value['settled_at_ms']}")
+
+    # Retries.
+
+    def is_held(self, ending, retry, what):
+        """Takes the records of notifications that were held: no attempt, the shortest tier."""
+        tier, message = retry
+        headers = dict(message.headers())
+        if headers.get("push-retry-reason") != b"held":
+            return False
+        self.counts["held"] += 1
+        if not ending.held or tier != 0 or headers["push-retry-attempt"] != b"0":
+            self.findings.append(f"{what}: held in {tier}: {headers}")
+        return True
+
+    def retries(self, case, ending, what, request, found):
+        self.equal(f"{what}: retry records", len(found), len(ending.retries))
+        timestamp, previous = case.place[3], 0
+        for number, ((tier, message), wanted) in enumerate(zip(found, ending.retries)):
+            self.counts["retry records"] += 1
+            label = f"{what}: retry {number + 1}"
+            headers = dict(message.headers())
+            self.equal(f"{label}: a header twice", len(headers), len(message.headers()))
+            self.equal(f"{label}: key", message.key(), ending.token.encode())
+            self.equal(f"{label}: payload", message.value(), case.payload or case.value)
+            asked = ASKED.get(wanted.reason, 900_000)
+            fitting = [delay for delay, _ in self.tiers if delay >= asked and delay > previous]
+            delay = previous = fitting[0] if fitting else self.tiers[-1][0]
+            self.equal(f"{label}: tier", self.tiers[tier][0], delay)
+            due = int(headers.pop("push-retry-due-ms", b"0"))
+            if not message.timestamp()[1] - 1000 <= due - delay <= message.timestamp()[1]:
+                self.findings.append(f"{label}: due {due}, written {message.timestamp()[1]}, delay {delay}")
+            id = headers.pop("apns-id", b"").decode()
+            if ending.id == "apple" or len(id) != 36:
+                self.equal(f"{label}: apns-id", len(id), 36)
+            elif ending.id:
+                self.equal(f"{label}: apns-id", id, ending.id)
+            else:  # the result has the same one
+                results = self.evidence.results.get(request)
+                self.equal(f"{label}: apns-id", id, json.loads(results[0].value())["apns_id"] if results else id)
+            expected = {n: v.encode() for n, v in case.sent.items()} | {
+                "push-device-token": ending.token.encode(), "push-app": ending.app.encode(),
+                "push-environment": b"production", "push-retry-request": request.encode(),
+                "push-retry-attempt": b"%d" % (number + 1),
+                "push-retry-first-ms": b"%d" % timestamp, "push-retry-sends": b"%d" % wanted.sends,
+                "push-retry-in-doubt": b"%d" % wanted.in_doubt} | {n: v for n, v in case.headers if (n, v) in COPIED}
+            if wanted.reason:
+                expected["push-retry-reason"] = wanted.reason.encode()
+            if case.key != ending.token.encode():
+                expected["push-retry-key"] = case.key
+            self.equal(f"{label}: headers", headers, expected)
+
+    # Dead letters.
+
+    def dead_letter(self, case):
+        self.counts["dead letters"] += 1
+        topic, partition, offset, timestamp = case.place
+        found = self.evidence.dead_letters.pop(f"{topic}/{partition}/{offset}", [])
+        self.equal(f"{case.name}: dead letters", len(found), 1)
+        if not found:
+            return
+        message = found[0]
+        is_cut = case.value is not None and self.max_message is not None and len(case.value) > self.max_message
+        detail = dict(message.headers()).get("push-dlq-detail", b"")
+        self.equal(f"{case.name}: detail", len(detail) > 0, True)
+        self.equal(f"{case.name}: key", message.key(), case.key)
+        self.equal(f"{case.name}: value", message.value(), None if is_cut else case.value)
+        wanted = case.headers + [
+            ("push-dlq-reason", case.dead.encode()), ("push-dlq-detail", detail), ("push-dlq-topic", topic.encode()),
+            ("push-dlq-partition", b"%d" % partition), ("push-dlq-offset", b"%d" % offset),
+            ("push-dlq-timestamp", b"%d" % timestamp)]
+        if is_cut:
+            self.counts["cut dead letters"] += 1
+            wanted.append(("push-dlq-truncated", b"%d" % len(case.value)))
+        self.equal(f"{case.name}: headers", message.headers(), wanted)
+
+    def finish(self):
+        """What is left over belongs to nothing."""
+        for name in ("results", "dead_letters", "dead_tokens", "retries"):
+            for place in getattr(self.evidence, name):
+                self.findings.append(f"{name} of nothing that was written: {place}")
+        print(", ".join(f"{name} {count}" for name, count in sorted(self.counts.items())))
+        for finding in self.findings[:50]:
+            print("FOUND " + finding)
+        print("as the contract says" if not self.findings else f"{len(self.findings)} DIFFERENCES")
+        return not self.findings

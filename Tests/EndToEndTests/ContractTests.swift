@@ -1,0 +1,68 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// What the worker writes is what the contract says: every outcome, every member, every header, in every topic.
+    @Suite(.serialized) struct ContractTests {
+        /// The tiers, in seconds. Those of a user come one after the other from 30 s on: `1 30 31` shows that, and takes
+        /// two minutes.
+        static let tiers = (ProcessInfo.processInfo.environment["APNS_WORKER_E2E_TIERS"] ?? "1 3")
+            .split(separator: " ").compactMap { Int($0) }
+        private static let deadLetterBytes = 20_000
+
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
+        func everyMemberAndHeaderIsAsTheContractSays() throws {
+            let scene = try Scene("contract")
+            let tiers = try prepare(scene)
+            let simulator = try scene.startSimulator()
+            scene.configuration.apps = scene.configuration.app(named: "annex")
+            scene.configuration.resultKeys = "copy_headers: [x-tenant]"
+            scene.configuration.more = "delivery: {response_timeout: 1s, resend_max: 1, max_age: 60s}"
+            try compare(scene, tiers)
+            try simulator.process.stop()
+        }
+
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
+        func theOtherSettingsToo() throws {
+            let scene = try Scene("other")
+            let tiers = try prepare(scene)
+            let simulator = try scene.startSimulator()
+            scene.configuration.apps = scene.configuration.app(named: "annex")
+            scene.configuration.resultKeys = "copy_headers: [x-tenant], publish: failures"
+            scene.configuration.unregisteredKeys = "include_bad_tokens: true"
+            scene.configuration.more = "delivery: {in_doubt: abandon, apns_id: apple}"
+            try compare(scene, tiers, "--other")
+            try simulator.process.stop()
+        }
+
+        /// Makes the tiers' topics, and a topic for dead letters that takes short ones only.
+        private func prepare(_ scene: Scene) throws -> [String] {
+            let topics = Self.tiers.map { "\(scene.name).tier.\($0)s" }
+            scene.configuration.deadLetters = "\(scene.name).short"
+            try scene.books(
+                "create", ["--topics"] + topics + ["--max-message", "\(scene.name).short", "\(Self.deadLetterBytes)"])
+            let pairs = zip(Self.tiers, topics).map { "\($0)s: \($1)" }.joined(separator: ", ")
+            scene.configuration.retries = "tiers: {\(pairs)}, max_attempts: 2"
+            return zip(Self.tiers, topics).map { "\($0 * 1000)=\($1)" }
+        }
+
+        private func compare(_ scene: Scene, _ tiers: [String], _ more: String...) throws {
+            let worker = try scene.startWorker()
+            try worker.waitFor("partitions assigned group=\(scene.configuration.group) ", seconds: 60)
+            let configuration = scene.configuration
+            do {
+                try scene.books(
+                    "contract",
+                    [
+                        "--topic", configuration.requests, "--results", configuration.results, "--unregistered",
+                        configuration.unregistered, "--dead-letters", configuration.deadLetters, "--group",
+                        configuration.group, "--max-message", "\(Self.deadLetterBytes)", "--tiers",
+                    ] + tiers + more)
+            } catch {
+                throw Unexpected("\(error)\nthe worker said:\n\(worker.text.suffix(4_000))")
+            }
+            try scene.stop(worker)
+        }
+    }
+}
