@@ -29,10 +29,10 @@ extension EndToEnd {
             let send = ["send", "--config", scene.file("worker.yaml"), "--token"]
 
             // Nobody serves the topic yet.
-            let unheard = try Self.run(send + [Self.token("00"), "--alert", "Hi", "--deadline", "1s"])
+            let unheard = try Self.run(send + [Self.token("00"), "--alert", "Hi", "--deadline", "5s"])
             #expect(unheard.ending == .exited(1))
             #expect(unheard.text.contains("no result of \(scene.configuration.requests)/"), "\(unheard.text)")
-            #expect(unheard.text.contains("within 1 s; is a worker running?"), "\(unheard.text)")
+            #expect(unheard.text.contains("within 5 s; is a worker running?"), "\(unheard.text)")
 
             let worker = try scene.startWorker()
             let accepted = try Self.run(send + [Self.token("01"), "--alert", "Hi", "--title", "There"])
@@ -105,7 +105,7 @@ extension EndToEnd {
 
             configuration.port = ports[2]
             try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
-            let unreachable = try Self.run(send + [Self.token("01"), "-a", "Hi", "--deadline", "1s"])
+            let unreachable = try Self.run(send + [Self.token("01"), "-a", "Hi", "--deadline", "5s"])
             #expect(unreachable.ending == .exited(1), "\(unreachable.text)")
             #expect(unreachable.text.contains("localhost:\(ports[2]) could not be reached in time: "))
             try simulator.stop()
@@ -291,8 +291,15 @@ extension EndToEnd {
         func schemasHold() throws {
             let scene = try Scene("schemas")
             let simulator = try scene.startSimulator()
+            // Faults of the credential would hold everything else back for a while.
+            let faults = [
+                "BadCertificate", "BadCertificateEnvironment", "ExpiredProviderToken", "InvalidProviderToken",
+                "MissingProviderToken", "UnrelatedKeyIdInToken", "BadEnvironmentKeyIdInToken",
+            ]
+            let verdicts = faults.map { "\($0): reject" }.joined(separator: ", ")
+            scene.configuration.more = "delivery: {verdicts: {\(verdicts)}}"
             let worker = try scene.startWorker()
-            try scene.produce(2_000, "--prefixes", scene.prefixes())
+            try scene.produce(10_000, "--prefixes", scene.prefixes())
             try scene.settle(worker)
             try scene.stop(worker)
             let names = scene.configuration
