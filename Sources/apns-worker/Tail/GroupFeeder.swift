@@ -37,7 +37,7 @@ final class GroupFeeder {
     private var handedOver = 0
     private var commits: UInt64 = 0
     private var answered: UInt64 = 0
-    private var troubles: Set<String> = []
+    private var troubles = Troubles()
     private var failure: CommandFailure?
 
     init(
@@ -174,7 +174,7 @@ final class GroupFeeder {
                 }
             case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
             case .client(.error(let error)), .partitionFailed(_, let error):
-                if troubles.insert(error.text).inserted { complain("\(error.text); trying again") }
+                troubles.say(error)
             case .offsetReset(_, let text): complain(text)
             case .client(.log), .client(.statistics): break
             }

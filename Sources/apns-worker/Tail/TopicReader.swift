@@ -23,8 +23,7 @@ final class TopicReader {
     private var queues: [PartitionQueue] = []
     /// What is left to read of what was there when reading began, by partition: the offset at which that ends.
     private var ends: [TopicPartition: Int64] = [:]
-    /// What went wrong last and is being tried again; said once.
-    private var troubles: Set<String> = []
+    private var troubles = Troubles()
 
     /// Throws when Kafka cannot be reached or the topic does not exist.
     init(_ cluster: ClusterSettings, topic: String, from start: ReadingStart) throws(CommandFailure) {
@@ -79,7 +78,7 @@ final class TopicReader {
             switch event {
             case .client(.fatal(let error)): fatal = error
             case .client(.error(let error)), .partitionFailed(_, let error):
-                if troubles.insert(error.text).inserted { complain("\(error.text); trying again") }
+                troubles.say(error)
             case .offsetReset(_, let text): complain(text)
             case .client(.log), .client(.statistics), .assigned, .revoked, .committed: break
             }
