@@ -11,7 +11,7 @@ import PushRecords
 ///     sends(now) { app, requests in … }               // post to the transports
 ///     recalls { app, ids in … }
 ///     while let next = nextProduction { withResult or withRetry { … produce … }; produced(next) }
-///     let commit = takeCommit(now)                    // when not empty: commit, and later commitFinished
+///     let commit = takeCommit(of: group, now)         // of each group; when not empty: commit, later commitFinished
 ///     takeEvents()
 ///     sleep until something comes, or nextDeadlineNs
 ///
