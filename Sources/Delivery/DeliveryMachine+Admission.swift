@@ -71,6 +71,14 @@ extension DeliveryMachine {
             || apps[app].openBytes * 2 >= settings.maxOpenBytes && apps[app].open > 0
     }
 
+    /// When a record that waits for its app's share is held instead; `nil`: it waits for something else.
+    func shareWaitEndNs(_ record: UInt32) -> Int64? {
+        guard let app = records[record].body.map({ Int($0.pointee.app) }), app >= 0, isFull(app: app),
+            let oldest = queues[app].oldestNs(in: notifications)
+        else { return nil }
+        return oldest + Self.shareWaitNs
+    }
+
     private mutating func admitNext(
         _ recordSlot: UInt32, _ body: UnsafeMutablePointer<RecordBody>, heldFor cause: HeldCause?
     ) {
@@ -97,10 +105,10 @@ extension DeliveryMachine {
         notifications[slot].sends = body.pointee.sends
         notifications[slot].inDoubt = body.pointee.inDoubt
         let isInvalid = body.pointee.isInvalid || failure != .none
-        if body.pointee.isInheritedDoubt, !isInvalid {
+        if body.pointee.isInheritedDoubt, failure == .none {
             notifications[slot].sends += 1
             notifications[slot].inDoubt += 1
-            counters.apps[Int(app)].inDoubt += 1
+            counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt += 1
         }
         notifications[slot].token = body.pointee.isList ? copyToken(token, for: slot) : token
 

@@ -41,6 +41,7 @@ extension DeliveryMachine {
             refreshConcurrency(of: app)
             refreshGate(of: app)
         }
+        endStrayProbes()
         refreshRateLimits()
         holdWaiting(of: apps.map(\.isGated))
         return mapping

@@ -62,6 +62,7 @@ extension DeliveryMachine {
     }
 
     private mutating func closeCircuit(at place: Int) {
+        forgetProbe(circuits[place].circuit.probe)
         circuits[place].circuit.close(now: now.ns)
         guard let first = controls.indices.first(where: { controls[$0].circuit == place }) else { return }
         events.append(.circuitClosed(.credential(of: AppIndex(first))))
@@ -91,6 +92,7 @@ extension DeliveryMachine {
 
     private mutating func closeTopicCircuit(at place: Int) {
         let closed = topicCircuits.remove(at: place)
+        forgetProbe(closed.circuit.probe)
         controls[closed.app].openTopics -= 1
         events.append(.circuitClosed(name(of: closed)))
         if controls[closed.app].openTopics == 0 { endHolding(.topic, of: closed.app) }
@@ -143,6 +145,22 @@ extension DeliveryMachine {
     mutating func noteGoodAnswer(_ slot: UInt32) {
         let place = controls[Int(notifications[slot].app)].circuit
         if circuits[place].circuit.isDisproved(byTryHandedNs: handedNs(slot)) { closeCircuit(at: place) }
+    }
+
+    /// Its circuit needs it no more: it is like any other again.
+    private mutating func forgetProbe(_ probe: NotificationID?) {
+        guard let probe, notifications[probe.slot].generation == probe.generation else { return }
+        notifications[probe.slot].isProbe = false
+    }
+
+    /// After a reload: the probe of an app that has another credential by now says nothing about the old one.
+    mutating func endStrayProbes() {
+        for place in circuits.indices {
+            guard let probe = circuits[place].circuit.probe,
+                controls[Int(notifications[probe.slot].app)].circuit != place
+            else { continue }
+            endProbe(probe.slot)
+        }
     }
 
     private enum ProbePlace { case credential(Int), topic(Int) }

@@ -147,7 +147,8 @@ extension DeliveryMachine {
         let body = block.bindMemory(to: RecordBody.self, capacity: 1)
         let tierDelayMs = partition.pointee.tierDelayMs
         let firstMs = request.retry?.firstMs ?? timestampMs
-        let isInheritedDoubt = partition.pointee.ledger.isInheritedDoubt(offset)
+        // What the parser refuses was refused there too; what has no app may have had one.
+        let isInheritedDoubt = !request.isInvalid && partition.pointee.ledger.isInheritedDoubt(offset)
         var place = RequestPlace(
             topic: partition.pointee.topic, partition: partition.pointee.number, offset: offset, index: 0)
         if let retry = request.retry {

@@ -226,8 +226,9 @@ package struct DeliveryMachine: ~Copyable {
             }
         }
         if admittingCount > 0, liveApps > 1 {
-            for app in apps.indices where isFull(app: app) {
-                if let oldest = queues[app].oldestNs(in: notifications) { consider(oldest + Self.shareWaitNs) }
+            for case let partition? in partitions where partition.pointee.firstAdmitting != noSlot {
+                // What waits for longer than that waits for room.
+                if let ns = shareWaitEndNs(partition.pointee.firstAdmitting), ns > now.ns { consider(ns) }
             }
         }
         return next

@@ -108,6 +108,27 @@ struct MachineHoldingTests {
         #expect(rig.settle().map(\.description) == ["s2 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
     }
 
+    @Test("An app that is full and does not send wakes nobody when something else is waited for")
+    func noDeadline() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 8
+        let rig = Rig(settings, apps: [Rig.app, Rig.news], capacity: 0)
+        let partition = rig.assignReady()
+        for offset in 0..<4 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
+        rig.wait(ms: 6_000)
+        rig.receive(
+            partition, 4, envelope: (0..<9).map { "n\($0)" },
+            more: #", "headers": {"apns-topic": "com.example.news"}"#)
+        rig.send()
+        expect(rig.machine.gauges.openNotifications, is: 8)
+        rig.commit()
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 5_000_000_000)
+        rig.machine.setCapacity(AppIndex(1), requests: 4)
+        rig.send()
+        rig.commit()
+        expect(rig.machine.nextDeadlineNs, is: nil)
+    }
+
     @Test("With one app there is nobody to protect: it waits, however long")
     func oneApp() {
         var settings = DeliverySettings()

@@ -88,6 +88,19 @@ struct ReloadTests {
         #expect(rig.isEmpty)
     }
 
+    @Test("Sent, perhaps, by an owner that died, and now its app is gone: invalid, and in doubt")
+    func removedInDoubt() {
+        let rig = Rig()
+        let partition = rig.assign(committed: 0, map: CommitMap(reach: 9))
+        rig.commit()
+        rig.receive(partition, 0, "a", headers: Self.news)
+        rig.receive(partition, 1, "b", headers: ["apns-priority": "3"])
+        #expect(
+            rig.settle().map(\.description) == [
+                "a invalid BadTopic sends 1 doubt 1", "b invalid BadPriority sends 0 doubt 0",
+            ])
+    }
+
     @Test("A topic that the app of a record gave it stays valid when the app is gone")
     func lentTopic() {
         let rig = Rig(capacity: 0)

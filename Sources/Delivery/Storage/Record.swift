@@ -73,7 +73,7 @@ struct RecordBody {
     /// Sends and doubts before this worker.
     var sends: Int32
     var inDoubt: Int32
-    /// An owner that died may have sent it: one more send in doubt, unless it is refused here, as it was there.
+    /// An owner that died may have sent it: one more send in doubt, unless its token is refused here, as it was there.
     var isInheritedDoubt: Bool
     /// Attempts used up.
     var attempt: Int32

@@ -73,14 +73,9 @@ extension SimulatedWorld {
             breaks("something that is no probe was sent behind the open circuit of its topic")
         }
         if notification.isProbe {
-            let place = control.circuit
-            let probes = worker.flights.keys.filter {
-                let other = worker.machine.notifications[$0.slot]
-                return other.isProbe && other.generation == $0.generation
-                    && worker.machine.controls[Int(other.app)].circuit == place
-            }
-            let open = 1 + worker.machine.topicCircuits.count { worker.machine.controls[$0.app].circuit == place }
-            if probes.count >= open { breaks("two probes of one circuit") }
+            let probes =
+                worker.machine.circuits.map(\.circuit.probe) + worker.machine.topicCircuits.map(\.circuit.probe)
+            if !probes.contains(id) { breaks("a probe that no circuit knows") }
         }
         let rate = control.route.rateLimit
         guard rate > 0 else { return }
