@@ -190,6 +190,9 @@ struct RateLimitTests {
         #expect(fast.allowance(fast.dueNs(0)) == 500)
     }
 
+    @Test("Before anything was sent")
+    func fresh() { #expect(RateLimit(perSecond: 10).dueNs(7) == 7 + RateLimit.pauseNs) }
+
     @Test("None")
     func none() { #expect(RateLimit(perSecond: 0).allowance(0) == .max) }
 }

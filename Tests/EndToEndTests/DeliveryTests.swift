@@ -35,7 +35,7 @@ extension EndToEnd {
             let simulator = try scene.startSimulator()
             scene.configuration.more = "delivery: {response_timeout: 2s}"
             let worker = try scene.startWorker()
-            try scene.produce(max(200, Scene.records / 20), "--prefixes", scene.prefixes(), "--faults")
+            try scene.produce(max(200, Scene.records / 20), "--prefixes", scene.prefixes(), "--faults", "--calm")
             try scene.settle(worker)
             try scene.stop(worker)
             try scene.audit("--simulator", simulator.control, "--doubtful")

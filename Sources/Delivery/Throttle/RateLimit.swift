@@ -8,7 +8,7 @@ struct RateLimit {
     private(set) var perSecond: Int
     private var intervalNs: Int64
     /// When the next one would come, if all came evenly.
-    private var nextNs = Int64.min
+    private var nextNs: Int64 = 0
 
     /// - Parameter perSecond: 0: no limit.
     init(perSecond: Int) {

@@ -35,8 +35,8 @@ extension SimulatedWorld {
             breaks("\(place) settled in step \(known.step), and a commit of step \(takenAt) said so")
         }
         // An answer that must not be followed by another try.
-        if let book = books[original], book.rule == .bad || book.rule == .unregistered, book.processed > 0,
-            book.doubts == 0, crashCount == 0, !mayBeForgotten
+        if let book = books[original], book.rule == .bad && !guardHolds || book.rule == .unregistered,
+            book.processed > 0, book.doubts == 0, crashCount == 0, !mayBeForgotten
         {
             breaks("\(original) was refused for good, and sent again")
         }
@@ -99,16 +99,23 @@ extension SimulatedWorld {
             }
             if book.rule == .unregistered, book.results.contains(where: { $0.outcome == .unregistered }) {
                 if book.deadTokens == 0 { breaks("\(place) has no dead token") }
-            } else if book.deadTokens > 0 {
+            } else if book.deadTokens > 0, !everRemoved.contains(book.app) {
                 breaks("\(place) has a dead token")
             }
         }
         for worker in workers {
-            for app in worker.machine.apps where app.open != 0 || app.outstanding != 0 { breaks("an app's counts") }
+            for app in worker.machine.apps where app.open != 0 || app.outstanding != 0 || app.openBytes != 0 {
+                breaks("an app's counts")
+            }
+            if worker.machine.circuits.contains(where: { $0.circuit.probe != nil }) { breaks("a probe is left") }
+            if worker.machine.topicCircuits.contains(where: { $0.circuit.probe != nil }) { breaks("a probe is left") }
             for group in worker.machine.shares.groups where group.used != 0 { breaks("a share is not given back") }
             for group in worker.machine.byteShares.groups where group.used != 0 { breaks("bytes are not given back") }
         }
     }
+
+    /// Bad tokens may go to the tiers.
+    var guardHolds: Bool { allApps.contains(where: \.guardHolds) }
 
     var isFaultless: Bool { !faults.doubts && !faults.crashes && !faults.losses && !wasMapCut && limitCount == 0 }
 
@@ -125,6 +132,8 @@ extension SimulatedWorld {
         case .expired where rule == .nowOrNever: return
         // Tries in doubt use up resends, and these attempts.
         case .abandoned where result.inDoubt > 0: return
+        case .abandoned where rule == .bad && guardHolds: return
+        case .invalid where everRemoved.contains(book.app): return
         default: breaks("\(place) ended \(result.outcome), not \(rule.outcome): \(book)")
         }
     }

@@ -59,6 +59,8 @@ enum SimulatedRule: String, CaseIterable {
     case failing = "e"
     /// Our credential is refused first.
     case credential = "c"
+    /// It is refused for this topic first.
+    case topic = "m"
     /// IdleTimeout first.
     case idle = "i"
     /// Accepted; expiration 0.
@@ -74,13 +76,14 @@ enum SimulatedRule: String, CaseIterable {
         case .shutdown: processed < 2 ? (503, .shutdown) : (200, .none)
         case .failing: (500, .internalServerError)
         case .credential: processed == 0 ? (403, .invalidProviderToken) : (200, .none)
+        case .topic: processed == 0 ? (403, .topicMismatch) : (200, .none)
         case .idle: processed == 0 ? (400, .idleTimeout) : (200, .none)
         }
     }
 
     var outcome: Outcome {
         switch self {
-        case .accept, .throttled, .shutdown, .credential, .idle, .nowOrNever: .accepted
+        case .accept, .throttled, .shutdown, .credential, .topic, .idle, .nowOrNever: .accepted
         case .unregistered: .unregistered
         case .bad: .rejected
         case .failing: .abandoned
@@ -92,6 +95,8 @@ enum SimulatedRule: String, CaseIterable {
 struct SimulatedBook {
     /// `nil`: its token is no token.
     var rule: SimulatedRule?
+    /// Name of its app.
+    var app = ""
     var isDeadLetter = false
     /// Tries that APNs processed, and of these, the ones it delivered.
     var processed = 0

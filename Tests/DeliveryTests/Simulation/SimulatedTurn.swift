@@ -14,12 +14,14 @@ extension SimulatedWorld {
         produce(worker)
         commit(worker)
         drain(worker)
+        if step % 8 == 0 { checkShares(worker) }
         // Dead letters are taken whatever is open: at most as many as are read at once.
         let deadLetters = worker.producing.count { books[$0.place]?.isDeadLetter ?? false }
         if worker.machine.gauges.openNotifications > settings.maxOpen + deadLetters {
             breaks("more is open than max_open")
         }
         for event in worker.machine.takeEvents() {
+            note(event)
             if case .metadataIgnored = event { breaks("our own metadata was not understood") }
             if case .offsetReset = event { breaks("no offset was reset") }
         }
@@ -27,6 +29,19 @@ extension SimulatedWorld {
         if let deadline = worker.machine.nextDeadlineNs, deadline < now.ns - 10_000_000_000 {
             breaks("a deadline of long ago")
         }
+    }
+
+    private func note(_ event: DeliveryEvent) {
+        let kind =
+            switch event {
+            case .held(_, let cause): "held: \(cause)"
+            case .circuitOpened(.credential, _): "credential circuit"
+            case .circuitOpened(.topic, _): "topic circuit"
+            case .circuitOpened(.connection, _): "connection circuit"
+            case .guardTripped: "guard tripped"
+            default: "other"
+            }
+        happened[kind, default: 0] += 1
     }
 
     // MARK: Kafka -> machine
@@ -88,7 +103,14 @@ extension SimulatedWorld {
         var batches: [[OutgoingRequest]] = []
         worker.machine.sends(now: now) { batches.append($1) }
         for request in batches.joined() { send(request, worker) }
-        if worker.flights.count > worker.capacity * apps.count { breaks("more in flight than the capacity") }
+        for app in worker.capacities.indices where batches.contains(where: { $0.contains { isOf(app, $0, worker) } }) {
+            let count = worker.flights.values.count { $0.app == app }
+            if count > worker.capacities[app] { breaks("more in flight than the capacity") }
+        }
+    }
+
+    private func isOf(_ app: Int, _ request: OutgoingRequest, _ worker: SimulatedWorker) -> Bool {
+        Int(worker.machine.notifications[request.id.slot].app) == app
     }
 
     private func send(_ request: OutgoingRequest, _ worker: SimulatedWorker) {
@@ -106,6 +128,7 @@ extension SimulatedWorld {
         }
         let original = source.originals[Int(notification.index)]
         checkSend(request, place, original, worker)
+        checkApp(request.id, worker)
 
         var ending = SimulatedWorker.Ending.answer
         if !isCalm, random.chance(12) {
@@ -117,7 +140,8 @@ extension SimulatedWorld {
         let onConnectionMs = nowMs + (random.chance(20) ? .random(in: 1...60, using: &random) : 0)
         let laneKey = String(decoding: request.token, as: UTF8.self) + String(decoding: request.topic, as: UTF8.self)
         worker.flights[request.id] = .init(
-            place: place, original: original, laneKey: laneKey, onConnectionMs: onConnectionMs,
+            place: place, original: original, laneKey: laneKey, app: Int(notification.app),
+            onConnectionMs: onConnectionMs,
             endMs: onConnectionMs + .random(in: 1...80, using: &random), ending: ending)
     }
 

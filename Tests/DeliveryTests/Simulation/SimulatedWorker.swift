@@ -22,6 +22,8 @@ final class SimulatedWorker {
         var place: SimulatedPlace
         var original: SimulatedPlace
         var laneKey: String
+        /// As the machine counts them.
+        var app: Int
         var onConnectionMs: Int64
         var endMs: Int64
         var ending: Ending
@@ -64,13 +66,30 @@ final class SimulatedWorker {
     /// By `CommitGroup`.
     var commits = [CommitFlight(), CommitFlight()]
     var retryWriter: RetryWriter
-    let capacity: Int
+    /// By app, as the machine counts them; 0: cannot be reached.
+    var capacities: [Int]
+    /// Of apps with a `rate_limit`: since when, and what was sent since.
+    var rates: [Int: (sinceNs: Int64, sent: Int)] = [:]
 
     init(_ settings: DeliverySettings, apps: [AppRoute], capacity: Int) {
         machine = DeliveryMachine(settings: settings, apps: apps)
-        retryWriter = RetryWriter(apps: apps.map { RecordApp(name: $0.name, environment: $0.environment) })
-        self.capacity = capacity
+        retryWriter = Self.writer(apps)
+        capacities = apps.map { _ in capacity }
         for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity) }
+    }
+
+    private static func writer(_ routes: [AppRoute]) -> RetryWriter {
+        RetryWriter(apps: routes.map { RecordApp(name: $0.name, environment: $0.environment) })
+    }
+
+    func reload(_ routes: [AppRoute], now: DeliveryTime) {
+        let mapping = machine.replaceApps(routes, now: now)
+        rates = [:]
+        for app in mapping.added {
+            capacities.append(capacities[0])
+            machine.setCapacity(app, requests: capacities[0])
+        }
+        retryWriter = Self.writer(machine.controls.map(\.route))
     }
 
     var isIdle: Bool {

@@ -20,11 +20,20 @@ final class SimulatedWorld {
     var random: SplitMix
     let faults: Faults
     let settings: DeliverySettings
-    let apps: [AppRoute]
+    /// As they are configured now.
+    var apps: [AppRoute]
+    /// As they were, and will be in the end.
+    let allApps: [AppRoute]
+    /// Names of apps that were taken out of the configuration for a while: what is read then is `invalid`.
+    var everRemoved: Set<String> = []
     let metadataLimit: Int
     /// Records read from a partition in one turn.
     let readLimit: Int
+    /// Until this step all device tokens are of the other environment.
+    let wrongTokensUntil: Int
     /// Chances in a step, in per cent.
+    let reloadChance: Int
+    let reachChance: Int
     let crashChance: Int
     let moveChance: Int
     var logs: [SimulatedLog] = []
@@ -44,6 +53,8 @@ final class SimulatedWorld {
     /// A map was cut: what it no longer names may be sent again.
     var wasMapCut = false
     var broken: Broken?
+    /// What the machines told, by kind.
+    var happened: [String: Int] = [:]
     var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
     var crashCount = 0
     /// Drains that were cut short.
@@ -67,13 +78,23 @@ final class SimulatedWorld {
         self.settings = settings
         metadataLimit = random.chance(20) ? .random(in: 40...80, using: &random) : 4_096
         readLimit = random.chance(30) ? 1 : 50
+        wrongTokensUntil = random.chance(10) ? 70 : 0
+        reloadChance = random.chance(40) ? 5 : 0
+        reachChance = random.chance(40) ? 5 : 0
         crashChance = random.chance(30) ? 5 : 1
         moveChance = random.chance(30) ? 15 : 2
         var apps = [Rig.app]
         if random.chance(50) {
             apps.append(Rig.news)
         }
+        let isShared = random.chance(50)
+        for index in apps.indices {
+            apps[index].credential = isShared ? 0 : index
+            apps[index].rateLimit = random.chance(20) ? .random(in: 20...300, using: &random) : 0
+            apps[index].guardPolicy = [.off, .warn, .hold].randomElement(using: &random)!
+        }
         self.apps = apps
+        allApps = apps
         let base = Int64.random(in: 0...1_000, using: &random)
         for partition in 0..<Int32(2) {
             logs.append(
@@ -92,7 +113,7 @@ final class SimulatedWorld {
 
     func addWorker() {
         workers.append(
-            SimulatedWorker(settings, apps: apps, capacity: .random(in: 1...40, using: &random)))
+            SimulatedWorker(settings, apps: apps, capacity: .random(in: 1...60, using: &random)))
     }
 
     // MARK: Run
@@ -107,6 +128,7 @@ final class SimulatedWorld {
         isCalm = true
         var left = 3_000
         while !isFinished {
+            if left % 30 == 0 { heal() }
             left -= 1
             guard left > 0 else { throw Broken(description: "step \(step): it does not end: \(unfinished)") }
             try turn()
@@ -118,6 +140,7 @@ final class SimulatedWorld {
     private func turn() throws {
         step += 1
         ns += Int64.random(in: 1...(isCalm ? 60 : 15), using: &random) * 1_000_000
+        if !isCalm, random.chance(2) { ns += Int64.random(in: 500...6_000, using: &random) * 1_000_000 }
         assignFree()
         for worker in workers { turn(worker) }
         if let broken { throw broken }
@@ -147,7 +170,8 @@ final class SimulatedWorld {
             offset: offset, timestampMs: now.wallMs, count: max(1, count), originals: [])
         for index in 0..<max(1, count) { record.originals.append(.init(log: log, offset: offset, index: index)) }
 
-        let app = apps[Int.random(in: 0..<apps.count, using: &random)].bundleIDs[0]
+        let route = allApps[Int.random(in: 0..<allApps.count, using: &random)]
+        let app = route.bundleIDs[0]
         if isDeadLetter {
             books[record.originals[0]] = SimulatedBook(isDeadLetter: true)
         } else if count > 0 {
@@ -164,6 +188,7 @@ final class SimulatedWorld {
             }
             record.value = Array(#"{"aps":{"alert":"Hi"}}"#.utf8)
         }
+        for place in record.originals { books[place]?.app = route.name }
         logs[log].records.append(record)
     }
 
@@ -174,7 +199,8 @@ final class SimulatedWorld {
             return "no-hex"
         }
         let rules = SimulatedRule.allCases.filter { !isList || $0 != .nowOrNever }
-        let rule = random.chance(60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
+        var rule = random.chance(60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
+        if step < wrongTokensUntil { rule = .bad }
         books[place] = SimulatedBook(rule: rule)
         return Rig.token("\(rule.rawValue)\(log)\(Int.random(in: 0..<6, using: &random))")
     }
@@ -185,6 +211,8 @@ final class SimulatedWorld {
         if faults.crashes, random.chance(crashChance) {
             crash(Int.random(in: 0..<workers.count, using: &random))
         }
+        if random.chance(reloadChance) { reload() }
+        if random.chance(reachChance), let worker = workers.randomElement(using: &random) { changeReach(worker) }
         if random.chance(moveChance), let worker = workers.randomElement(using: &random),
             let log = worker.assignments.keys.sorted().randomElement(using: &random)
         {

@@ -26,6 +26,23 @@ struct SimulationTests {
         run(seed, SimulatedWorld.Faults(doubts: false, crashes: false, losses: false, refusedCommits: true))
     }
 
+    @Test("It comes to everything that it is to test")
+    func coverage() throws {
+        var happened: [String: Int] = [:]
+        var limited = 0
+        for seed in 5_000..<5_060 as Range<UInt64> {
+            let world = SimulatedWorld(seed: seed)
+            try world.run(steps: 100)
+            happened.merge(world.happened) { $0 + $1 }
+            limited += world.allApps.count { $0.rateLimit > 0 }
+        }
+        let kinds =
+            HeldCause.allCases.map { "held: \($0)" }
+            + ["credential circuit", "topic circuit", "connection circuit", "guard tripped"]
+        for kind in kinds { #expect(happened[kind, default: 0] > 0, "\(kind): \(happened)") }
+        #expect(limited > 0)
+    }
+
     private func run(_ seed: UInt64, _ faults: SimulatedWorld.Faults) {
         let world = SimulatedWorld(seed: seed, faults: faults)
         do {

@@ -139,7 +139,7 @@ class Generator:
         rare = []
         for reason in REASONS:
             if reason in self.prefixes:
-                rare += [("reason", reason)] * (2 if reason in DISTURBING else 3)
+                rare += [("reason", reason)] * (1 if reason in DISTURBING else 3)
         rare += [("fault", prefix) for prefix in self.faults.values()] * 3
         rare += [("invalid", maker) for maker in INVALID] + [("dead", maker) for maker in DEAD]
         if self.count >= 50_000:
