@@ -105,7 +105,7 @@ extension EndToEnd {
 
             configuration.port = ports[2]
             try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
-            let unreachable = try Self.run(send + [Self.token("01"), "-a", "Hi", "--deadline", "5s"])
+            let unreachable = try Self.run(send + [Self.token("01"), "-a", "Hi", "--deadline", "1s"])
             #expect(unreachable.ending == .exited(1), "\(unreachable.text)")
             #expect(unreachable.text.contains("localhost:\(ports[2]) could not be reached in time: "))
             try simulator.stop()

@@ -11,6 +11,7 @@ import JSON
 ///
 /// Source: "Generating a remote notification". What is not here goes into `more`.
 public struct AlertPayload: Hashable, Sendable {
+    /// What is played.
     public enum Sound: Hashable, Sendable {
         /// The system's.
         case standard
@@ -20,16 +21,21 @@ public struct AlertPayload: Hashable, Sendable {
         case critical(String = "default", volume: Double = 1)
     }
 
+    /// How much a notification may disturb; Apple's default is `active`.
     public enum InterruptionLevel: String, CaseIterable, Sendable {
         case passive, active, critical
         case timeSensitive = "time-sensitive"
     }
 
+    /// The first line.
     public var title: String?
+    /// The line below it.
     public var subtitle: String?
+    /// The text.
     public var body: String?
     /// The number on the app's icon; 0 takes it away.
     public var badge: Int?
+    /// `nil`: silent.
     public var sound: Sound?
     /// Name of a category of actions.
     public var category: String?
@@ -39,6 +45,7 @@ public struct AlertPayload: Hashable, Sendable {
     public var isMutable = false
     /// The app is woken to fetch something; alone, with push type `background`, nothing is shown.
     public var isContentAvailable = false
+    /// `nil`: Apple's default.
     public var interruptionLevel: InterruptionLevel?
     /// From 0 to 1; the notification with the highest is shown first in a summary.
     public var relevanceScore: Double?
@@ -47,6 +54,7 @@ public struct AlertPayload: Hashable, Sendable {
     /// Your own members beside `aps`.
     public var custom: [String: PayloadValue] = [:]
 
+    /// A payload with these texts; without any it shows nothing.
     public init(title: String? = nil, subtitle: String? = nil, body: String? = nil) {
         self.title = title
         self.subtitle = subtitle

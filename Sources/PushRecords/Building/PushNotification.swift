@@ -34,12 +34,14 @@ public struct PushNotification: Hashable, Sendable {
 
     /// What goes to Apple, byte for byte: a JSON object of at most 4,096 bytes (5,120 for `voip` and broadcasts).
     public var payload: [UInt8]
+    /// What kind of notification the payload is (`apns-push-type`).
     public var pushType: PushType
     /// The app's bundle id, with the suffix that some push types ask for (`PushType.topicSuffix`); `nil`: the one of the
     /// worker's app when it has one only.
     public var topic: String?
     /// `nil`: Apple's default, `immediate` (the worker's for `background`: `powerConsiderate`).
     public var priority: Priority?
+    /// Until when APNs tries (`apns-expiration`).
     public var expiration: Expiration
     /// Notifications with the same one (1 to 64 bytes) are shown as one.
     public var collapseID: String?

@@ -1,13 +1,17 @@
 /// A header of a Kafka record, in memory of its own.
 public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
+    /// In exactly this spelling: Kafka's headers know upper and lower case.
     public var name: String
+    /// Any bytes.
     public var value: [UInt8]
 
+    /// A header of bytes.
     public init(_ name: String, _ value: [UInt8]) {
         self.name = name
         self.value = value
     }
 
+    /// A header of text.
     public init(_ name: String, _ value: String) { self.init(name, Array(value.utf8)) }
 
     /// The value as text; what is not UTF-8 in it is replaced.
@@ -29,9 +33,12 @@ public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
 public struct RequestRecord: Hashable, Sendable {
     /// `nil`: none; any partition will do.
     public var key: [UInt8]?
+    /// The payload, or the envelope around it.
     public var value: [UInt8]
+    /// In this order; add your own behind them.
     public var headers: [HeaderField]
 
+    /// A record as it is; nothing is checked.
     public init(key: [UInt8]?, value: [UInt8], headers: [HeaderField]) {
         self.key = key
         self.value = value

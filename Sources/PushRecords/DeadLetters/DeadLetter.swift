@@ -20,7 +20,9 @@ public struct DeadLetter: Hashable, Sendable {
     public var detail: String?
     /// Where the record was.
     public var topic: String
+    /// The topic's partition in which it was.
     public var partition: Int32
+    /// Its place in the partition.
     public var offset: Int64
     /// The record's timestamp, in milliseconds since the epoch.
     public var timestampMs: Int64

@@ -41,13 +41,17 @@ public struct DeliveryResult: Hashable, Sendable {
     public var deviceToken: String?
     /// `nil` unless it was a broadcast.
     public var channelID: String?
+    /// `nil` when none could be told.
     public var apnsTopic: String?
     /// The app of the worker's configuration; `nil` when none could be told.
     public var app: String?
+    /// The app's; `nil` when no app could be told.
     public var environment: PushEnvironment?
+    /// What became of it.
     public var outcome: Outcome
     /// The HTTP status; `nil` when Apple did not answer.
     public var status: Int?
+    /// Why, in Apple's vocabulary where it has a word; one that this version does not know is kept as it came.
     public var reason: Reason?
     /// In words, for people.
     public var detail: String?
@@ -61,7 +65,9 @@ public struct DeliveryResult: Hashable, Sendable {
     public var requestedAtMs: Int64
     /// `nil` when it was never sent.
     public var sentAtMs: Int64?
+    /// When its outcome was clear.
     public var settledAtMs: Int64
+    /// Where it was asked for.
     public var request: Request
 }
 

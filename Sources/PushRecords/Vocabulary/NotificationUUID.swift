@@ -1,8 +1,11 @@
 /// An `apns-id`: the 16 bytes of a UUID (RFC 9562), big-endian in two words.
 public struct NotificationUUID: Hashable, Sendable {
+    /// The first eight bytes.
     public var high: UInt64
+    /// The last eight bytes.
     public var low: UInt64
 
+    /// The id with these bytes.
     public init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low

@@ -18,6 +18,7 @@ public enum Outcome: String, CaseIterable, Sendable {
 public enum PushEnvironment: UInt8, CaseIterable, Sendable {
     case production, development
 
+    /// Its word in records and configurations.
     public var text: StaticString {
         switch self {
         case .production: "production"

@@ -1,6 +1,27 @@
 /// Apple's eleven push types (`apns-push-type`). Source: "Sending notification requests to APNs".
 public enum PushType: UInt8, CaseIterable, Sendable {
-    case alert, background, complication, controls, fileprovider, liveactivity, location, mdm, pushtotalk, voip, widgets
+    /// Shows something, plays a sound or sets a badge.
+    case alert
+    /// Wakes the app and shows nothing; its priority is 5.
+    case background
+    /// Updates a watch face's complication.
+    case complication
+    /// Reloads the app's controls.
+    case controls
+    /// Tells a File Provider extension of changes.
+    case fileprovider
+    /// Starts, updates or ends a Live Activity; the only one for broadcasts.
+    case liveactivity
+    /// Asks for the device's location.
+    case location
+    /// Tells a managed device to contact its MDM server.
+    case mdm
+    /// Updates the Push to Talk service.
+    case pushtotalk
+    /// An incoming call; payloads up to 5,120 bytes.
+    case voip
+    /// Reloads the app's widgets.
+    case widgets
 
     /// The header's value.
     public var text: StaticString {
