@@ -206,8 +206,6 @@ package final class PushWorker: @unchecked Sendable {
         let drainNs = configuration.drain.rebalance.nanoseconds
         let requests = configuration.requestTopics
         let tiers = configuration.retry.tiers
-        // The smaller of the record's own due time and this counts.
-        let longestMs = tiers.map(\.delay.milliseconds).max() ?? 1
         readers = [
             try GroupReader(
                 configuration.consumer(.requests, of: cluster), topics: requests.map(\.name), drainNs: drainNs,
@@ -218,7 +216,7 @@ package final class PushWorker: @unchecked Sendable {
                 drainNs: drainNs,
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in
-                    .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? longestMs)
+                    .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? LeftTiers.delayMs)
                 }),
         ]
         // The last that can fail: it starts a thread.

@@ -4,6 +4,9 @@ internal import Kafka
 /// Retry topics that the configuration no longer names and that still hold records: they are read until they are empty
 /// (those for which `<group>.retry` has committed offsets).
 struct LeftTiers {
+    /// The longest that a tier can have: nobody knows theirs any more, so what each record says counts.
+    static let delayMs: Int64 = 168 * 3_600_000
+
     struct Tier {
         let topic: String
         /// Not committed by the group.
