@@ -21,7 +21,10 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     private var connections: [Connection] = []
     private var dirty: [Connection] = []
     private var headers: RequestHeaders
+    /// The token that `headers` carry, by its generation; 0: none yet.
     private var seenToken: UInt32 = 0
+    /// The one that `TransportNote.providerTokenRenewed` was said of.
+    private var announcedToken: UInt32 = 0
     private var queue = RequestQueue()
     private var isClosing = false
     private var isFinished = false
@@ -94,6 +97,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         askForTurnEnd()
         era += 1
         self.configuration = configuration
+        if token !== self.token { announcedToken = 0 }
         self.token = token
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
         seenToken = 0
@@ -125,16 +129,16 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     /// Makes requests carry the current token, which another app with the same key may have renewed.
     private func refreshToken() {
         guard let token else { return }
-        if token.refresh(now: loop.now) { note(.providerTokenRenewed(keyID: token.keyID)) }
+        _ = token.refresh(now: loop.now)
         guard token.generation != seenToken else { return }
         seenToken = token.generation
         headers.setAuthorization(token.headerValue)
-    }
-
-    func providerTokenExpired() {
-        guard let token, token.renewIfAllowed(now: loop.now) else { return }
+        guard token.generation != announcedToken else { return }
+        announcedToken = token.generation
         note(.providerTokenRenewed(keyID: token.keyID))
     }
+
+    func providerTokenExpired() { _ = token?.renewIfAllowed(now: loop.now) }
 
     // MARK: The plan
 

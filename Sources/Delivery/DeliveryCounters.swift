@@ -18,6 +18,8 @@ package struct DeliveryCounters: Sendable, Equatable {
         /// Moved to a tier without one, by `HeldCause`'s raw value.
         package var heldByCause = [Int](repeating: 0, count: HeldCause.allCases.count)
         package var held: Int { heldByCause.reduce(0, +) }
+        /// From being handed out to the answer.
+        package var answerTimes = LatencyCounts()
 
         package init(tiers: Int) { retries = Array(repeating: 0, count: tiers) }
     }
@@ -39,36 +41,13 @@ package struct DeliveryCounters: Sendable, Equatable {
     /// Commits whose map was cut.
     package var mapsCut = 0
     package var circuitsOpened = 0
+    package var guardsTripped = 0
+    /// From the original record's timestamp to being settled, by the wall clock.
+    package var settleTimes = LatencyCounts()
+    /// Offsets that acknowledged commits moved past.
+    package var offsetsCommitted: Int64 = 0
 
     package init(apps: Int, tiers: Int) {
         self.apps = Array(repeating: App(tiers: tiers), count: apps + 1)
     }
-}
-
-/// How a partition stands now.
-package struct PartitionStatus: Sendable, Equatable {
-    package var topic: String
-    package var partition: Int32
-    /// The first offset that is not settled; `nil`: none is known.
-    package var watermark: Int64?
-    package var committed: Int64?
-    /// -1: nothing was received.
-    package var highestReceived: Int64
-    /// Received records from the watermark on.
-    package var span: Int
-    package var openNotifications: Int
-    /// Timestamp of the record at the watermark; `nil`: nothing is open.
-    package var oldestOpenMs: Int64?
-    package var isDraining: Bool
-}
-
-/// What is going on now, over all partitions.
-package struct DeliveryGauges: Sendable, Equatable {
-    package var openNotifications: Int
-    package var openBytes: Int
-    /// Handed to transports and unanswered, by app.
-    package var inFlight: [Int]
-    /// Waiting for a free stream, by app.
-    package var waiting: [Int]
-    package var productions: Int
 }

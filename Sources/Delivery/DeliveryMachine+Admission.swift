@@ -167,7 +167,7 @@ extension DeliveryMachine {
             notifications[slot].laneTail = slot
             notifications[slot].laneCount = 1
             lanes.insert(hash: hash, head: slot)
-            becomeReady(slot, first: false)
+            takeTurn(slot)
             return
         }
         guard Int(notifications[head].laneCount) < settings.laneLimit else {
@@ -206,7 +206,23 @@ extension DeliveryMachine {
         notifications[next].laneCount = notifications[slot].laneCount - 1
         notifications[slot].laneNext = noSlot
         lanes.replace(hash: hash, head: slot, by: next)
-        becomeReady(next, first: false)
+        takeTurn(next)
+    }
+
+    /// It is the first of its lane, which may be a slow one.
+    private mutating func takeTurn(_ slot: UInt32) {
+        if !slowedLanes.isEmpty, slowedLanes.contains(notifications[slot].laneHash) {
+            notifications[slot].sinceNs = now.ns
+            backOff(slot)
+        } else {
+            becomeReady(slot, first: false)
+        }
+    }
+
+    /// Apple has had too many notifications for this device: the next one waits.
+    mutating func slowLane(_ slot: UInt32) {
+        guard notifications[slot].isLaneMember else { return }
+        slowedLanes.slow(notifications[slot].laneHash, untilNs: now.ns + Self.backOffNs)
     }
 
     /// A lane has at most `laneLimit` notifications, and this happens when a partition is given up only.

@@ -20,7 +20,7 @@ extension DeliveryMachine {
             if let known {
                 isKept[known] = true
                 if controls[known].route.isPaused, !route.isPaused { endHolding(.paused, of: known) }
-                controls[known].route = route
+                controls[known].take(route)
                 mapping.indexes.append(AppIndex(known))
             } else {
                 addApp(route)
@@ -41,6 +41,7 @@ extension DeliveryMachine {
             refreshConcurrency(of: app)
             refreshGate(of: app)
         }
+        refreshRateLimits()
         holdWaiting(of: apps.map(\.isGated))
         return mapping
     }
@@ -52,10 +53,19 @@ extension DeliveryMachine {
         recallLists.append([])
         counters.apps.insert(DeliveryCounters.App(tiers: settings.tiers.count), at: apps.count)
         apps.append(AppState())
-        controls.append(AppControl(route: route))
+        controls.append(AppControl(route))
         let app = controls.count - 1
         controls[app].circuit = circuitPlace(of: route, app: app)
         refreshGate(of: app)
+        refreshRateLimits()
+    }
+
+    private mutating func refreshRateLimits() {
+        rateLimitedApps = 0
+        for app in apps.indices {
+            apps[app].isRateLimited = controls[app].rateLimit.isLimiting && !controls[app].isRemoved
+            if apps[app].isRateLimited { rateLimitedApps += 1 }
+        }
     }
 
     /// How many requests of this app may be unanswered at once (`TransportEvent.capacity`).
@@ -63,9 +73,59 @@ extension DeliveryMachine {
         guard !controls[app.value].isRemoved else { return }
         let hadNone = controls[app.value].capacity == 0
         controls[app.value].capacity = max(0, requests)
+        if requests > 0 { controls[app.value].lastCapacity = requests }
         if hadNone != (requests <= 0) { watchConnection(of: app.value) }
         refreshConcurrency(of: app.value)
     }
 
-    mutating func refreshConcurrency(of app: Int) { apps[app].concurrency = controls[app].capacity }
+    mutating func refreshConcurrency(of app: Int) {
+        let capacity = controls[app].capacity
+        apps[app].concurrency = min(
+            capacity, controls[app].throttle.limit, controls[app].environmentGuard.limit(of: capacity))
+    }
+
+    // MARK: How it goes
+
+    /// An answer of APNs, for those who look at all of them.
+    @inline(__always)
+    mutating func watchAnswer(_ app: Int, status: UInt16, reason: ReasonCode) {
+        let change = controls[app].environmentGuard.answered(
+            isBad: reason.isBadToken, isProof: status == 200 || status == 410)
+        switch change {
+        case .none: break
+        case .proven, .tripped, .released: tellGuard(change, of: app)
+        }
+        watchTry(app, isFailure: status >= 500)
+    }
+
+    /// The end of a try: answered, or lost with its connection.
+    @inline(__always)
+    mutating func watchTry(_ app: Int, isFailure: Bool) {
+        let isChanged = controls[app].throttle.answered(
+            isFailure: isFailure, outstanding: apps[app].outstanding + 1, capacity: controls[app].lastCapacity)
+        if isChanged { refreshConcurrency(of: app) }
+    }
+
+    private mutating func tellGuard(_ change: EnvironmentGuard.Change, of app: Int) {
+        refreshConcurrency(of: app)
+        switch change {
+        case .tripped:
+            counters.guardsTripped += 1
+            events.append(.guardTripped(AppIndex(app), held: controls[app].route.guardHolds))
+        case .released:
+            events.append(.guardReleased(AppIndex(app)))
+        case .none, .proven:
+            break
+        }
+    }
+}
+
+extension ReasonCode {
+    /// What Apple says of a token of the other environment, or of another app.
+    var isBadToken: Bool {
+        switch self {
+        case .badDeviceToken, .deviceTokenNotForTopic: true
+        default: false
+        }
+    }
 }

@@ -139,6 +139,12 @@ extension DeliveryMachine {
         }
     }
 
+    /// An answer to a try that is no probe, and not the fault: it may say enough about the credential.
+    mutating func noteGoodAnswer(_ slot: UInt32) {
+        let place = controls[Int(notifications[slot].app)].circuit
+        if circuits[place].circuit.isDisproved(byTryHandedNs: handedNs(slot)) { closeCircuit(at: place) }
+    }
+
     private enum ProbePlace { case credential(Int), topic(Int) }
 
     private mutating func takeProbe(_ slot: UInt32) -> ProbePlace? {

@@ -108,6 +108,9 @@ extension DeliveryMachine {
 
     private mutating func acknowledge(_ pending: Partition.Pending, _ partition: UnsafeMutablePointer<Partition>) {
         counters.commitsAcknowledged += 1
+        if let before = partition.pointee.committed ?? partition.pointee.ledger.committedAtAssignment {
+            counters.offsetsCommitted += pending.offset - before
+        }
         partition.pointee.committed = pending.offset
         if pending.isLast {
             partition.pointee.phase = .left

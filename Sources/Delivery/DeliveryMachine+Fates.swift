@@ -42,6 +42,7 @@ extension DeliveryMachine {
         notifications[slot].inDoubt += 1
         notifications[slot].returns = 0
         counters.apps[Int(notifications[slot].app)].inDoubt += 1
+        if fate.connectionDied { watchTry(Int(notifications[slot].app), isFailure: true) }
         if fate.connectionDied { notifications[slot].deaths &+= notifications[slot].deaths < .max ? 1 : 0 }
         markDoubted(slot)
         if settings.inDoubt == .abandon {
@@ -80,22 +81,34 @@ extension DeliveryMachine {
         notifications[slot].unregisteredAtMs = fate.unregisteredAtMs
         if fate.uniqueIDText >= 0 { uniqueIDs[slot] = batch.texts[Int(fate.uniqueIDText)] }
         let app = Int(notifications[slot].app)
+        counters.apps[app].answerTimes.count(handedForMs(slot))
+        watchAnswer(app, status: fate.status, reason: fate.reason)
         if row.verdict != .accept { counters.apps[app].reasons[Int(fate.reason.rawValue)] += 1 }
 
         var verdict = row.verdict
-        if fate.reason == .expiredProviderToken, fate.carriedOlderToken, verdict == .credentialFault {
+        // A credential that was replaced since, or a token that was renewed: the new one may do.
+        if fate.carriedOlderToken, verdict == .credentialFault {
             verdict = .resend
         } else if verdict == .resend, notifications[slot].resentFor == fate.reason {
             verdict = row.again
         }
-        if notifications[slot].isProbe { answerProbe(slot, verdict, fate) }
+        if fate.status == 429, !fate.reason.isOfOurTokens { slowLane(slot) }
+        if notifications[slot].isProbe {
+            answerProbe(slot, verdict, fate)
+        } else if apps[app].isGated, verdict != .credentialFault, fate.status != 403 {
+            noteGoodAnswer(slot)
+        }
         switch verdict {
         case .accept:
             conclude(slot, .accepted)
         case .unregister:
             conclude(slot, .unregistered)
         case .reject:
-            conclude(slot, .rejected)
+            if fate.reason.isBadToken, controls[app].environmentGuard.isTripped, controls[app].route.guardHolds {
+                retry(slot, delayMs: VerdictTable.shortDelayMs)
+            } else {
+                conclude(slot, .rejected)
+            }
         case .resend:
             notifications[slot].resentFor = fate.reason
             resend(slot)
@@ -175,5 +188,15 @@ extension DeliveryMachine {
         leaveLane(slot)
         notifications[slot].state = .concluded
         produce(slot, .retry(tier: tier))
+    }
+}
+
+extension ReasonCode {
+    /// A 429 that is about us, not about the device.
+    fileprivate var isOfOurTokens: Bool {
+        switch self {
+        case .tooManyProviderTokenUpdates: true
+        default: false
+        }
     }
 }

@@ -80,14 +80,16 @@ extension DeliveryMachine {
     /// To the shortest tier; once the app's holding has lasted, to the one where it costs less.
     mutating func moveHeld(_ slot: UInt32, _ cause: HeldCause) {
         let app = Int(notifications[slot].app)
-        // What comes back from the tier is held again: a pause is longer than that takes.
-        let pauseNs = max(Self.holdingPauseNs, tiers.delayMs(of: tiers.shortest) * 2_000_000)
         let holding = controls[app].holdings[Int(cause.rawValue)].note(
-            now.ns, pauseNs: cause.isSporadic ? pauseNs : nil, eventPauseNs: Self.eventPauseNs)
+            now.ns, pauseNs: cause.isSporadic ? holdingPauseNs : nil, eventPauseNs: Self.eventPauseNs)
         if holding.isNews { events.append(.held(app: AppIndex(app), cause)) }
         counters.apps[app].heldByCause[Int(cause.rawValue)] += 1
         moveToTier(slot, holding.forNs >= Self.longHoldingNs ? tiers.long : tiers.shortest, asAttempt: false)
     }
+
+    /// Nothing held for so long, and the next one begins anew. What comes back from the tier may be held again: a pause
+    /// is longer than that takes.
+    var holdingPauseNs: Int64 { max(60_000_000_000, tiers.delayMs(of: tiers.shortest) * 2_000_000) }
 
     /// A cause that began and ended.
     mutating func endHolding(_ cause: HeldCause, of app: Int) { controls[app].holdings[Int(cause.rawValue)].end() }

@@ -162,6 +162,7 @@ extension DeliveryMachine {
         }
         partitions[Int(records[record].partition)]?.pointee.isDirty = true
         counters.notificationsSettled += 1
+        counters.settleTimes.count(now.wallMs - records[record].firstMs)
         free(slot)
         finish(record: record)
     }

@@ -58,6 +58,8 @@ extension DeliveryMachine {
         record.group = Int32(partition.pointee.group)
         record.offset = offset
         record.timestampMs = timestampMs
+        record.firstMs = request.retry?.firstMs ?? timestampMs
+        record.receivedNs = now.ns
         record.position = partition.pointee.ledger.lastPosition
         record.count = 1
         let isList: Bool

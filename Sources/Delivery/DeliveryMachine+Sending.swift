@@ -8,8 +8,12 @@ extension DeliveryMachine {
         if admittingCount > 0 { admitWaiting() }
         let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
         for app in apps.indices {
-            let free = apps[app].concurrency - apps[app].outstanding
+            var free = apps[app].concurrency - apps[app].outstanding
             guard free > 0, queues[app].count > 0 else { continue }
+            if apps[app].isRateLimited {
+                free = min(free, controls[app].rateLimit.allowance(now.ns))
+                guard free > 0 else { continue }
+            }
             var batch: [OutgoingRequest] = []
             batch.reserveCapacity(min(free, queues[app].count))
             while batch.count < free, let slot = queues[app].removeFirst(from: &notifications) {
@@ -20,6 +24,7 @@ extension DeliveryMachine {
             }
             if !batch.isEmpty {
                 apps[app].outstanding += batch.count
+                if apps[app].isRateLimited { controls[app].rateLimit.take(batch.count, now.ns) }
                 counters.apps[app].handed += batch.count
                 body(AppIndex(app), batch)
             }

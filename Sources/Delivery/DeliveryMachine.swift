@@ -34,8 +34,6 @@ package struct DeliveryMachine: ~Copyable {
 
     /// Once an app's notifications have been held for so long, they go to the tier of 15 minutes.
     static let longHoldingNs: Int64 = 300_000_000_000
-    /// Nothing held for so long, and the next one begins anew.
-    static let holdingPauseNs: Int64 = 60_000_000_000
     /// An app without a connection, and none to be had, is held after this.
     static let cutOffNs: Int64 = 5_000_000_000
 
@@ -70,6 +68,9 @@ package struct DeliveryMachine: ~Copyable {
     /// Share group of each request topic; all tiers are group 0.
     var groups: [String: Int] = [:]
     var backingOff = NotificationList()
+    var slowedLanes = SlowedLanes()
+    /// Apps with a `rate_limit`.
+    var rateLimitedApps = 0
 
     /// By slot of `PartitionID`.
     var partitions: [UnsafeMutablePointer<Partition>?] = []
@@ -207,25 +208,6 @@ package struct DeliveryMachine: ~Copyable {
         return events
     }
 
-    /// How a partition stands; `nil` when the assignment is gone.
-    package func status(of id: PartitionID) -> PartitionStatus? {
-        guard let partition = find(id) else { return nil }
-        var oldestMs: Int64?
-        if let record = partition.pointee.ledger.firstOpenRecord { oldestMs = records[record].timestampMs }
-        return PartitionStatus(
-            topic: partition.pointee.topicText, partition: partition.pointee.number,
-            watermark: partition.pointee.ledger.committable, committed: partition.pointee.committed,
-            highestReceived: partition.pointee.ledger.highestReceived, span: partition.pointee.ledger.span,
-            openNotifications: partition.pointee.open, oldestOpenMs: oldestMs,
-            isDraining: partition.pointee.phase != .active)
-    }
-
-    package var gauges: DeliveryGauges {
-        DeliveryGauges(
-            openNotifications: notifications.count, openBytes: blocks.openBytes, inFlight: apps.map(\.outstanding),
-            waiting: queues.map(\.count), productions: productions.count)
-    }
-
     /// Monotonic time at which the machine has something to do by itself; `nil`: nothing before something happens.
     package var nextDeadlineNs: Int64? {
         var next: Int64?
@@ -237,6 +219,12 @@ package struct DeliveryMachine: ~Copyable {
         }
         if !backingOff.isEmpty { consider(notifications[backingOff.head].due) }
         if nextCutOffNs != .max { consider(nextCutOffNs) }
+        if rateLimitedApps > 0 {
+            for app in apps.indices
+            where apps[app].isRateLimited && queues[app].count > 0 && apps[app].outstanding < apps[app].concurrency {
+                consider(controls[app].rateLimit.dueNs(now.ns))
+            }
+        }
         if admittingCount > 0, liveApps > 1 {
             for app in apps.indices where isFull(app: app) {
                 if let oldest = queues[app].oldestNs(in: notifications) { consider(oldest + Self.shareWaitNs) }
@@ -249,6 +237,7 @@ package struct DeliveryMachine: ~Copyable {
     package mutating func advance(now: DeliveryTime) {
         self.now = now
         if now.ns >= nextCutOffNs { cutOff() }
+        if !slowedLanes.isEmpty { slowedLanes.expire(now.ns) }
         while !backingOff.isEmpty, notifications[backingOff.head].due <= now.ns {
             let slot = backingOff.head
             backingOff.remove(slot, from: &notifications)

@@ -10,6 +10,9 @@ struct Command: Sendable {
     static let all: [Command] = [
         Command(name: "run", summary: "the worker: from Kafka to APNs and back", run: runWorker),
         Command(name: "check", summary: "validate the configuration and reach Kafka and APNs", run: checkConfiguration),
+        Command(name: "send", summary: "one notification from the command line, and what became of it", run: send),
+        Command(name: "tail", summary: "follow results, dead tokens or dead letters", run: tail),
+        Command(name: "schema", summary: "print the JSON Schema of a record", run: printSchema),
         Command(name: "demo", summary: "everything in one process, with live progress and a summary", run: runDemo),
         Command(name: "simulate", summary: "an APNs server for tests, with every fault on demand", run: simulate),
     ]
@@ -62,8 +65,19 @@ struct Command: Sendable {
     }
 }
 
+/// The word before the options, for commands that take one, and what follows it.
+func operand(_ arguments: [String]) -> (word: String?, rest: [String]) {
+    guard let first = arguments.first, !first.hasPrefix("-") else { return (nil, arguments) }
+    return (first, Array(arguments.dropFirst()))
+}
+
+/// The text with spaces behind it, up to a width.
+func padded(_ text: String, to width: Int) -> String {
+    text + String(repeating: " ", count: max(0, width - text.count))
+}
+
 /// A word of the command line, fit for one line.
-private func printable(_ word: String) -> String {
+func printable(_ word: String) -> String {
     "\""
         + String(
             word.prefix(60).map {

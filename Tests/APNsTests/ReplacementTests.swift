@@ -145,6 +145,31 @@ import Testing
         world.close()
     }
 
+    /// With TLS 1.3 our side of the handshake is over before the server looks at our certificate.
+    @Test func aRefusedCertificateIsReplacedByAGoodOne() throws {
+        let trust = Trust.pem(ScriptedServer.authority.certificatePEM)
+        let world = try World(clientCertificates: .required(trust))
+        func context(_ issued: CertificateAuthority.Issued?) throws -> ClientContext {
+            try ClientContext(TLS.ClientOptions(trust: trust, identity: try issued?.identity()))
+        }
+        let expired = try ScriptedServer.authority.issueClient(bundleID: "com.example.shop", validForDays: -1)
+        world.configuration.tls = try context(expired)
+        try world.start(hasToken: false)
+        world.run("refused") { world.reachable == [false] }
+        guard case .connectFailed(_, let reason, _) = world.notes.first else {
+            Issue.record("\(world.notes)")
+            return
+        }
+        #expect(reason.contains("certificate expired"), "\(reason)")
+        world.configuration.tls = try context(
+            ScriptedServer.authority.issueClient(bundleID: "com.example.shop"))
+        world.transport.replace(configuration: world.configuration, token: nil)
+        world.send(0..<1)
+        world.run("answer") { world.fateOf[0]?.status == 200 }
+        #expect(world.reachable == [false, true])
+        world.close()
+    }
+
     @Test func twoAppsOfOneKeySendOneToken() throws {
         let world = try World()
         try world.connect()

@@ -100,9 +100,10 @@ final class ScriptedServer {
     private(set) var peers: [ServerPeer] = []
     private var listener: Listener!
 
-    init(loop: Loop) throws {
+    init(loop: Loop, clientCertificates: TLS.ServerOptions.ClientCertificates) throws {
         let identity = try Self.authority.issueServer().identity()
-        let context = try ServerContext(TLS.ServerOptions(identity: identity))
+        let context = try ServerContext(
+            TLS.ServerOptions(identity: identity, clientCertificates: clientCertificates))
         listener = try Listener(host: "127.0.0.1", port: 0, loop: loop) { [unowned self] accepted in
             guard let peer = try? ServerPeer(peers.count, self) else { return }
             peer.channel = SecureChannel(accepted: accepted, context: context, loop: loop, delegate: peer)
@@ -150,10 +151,13 @@ final class World {
     private(set) var uniqueID: [UInt32: String] = [:]
     private var lent: [Lent] = []
 
-    init(prepare: (ScriptedServer) -> Void = { _ in }) throws {
+    init(
+        clientCertificates: TLS.ServerOptions.ClientCertificates = .notRequested,
+        prepare: (ScriptedServer) -> Void = { _ in }
+    ) throws {
         loop = try Loop()
         resolver = try Resolver()
-        server = try ScriptedServer(loop: loop)
+        server = try ScriptedServer(loop: loop, clientCertificates: clientCertificates)
         prepare(server)
         let trust = Trust.pem(ScriptedServer.authority.certificatePEM)
         configuration = APNsConfiguration(

@@ -65,6 +65,15 @@ import Testing
         #expect(throws: FileError(path: folder.path + "/key.p8", reason: "No such file or directory")) {
             try token.key.load()
         }
+        let other = minimal.replacing(
+            "token: {key_file: key.p8, key_id: ABC123DEFG, team_id: TEAM123456}",
+            with: "certificate: {file: c.pem, passphrase_file: pass}\n    proxy_file: proxy")
+        try "http://u:pw@proxy:3128\n".write(to: folder.appending(path: "proxy"), atomically: true, encoding: .utf8)
+        try other.write(to: file, atomically: true, encoding: .utf8)
+        let app = try WorkerConfiguration.load(file: file.path).configuration.apps[0]
+        #expect(app.proxy == ProxySettings(host: "proxy", port: 3_128, credentials: .text("u:pw")))
+        guard case .certificate(let certificate) = app.credential else { return }
+        #expect(try certificate.passphrase?.loadLine() == "s3cret ")
         try "PEM".write(to: folder.appending(path: "key.p8"), atomically: true, encoding: .utf8)
         #expect(try token.key.load() == Array("PEM".utf8))
     }

@@ -219,6 +219,36 @@ struct AgainTests {
         }
     }
 
+    @Test("A tier taken out of the configuration: read with its own delay, and the next tier is a longer one")
+    func oldTier() {
+        for (delayMs, tier) in [(60_000, 1), (30_000, 1), (1_800_000, 2), (9_000_000, 2)] as [(Int64, Int)] {
+            let rig = Rig()
+            let partition = rig.assignReady(0, topic: "retry.old", role: .retry(delayMs: delayMs))
+            let dueMs = rig.now.wallMs + 10_000_000
+            let headers = Self.retryHeaders(attempt: 1, dueMs: dueMs, firstMs: rig.now.wallMs)
+            guard case .notDue(let untilMs) = rig.receive(partition, 0, "a", headers: headers) else {
+                Issue.record("it is not due")
+                return
+            }
+            #expect(untilMs == rig.now.wallMs + delayMs)
+            let writtenMs = rig.now.wallMs
+            rig.wait(ms: delayMs)
+            rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
+            #expect(rig.send() == ["a"])
+            rig.answer("a", 429, .tooManyRequests)
+            #expect(rig.settle().map(\.kind) == [.retry(tier: tier)])
+        }
+    }
+
+    @Test("What is held of a retry record goes to the shortest tier and keeps its attempts")
+    func heldAgain() {
+        let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.isPaused = true }])
+        let partition = rig.assignReady(0, topic: "retry.2h", role: .retry(delayMs: 7_200_000))
+        let headers = Self.retryHeaders(attempt: 4, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
+        rig.receive(partition, 0, "a", headers: headers)
+        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 4 held sends 2 doubt 1"])
+    }
+
     @Test("max_age counts from the original request")
     func maxAge() {
         let rig = Rig()

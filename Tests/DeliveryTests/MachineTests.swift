@@ -113,7 +113,7 @@ struct MachineTests {
         rig.receive(partition, 0, "a")
         rig.receive(partition, 1, "a")
         rig.send()
-        rig.answer("a", 429, .tooManyRequests)
+        rig.answer("a", 503, .shutdown)
         #expect(rig.send() == ["a"])
     }
 

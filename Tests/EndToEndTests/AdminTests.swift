@@ -46,7 +46,8 @@ extension EndToEnd {
             let first = try scene.startWorker()
             let firstPages = try Pages(of: first)
             try firstPages.await("/readyz") { $0 == (200, "ready\n") }
-            let second = try Scene(sharingTopicsOf: scene).startWorker()
+            let other = try Scene(sharingTopicsOf: scene)
+            let second = try other.startWorker()
             let secondPages = try Pages(of: second)
             try secondPages.await("/readyz") { $0 == (200, "ready\n") }
             let counts = try [firstPages, secondPages].map {
@@ -104,6 +105,7 @@ extension EndToEnd {
 /// The admin pages of a running worker.
 struct Pages {
     let address: String
+    private let worker: ChildProcess
 
     /// Waits until the worker said where they are.
     init(of worker: ChildProcess) throws {
@@ -112,6 +114,7 @@ struct Pages {
             throw Unexpected("no address of the admin pages:\n\(worker.text)")
         }
         address = "http://\(match.1)"
+        self.worker = worker
     }
 
     /// Status and text of a page.
@@ -129,7 +132,9 @@ struct Pages {
         let deadline = Date(timeIntervalSinceNow: seconds)
         var last = try get(path)
         while !isAsItShouldBe(last) {
-            guard Date() < deadline else { throw Unexpected("\(path) said \(last.0): \(last.1)") }
+            guard Date() < deadline, worker.ended == nil else {
+                throw Unexpected("\(path) said \(last.0): \(last.1)\nthe worker:\n\(worker.text.suffix(4_000))")
+            }
             usleep(50_000)
             last = try get(path)
         }

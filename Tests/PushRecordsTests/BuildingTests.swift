@@ -108,9 +108,12 @@ private func full() -> PushNotification {
 
     private static let refused: [(@Sendable (inout PushNotification) -> Void, Reason?, String)] = [
         ({ $0.payload = [] }, .payloadEmpty, "the payload is empty"),
-        ({ $0.payload = Array("{".utf8) }, nil, "ends too early"),
+        ({ $0.payload = Array("{".utf8) }, .badRequestPayload, "the payload is not JSON: ends too early at byte 1"),
         ({ $0.payload = Array("[1]".utf8) }, .badRequestPayload, "must be a JSON object"),
-        ({ $0.payload = Array("{},\"app\":\"x\"".utf8) }, nil, "something follows the value"),
+        (
+            { $0.payload = Array("{},\"app\":\"x\"".utf8) }, .badRequestPayload,
+            "the payload is not JSON: something follows the value at byte 2"
+        ),
         ({ $0.payload = large(4_097) }, .payloadTooLarge, "more than 4096"),
         (
             {

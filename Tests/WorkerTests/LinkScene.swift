@@ -89,9 +89,11 @@ final class LinkScene {
     }
 
     /// Turns the core's loop until `condition` holds; the deadline is a failure.
-    func run(_ what: String, sourceLocation: SourceLocation = #_sourceLocation, until condition: () -> Bool) {
+    func run(_ what: String, sourceLocation: SourceLocation = #_sourceLocation, until condition: () throws -> Bool)
+        rethrows
+    {
         let deadlineNs = LoopTime.read().monotonicNs + 15_000_000_000
-        while !condition() {
+        while try !condition() {
             guard LoopTime.read().monotonicNs < deadlineNs else {
                 Issue.record("not within 15 s: \(what)", sourceLocation: sourceLocation)
                 return
@@ -113,13 +115,43 @@ final class LinkScene {
         }
     }
 
+    /// Sends so many requests of an app, as many at once as there is room for, until each is answered 200; what is given
+    /// back is sent again. `between` is called with the number of answers so far whenever some came.
+    func pump(_ link: TransportLink, app: Int, count: Int, between: (Int) throws -> Void) throws {
+        var waiting = (1...UInt32(count)).map { nextSlot + $0 }
+        nextSlot += UInt32(count)
+        var unanswered = 0
+        var answered = 0
+        var seen = fates[app]?.count ?? 0
+        try run("\(count) answers") {
+            for fate in fates[app, default: []].dropFirst(seen) {
+                unanswered -= 1
+                if fate.status == 200 { answered += 1 } else { waiting.append(fate.id.slot) }
+                #expect(fate.kind != .inDoubt)
+            }
+            if (fates[app]?.count ?? 0) > seen { try between(answered) }
+            seen = fates[app]?.count ?? 0
+            let room = min(waiting.count, max(0, capacity[app, default: 0] - unanswered))
+            if room > 0 {
+                link.post(AppIndex(app), .send(waiting.prefix(room).map { request(slot: $0) }))
+                waiting.removeFirst(room)
+                unanswered += room
+            }
+            return answered == count
+        }
+    }
+
     private func request() -> OutgoingRequest {
         nextSlot += 1
-        return OutgoingRequest(
-            id: NotificationID(slot: nextSlot, generation: 1), token: bytes(String(format: "%064x", nextSlot)),
+        return request(slot: nextSlot)
+    }
+
+    private func request(slot: UInt32) -> OutgoingRequest {
+        OutgoingRequest(
+            id: NotificationID(slot: slot, generation: 1), token: bytes(String(format: "%064x", slot)),
             payload: bytes(#"{"aps":{"alert":"Hi"}}"#), topic: bytes(SimulatorCredentials.bundleID),
             collapseID: UnsafeRawBufferPointer(start: nil, count: 0),
-            apnsID: NotificationUUID(high: 1, low: UInt64(nextSlot)), expiration: nil, pushType: .alert, priority: 10)
+            apnsID: NotificationUUID(high: 1, low: UInt64(slot)), expiration: nil, pushType: .alert, priority: 10)
     }
 
     private func bytes(_ text: String) -> UnsafeRawBufferPointer {

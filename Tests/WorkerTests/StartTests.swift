@@ -144,6 +144,18 @@ struct StartTests {
         #expect(slower.connects(like: one))
     }
 
+    @Test func `Apps of one key share a token`() throws {
+        let key = Secret.text(try SelfSigned.privateKey())
+        let (one, two) = (try LoadedApp(app("one", key: key)), try LoadedApp(app("two", key: key)))
+        let other = try LoadedApp(app("other", key: .text(try SelfSigned.privateKey())))
+        let tokens = ProviderTokens()
+        let token = try #require(tokens.token(of: one))
+        #expect(tokens.token(of: two) === token)
+        #expect(tokens.token(of: one) === token)
+        // Another key under the same id, as when a file has a new one.
+        #expect(tokens.token(of: other) !== token)
+    }
+
     @Test func `The machine is told what the configuration says`() throws {
         var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
         configuration.delivery.ordering = .none

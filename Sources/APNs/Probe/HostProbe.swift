@@ -3,7 +3,8 @@ internal import HTTP2
 package import Network
 package import TLS
 
-/// Completes a TLS and HTTP/2 handshake with a host and sends no request: what `check` needs to know.
+/// Completes a TLS and HTTP/2 handshake with a host, through its proxy and with its client certificate where it has one,
+/// and sends no request: what `check` needs to know.
 ///
 /// Runs a loop of its own on the calling thread, so it is not for a thread that has one.
 package final class HostProbe: SecureChannelDelegate {
@@ -21,7 +22,8 @@ package final class HostProbe: SecureChannelDelegate {
 
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.
     package static func run(
-        host: String, port: UInt16, context: ClientContext, timeoutNs: Int64 = 10_000_000_000
+        host: String, port: UInt16, proxy: DialTarget.Proxy? = nil, context: ClientContext,
+        timeoutNs: Int64 = 10_000_000_000
     ) throws(ChannelEnd) -> Answer {
         let loop: Loop
         let resolver: Resolver
@@ -35,7 +37,7 @@ package final class HostProbe: SecureChannelDelegate {
         }
         defer { resolver.stop() }
         let channel = SecureChannel(
-            dialing: DialTarget(host: host, port: port), context: context,
+            dialing: DialTarget(host: host, port: port, proxy: proxy), context: context,
             dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: probe)
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         while probe.result == nil {

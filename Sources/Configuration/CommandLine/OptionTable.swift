@@ -45,6 +45,18 @@ package struct OptionTable<Values>: Sendable {
             self.help = help
             self.apply = { values, _ in apply(&values) }
         }
+
+        /// The same option of a command whose values have these among them.
+        package func within<Outer>(
+            _ part: any WritableKeyPath<Outer, Values> & Sendable
+        ) -> OptionTable<Outer>.Option {
+            let apply = apply
+            var option = OptionTable<Outer>.Option(name, letter, value: "", help) {
+                outer, text throws(UsageError) in try apply(&outer[keyPath: part], text)
+            }
+            option.value = value
+            return option
+        }
     }
 
     package enum Parsed {

@@ -10,6 +10,7 @@ struct AppState {
     var openBytes = 0
     /// Some of what is to be sent may have to be held: `causeToHold` says which.
     var isGated = false
+    var isRateLimited = false
 }
 
 /// What is known of an app beside that.
@@ -19,6 +20,8 @@ struct AppControl {
     var isRemoved = false
     /// As the transport told last.
     var capacity = 0
+    /// The last one that was not 0.
+    var lastCapacity = 1
     /// Place in the machine's `circuits`.
     var circuit = 0
     /// Open circuits of its topics.
@@ -31,4 +34,36 @@ struct AppControl {
     var isCutOff = false
     var holdings = [Holding](repeating: Holding(), count: HeldCause.allCases.count)
     var nextFaultEventNs: Int64 = 0
+    var environmentGuard: EnvironmentGuard
+    var throttle = Throttle()
+    var rateLimit: RateLimit
+
+    init(_ route: AppRoute) {
+        self.route = route
+        environmentGuard = EnvironmentGuard(isOff: route.guardIsOff)
+        rateLimit = RateLimit(perSecond: route.rateLimit)
+    }
+
+    /// What a reload changes.
+    mutating func take(_ route: AppRoute) {
+        self.route = route
+        if environmentGuard.isOff != route.guardIsOff { environmentGuard.isOff = route.guardIsOff }
+        if rateLimit.perSecond != route.rateLimit { rateLimit = RateLimit(perSecond: route.rateLimit) }
+    }
+}
+
+extension AppRoute {
+    fileprivate var guardIsOff: Bool {
+        switch guardPolicy {
+        case .off: true
+        case .warn, .hold: false
+        }
+    }
+
+    var guardHolds: Bool {
+        switch guardPolicy {
+        case .hold: true
+        case .warn, .off: false
+        }
+    }
 }

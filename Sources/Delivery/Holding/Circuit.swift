@@ -25,14 +25,18 @@ struct Circuit {
     private var nextProbeNs: Int64 = 0
     private var closedNs = Int64.min
     private(set) var replacedNs = Int64.min
+    /// When the latest try that met the fault was handed out.
+    private var faultHandedNs = Int64.min
 
     /// - Parameter handedNs: when the try that was answered so was handed out.
     mutating func fault(_ reason: ReasonCode, handedNs: Int64, now: Int64) -> Effect {
         if handedNs < replacedNs { return .outdated }
+        if isOpen { faultHandedNs = max(faultHandedNs, handedNs) }
         guard !isOpen, handedNs >= closedNs else { return .none }
         isOpen = true
         openedNs = now
         self.reason = reason
+        faultHandedNs = handedNs
         delayNs = Self.firstDelayNs
         nextProbeNs = now + delayNs
         return .opened
@@ -44,6 +48,13 @@ struct Circuit {
         guard probe == nil, now >= nextProbeNs else { return false }
         probe = id
         return true
+    }
+
+    /// Whether another answer than the fault, come just now, says that the credential is good: its try was handed out no
+    /// earlier than the one that met the fault (to the millisecond). So one notification that Apple answers so, among
+    /// many that it takes, costs the others nothing.
+    func isDisproved(byTryHandedNs handedNs: Int64) -> Bool {
+        isOpen && handedNs > faultHandedNs - 1_000_000
     }
 
     /// The probe was answered by the fault.

@@ -7,6 +7,10 @@ struct Record {
     var group: Int32 = 0
     var offset: Int64 = 0
     var timestampMs: Int64 = 0
+    /// Timestamp of the original record, of a retry record; else the same.
+    var firstMs: Int64 = 0
+    /// Monotonic.
+    var receivedNs: Int64 = 0
     /// In the ledger's entries.
     var position: UInt64 = 0
     /// What is sent; `nil` once no notification needs it.

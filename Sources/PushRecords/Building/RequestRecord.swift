@@ -81,6 +81,11 @@ extension RequestRecord {
                 .badRequestPayload,
                 "the payload has the members of an envelope and no aps: only an envelope record can carry it")
         }
+        if request.deadLetter == .notJSON {
+            // In an envelope it was looked at before.
+            let place = String(decoding: request.detail.subject, as: UTF8.self)
+            return RequestError(.badRequestPayload, "the payload is not JSON: \(request.detail.text) \(place)")
+        }
         if request.target == .none || request.isInvalid { return RequestError(request.failureReason, request.detail) }
         return nil
     }

@@ -1,9 +1,12 @@
 internal import APNs
 package import Configuration
+internal import EventLoop
 internal import Kafka
+internal import Network
 internal import TLS
 
-/// What `check` does: tries everything that `run` will need, sends nothing, and says a line about each thing.
+/// What `check` does: tries everything that `run` will need, sends nothing unless asked to, and says a line about each
+/// thing.
 package struct ConfigurationCheck {
     /// One line of the answer.
     package struct Finding: Sendable, Equatable {
@@ -12,11 +15,17 @@ package struct ConfigurationCheck {
     }
 
     private let configuration: WorkerConfiguration
+    private let probesCredentials: Bool
     private let report: (Finding) -> Void
 
-    /// - Parameter report: gets each finding as soon as it is made.
-    package init(_ configuration: WorkerConfiguration, report: @escaping (Finding) -> Void) {
+    /// - Parameters:
+    ///   - probesCredentials: each app sends one request for a token of zeros.
+    ///   - report: gets each finding as soon as it is made.
+    package init(
+        _ configuration: WorkerConfiguration, probesCredentials: Bool = false, report: @escaping (Finding) -> Void
+    ) {
         self.configuration = configuration
+        self.probesCredentials = probesCredentials
         self.report = report
     }
 
@@ -45,7 +54,8 @@ package struct ConfigurationCheck {
         return false
     }
 
-    private func check(_ settings: AppSettings) -> Bool {
+    /// True: the app can be used.
+    func check(_ settings: AppSettings) -> Bool {
         let app: LoadedApp
         do throws(StartFailure) {
             app = try LoadedApp(settings)
@@ -53,19 +63,54 @@ package struct ConfigurationCheck {
             for line in error.lines { report(Finding(isFine: false, text: line)) }
             return false
         }
-        report(Finding(isFine: true, text: "app \(settings.name): the credential can be used"))
+        var isFine = checkCertificate(of: app)
+        guard reach(app) else { return false }
+        if probesCredentials {
+            for topic in settings.bundleIDs.prefix(1) where !probe(app, topic) { isFine = false }
+        }
+        return isFine
+    }
+
+    /// What is known of the credential without Apple.
+    private func checkCertificate(of app: LoadedApp) -> Bool {
+        let nowMs = LoopTime.read().wallMs
+        let faults = app.certificateFaults(nowMs: nowMs)
+        for line in faults { report(Finding(isFine: false, text: line)) }
+        guard faults.isEmpty else { return false }
+        let validity = app.certificate.map { ", valid until \($0.notAfterDay)" } ?? ""
+        report(Finding(isFine: true, text: "app \(app.settings.name): the credential can be used\(validity)"))
+        if let warning = app.certificateWarning(nowMs: nowMs) { report(Finding(isFine: true, text: warning)) }
+        return true
+    }
+
+    private func reach(_ app: LoadedApp) -> Bool {
+        let settings = app.settings
         do {
             let answer = try HostProbe.run(
-                host: settings.host, port: UInt16(clamping: settings.port), context: app.context)
+                host: settings.host, port: UInt16(clamping: settings.port), proxy: app.proxy, context: app.context)
+            let way = app.proxy.map { "through the proxy \($0.host):\($0.port)" } ?? "at \(answer.address)"
             report(
                 Finding(
                     isFine: true,
-                    text: "app \(settings.name): \(settings.host):\(settings.port) reached at \(answer.address), "
+                    text: "app \(settings.name): \(settings.host):\(settings.port) reached \(way), "
                         + "\(answer.tlsVersion), HTTP/2 with \(answer.streams) streams"))
             return true
         } catch {
             report(Finding(isFine: false, text: "app \(settings.name): \(error)"))
             return false
         }
+    }
+
+    private func probe(_ app: LoadedApp, _ topic: String) -> Bool {
+        let finding: Finding
+        do {
+            let answer = try CredentialProbe.run(
+                app.transportConfiguration(10_000_000_000), token: ProviderTokens().token(of: app), topic: topic)
+            finding = Finding(answer, to: app.settings, topic)
+        } catch {
+            finding = Finding(isFine: false, text: "app \(app.settings.name): the probe: \(error)")
+        }
+        report(finding)
+        return finding.isFine
     }
 }

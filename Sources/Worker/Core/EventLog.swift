@@ -63,6 +63,15 @@ struct EventLog {
             logger.notice(
                 .delivery, "a circuit closed: its notifications are sent again", about: text(of: circuit),
                 ["circuit": "\(text(of: circuit))"])
+        case .guardTripped(let app, let held):
+            logger.error(
+                .delivery,
+                "Apple calls nearly all device tokens bad: are they of the other environment? Sending slowly",
+                about: name(of: app), ["app": "\(name(of: app))", "held": .boolean(held)])
+        case .guardReleased(let app):
+            logger.notice(
+                .delivery, "most device tokens are good again: sending at full speed", about: name(of: app),
+                ["app": "\(name(of: app))"])
         case .held(let app, let cause):
             logger.warning(
                 .delivery, "notifications are held in a retry tier", about: "\(name(of: app)) \(cause)",

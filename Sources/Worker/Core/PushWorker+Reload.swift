@@ -31,7 +31,7 @@ extension PushWorker {
         var changed: [String: LoadedApp] = [:]
         var lines: [String] = []
         for app in new.apps {
-            if let index = liveIndex(of: app.name), apps[index].settings.connects(like: app) { continue }
+            if let index = liveIndex(of: app), apps[index].settings.connects(like: app) { continue }
             do throws(StartFailure) {
                 changed[app.name] = try LoadedApp(app)
             } catch {
@@ -64,8 +64,11 @@ extension PushWorker {
         }
     }
 
-    private func liveIndex(of name: String) -> Int? {
-        appRows.indices.first { appRows[$0].name == name && !appRows[$0].isRemoved }
+    /// An app is the same one while its name and environment are.
+    private func liveIndex(of app: AppSettings) -> Int? {
+        appRows.indices.first {
+            appRows[$0].name == app.name && appRows[$0].environment == app.environment && !appRows[$0].isRemoved
+        }
     }
 
     private func take(_ settings: [AppSettings], _ changed: [String: LoadedApp]) {
@@ -90,6 +93,7 @@ extension PushWorker {
         for index in mapping.removed {
             appRows[index.value].isRemoved = true
             unreachable[index.value] = nil
+            openCircuits.removeAll { $0.name.app == index }
             link?.post(index, .close)
             logger.notice(.worker, "app removed; what is left of it is held", ["app": "\(appRows[index.value].name)"])
         }
@@ -166,7 +170,6 @@ extension WorkerSnapshot.App {
     /// The same row with what the credential says now; its connections go on.
     fileprivate func reloaded(_ app: LoadedApp) -> Self {
         var row = self
-        row.environment = app.settings.environment
         row.certificateEndsMs = app.certificate?.notAfterMs
         if row.certificateEndsMs != nil { row.tokenMadeMs = nil }
         return row

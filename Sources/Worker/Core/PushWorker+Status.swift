@@ -1,6 +1,16 @@
 internal import Configuration
 internal import Delivery
 internal import Kafka
+internal import PushRecords
+
+extension CircuitName {
+    /// The app it is of, or one of those that share it.
+    var app: AppIndex {
+        switch self {
+        case .credential(let app), .topic(_, let app), .connection(let app): app
+        }
+    }
+}
 
 extension PushWorker {
     /// Leaves a fresh copy of how things stand for the pages.
@@ -45,6 +55,18 @@ extension PushWorker {
             problems.append(
                 WorkerSnapshot.Problem(
                     subject: "kafka", text: "\(refused) records were refused and are written again"))
+        }
+        for (circuit, reason) in openCircuits {
+            let cause =
+                switch circuit {
+                case .credential: "Apple refuses the credential (\(reason.text?.description ?? "no known reason"))"
+                case .topic(let topic, _):
+                    "Apple refuses the credential for \(topic) (\(reason.text?.description ?? "no known reason"))"
+                case .connection: "no connection can be made"
+                }
+            problems.append(
+                WorkerSnapshot.Problem(
+                    subject: "app \(appRows[circuit.app.value].name)", text: "\(cause): its notifications are held"))
         }
         for (app, note) in unreachable.sorted(by: { $0.key < $1.key }) {
             guard case .connectFailed(let host, let reason, _) = note else { continue }

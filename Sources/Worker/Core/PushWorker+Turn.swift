@@ -41,7 +41,14 @@ extension PushWorker {
         machine.recalls { app, requests in link.post(app, .recall(requests)) }
         publisher.publish(&machine, now: now)
         for (reader, committer) in zip(readers, committers) { committer.commit(&machine, reader, now: now) }
-        for event in machine.takeEvents() { eventLog.write(event, partitionName: name(of:)) }
+        for event in machine.takeEvents() {
+            switch event {
+            case .circuitOpened(let circuit, let reason): openCircuits.append((circuit, reason))
+            case .circuitClosed(let circuit): openCircuits.removeAll { $0.name == circuit }
+            default: break
+            }
+            eventLog.write(event, partitionName: name(of:))
+        }
         moveStopping(now)
         publishProgress(now)
         if now.ns - lastSnapshotNs >= Self.snapshotEveryNs { postSnapshot(now) }
@@ -73,16 +80,25 @@ extension PushWorker {
         case .capacity(let app, let requests):
             machine.setCapacity(app, requests: requests)
             if requests > 0 { unreachable[app.value] = nil }
-        case .reachable: break
+        case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
         case .note(let app, let note):
             switch note {
             case .connected: appRows[app.value].connections.open += 1
             case .disconnected: appRows[app.value].connections.open -= 1
             case .connectFailed: unreachable[app.value] = note
-            case .goAway, .providerTokenRenewed, .credentialFault, .warning: break
+            case .providerTokenRenewed: noteToken(of: app)
+            case .goAway, .credentialFault, .warning: break
             }
             eventLog.write(note, of: app)
         case .closed(let app): closedApps.insert(app.value)
+        }
+    }
+
+    /// Apps with one key share its token.
+    private func noteToken(of app: AppIndex) {
+        let credential = apps[app.value].settings.credential
+        for index in apps.indices where apps[index].settings.credential == credential {
+            appRows[index].tokenMadeMs = loop.now.wallMs
         }
     }
 

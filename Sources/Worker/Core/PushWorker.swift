@@ -57,6 +57,7 @@ package final class PushWorker: @unchecked Sendable {
     var hasBeenReady = false
     var lastHousekeepingNs: Int64 = 0
     var unreachable: [Int: TransportNote] = [:]
+    var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     let stopRequested = Atomic(false)
 
     enum Stopping {
@@ -92,10 +93,11 @@ package final class PushWorker: @unchecked Sendable {
         startedMs = loop.now.wallMs
         board = StatusBoard(
             WorkerSnapshot(
-                groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: startedMs, apps: appRows,
+                groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: startedMs, apps: [],
                 tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges),
             nowNs: loop.now.monotonicNs)
         _ = machine.replaceApps(configuration.apps.map(route), now: now)
+        postSnapshot(now)
     }
 
     /// Asks `run` to drain and end. Any thread; a second call changes nothing.

@@ -64,8 +64,7 @@ final class TransportLink: Sendable {
     /// What only the net thread touches.
     private final class Net: @unchecked Sendable {
         private(set) var transports: [APNsTransport] = []
-        /// Those of keys that were replaced stay: should one come back, its token may be too young for a new one.
-        private var tokens: [TokenIdentity: ProviderToken] = [:]
+        private let tokens = ProviderTokens()
         private let loop: Loop
         private let dialer: Dialer
         private let responseTimeoutNs: Int64
@@ -82,24 +81,16 @@ final class TransportLink: Sendable {
             let index = AppIndex(transports.count)
             transports.append(
                 APNsTransport(
-                    app: index, configuration: app.transportConfiguration(responseTimeoutNs), token: token(of: app),
+                    app: index, configuration: app.transportConfiguration(responseTimeoutNs),
+                    token: tokens.token(of: app),
                     loop: loop, dialer: dialer, emit: { [events] in events.post(contentsOf: $0) }))
             warn(of: app, index)
         }
 
         func replace(_ index: AppIndex, with app: LoadedApp) {
             transports[index.value].replace(
-                configuration: app.transportConfiguration(responseTimeoutNs), token: token(of: app))
+                configuration: app.transportConfiguration(responseTimeoutNs), token: tokens.token(of: app))
             warn(of: app, index)
-        }
-
-        /// One for each key, whichever apps use it (Apple counts a key's tokens).
-        private func token(of app: LoadedApp) -> ProviderToken? {
-            guard let identity = app.tokenIdentity, let key = app.signingKey else { return nil }
-            if let token = tokens[identity] { return token }
-            let token = ProviderToken(keyID: identity.keyID, teamID: identity.teamID, key: key)
-            tokens[identity] = token
-            return token
         }
 
         private func warn(of app: LoadedApp, _ index: AppIndex) {

@@ -56,6 +56,7 @@ class Audit:
         self.results = {}  # request -> Result
         self.dead_letters = Counter()
         self.dead_tokens = defaultdict(list)  # token -> [(reason, unregistered at)]
+        self.moved = set()  # what went through a retry topic: its device's order is given up
         self.order = {}  # (token, request partition) -> place of its last first send
 
     def found(self, kind, example, count=1):
@@ -77,6 +78,10 @@ class Audit:
             self.lines[place] = line
 
     # The topics' book.
+
+    def retry(self, headers):
+        """Before the results are told."""
+        self.moved.add((dict(headers or []).get("push-retry-request") or b"").decode())
 
     def result(self, key, headers, text):
         try:
@@ -121,7 +126,7 @@ class Audit:
                 or headers.get("apns-id", "") != (result.id or "") or headers.get("request") != name):
             self.found("result whose headers say something else", f"{name}: {headers}")
         self.details(place, name, result, value, headers, request)
-        if not self.crashed and outcome == "accepted" and result.attempts == 1:
+        if not self.crashed and outcome == "accepted" and result.attempts == 1 and name not in self.moved:
             lane, now = (result.token, request["partition"]), (request["offset"], request["index"])
             if self.order.get(lane, (-1, 0)) > now:
                 self.found("results of a device out of order", f"{name} after offset {self.order[lane]}")

@@ -177,6 +177,9 @@ def compare(options):
     with open(options.book) as book:
         for line in book:
             audit.produced(json.loads(line))
+    for topic in options.retry_topics:
+        for message in topics.read(options.servers, topic):
+            audit.retry(message.headers())
     for number, message in enumerate(topics.read(options.servers, options.results)):
         if number + 1 == options.withhold:
             continue

@@ -1,0 +1,141 @@
+import PushRecords
+
+/// How a partition stands now.
+package struct PartitionStatus: Sendable, Equatable {
+    package var topic: String
+    package var partition: Int32
+    /// The first offset that is not settled, to be committed; `nil`: none is known.
+    package var watermark: Int64?
+    /// Acknowledged by the group in this assignment; `nil`: nothing was.
+    package var committed: Int64?
+    /// No record from here on is sent before a commit names a higher one; `nil`: none was acknowledged.
+    package var reach: Int64?
+    /// -1: nothing was received.
+    package var highestReceived: Int64
+    /// Received records from the watermark on, settled or not.
+    package var span: Int
+    /// Those of them that are not.
+    package var openRecords: Int
+    package var openNotifications: Int
+    /// Timestamp of the record at the watermark; `nil`: nothing is open.
+    package var oldestOpenMs: Int64?
+    /// How long ago it was received, by the monotonic clock; `nil`: nothing is open.
+    package var oldestOpenForNs: Int64?
+    package var isDraining: Bool
+}
+
+/// How an app stands now.
+package struct AppStatus: Sendable, Equatable {
+    package enum GuardState: Sendable {
+        /// `environment_guard: off`.
+        case off
+        /// No token of it was good yet: few are in flight.
+        case unproven
+        case proven
+        /// Nearly all its tokens are bad: slowed down, and health is degraded.
+        case tripped
+    }
+
+    package var name: String
+    /// Taken out of the configuration: nothing of it is sent any more.
+    package var isRemoved: Bool
+    package var isPaused: Bool
+    /// Notifications of it that are open.
+    package var open: Int
+    /// Of these, waiting for a free stream.
+    package var ready: Int
+    /// Handed to the transport and unanswered.
+    package var handed: Int
+    /// What the transport takes at once.
+    package var capacity: Int
+    /// What it is given at once: less than `capacity` when Apple is overloaded or the guard slows it down.
+    package var concurrency: Int
+    package var guardState: GuardState
+    /// Since when Apple refuses its credential, and the word for it; `nil`: it does not. Monotonic.
+    package var credentialOpenNs: Int64?
+    package var credentialReason: String?
+    /// Topics for which Apple refuses its credential.
+    package var openTopics: Int
+    /// No connection can be made, for so long that its notifications are held.
+    package var isCutOff: Bool
+    /// Since when its notifications are held, for whatever cause; `nil`: none are. Monotonic.
+    package var heldSinceNs: Int64?
+}
+
+/// What is going on now, over all partitions.
+package struct DeliveryGauges: Sendable, Equatable {
+    package var openNotifications: Int
+    package var openBytes: Int
+    /// Handed to transports and unanswered, by app.
+    package var inFlight: [Int]
+    /// Waiting for a free stream, by app.
+    package var waiting: [Int]
+    package var productions: Int
+}
+
+extension DeliveryMachine {
+    /// How a partition stands; `nil` when the assignment is gone. Costs nothing that grows with what is open.
+    package func status(of id: PartitionID) -> PartitionStatus? {
+        guard let partition = find(id) else { return nil }
+        return status(partition)
+    }
+
+    /// Every assignment.
+    package var partitionStatuses: [PartitionStatus] { partitions.compactMap { $0.map { status($0) } } }
+
+    private func status(_ partition: UnsafeMutablePointer<Partition>) -> PartitionStatus {
+        let span = partition.pointee.ledger.span
+        var status = PartitionStatus(
+            topic: partition.pointee.topicText, partition: partition.pointee.number,
+            watermark: partition.pointee.ledger.committable, committed: partition.pointee.committed,
+            reach: partition.pointee.reach.acknowledged, highestReceived: partition.pointee.ledger.highestReceived,
+            span: span, openRecords: span - partition.pointee.ledger.settledAbove,
+            openNotifications: partition.pointee.open, isDraining: partition.pointee.phase != .active)
+        if let record = partition.pointee.ledger.firstOpenRecord {
+            status.oldestOpenMs = records[record].timestampMs
+            status.oldestOpenForNs = now.ns - records[record].receivedNs
+        }
+        return status
+    }
+
+    /// By `AppIndex`, those that were removed included.
+    package var appStatuses: [AppStatus] { apps.indices.map { status(ofApp: $0) } }
+
+    private func status(ofApp app: Int) -> AppStatus {
+        let control = controls[app]
+        let circuit = circuits[control.circuit].circuit
+        let isOpen = circuit.isOpen && !control.isRemoved
+        return AppStatus(
+            name: control.route.name, isRemoved: control.isRemoved, isPaused: control.route.isPaused,
+            open: apps[app].open, ready: queues[app].count, handed: apps[app].outstanding, capacity: control.capacity,
+            concurrency: apps[app].concurrency, guardState: control.environmentGuard.state,
+            credentialOpenNs: isOpen ? circuit.openedNs : nil,
+            credentialReason: isOpen ? circuit.reason.text?.description : nil, openTopics: control.openTopics,
+            isCutOff: control.isCutOff, heldSinceNs: heldSinceNs(control))
+    }
+
+    private func heldSinceNs(_ control: AppControl) -> Int64? {
+        var sinceNs: Int64?
+        for cause in HeldCause.allCases {
+            let holding = control.holdings[Int(cause.rawValue)]
+            guard let firstNs = holding.firstNs else { continue }
+            if cause.isSporadic, now.ns - holding.lastNs > holdingPauseNs { continue }
+            sinceNs = min(sinceNs ?? .max, firstNs)
+        }
+        return sinceNs
+    }
+
+    package var gauges: DeliveryGauges {
+        DeliveryGauges(
+            openNotifications: notifications.count, openBytes: blocks.openBytes, inFlight: apps.map(\.outstanding),
+            waiting: queues.map(\.count), productions: productions.count)
+    }
+}
+
+extension EnvironmentGuard {
+    fileprivate var state: AppStatus.GuardState {
+        if isOff { return .off }
+        if isTripped { return .tripped }
+        return isProven ? .proven : .unproven
+    }
+}

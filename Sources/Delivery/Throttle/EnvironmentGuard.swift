@@ -1,0 +1,99 @@
+/// Notices when Apple calls nearly all device tokens of an app bad, which most often means that they belong to the
+/// other environment, and asks to slow down then: Apple disconnects providers that go on so. A value machine.
+struct EnvironmentGuard {
+    /// In flight at most, until the app had its first 200 or 410.
+    static let unprovenLimit = 20
+    static let firstAnswers = 20
+    static let longWindow = 1_000
+    static let shortWindow = 100
+
+    enum Change { case none, proven, tripped, released }
+
+    var isOff = false {
+        didSet { if isOff { isTripped = false } }
+    }
+    /// Some token was good once.
+    private(set) var isProven = false
+    private(set) var isTripped = false
+    /// Of the last answers, which were bad: a bit each. Empty until one was.
+    private var bits: [UInt64] = []
+    private static let wordCount = 16
+    /// Answers since the window began.
+    private var count = 0
+    private var badInLong = 0
+    private(set) var badInShort = 0
+    private var isFirstWindow = true
+
+    init(isOff: Bool) { self.isOff = isOff }
+
+    /// - Parameters:
+    ///   - isBad: BadDeviceToken or DeviceTokenNotForTopic.
+    ///   - isProof: 200 or 410.
+    @inline(__always)
+    mutating func answered(isBad: Bool, isProof: Bool) -> Change {
+        if isOff { return .none }
+        if badInLong == 0, !isBad, isProven {
+            count &+= 1
+            return .none
+        }
+        return note(isBad: isBad, isProof: isProof)
+    }
+
+    private mutating func note(isBad: Bool, isProof: Bool) -> Change {
+        push(isBad)
+        if isProof, !isProven {
+            isProven = true
+            return .proven
+        }
+        if isTripped {
+            guard badInShort * 2 < min(Self.shortWindow, count) else { return .none }
+            isTripped = false
+            restart()
+            return .released
+        }
+        let isAllOfFirst = isFirstWindow && count == Self.firstAnswers && badInLong == count
+        guard isAllOfFirst || badInLong * 2 > Self.longWindow else { return .none }
+        isTripped = true
+        return .tripped
+    }
+
+    private mutating func push(_ isBad: Bool) {
+        if isBad, bits.isEmpty { bits = Array(repeating: 0, count: Self.wordCount) }
+        if !bits.isEmpty {
+            let leavesLong = count - Self.longWindow
+            if leavesLong >= 0, bit(leavesLong) {
+                badInLong -= 1
+                flip(leavesLong)
+            }
+            let leavesShort = count - Self.shortWindow
+            if leavesShort >= 0, bit(leavesShort) { badInShort -= 1 }
+        }
+        if isBad {
+            flip(count)
+            badInLong += 1
+            badInShort += 1
+        }
+        count &+= 1
+    }
+
+    private mutating func restart() {
+        for index in bits.indices { bits[index] = 0 }
+        (count, badInLong, badInShort) = (0, 0, 0)
+        isFirstWindow = false
+    }
+
+    private func bit(_ position: Int) -> Bool {
+        bits[position / 64 % Self.wordCount] >> UInt64(position % 64) & 1 == 1
+    }
+
+    private mutating func flip(_ position: Int) {
+        bits[position / 64 % Self.wordCount] ^= 1 << UInt64(position % 64)
+    }
+
+    /// How many requests may be in flight, of so many that the transport takes.
+    func limit(of capacity: Int) -> Int {
+        if isOff { return capacity }
+        let tripped = isTripped ? min(capacity, max(1, capacity / 10)) : capacity
+        return isProven ? tripped : min(tripped, Self.unprovenLimit)
+    }
+}

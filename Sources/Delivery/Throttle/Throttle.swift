@@ -1,0 +1,45 @@
+/// Additive increase, multiplicative decrease of an app's concurrency: what APNs cannot take is not pressed upon it. A
+/// value machine.
+///
+/// It looks at rounds, each about as many answers as there are requests in flight. A round with failures takes off half
+/// of their share (all failed: half; one in ten: a twentieth), a round without gives back a sixty-fourth of what the
+/// transport takes. A few failures in a hundred answers are no reason.
+struct Throttle {
+    /// A round has at least so many answers, unless fewer may be in flight.
+    private static let leastRound = 16
+    /// Failures below one in so many do not count.
+    private static let tolerance = 64
+
+    /// Requests in flight at most; `Int.max`: it does not limit.
+    private(set) var limit = Int.max
+    private var answers = 0
+    private var failures = 0
+    private var round = 0
+
+    /// - Parameters:
+    ///   - isFailure: a 5xx, or its connection was lost.
+    ///   - outstanding: requests in flight now.
+    ///   - capacity: what the transport takes, or took last when it is not connected.
+    /// - Returns: whether `limit` changed.
+    @inline(__always)
+    mutating func answered(isFailure: Bool, outstanding: Int, capacity: Int) -> Bool {
+        if answers == 0 { round = max(outstanding, min(limit, Self.leastRound)) }
+        answers &+= 1
+        if isFailure { failures &+= 1 }
+        guard answers >= round else { return false }
+        return endRound(max(1, capacity))
+    }
+
+    private mutating func endRound(_ capacity: Int) -> Bool {
+        defer { (answers, failures) = (0, 0) }
+        let before = limit
+        if failures > 0, failures * Self.tolerance >= answers {
+            let base = min(limit, capacity)
+            limit = max(1, base - (base * failures + 2 * answers - 1) / (2 * answers))
+        } else if limit != .max {
+            limit += max(1, capacity / 64)
+            if limit >= capacity { limit = .max }
+        }
+        return limit != before
+    }
+}

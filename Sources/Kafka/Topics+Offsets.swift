@@ -1,0 +1,44 @@
+import CRdkafka
+import Glibc
+
+extension Topics {
+    /// The offsets a partition has now: the first there is, and the next that will be written. Asks the partition's
+    /// leader, and waits for one that is just being chosen.
+    package func range(of partition: TopicPartition, timeoutMs: Int32) throws(KafkaError) -> Range<Int64> {
+        var low: Int64 = 0
+        var high: Int64 = 0
+        for attempt in 0... {
+            let code = unsafe partition.topic.withCString {
+                unsafe rd_kafka_query_watermark_offsets(client.raw, $0, partition.partition, &low, &high, timeoutMs)
+            }
+            if code == RD_KAFKA_RESP_ERR_NO_ERROR { break }
+            let hasNoLeader =
+                code == RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION || code == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE
+            guard hasNoLeader, attempt < timeoutMs / 100 else {
+                throw KafkaError(KafkaCode(code), "\(partition): \(KafkaCode(code).text)")
+            }
+            usleep(100_000)
+        }
+        return low..<max(low, high)
+    }
+
+    /// For each partition the first record with this timestamp (milliseconds since the epoch) or a later one; partitions
+    /// that have none are left out.
+    package func offsets(
+        of partitions: [TopicPartition], fromMs timestampMs: Int64, timeoutMs: Int32
+    ) throws(KafkaError) -> [TopicPartition: Int64] {
+        let list = PartitionList(capacity: partitions.count)
+        for partition in partitions { list.add(partition, offset: timestampMs) }
+        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times).
+        try check(unsafe rd_kafka_offsets_for_times(client.raw, list.raw, timeoutMs))
+        var found: [TopicPartition: Int64] = [:]
+        var failure: KafkaError?
+        unsafe UnsafePointer(list.raw).forEach { element in
+            let code = unsafe KafkaCode(element.err)
+            if code != .none { failure = unsafe KafkaError(code, "\(element.identity): \(code.text)") }
+            unsafe found[element.identity] = element.offset >= 0 ? element.offset : nil
+        }
+        if let failure { throw failure }
+        return found
+    }
+}

@@ -1,0 +1,49 @@
+internal import Configuration
+internal import Delivery
+internal import PushRecords
+
+/// A notification that is sent straight to APNs, and the app it is for. The request's bytes live as long as the process:
+/// a transport may hold them after it was given up.
+struct DirectOrder {
+    let settings: AppSettings
+    let topic: String
+    let request: OutgoingRequest
+
+    /// Finds the app as a worker does. Throws what a worker would say in its result.
+    init(_ record: RequestRecord, _ configuration: WorkerConfiguration) throws(DirectSend.Failure) {
+        var directory = AppDirectory(
+            configuration.apps.map { AppRoute(name: $0.name, environment: $0.environment, bundleIDs: $0.bundleIDs) })
+        var headers: [RecordHeader] = []
+        for header in record.headers {
+            headers.append(RecordHeader(name: Self.keep(header.name.utf8), value: Self.keep(header.value)))
+        }
+        let key = record.key.map { Self.keep($0) } ?? .nothing
+        let value = Self.keep(record.value)
+        var parser = RequestParser()
+        let parsed = headers.withUnsafeBufferPointer {
+            parser.parse(key: key, value: value, headers: $0, role: .request)
+        }
+        guard parsed.target == .device, !parsed.isInvalid else {
+            throw DirectSend.Failure("not a notification for one device: \(parsed.detail.text)")
+        }
+        switch directory.find(name: parsed.app, environment: parsed.environment, topic: parsed.topic) {
+        case .failure(let reason, let text):
+            throw DirectSend.Failure("\(reason.text.map { "\($0): " } ?? "")\(text)")
+        case .app(let app, let defaultTopic):
+            settings = configuration.apps[app.value]
+            // The directory's own bytes go with it.
+            topic = String(decoding: parsed.topic.isEmpty ? defaultTopic : parsed.topic, as: UTF8.self)
+        }
+        request = OutgoingRequest(
+            id: NotificationID(slot: 0, generation: 0), token: parsed.token, payload: parsed.payload,
+            topic: Self.keep(topic.utf8), collapseID: parsed.collapseID,
+            apnsID: parsed.apnsID == .none ? .random() : parsed.apnsID, expiration: parsed.expiration,
+            pushType: parsed.pushType, priority: parsed.priority)
+    }
+
+    private static func keep(_ bytes: some Collection<UInt8>) -> UnsafeRawBufferPointer {
+        let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: bytes.count, alignment: 1)
+        copy.copyBytes(from: bytes)
+        return UnsafeRawBufferPointer(copy)
+    }
+}

@@ -1,0 +1,41 @@
+import Configuration
+import PushRecords
+
+/// `apns-worker send`.
+func send(_ arguments: [String]) -> ExitCode {
+    switch parsed(SendOptions.table, arguments, SendOptions()) {
+    case .failure(let exit): return exit.code
+    case .success(let options):
+        if let complaint = options.complaint {
+            complain("apns-worker send: \(complaint) (see apns-worker send --help)")
+            return .wrongUsage
+        }
+        guard let token = options.token, let file = options.file else { return .wrongUsage }
+        do throws(CommandFailure) {
+            let notification = try options.notification()
+            let record = try checkedRecord(of: notification, to: token)
+            switch loaded(file) {
+            case .failure(let exit): return exit.code
+            case .success(let (configuration, cluster)):
+                switch options.via {
+                case .kafka: return sendViaKafka(record, configuration, cluster, options)
+                case .direct: return sendDirectly(record, configuration, options)
+                }
+            }
+        } catch {
+            complain("apns-worker send: \(error.line)")
+            return .failed
+        }
+    }
+}
+
+/// The request's record; throws what a worker would refuse.
+private func checkedRecord(
+    of notification: PushNotification, to token: DeviceToken
+) throws(CommandFailure) -> RequestRecord {
+    do throws(RequestError) {
+        return try notification.payloadRecord(to: token)
+    } catch {
+        throw CommandFailure(error.description)
+    }
+}

@@ -1,0 +1,130 @@
+import Configuration
+import EventLoop
+import PushRecords
+
+/// What the options of `send` say.
+struct SendOptions {
+    enum Via: String, CaseIterable {
+        case kafka, direct
+    }
+
+    var file: String?
+    var via = Via.kafka
+    var token: DeviceToken?
+    var payload: String?
+    var title: String?
+    var alert: String?
+    var app: String?
+    var topic: String?
+    var pushType = PushType.alert
+    var priority: PushNotification.Priority?
+    var expiration = PushNotification.Expiration.never
+    var collapseID: String?
+    var id: NotificationUUID?
+    var environment: PushEnvironment?
+    var requests: String?
+    var deadline = Duration.seconds(30)
+    var format = OutputFormat.text
+
+    static let table = OptionTable<Self>(
+        command: "apns-worker send",
+        usage: [
+            "--config FILE --token HEX --alert TEXT [OPTIONS]",
+            "--config FILE --token HEX --payload JSON|@FILE|- [OPTIONS]",
+        ],
+        about: [
+            "Sends one notification and says what became of it. Through Kafka, as any producer would, it asks a running worker for it and waits for its result; with --direct it sends it to APNs itself, with the app's credential, and nothing is published."
+        ], options: options,
+        notes:
+            "Exit codes: 0 accepted, 1 anything else (no result before the deadline too), 64 wrong usage, 78 wrong configuration."
+    )
+
+    private static let options: [OptionTable<Self>.Option] = [
+        .init("config", "c", value: "FILE", "The worker's configuration.") { options, text throws(UsageError) in
+            options.file = try OptionValue.text(text)
+        },
+        .init("token", "t", value: "HEX", "The device token.") { options, text throws(UsageError) in
+            do throws(RequestError) {
+                options.token = try DeviceToken(hex: text)
+            } catch {
+                throw UsageError(error.detail)
+            }
+        },
+        .init("payload", "p", value: "JSON", "The payload; @FILE reads a file, - standard input.") {
+            options, text throws(UsageError) in options.payload = try OptionValue.text(text)
+        },
+        .init("alert", "a", value: "TEXT", "Instead of a payload: an alert with this body.") { $0.alert = $1 },
+        .init("title", value: "TEXT", "Its title.") { $0.title = $1 },
+        .init("topic", value: "NAME", "apns-topic; default: the app's when it has one bundle id.") {
+            $0.topic = $1
+        },
+        .init("app", value: "NAME", "An app of the configuration, where the topic does not tell.") { $0.app = $1 },
+        .init("environment", value: "NAME", "production or development, where an app is configured for both.") {
+            options, text throws(UsageError) in
+            guard let environment = PushEnvironment(text: text) else {
+                throw UsageError("expected production or development")
+            }
+            options.environment = environment
+        },
+        .init("push-type", value: "NAME", "apns-push-type: one of Apple's eleven (default alert).") {
+            options, text throws(UsageError) in
+            guard let type = PushType.allCases.first(where: { $0.text.description == text }) else {
+                let names = PushType.allCases.map(\.text.description)
+                throw UsageError("expected one of \(names.joined(separator: ", "))")
+            }
+            options.pushType = type
+        },
+        .init("priority", value: "N", "apns-priority: 10, 5 or 1.") { options, text throws(UsageError) in
+            guard let priority = UInt8(text).flatMap({ PushNotification.Priority(rawValue: $0) }) else {
+                throw UsageError("expected 10, 5 or 1")
+            }
+            options.priority = priority
+        },
+        .init(
+            "expiration", value: "TIME",
+            "apns-expiration: a duration from now such as 1h, seconds since 1970, or 0 for now or never."
+        ) { options, text throws(UsageError) in options.expiration = try expiration(text) },
+        .init("collapse-id", value: "ID", "apns-collapse-id.") { $0.collapseID = $1 },
+        .init("apns-id", value: "UUID", "apns-id; default: derived from the request's place (--direct: random).") {
+            options, text throws(UsageError) in
+            guard let id = NotificationUUID(text: text) else { throw UsageError("expected a UUID") }
+            options.id = id
+        },
+        .init("via", value: "WAY", "kafka (default) or direct.") { options, text throws(UsageError) in
+            options.via = try OptionValue.choice(text)
+        },
+        .init("direct", nil, "Straight to APNs, without Kafka and without a worker; the same as --via direct.") {
+            $0.via = .direct
+        },
+        .init("request-topic", value: "NAME", "Where the request goes (default: the first of requests.topics).") {
+            options, text throws(UsageError) in options.requests = try OptionValue.text(text)
+        },
+        .init("deadline", value: "TIME", "How long to wait for the result (default 30s).") {
+            options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
+        },
+        .init("format", value: "NAME", "text (default): a line for people; json: the result as it is published.") {
+            options, text throws(UsageError) in options.format = try OptionValue.choice(text)
+        },
+    ]
+
+    private static func expiration(_ text: String) throws(UsageError) -> PushNotification.Expiration {
+        if text == "0" { return .nowOrNever }
+        if let seconds = Int64(text) { return .at(secondsSinceEpoch: seconds) }
+        do throws(UsageError) {
+            return .at(
+                secondsSinceEpoch: LoopTime.read().wallMs / 1_000 + (try OptionValue.duration(text)).components.seconds)
+        } catch {
+            throw UsageError("expected a duration such as 1h, seconds since 1970, or 0 for now or never")
+        }
+    }
+
+    /// What is missing or does not fit together; `nil`: nothing.
+    var complaint: String? {
+        if file == nil { return "needs --config FILE" }
+        if token == nil { return "needs --token HEX" }
+        if payload == nil, alert == nil, title == nil { return "needs --alert TEXT or --payload JSON" }
+        if payload != nil, alert != nil || title != nil { return "give either --payload, or --alert and --title" }
+        if via == .direct, requests != nil { return "--request-topic is for --via kafka" }
+        return nil
+    }
+}

@@ -1,0 +1,138 @@
+import Configuration
+import Kafka
+import PushRecords
+
+/// Asks a worker for the notification, as any producer would, and waits for its result.
+func sendViaKafka(
+    _ record: RequestRecord, _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ options: SendOptions
+) -> ExitCode {
+    guard configuration.results.publish == .all else {
+        complain(
+            "apns-worker send: results.publish is failures, so an accepted notification would have no result to wait for; use --direct"
+        )
+        return .wrongConfiguration
+    }
+    guard let requests = options.requests ?? configuration.requestTopics.first(where: { !$0.isPattern })?.name else {
+        complain("apns-worker send: requests.topics has patterns only; say --request-topic NAME")
+        return .wrongUsage
+    }
+    do throws(CommandFailure) {
+        let deadline = Deadline(after: options.deadline)
+        // First, so that the result cannot have come before.
+        let results = try TopicReader(cluster, topic: configuration.results.topic, from: .end)
+        let request = try produce(record, to: requests, cluster, until: deadline)
+        guard let value = try results.result(of: request, until: deadline) else {
+            let id = derivedID(requests, request.partition, request.offset, 0)
+            complain(
+                "apns-worker send: no result of \(request) within \(options.deadline.components.seconds) s; is a worker running? It may still come: apns-worker tail results --apns-id \(id)"
+            )
+            return .failed
+        }
+        return try report(value, options.format)
+    } catch {
+        complain("apns-worker send: \(error.line)")
+        return .failed
+    }
+}
+
+/// Prints a result; whether it was accepted.
+private func report(_ value: [UInt8], _ format: OutputFormat) throws(CommandFailure) -> ExitCode {
+    do throws(RecordError) {
+        let result = try DeliveryResult(json: value)
+        say((format == .json ? String(decoding: value, as: UTF8.self) : result.line) + "\n")
+        return result.outcome == .accepted ? .fine : .failed
+    } catch {
+        throw CommandFailure("the result cannot be read: \(error)")
+    }
+}
+
+/// Where the record was written.
+private func produce(
+    _ record: RequestRecord, to topic: String, _ cluster: ClusterSettings, until deadline: Deadline
+) throws(CommandFailure) -> DeliveryResult.Request {
+    do throws(KafkaError) {
+        _ = try TopicReader.partitions(of: topic, Topics(cluster), cluster)
+        let producer = try Producer(ProducerSettings(cluster: cluster))
+        let handle = try producer.topic(topic)
+        let code = producer.produce(record, to: handle)
+        guard code == .none else { throw KafkaError(code) }
+        var written: DeliveryResult.Request?
+        var failure: KafkaError?
+        var trouble = ""
+        while written == nil, failure == nil {
+            guard !deadline.hasPassed else {
+                throw KafkaError(
+                    .timedOut, "the request was not acknowledged in time\(trouble.isEmpty ? "" : ": \(trouble)")")
+            }
+            producer.serve(
+                timeoutMs: deadline.leftMs(atMost: 200),
+                report: { report in
+                    if report.code == .none {
+                        written = DeliveryResult.Request(
+                            topic: topic, partition: report.partition, offset: report.offset, index: 0)
+                    } else {
+                        failure = KafkaError(report.code)
+                    }
+                },
+                event: { event in
+                    switch event {
+                    case .fatal(let error): failure = error
+                    case .error(let error): trouble = error.text
+                    case .log, .statistics: break
+                    }
+                })
+        }
+        guard let written else { throw failure ?? KafkaError(.timedOut) }
+        return written
+    } catch {
+        throw CommandFailure("\(topic): \(error)")
+    }
+}
+
+extension Producer {
+    /// Queues a request; everything is copied before this returns.
+    fileprivate func produce(_ record: RequestRecord, to topic: ProducerTopic) -> KafkaCode {
+        var text: [UInt8] = []
+        var ends: [(name: Int, value: Int)] = []
+        for header in record.headers {
+            text += header.name.utf8
+            let name = text.count
+            text += header.value
+            ends.append((name: name, value: text.count))
+        }
+        // Never empty, so that an empty value has an address: without one it would be null.
+        text.append(0)
+        return text.withUnsafeBytes { text in
+            var start = 0
+            let headers = ends.map { end in
+                defer { start = end.value }
+                return MessageHeader(
+                    name: UnsafeRawBufferPointer(rebasing: text[start..<end.name]),
+                    value: UnsafeRawBufferPointer(rebasing: text[end.name..<end.value]))
+            }
+            return (record.key ?? []).withUnsafeBytes { key in
+                record.value.withUnsafeBytes { value in
+                    produce(to: topic, key: key, value: value, headers: headers, tag: 0)
+                }
+            }
+        }
+    }
+}
+
+extension TopicReader {
+    /// The value of the request's result; `nil`: it did not come in time.
+    fileprivate func result(
+        of request: DeliveryResult.Request, until deadline: Deadline
+    ) throws(CommandFailure) -> [UInt8]? {
+        let place = request.description
+        var found: [UInt8]?
+        while found == nil, !deadline.hasPassed {
+            try read(timeoutMs: deadline.leftMs(atMost: 200)) { record in
+                // The header says it without parsing.
+                if record.headers.contains(where: { $0.name == "request" && $0.text == place }) { found = record.value }
+                return found == nil
+            }
+        }
+        return found
+    }
+}

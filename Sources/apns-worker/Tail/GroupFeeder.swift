@@ -1,0 +1,248 @@
+import EventLoop
+import Kafka
+import PushRecords
+
+/// How much a command gets.
+struct BatchLimits {
+    /// Most records at a time.
+    var records: Int
+    /// Most bytes at a time; one record may be larger.
+    var bytes = 1 << 20
+    /// Most records in all; `nil`: no limit.
+    var total: Int?
+}
+
+/// Reads a topic as a member of a group and hands its records to a command, one batch after the other: what the command
+/// took is committed, what it did not take is handed over again. One thread.
+///
+/// A crash between the command's end and the commit hands a batch over once more, so the command must bear that.
+final class GroupFeeder {
+    private struct Batch {
+        var lines: [UInt8] = []
+        var records = 0
+        /// The next offset to read of each partition.
+        var ends: [TopicPartition: Int64] = [:]
+    }
+
+    private let kind: TailKind
+    private let topic: String
+    private let start: ReadingStart
+    private let topics: Topics
+    private let consumer: Consumer
+    private var queues: [PartitionQueue] = []
+    /// A revocation that waits for the command to end.
+    private var isRevoked = false
+    private var isLost = false
+    private var batch = Batch()
+    private var handedOver = 0
+    private var commits: UInt64 = 0
+    private var answered: UInt64 = 0
+    private var troubles: Set<String> = []
+    private var failure: CommandFailure?
+
+    init(
+        _ kind: TailKind, _ cluster: ClusterSettings, topic: String, group: String, from start: ReadingStart
+    ) throws(CommandFailure) {
+        self.kind = kind
+        self.topic = topic
+        self.start = start
+        do throws(KafkaError) {
+            topics = try Topics(cluster)
+            _ = try TopicReader.partitions(of: topic, topics, cluster)
+            consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: group))
+            // A name that begins with ^ would be a pattern; none of ours does.
+            try consumer.subscribe(to: [topic])
+        } catch {
+            throw CommandFailure("\(topic): \(error)")
+        }
+    }
+
+    /// Until the deadline, the limit or a signal; then what runs is waited for, committed, and the group left. A second
+    /// signal ends the command.
+    func run(
+        _ command: String, _ limits: BatchLimits, until deadline: Deadline, _ signals: borrowing StopSignals
+    ) throws(CommandFailure) -> ExitCode {
+        var pauseMs: Int64 = 1_000
+        var isStopping = false
+        while !isStopping, handedOver < limits.total ?? .max {
+            serve(timeoutMs: batch.records == 0 ? 100 : 0)
+            if let failure { throw failure }
+            isStopping = signals.came(withinMs: 0) || deadline.hasPassed
+            guard !isStopping, fill(limits) else { continue }
+            let ending = try hand(to: command, signals, &isStopping)
+            if ending == .exited(0) {
+                handedOver += batch.records
+                pauseMs = 1_000
+                commit()
+                settle()
+                continue
+            }
+            complain(
+                "the command \(ending); "
+                    + (isStopping
+                        ? "its \(batch.records) records are not committed"
+                        : "its \(batch.records) records are handed over again in \(pauseMs / 1_000) s"))
+            isStopping = wait(pauseMs, deadline, signals) || isStopping
+            pauseMs = min(2 * pauseMs, 30_000)
+            settle(keepsBatch: true)
+        }
+        leave()
+        guard let total = limits.total, handedOver < total else { return .fine }
+        complain("apns-worker tail: \(handedOver) of \(total) records were taken before the end")
+        return .failed
+    }
+
+    // MARK: Batches
+
+    /// Whether there is something to hand over.
+    private func fill(_ limits: BatchLimits) -> Bool {
+        guard batch.records == 0 else { return true }
+        let most = min(limits.records, (limits.total ?? .max) - handedOver)
+        for queue in queues {
+            queue.read(max: most) { message in
+                guard batch.records < most, batch.lines.count < limits.bytes else { return false }
+                let record = ReadRecord(message, of: queue.partition)
+                append(record)
+                batch.ends[queue.partition] = record.offset + 1
+                return true
+            }
+        }
+        // Of records that say nothing, or cannot be read, only the places are kept; they are committed with the others.
+        return batch.records > 0
+    }
+
+    private func append(_ record: ReadRecord) {
+        do throws(RecordError) {
+            guard let line = try kind.line(record, .json) else { return }
+            batch.lines += line.utf8
+            batch.lines.append(UInt8(ascii: "\n"))
+            batch.records += 1
+        } catch {
+            complain("\(record.place) cannot be read and is left out: \(error)")
+        }
+    }
+
+    /// Runs the command with the batch; the group is served meanwhile.
+    private func hand(
+        to command: String, _ signals: borrowing StopSignals, _ isStopping: inout Bool
+    ) throws(CommandFailure) -> ShellCommand.Ending {
+        let process = try ShellCommand(command, input: batch.lines)
+        while true {
+            if let ending = process.ending() { return ending }
+            serve(timeoutMs: 10)
+            if signals.came(withinMs: 0) {
+                if isStopping { process.terminate() }
+                isStopping = true
+            }
+        }
+    }
+
+    private func commit() {
+        defer { batch = Batch() }
+        guard !isLost, !batch.ends.isEmpty else { return }
+        do throws(KafkaError) {
+            commits += 1
+            try consumer.commit(batch.ends.map { CommitEntry($0.key, offset: $0.value) }, tag: commits)
+        } catch {
+            answered = commits
+            complain("the commit was not sent, so these records may come again: \(error)")
+        }
+    }
+
+    /// Answers a revocation that waited for the command.
+    private func settle(keepsBatch: Bool = false) {
+        guard isRevoked else { return }
+        // What is not committed belongs to the next owner.
+        if keepsBatch { batch = Batch() }
+        awaitCommit()
+        unassign()
+    }
+
+    // MARK: The group
+
+    private func serve(timeoutMs: Int32) {
+        consumer.serve(timeoutMs: timeoutMs) { event in
+            switch event {
+            case .assigned(let partitions): assign(partitions)
+            case .revoked(_, let lost):
+                isRevoked = true
+                isLost = lost
+            case .committed(let reply):
+                answered = reply.tag
+                if reply.code != .none, !reply.code.isRebalance {
+                    complain("a commit was refused, so its records may come again: \(reply.code.text)")
+                }
+            case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
+            case .client(.error(let error)), .partitionFailed(_, let error):
+                if troubles.insert(error.text).inserted { complain("\(error.text); trying again") }
+            case .offsetReset(_, let text): complain(text)
+            case .client(.log), .client(.statistics): break
+            }
+        }
+        if isRevoked, batch.records == 0 { unassign() }
+    }
+
+    private func assign(_ partitions: [TopicPartition]) {
+        do throws(KafkaError) {
+            var starts: [TopicPartition: Int64] = [:]
+            for committed in try consumer.committed(partitions, timeoutMs: TopicReader.questionMs) {
+                starts[committed.partition] = committed.offset
+            }
+            let fresh = partitions.filter { starts[$0] == nil }
+            switch start {
+            case .beginning: break
+            case .end, .time:
+                for partition in fresh {
+                    starts[partition] = try topics.range(of: partition, timeoutMs: TopicReader.questionMs).upperBound
+                }
+            }
+            if case .time(let timestampMs) = start, !fresh.isEmpty {
+                let found = try topics.offsets(of: fresh, fromMs: timestampMs, timeoutMs: TopicReader.questionMs)
+                starts.merge(found) { $1 }
+            }
+            queues = try consumer.assign(partitions.map { PartitionStart($0, offset: starts[$0]) })
+        } catch {
+            failure = CommandFailure("\(topic): \(error)")
+        }
+    }
+
+    private func unassign() {
+        isRevoked = false
+        isLost = false
+        queues = []
+        batch = Batch()
+        do throws(KafkaError) {
+            try consumer.unassign()
+        } catch {
+            failure = CommandFailure("\(topic): \(error)")
+        }
+    }
+
+    // MARK: Waiting
+
+    /// Whether it was told to stop meanwhile.
+    private func wait(_ milliseconds: Int64, _ deadline: Deadline, _ signals: borrowing StopSignals) -> Bool {
+        let pause = Deadline(after: .milliseconds(milliseconds))
+        while !pause.hasPassed {
+            serve(timeoutMs: pause.leftMs(atMost: 100))
+            if signals.came(withinMs: 0) || deadline.hasPassed { return true }
+            // Somebody else gets the records.
+            if isRevoked || failure != nil { return false }
+        }
+        return false
+    }
+
+    private func awaitCommit() {
+        let limit = Deadline(after: .seconds(10))
+        while answered < commits, !limit.hasPassed, failure == nil { serve(timeoutMs: limit.leftMs(atMost: 100)) }
+    }
+
+    /// Leaves the group, so that others need not wait for the session's timeout.
+    private func leave() {
+        batch = Batch()
+        awaitCommit()
+        guard (try? consumer.startClosing()) != nil else { return }
+        let limit = Deadline(after: .seconds(10))
+        while !consumer.isClosed, !limit.hasPassed { serve(timeoutMs: limit.leftMs(atMost: 100)) }
+    }
+}

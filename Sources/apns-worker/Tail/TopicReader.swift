@@ -1,0 +1,104 @@
+import Kafka
+
+/// Where reading a topic starts.
+enum ReadingStart: Equatable {
+    case beginning, end
+    /// Records with this timestamp (milliseconds since the epoch) or a later one.
+    case time(Int64)
+}
+
+/// A command cannot go on; one line that says what to do.
+struct CommandFailure: Error {
+    let line: String
+
+    init(_ line: String) { self.line = line }
+}
+
+/// Reads all partitions of one topic without a group. One thread.
+final class TopicReader {
+    /// How long one question to the brokers may take.
+    static let questionMs: Int32 = 10_000
+
+    private let consumer: Consumer
+    private var queues: [PartitionQueue] = []
+    /// What is left to read of what was there when reading began, by partition: the offset at which that ends.
+    private var ends: [TopicPartition: Int64] = [:]
+    /// What went wrong last and is being tried again; said once.
+    private var troubles: Set<String> = []
+
+    /// Throws when Kafka cannot be reached or the topic does not exist.
+    init(_ cluster: ClusterSettings, topic: String, from start: ReadingStart) throws(CommandFailure) {
+        do throws(KafkaError) {
+            let topics = try Topics(cluster)
+            let partitions = try Self.partitions(of: topic, topics, cluster)
+            var starts: [TopicPartition: Int64] = [:]
+            for partition in partitions {
+                let range = try topics.range(of: partition, timeoutMs: Self.questionMs)
+                starts[partition] = start == .beginning ? range.lowerBound : range.upperBound
+                ends[partition] = range.upperBound
+            }
+            if case .time(let timestampMs) = start {
+                let found = try topics.offsets(of: partitions, fromMs: timestampMs, timeoutMs: Self.questionMs)
+                starts.merge(found) { $1 }
+            }
+            ends = ends.filter { starts[$0.key]! < $0.value }
+            consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: "apns-worker-tail"))
+            // It owns every partition and commits nothing, so it needs no group.
+            queues = try consumer.assign(partitions.map { PartitionStart($0, offset: starts[$0]) })
+        } catch {
+            throw CommandFailure("\(topic): \(error)")
+        }
+    }
+
+    static func partitions(
+        of topic: String, _ topics: Topics, _ cluster: ClusterSettings
+    ) throws(KafkaError) -> [TopicPartition] {
+        let known: [String: TopicDescription]
+        do throws(KafkaError) {
+            known = try topics.all(timeoutMs: questionMs)
+        } catch {
+            var text = error.text
+            for case .error(let reason) in topics.events() { text = reason.text }
+            throw KafkaError(error.code, "no broker of \(cluster.bootstrapServers) answers: \(text)")
+        }
+        guard let found = known[topic], found.code == .none else {
+            throw KafkaError(.unknownTopicOrPartition, "there is no such topic at \(cluster.bootstrapServers)")
+        }
+        return (0..<Int32(found.partitions)).map { TopicPartition(topic, $0) }
+    }
+
+    /// Whether all that was there when reading began has been read.
+    var isCaughtUp: Bool { ends.isEmpty }
+
+    /// Lends what there is to `body`, waiting at most `timeoutMs` when there is nothing, until it says false; throws when
+    /// reading cannot go on.
+    func read(timeoutMs: Int32, _ body: (ReadRecord) -> Bool) throws(CommandFailure) {
+        var fatal: KafkaError?
+        let count = readQueues(body)
+        consumer.serve(timeoutMs: count == 0 ? timeoutMs : 0) { event in
+            switch event {
+            case .client(.fatal(let error)): fatal = error
+            case .client(.error(let error)), .partitionFailed(_, let error):
+                if troubles.insert(error.text).inserted { complain("\(error.text); trying again") }
+            case .offsetReset(_, let text): complain(text)
+            case .client(.log), .client(.statistics), .assigned, .revoked, .committed: break
+            }
+        }
+        if let fatal { throw CommandFailure("Kafka: \(fatal)") }
+    }
+
+    private func readQueues(_ body: (ReadRecord) -> Bool) -> Int {
+        var count = 0
+        var isWanted = true
+        for queue in queues where isWanted {
+            count += queue.read(max: 1_000) { message in
+                guard isWanted else { return false }
+                let record = ReadRecord(message, of: queue.partition)
+                isWanted = body(record)
+                if let end = ends[queue.partition], record.offset + 1 >= end { ends[queue.partition] = nil }
+                return true
+            }
+        }
+        return count
+    }
+}

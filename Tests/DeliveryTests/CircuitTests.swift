@@ -1,0 +1,324 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Circuit")
+struct CircuitTests {
+    static func id(_ slot: UInt32) -> NotificationID { NotificationID(slot: slot, generation: 1) }
+    static let second: Int64 = 1_000_000_000
+
+    @Test("One probe at a time, at intervals that double from one second to a minute")
+    func probes() {
+        var circuit = Circuit()
+        expect(circuit.admits(Self.id(1), now: 0), is: true)
+        expect(circuit.fault(.badCertificate, handedNs: 0, now: 10), is: .opened)
+        expect(circuit.fault(.badCertificate, handedNs: 0, now: 11), is: .none)
+        var now: Int64 = 10
+        for delay in [1, 2, 4, 8, 16, 32, 60, 60] as [Int64] {
+            expect(circuit.admits(Self.id(1), now: now + delay * Self.second - 1), is: false)
+            now += delay * Self.second
+            expect(circuit.admits(Self.id(2), now: now), is: true)
+            expect(circuit.admits(Self.id(3), now: now + 100 * Self.second), is: false)
+            circuit.probeFailed(now: now)
+        }
+        now += 60 * Self.second
+        expect(circuit.admits(Self.id(4), now: now), is: true)
+        circuit.close(now: now)
+        expect(circuit.admits(Self.id(5), now: now), is: true)
+        expect(circuit.fault(.badCertificate, handedNs: now, now: now), is: .opened)
+        expect(circuit.admits(Self.id(1), now: now + Self.second - 1), is: false)
+        expect(circuit.admits(Self.id(1), now: now + Self.second), is: true)
+    }
+
+    @Test("A probe that ends without an answer makes room for the next at once")
+    func unanswered() {
+        var circuit = Circuit()
+        _ = circuit.fault(.badCertificate, handedNs: 0, now: 0)
+        expect(circuit.admits(Self.id(1), now: Self.second), is: true)
+        circuit.probeEnded()
+        expect(circuit.admits(Self.id(2), now: Self.second), is: true)
+    }
+
+    @Test("An answer to a try from before it closed does not open it; from before the replacement it is outdated")
+    func late() {
+        var circuit = Circuit()
+        _ = circuit.fault(.badCertificate, handedNs: 0, now: 0)
+        circuit.close(now: 100)
+        expect(circuit.fault(.badCertificate, handedNs: 99, now: 200), is: .none)
+        circuit.replaced(now: 300)
+        expect(circuit.fault(.badCertificate, handedNs: 299, now: 400), is: .outdated)
+        expect(circuit.fault(.badCertificate, handedNs: 300, now: 400), is: .opened)
+    }
+}
+
+@Suite("Machine: circuits")
+struct MachineCircuitTests {
+    static let shop = ["apns-topic": "com.example.shop"]
+    static let news = ["apns-topic": "com.example.news"]
+    static let held = "retry(tier: 0) attempt 0 held sends 0 doubt 0"
+
+    static func sharing(_ number: Int) -> [AppRoute] {
+        [
+            ReloadTests.changed(Rig.app) { $0.credential = number },
+            ReloadTests.changed(Rig.news) { $0.credential = number },
+        ]
+    }
+
+    static let opened = DeliveryEvent.circuitOpened(.credential(of: AppIndex(0)), reason: .badCertificate)
+    static let closed = DeliveryEvent.circuitClosed(.credential(of: AppIndex(0)))
+
+    @Test("Before anything is resent: the one that was answered uses an attempt, those behind it do not")
+    func opens() {
+        let rig = Rig(capacity: 3)
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "a", "b", "c", "d"].enumerated() {
+            rig.receive(partition, Int64(offset), device)
+        }
+        #expect(rig.send() == ["a", "b", "c"])
+        rig.answer("a", 403, .badCertificate)
+        #expect(
+            rig.machine.takeEvents() == [
+                .credentialFault(app: AppIndex(0), reason: .badCertificate), Self.opened,
+                .held(app: AppIndex(0), .credential),
+            ])
+        #expect(rig.send() == [])
+        // Those in flight end as they do: back unprocessed is behind the circuit, a refusal uses an attempt.
+        rig.giveBack("b")
+        rig.answer("c", 403, .badCertificate)
+        rig.receive(partition, 5, "e")
+        #expect(rig.send() == [])
+        #expect(
+            rig.settle().map(\.description) == [
+                "a retry(tier: 0) attempt 1 BadCertificate sends 1 doubt 0", "a \(Self.held)", "d \(Self.held)",
+                "b \(Self.held)", "c retry(tier: 0) attempt 1 BadCertificate sends 1 doubt 0", "e \(Self.held)",
+            ])
+        expect(rig.machine.appStatuses[0].credentialReason, is: "BadCertificate")
+        expect(rig.machine.appStatuses[0].heldSinceNs, is: rig.now.ns)
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [6])
+        #expect(rig.isEmpty)
+    }
+
+    /// A rig whose circuit is open since now; `x` was answered so.
+    static func open(_ apps: [AppRoute] = [Rig.app]) -> (Rig, PartitionID) {
+        let rig = Rig(apps: apps)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "x", headers: shop)
+        rig.send()
+        rig.answer("x", 403, .badCertificate)
+        rig.settle()
+        _ = rig.machine.takeEvents()
+        return (rig, partition)
+    }
+
+    @Test("One probe tries; any answer but the fault closes it", arguments: [200, 410, 400, 503] as [UInt16])
+    func closes(_ status: UInt16) {
+        let (rig, partition) = Self.open()
+        rig.wait(ms: 1_000)
+        rig.receive(partition, 1, "a")
+        rig.receive(partition, 2, "b")
+        #expect(rig.send() == ["a"])
+        #expect(rig.settle().map(\.description) == ["b \(Self.held)"])
+        rig.answer("a", status, .none, atMs: 1)
+        #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .credential), Self.closed])
+        expect(rig.machine.appStatuses[0].credentialOpenNs, is: nil)
+        expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
+        rig.receive(partition, 3, "c")
+        #expect(rig.send() == ["c"])
+        rig.answer("c")
+        rig.settle()
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A probe that is refused uses an attempt; the next one comes later")
+    func refused() {
+        let (rig, partition) = Self.open()
+        var offset: Int64 = 1
+        for waitMs in [1_000, 2_000, 4_000] as [Int64] {
+            rig.wait(ms: waitMs - 1)
+            rig.receive(partition, offset, "early\(offset)")
+            #expect(rig.send() == [])
+            rig.wait(ms: 1)
+            rig.receive(partition, offset + 1, "probe")
+            #expect(rig.send() == ["probe"])
+            rig.answer("probe", 403, .badCertificate)
+            #expect(rig.settle().map(\.attempt) == [0, 1])
+            offset += 2
+        }
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A probe that comes back unprocessed or in doubt tries again; dropped, expired or lost it makes room")
+    func unanswered() {
+        let (rig, partition) = Self.open()
+        let other = rig.assignReady(1)
+        rig.wait(ms: 1_000)
+        rig.receive(other, 0, "a")
+        #expect(rig.send() == ["a"])
+        rig.giveBack("a")
+        #expect(rig.send() == ["a"])
+        rig.doubt("a")
+        #expect(rig.send() == ["a"])
+        rig.receive(partition, 1, "b")
+        #expect(rig.send() == [])
+        rig.machine.revoke([other])
+        rig.giveBack("a")
+        rig.receive(partition, 2, "c", headers: ["apns-expiration": "\(rig.now.wallMs / 1_000)"])
+        #expect(rig.send() == [])
+        rig.receive(partition, 3, "d")
+        #expect(rig.send() == ["d"])
+        rig.machine.release([partition])
+        let again = rig.assignReady()
+        rig.receive(again, 0, "e")
+        #expect(rig.send() == [])  // The lost one is still on its way.
+        rig.answer("d")
+        rig.receive(again, 1, "f")
+        #expect(rig.send() == ["f"])
+        rig.answer("f")
+        rig.settle()
+        rig.wait(ms: 50)
+        rig.commit()
+        rig.machine.release([other])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Apps with one credential and environment share a circuit, others do not")
+    func shared() {
+        for (apps, isShared) in [(Self.sharing(7), true), ([Rig.app, Rig.news], false)] {
+            let (rig, partition) = Self.open(apps)
+            rig.receive(partition, 1, "n", headers: Self.news)
+            #expect(rig.send() == (isShared ? [] : ["n"]))
+            expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [true, isShared])
+        }
+        var apps = Self.sharing(7)
+        apps[1].environment = .development
+        let (rig, partition) = Self.open(apps)
+        rig.receive(partition, 1, "n", headers: Self.news)
+        #expect(rig.send() == ["n"])
+    }
+
+    @Test("Replacing the credential closes it at once; what was refused with the old one is resent")
+    func replaced() {
+        let rig = Rig(apps: Self.sharing(7))
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "x", headers: Self.shop)
+        rig.receive(partition, 1, "y", headers: Self.shop)
+        rig.send()
+        rig.answer("x", 403, .badCertificate)
+        rig.settle()
+        _ = rig.machine.takeEvents()
+        rig.wait(ms: 10)
+        rig.machine.credentialReplaced(8, now: rig.now)
+        #expect(rig.machine.takeEvents() == [])
+        rig.machine.credentialReplaced(7, now: rig.now)
+        #expect(rig.machine.takeEvents() == [Self.closed])
+        rig.receive(partition, 2, "n", headers: Self.news)
+        #expect(rig.send() == ["n"])
+        rig.answer("y", 403, .badCertificate)
+        #expect(rig.send() == ["y"])
+        #expect(rig.machine.takeEvents() == [])
+        rig.wait(ms: 10)
+        rig.answer("y", 403, .badCertificate)
+        #expect(rig.machine.takeEvents() == [Self.opened])
+    }
+
+    @Test("A reload that gives the app another credential leaves the open circuit behind")
+    func reloaded() {
+        let (rig, partition) = Self.open(Self.sharing(7))
+        _ = rig.machine.replaceApps(
+            [ReloadTests.changed(Rig.app) { $0.credential = 8 }, Self.sharing(7)[1]], now: rig.now)
+        rig.receive(partition, 1, "a", headers: Self.shop)
+        rig.receive(partition, 2, "n", headers: Self.news)
+        #expect(rig.send() == ["a"])
+    }
+
+    @Test("TopicMismatch: only that topic of the app is held, and a probe of it closes it")
+    func topic() {
+        let other = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.shop)
+        rig.receive(partition, 1, "b", headers: other)
+        rig.send()
+        rig.answer("a", 403, .topicMismatch)
+        let name = CircuitName.topic("com.example.shop", of: AppIndex(0))
+        #expect(rig.machine.takeEvents().last == .circuitOpened(name, reason: .topicMismatch))
+        expect(rig.machine.appStatuses[0].openTopics, is: 1)
+        rig.receive(partition, 2, "c", headers: Self.shop)
+        rig.receive(partition, 3, "d", headers: other)
+        #expect(rig.send() == ["d"])
+        rig.wait(ms: 1_000)
+        rig.receive(partition, 4, "e", headers: Self.shop)
+        rig.receive(partition, 5, "f", headers: Self.shop)
+        #expect(rig.send() == ["e"])
+        rig.answer("e", 403, .topicMismatch)
+        rig.wait(ms: 2_000)
+        rig.receive(partition, 6, "g", headers: Self.shop)
+        #expect(rig.send() == ["g"])
+        rig.answer("g")
+        #expect(rig.machine.takeEvents().last == .circuitClosed(name))
+        rig.receive(partition, 7, "h", headers: Self.shop)
+        #expect(rig.send() == ["h"])
+        for device in ["b", "d", "h"] { rig.answer(device) }
+        let written = rig.settle().filter { $0.kind != .result }
+        #expect(written.map(\.token) == ["a", "c", "f", "e"])
+        #expect(written.map(\.attempt) == [1, 0, 0, 1])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("One app that cannot connect waits; with several, it is held after five seconds, until it can")
+    func unreachable() {
+        for apps in [[Rig.app], [Rig.app, Rig.news]] {
+            let rig = Rig(apps: apps, capacity: 0)
+            let partition = rig.assignReady()
+            rig.receive(partition, 0, "a", headers: Self.shop)
+            rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+            rig.wait(ms: 4_999)
+            rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+            #expect(rig.settle() == [])
+            guard apps.count > 1 else {
+                rig.wait(ms: 600_000)
+                #expect(rig.settle() == [])
+                rig.machine.setCapacity(AppIndex(0), requests: 1)
+                #expect(rig.send() == ["a"])
+                continue
+            }
+            expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000)
+            rig.wait(ms: 1)
+            rig.receive(partition, 1, "b", headers: Self.shop)
+            #expect(rig.settle().map(\.description) == ["a \(Self.held)", "b \(Self.held)"])
+            #expect(
+                rig.machine.takeEvents() == [
+                    .circuitOpened(.connection(of: AppIndex(0)), reason: .none), .held(app: AppIndex(0), .unreachable),
+                ])
+            expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
+            rig.machine.setReachable(AppIndex(0), true, now: rig.now)
+            rig.machine.setCapacity(AppIndex(0), requests: 10)
+            #expect(rig.machine.takeEvents() == [.circuitClosed(.connection(of: AppIndex(0)))])
+            rig.receive(partition, 2, "c", headers: Self.shop)
+            #expect(rig.send() == ["c"])
+        }
+    }
+
+    @Test("A connection that is left, or comes within five seconds, keeps it from being held")
+    func reachable() {
+        let rig = Rig(apps: [Rig.app, Rig.news], capacity: 1)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.shop)
+        rig.receive(partition, 1, "b", headers: Self.shop)
+        rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+        rig.wait(ms: 10_000)
+        #expect(rig.settle() == [])
+        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.wait(ms: 4_000)
+        rig.machine.setReachable(AppIndex(0), true, now: rig.now)
+        rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+        rig.wait(ms: 4_000)
+        #expect(rig.settle() == [])
+        // The other app goes away: there is nobody to protect.
+        _ = rig.machine.replaceApps([Rig.app], now: rig.now)
+        rig.wait(ms: 10_000)
+        #expect(rig.settle() == [])
+    }
+}

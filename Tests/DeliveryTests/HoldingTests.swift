@@ -1,0 +1,174 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Holding")
+struct HoldingTests {
+    @Test("It begins anew after a pause, or when it was ended; it is told once in a while")
+    func pauses() {
+        var holding = Holding()
+        func note(_ now: Int64, _ pause: Int64?) -> String {
+            let noted = holding.note(now, pauseNs: pause, eventPauseNs: 10)
+            return "\(noted.forNs) \(noted.isNews)"
+        }
+        #expect(note(100, 50) == "0 true")
+        #expect(note(109, 50) == "9 false")
+        #expect(note(159, 50) == "59 true")
+        #expect(note(210, 50) == "0 true")
+        #expect(note(1_000, nil) == "790 true")
+        holding.end()
+        #expect(note(1_001, nil) == "0 false")
+    }
+}
+
+@Suite("Machine: held")
+struct MachineHoldingTests {
+    static let shop = ["apns-topic": "com.example.shop"]
+    static let news = ["apns-topic": "com.example.news"]
+
+    @Test("A lane that overflows goes to the shortest tier, after five minutes without a pause to 15m, for that cause")
+    func lane() {
+        var settings = DeliverySettings()
+        settings.laneLimit = 1
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        rig.send()
+        var offset: Int64 = 1
+        func tiers(_ count: Int) -> Set<Int> {
+            var tiers: Set<Int> = []
+            for _ in 0..<count {
+                rig.wait(ms: 30_000)
+                rig.receive(partition, offset, "a")
+                offset += 1
+                for written in rig.settle() {
+                    if case .retry(let tier) = written.kind { tiers.insert(tier) }
+                }
+            }
+            return tiers
+        }
+        #expect(tiers(10) == [0])
+        #expect(tiers(2) == [1])
+        rig.wait(ms: 60_001)
+        #expect(tiers(1) == [0])
+    }
+
+    @Test("Without a tier of 15 minutes: the longest")
+    func tiers() {
+        for (delays, long) in [([1_000], 0), ([1_000, 60_000], 1), ([1_000, 900_000, 7_200_000], 1)] as [([Int64], Int)]
+        {
+            #expect(RetryTiers(delays.map { .init(delayMs: $0) }).long == long)
+        }
+    }
+
+    @Test("A share counts bytes too: large payloads of one app leave room for the others")
+    func bytes() {
+        var settings = DeliverySettings()
+        settings.maxOpenBytes = 32 * 1_024
+        let rig = Rig(settings, apps: [Rig.app, Rig.news])
+        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        let slow = rig.assignReady(0, topic: "slow")
+        let other = rig.assignReady(0, topic: "other")
+        let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_500))"}}"#
+        var offset: Int64 = 0
+        while rig.machine.room(for: slow) > 0, offset < 20 {
+            rig.receive(slow, offset, "s\(offset)", headers: Self.shop, payload: payload)
+            offset += 1
+        }
+        expect(rig.machine.gauges.openBytes <= 20 * 1_024, is: true)
+        rig.receive(other, 0, "n", headers: Self.news)
+        #expect(rig.send() == ["n"])
+        // It waits for five seconds, then it is held.
+        #expect(rig.settle() == [])
+        rig.wait(ms: 5_000)
+        rig.send()
+        #expect(rig.settle().map(\.attempt) == [0])
+        expect(rig.machine.room(for: slow) > 0, is: true)
+    }
+
+    @Test("An app whose tries come back again and again does not make others wait for longer")
+    func comesBack() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 4
+        let rig = Rig(settings, apps: [Rig.app, Rig.news])
+        let partition = rig.assignReady()
+        for offset in 0..<3 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
+        rig.send()
+        for _ in 0..<4 {
+            for device in rig.sent.map(Rig.device) { rig.giveBack(device) }
+            rig.wait(ms: 1_000)
+            rig.send()
+        }
+        #expect(rig.settle() == [])
+        for device in rig.sent.map(Rig.device) { rig.giveBack(device) }
+        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.wait(ms: 1_000)
+        rig.send()
+        #expect(rig.settle().map(\.description) == ["s2 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
+    }
+
+    @Test("With one app there is nobody to protect: it waits, however long")
+    func oneApp() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 4
+        let rig = Rig(settings, capacity: 0)
+        let partition = rig.assignReady()
+        for offset in 0..<4 { rig.receive(partition, Int64(offset), "s\(offset)") }
+        expect(rig.machine.room(for: partition), is: 0)
+        rig.wait(ms: 3_600_000)
+        #expect(rig.settle() == [])
+    }
+}
+
+@Suite("Machine: weights")
+struct WeightTests {
+    @Test("Half the room is reserved by weight between topics, all tiers together one of weight 1, the other half free")
+    func room() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 120
+        let rig = Rig(settings, capacity: 0)
+        let campaign = rig.assignReady(0, topic: "campaign")
+        let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 10))
+        let short = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let long = rig.assignReady(0, topic: "retry.15m", role: .retry(delayMs: 900_000))
+        expect(rig.machine.room(for: campaign), is: 60 + 5)
+        expect(rig.machine.room(for: urgent), is: 60 + 50)
+        expect(rig.machine.room(for: short), is: 60 + 5)
+        for offset in 0..<65 { rig.receive(campaign, Int64(offset), "c\(offset)") }
+        expect(rig.machine.room(for: campaign), is: 0)
+        expect(rig.machine.room(for: urgent), is: 50)
+        expect(rig.machine.room(for: short), is: 5)
+        for offset in 0..<5 {
+            rig.receive(
+                short, Int64(offset), "r",
+                headers: AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs))
+        }
+        expect(rig.machine.room(for: long), is: 0)
+        expect(rig.machine.room(for: urgent), is: 50)
+    }
+
+    @Test("Free streams are given out by weight, per app")
+    func streams() {
+        let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
+        let campaign = rig.assignReady(0, topic: "campaign")
+        let urgent = rig.assignReady(0, topic: "urgent", role: .requests(weight: 4))
+        for (app, topic) in ["com.example.shop", "com.example.news"].enumerated() {
+            for offset in 0..<200 {
+                let place = Int64(app * 200 + offset)
+                rig.receive(campaign, place, "c\(app).\(offset)", headers: ["apns-topic": topic])
+            }
+            for offset in 0..<100 {
+                rig.receive(urgent, Int64(app * 100 + offset), "u\(app).\(offset)", headers: ["apns-topic": topic])
+            }
+        }
+        for app in 0..<2 { rig.machine.setCapacity(AppIndex(app), requests: 50) }
+        let sent = rig.send()
+        #expect(sent.count == 100)
+        for app in 0..<2 { #expect(sent.count { $0.hasPrefix("u\(app)") } == 40) }
+        // Alone it has everything.
+        for device in sent where device.hasPrefix("u") { rig.answer(device) }
+        rig.machine.revoke([urgent])
+        #expect(rig.send().filter { $0.hasPrefix("c") }.count == 80)
+    }
+}

@@ -1,0 +1,128 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Latency counts")
+struct LatencyCountsTests {
+    @Test(
+        "By the bit width of milliseconds",
+        arguments: [
+            (-5, 0), (0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1_023, 10), (1_024, 11), (4_194_303, 22), (4_194_304, 23),
+            (Int64.max / 2, 23),
+        ] as [(Int64, Int)])
+    func bucket(_ ms: Int64, _ bucket: Int) {
+        var counts = LatencyCounts()
+        counts.count(ms)
+        for each in 0..<LatencyCounts.bucketCount { #expect(counts[each] == (each == bucket ? 1 : 0)) }
+        #expect(counts.sumMs == max(0, ms))
+        #expect(counts.count == 1)
+        if let bound = LatencyCounts.upperBoundMs(of: bucket) { #expect(ms <= bound) }
+        if bucket > 0, let below = LatencyCounts.upperBoundMs(of: bucket - 1) { #expect(ms > below) }
+    }
+}
+
+@Suite("Machine: what can be seen")
+struct StatusTests {
+    @Test("A partition: what is open, since when, and what is committed")
+    func partition() {
+        let rig = Rig()
+        let partition = rig.assign(committed: 5)
+        let fresh = rig.machine.status(of: partition)
+        expect(fresh?.watermark, is: 5)
+        expect(fresh?.committed, is: nil)
+        expect(fresh?.reach, is: nil)
+        rig.commit()
+        let receivedMs = rig.now.wallMs
+        for offset in 5..<9 { rig.receive(partition, Int64(offset), "d\(offset)", timestampMs: receivedMs - 70) }
+        rig.send()
+        rig.wait(ms: 40)
+        rig.answer("d6")
+        rig.settle()
+        rig.commit()
+        let status = PartitionStatus(
+            topic: "requests", partition: 0, watermark: 5, committed: 5, reach: 505, highestReceived: 8, span: 4,
+            openRecords: 3, openNotifications: 3, oldestOpenMs: receivedMs - 70, oldestOpenForNs: 40_000_000,
+            isDraining: false)
+        expect(rig.machine.partitionStatuses.map { $0.reach! > 505 }, is: [true])
+        expect(
+            rig.machine.partitionStatuses.map {
+                var each = $0
+                each.reach = 505
+                return each
+            }, is: [status])
+        rig.machine.revoke([partition])
+        expect(rig.machine.status(of: partition)?.isDraining, is: true)
+        rig.machine.release([partition])
+        expect(rig.machine.status(of: partition), is: nil)
+        expect(rig.machine.partitionStatuses, is: [])
+    }
+
+    @Test("An app: what waits, what is handed out, and what limits it")
+    func app() {
+        let rig = Rig(apps: [Rig.app, ReloadTests.changed(Rig.news) { $0.guardPolicy = .warn }], capacity: 30)
+        let partition = rig.assignReady()
+        for offset in 0..<32 {
+            rig.receive(partition, Int64(offset), "d\(offset)", headers: ["apns-topic": "com.example.shop"])
+        }
+        rig.send()
+        rig.answer("d0")
+        let shop = AppStatus(
+            name: "shop", isRemoved: false, isPaused: false, open: 32, ready: 2, handed: 29, capacity: 30,
+            concurrency: 30, guardState: .off, openTopics: 0, isCutOff: false)
+        let news = AppStatus(
+            name: "news", isRemoved: false, isPaused: false, open: 0, ready: 0, handed: 0, capacity: 30,
+            concurrency: 20, guardState: .unproven, openTopics: 0, isCutOff: false)
+        expect(rig.machine.appStatuses, is: [shop, news])
+        _ = rig.machine.replaceApps([ReloadTests.changed(Rig.news) { $0.isPaused = true }], now: rig.now)
+        expect(rig.machine.appStatuses.map(\.isRemoved), is: [true, false])
+        expect(rig.machine.appStatuses.map(\.isPaused), is: [false, true])
+        expect(rig.machine.appStatuses[0].heldSinceNs, is: rig.now.ns)
+    }
+
+    @Test("Counters: times, commits, doubts of owners that died, what was held and retried")
+    func counters() {
+        let rig = Rig()
+        let partition = rig.assign(committed: 0, map: CommitMap(reach: 1))
+        rig.commit()
+        let startMs = rig.now.wallMs
+        for offset in 0..<3 { rig.receive(partition, Int64(offset), "d\(offset)", timestampMs: startMs - 10) }
+        rig.send()
+        rig.wait(ms: 6)
+        rig.answer("d0")
+        rig.answer("d1", 429, .tooManyRequests)
+        rig.wait(ms: 100)
+        rig.doubt("d2", died: false)
+        rig.send()
+        rig.wait(ms: 1)
+        rig.answer("d2")
+        rig.settle()
+        rig.commit()
+        let app = rig.machine.counters.apps[0]
+        expect([app.answerTimes[1], app.answerTimes[3], app.answerTimes.count], is: [1, 2, 3])
+        expect(app.answerTimes.sumMs, is: 6 + 6 + 1)
+        expect(app.inDoubt, is: 2)
+        expect(app.retries, is: [1, 0, 0])
+        expect(app.handed, is: 4)
+        expect(rig.machine.counters.settleTimes[7], is: 3)
+        expect(rig.machine.counters.settleTimes.sumMs, is: 3 * 117)
+        expect(rig.machine.counters.offsetsCommitted, is: 3)
+        expect(rig.machine.counters.commitsAcknowledged, is: 2)
+        expect(rig.machine.counters.recordsReceived, is: 3)
+        expect(rig.machine.counters.notificationsSettled, is: 3)
+    }
+
+    @Test("A retry record's time counts from the original request")
+    func retryTime() {
+        let rig = Rig()
+        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        rig.receive(
+            partition, 0, "a",
+            headers: AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs - 40_000))
+        rig.send()
+        rig.answer("a")
+        rig.settle()
+        expect(rig.machine.counters.settleTimes.sumMs, is: 40_000)
+        rig.receive(partition, 1, key: nil, value: nil)
+    }
+}

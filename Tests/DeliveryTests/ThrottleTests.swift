@@ -1,0 +1,340 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Environment guard")
+struct EnvironmentGuardTests {
+    static func after(_ answers: [(bad: Bool, count: Int)], isProven: Bool) -> (EnvironmentGuard, [String]) {
+        var watch = EnvironmentGuard(isOff: false)
+        var changes: [String] = []
+        if isProven { _ = watch.answered(isBad: false, isProof: true) }
+        for (isBad, count) in answers {
+            for _ in 0..<count {
+                let change = watch.answered(isBad: isBad, isProof: false)
+                if change != .none { changes.append("\(change)") }
+            }
+        }
+        return (watch, changes)
+    }
+
+    @Test("At most 20 in flight until a token was good once")
+    func unproven() {
+        var watch = EnvironmentGuard(isOff: false)
+        #expect(watch.limit(of: 1_000) == 20)
+        #expect(watch.limit(of: 3) == 3)
+        _ = watch.answered(isBad: true, isProof: false)
+        #expect(watch.limit(of: 1_000) == 20)
+        expect(watch.answered(isBad: false, isProof: true), is: .proven)
+        #expect(watch.limit(of: 1_000) == 1_000)
+    }
+
+    @Test(
+        "All of the first 20, or over half of the last 1,000, are bad",
+        arguments: [
+            ([(true, 19)], false, false), ([(true, 20)], false, true), ([(false, 1), (true, 19)], false, false),
+            ([(true, 500)], true, false), ([(true, 501)], true, true), ([(false, 5_000), (true, 500)], true, false),
+            ([(false, 5_000), (true, 501)], true, true), ([(true, 300), (false, 800), (true, 300)], true, false),
+            ([(true, 400), (false, 400), (true, 400)], true, true),
+        ] as [([(Bool, Int)], Bool, Bool)])
+    func trips(_ answers: [(Bool, Int)], _ isProven: Bool, _ isTripped: Bool) {
+        let (watch, _) = Self.after(answers.map { (bad: $0.0, count: $0.1) }, isProven: isProven)
+        #expect(watch.isTripped == isTripped)
+        if isTripped, isProven { #expect(watch.limit(of: 1_000) == 100) }
+        if isTripped { #expect(watch.limit(of: 5) == 1) }
+    }
+
+    @Test("Under half of the last 100 bad: released, and the count begins anew")
+    func released() {
+        let (half, changes) = Self.after([(true, 501), (false, 50)], isProven: true)
+        #expect(half.isTripped)
+        #expect(changes == ["tripped"])
+        let (less, more) = Self.after([(true, 501), (false, 51), (true, 500)], isProven: true)
+        #expect(!less.isTripped)
+        #expect(more == ["tripped", "released"])
+        #expect(Self.after([(true, 501), (false, 51), (true, 501)], isProven: true).0.isTripped)
+    }
+
+    @Test("Against a list of all answers", arguments: 0..<20)
+    func random(_ seed: UInt64) {
+        var random = SplitMix(seed: seed)
+        var watch = EnvironmentGuard(isOff: false)
+        _ = watch.answered(isBad: false, isProof: true)
+        var all = [false]
+        var isTripped = false
+        var percent = 10
+        for _ in 0..<6_000 {
+            if random.chance(1) { percent = .random(in: 0...100, using: &random) }
+            let isBad = random.chance(percent)
+            let change = watch.answered(isBad: isBad, isProof: !isBad)
+            all.append(isBad)
+            if isTripped, all.suffix(100).count(where: { $0 }) * 2 < min(100, all.count) {
+                isTripped = false
+                all = []
+                #expect(change == .released, "seed \(seed)")
+            } else if !isTripped, all.suffix(1_000).count(where: { $0 }) > 500 {
+                isTripped = true
+                #expect(change == .tripped, "seed \(seed)")
+            } else {
+                #expect(change == .none, "seed \(seed)")
+            }
+        }
+    }
+
+    @Test("Off: it never does")
+    func off() {
+        var watch = EnvironmentGuard(isOff: true)
+        for _ in 0..<2_000 { expect(watch.answered(isBad: true, isProof: false), is: .none) }
+        #expect(watch.limit(of: 1_000) == 1_000)
+    }
+}
+
+@Suite("Throttle")
+struct ThrottleTests {
+    /// Rounds of answers, all requests in flight each time.
+    static func run(_ throttle: inout Throttle, rounds: Int, capacity: Int, failuresIn1000: Int) {
+        for _ in 0..<rounds {
+            let inFlight = min(throttle.limit, capacity)
+            for answer in 0..<inFlight {
+                _ = throttle.answered(
+                    isFailure: answer * failuresIn1000 / 1_000 != (answer + 1) * failuresIn1000 / 1_000,
+                    outstanding: inFlight, capacity: capacity)
+            }
+        }
+    }
+
+    @Test("Half for each round in which all fails, down to one and not below")
+    func halves() {
+        var throttle = Throttle()
+        var limits: [Int] = []
+        for _ in 0..<12 {
+            Self.run(&throttle, rounds: 1, capacity: 1_000, failuresIn1000: 1_000)
+            limits.append(throttle.limit)
+        }
+        #expect(limits == [500, 250, 125, 62, 31, 15, 7, 3, 1, 1, 1, 1])
+    }
+
+    @Test("A sixty-fourth for each round without a failure, until it limits no more")
+    func grows() {
+        var throttle = Throttle()
+        Self.run(&throttle, rounds: 10, capacity: 1_000, failuresIn1000: 1_000)
+        #expect(throttle.limit == 1)
+        Self.run(&throttle, rounds: 4, capacity: 1_000, failuresIn1000: 0)
+        #expect(throttle.limit == 1 + 4 * 15)
+        Self.run(&throttle, rounds: 62, capacity: 1_000, failuresIn1000: 0)
+        #expect(throttle.limit == 991)
+        Self.run(&throttle, rounds: 1, capacity: 1_000, failuresIn1000: 0)
+        #expect(throttle.limit == .max)
+    }
+
+    @Test("A healthy app is never limited: a failure now and then, in a thousand or in a quiet hour")
+    func healthy() {
+        var throttle = Throttle()
+        Self.run(&throttle, rounds: 50, capacity: 1_000, failuresIn1000: 10)
+        #expect(throttle.limit == .max)
+        for answer in 0..<1_000 {
+            _ = throttle.answered(isFailure: answer % 100 == 0, outstanding: 1, capacity: 1_000)
+            #expect(throttle.limit > 900)
+        }
+    }
+
+    @Test("A tenth of failures takes a twentieth")
+    func share() {
+        var throttle = Throttle()
+        Self.run(&throttle, rounds: 1, capacity: 1_000, failuresIn1000: 100)
+        #expect(throttle.limit == 950)
+    }
+
+    @Test("A small limit finds its way up and down")
+    func small() {
+        var throttle = Throttle()
+        Self.run(&throttle, rounds: 16, capacity: 2, failuresIn1000: 1_000)
+        #expect(throttle.limit == 1)
+        Self.run(&throttle, rounds: 1, capacity: 2, failuresIn1000: 0)
+        #expect(throttle.limit == .max)
+    }
+}
+
+@Suite("Rate limit")
+struct RateLimitTests {
+    @Test(
+        "Over ten seconds exactly the rate, whenever one looks",
+        arguments: [1, 3, 7, 10, 100, 1_000, 33_333, 250_000], [1, 4, 50, 333] as [Int64])
+    func rate(_ perSecond: Int, _ everyMs: Int64) {
+        var limit = RateLimit(perSecond: perSecond)
+        var sent = 0
+        var nowNs: Int64 = 5
+        while nowNs < 10_000_000_000 {
+            let count = limit.allowance(nowNs)
+            limit.take(count, nowNs)
+            sent += count
+            #expect(limit.allowance(nowNs) == 0)
+            nowNs += everyMs * 1_000_000
+        }
+        // What one does not ask for within the burst is not made up for.
+        let burst = perSecond / 20 + 1
+        #expect(sent <= perSecond * 10 + burst)
+        if everyMs <= 50 { #expect(sent >= perSecond * 10 - burst - perSecond * 10 / 1_000) }
+    }
+
+    @Test("The time to look again is when the next one may go, and not too often")
+    func due() {
+        var slow = RateLimit(perSecond: 2)
+        slow.take(1, 0)
+        #expect(slow.dueNs(0) == 450_000_000)
+        #expect(slow.allowance(450_000_000 - 1) == 0)
+        #expect(slow.allowance(450_000_000) == 1)
+        var fast = RateLimit(perSecond: 100_000)
+        fast.take(fast.allowance(0), 0)
+        #expect(fast.dueNs(0) == RateLimit.pauseNs)
+        #expect(fast.allowance(fast.dueNs(0)) == 500)
+    }
+
+    @Test("None")
+    func none() { #expect(RateLimit(perSecond: 0).allowance(0) == .max) }
+}
+
+@Suite("Machine: throttling")
+struct MachineThrottleTests {
+    static func guarded(_ policy: AppRoute.GuardPolicy) -> Rig {
+        let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.guardPolicy = policy }], capacity: 100)
+        let partition = rig.assignReady()
+        for offset in 0..<60 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        return rig
+    }
+
+    @Test("The guard: 20 in flight; all bad: a tenth, told; good ones: everything again")
+    func guardTrips() {
+        let rig = Self.guarded(.warn)
+        #expect(rig.send().count == 20)
+        expect(rig.machine.appStatuses[0].guardState, is: .unproven)
+        for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
+        #expect(rig.machine.takeEvents() == [.guardTripped(AppIndex(0), held: false)])
+        expect(rig.machine.appStatuses[0].guardState, is: .tripped)
+        expect(rig.machine.appStatuses[0].concurrency, is: 10)
+        #expect(rig.send().count == 10)
+        #expect(rig.settle().map(\.outcome) == Array(repeating: .rejected, count: 20))
+        for device in 20..<30 { rig.answer("d\(device)") }
+        expect(rig.machine.appStatuses[0].concurrency, is: 10)
+        rig.send()
+        for device in 30..<40 { rig.answer("d\(device)", 410, .unregistered, atMs: 1) }
+        rig.send()
+        rig.answer("d40")
+        #expect(rig.machine.takeEvents() == [.guardReleased(AppIndex(0))])
+        expect(rig.machine.appStatuses[0].concurrency, is: 100)
+        #expect(rig.send().count == 10)
+    }
+
+    @Test("environment_guard: hold sends them to the tiers while it is tripped")
+    func guardHolds() {
+        let rig = Self.guarded(.hold)
+        rig.send()
+        for device in 0..<20 { rig.answer("d\(device)", 400, .badDeviceToken) }
+        rig.send()
+        rig.answer("d20", 400, .deviceTokenNotForTopic)
+        rig.answer("d21", 400, .badTopic)
+        let kinds = rig.settle().map(\.kind)
+        #expect(kinds == Array(repeating: .result, count: 19) + [.retry(tier: 0), .retry(tier: 0), .result])
+    }
+
+    @Test("environment_guard: off")
+    func guardOff() {
+        let rig = Self.guarded(.off)
+        #expect(rig.send().count == 60)
+        for device in 0..<60 { rig.answer("d\(device)", 400, .badDeviceToken) }
+        #expect(rig.machine.takeEvents() == [])
+        expect(rig.machine.appStatuses[0].concurrency, is: 100)
+    }
+
+    @Test("A 5xx or a lost connection slows the app down; 410, 429 and GOAWAY do not")
+    func slowsDown() {
+        for ending in ["503", "lost", "410", "429", "back"] {
+            let rig = Rig(capacity: 20)
+            let partition = rig.assignReady()
+            for offset in 0..<20 { rig.receive(partition, Int64(offset), "d\(offset)") }
+            rig.send()
+            for device in 0..<20 {
+                switch ending {
+                case "503": rig.answer("d\(device)", 503, .serviceUnavailable)
+                case "lost": rig.doubt("d\(device)")
+                case "410": rig.answer("d\(device)", 410, .unregistered, atMs: 1)
+                case "429": rig.answer("d\(device)", 429, .tooManyRequests)
+                default: rig.giveBack("d\(device)")
+                }
+            }
+            let isSlower = ending == "503" || ending == "lost"
+            expect(rig.machine.appStatuses[0].concurrency, is: isSlower ? 10 : 20)
+        }
+    }
+
+    @Test("A lost connection that leaves none does not count the capacity as none")
+    func lastConnection() {
+        let rig = Rig(capacity: 20)
+        let partition = rig.assignReady()
+        for offset in 0..<20 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        rig.send()
+        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        for device in 0..<20 { rig.doubt("d\(device)") }
+        rig.machine.setCapacity(AppIndex(0), requests: 20)
+        #expect(rig.send().count == 10)
+    }
+
+    @Test("rate_limit: so many a second, woken by the deadline; a reload changes it")
+    func rateLimit() {
+        let rig = Rig(apps: [ReloadTests.changed(Rig.app) { $0.rateLimit = 100 }])
+        let partition = rig.assignReady()
+        for offset in 0..<200 { rig.receive(partition, Int64(offset), "d\(offset)") }
+        #expect(rig.send().count == 6)
+        let startNs = rig.now.ns
+        var sent = 0
+        while rig.now.ns < startNs + 1_000_000_000 {
+            let deadlineNs = rig.machine.nextDeadlineNs ?? 0
+            rig.now.ns = max(deadlineNs, rig.now.ns + 1)
+            rig.machine.advance(now: rig.now)
+            let count = rig.send().count
+            #expect(count > 0 || rig.commit().count > 0)
+            sent += count
+        }
+        #expect(abs(sent - 100) <= 1)
+        _ = rig.machine.replaceApps([Rig.app], now: rig.now)
+        #expect(rig.send().count == 94)
+    }
+
+    @Test("429 TooManyRequests slows its device down, nobody else")
+    func slowLane() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        #expect(rig.send() == ["a", "b", "c"])
+        rig.answer("a", 429, .tooManyRequests)
+        rig.answer("b", 429, .tooManyRequests)
+        rig.answer("c", 503, .shutdown)
+        for (offset, device) in ["a", "b", "c", "d"].enumerated() {
+            rig.receive(partition, Int64(offset) + 4, device)
+        }
+        #expect(rig.send() == ["c", "d"])
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000_000)
+        rig.wait(ms: 999)
+        #expect(rig.send() == [])
+        rig.wait(ms: 1)
+        #expect(Set(rig.send()) == ["a", "b"])
+        rig.answer("a")
+        #expect(rig.send() == ["a"])
+        for device in ["a", "b", "c", "d"] { rig.answer(device) }
+        rig.settle()
+        #expect(rig.isEmpty)
+    }
+
+    @Test("429 about our provider tokens slows no device down")
+    func providerTokens() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        rig.receive(partition, 1, "a")
+        rig.send()
+        rig.answer("a", 429, .tooManyProviderTokenUpdates)
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        #expect(rig.send() == ["a"])
+    }
+}

@@ -1,0 +1,285 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// `send`, `tail` and `schema` beside a running worker.
+    @Suite(.serialized) struct CommandRunTests {
+        private static func token(_ prefix: String) -> String {
+            prefix + String(repeating: "c0", count: 32 - prefix.count / 2)
+        }
+
+        private static func run(_ arguments: [String], within seconds: Double = 60) throws -> Scene.Finished {
+            try Scene.run(Tool.worker.path(), arguments, within: seconds)
+        }
+
+        private static func objects(_ text: String) throws -> [[String: Any]] {
+            try text.split(separator: "\n").map {
+                try #require(try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any], "\($0)")
+            }
+        }
+
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
+        func sendWaitsForItsResult() throws {
+            let scene = try Scene("send", partitions: 4)
+            let simulator = try scene.startSimulator()
+            try scene.write(scene.configuration.text, to: "worker.yaml")
+            let send = ["send", "--config", scene.file("worker.yaml"), "--token"]
+
+            // Nobody serves the topic yet.
+            let unheard = try Self.run(send + [Self.token("00"), "--alert", "Hi", "--deadline", "1s"])
+            #expect(unheard.ending == .exited(1))
+            #expect(unheard.text.contains("no result of \(scene.configuration.requests)/"), "\(unheard.text)")
+            #expect(unheard.text.contains("within 1 s; is a worker running?"), "\(unheard.text)")
+
+            let worker = try scene.startWorker()
+            let accepted = try Self.run(send + [Self.token("01"), "--alert", "Hi", "--title", "There"])
+            #expect(accepted.ending == .exited(0) && accepted.text.contains(" accepted     200 \(Self.token("01"))"))
+            try scene.write("{\"aps\": {\"content-available\": 1}}\n", to: "payload.json")
+            let json = try Self.run(
+                send + [
+                    Self.token("02"), "--payload", "@\(scene.file("payload.json"))", "--push-type", "background",
+                    "--priority", "5", "--expiration", "1h", "--collapse-id", "news", "--apns-id",
+                    "EABEAE54-14A8-11E5-B60B-1697F925EC7B", "--topic", "com.example.shop", "--app", "shop",
+                    "--environment", "production", "--format", "json",
+                ])
+            let result = try #require(try Self.objects(json.text).first)
+            #expect(json.ending == .exited(0) && result["outcome"] as? String == "accepted", "\(json.text)")
+            #expect(result["apns_id"] as? String == "eabeae54-14a8-11e5-b60b-1697f925ec7b")
+            let dead = try Self.run(send + [Self.token("fa174101"), "--alert", "Hi"])
+            #expect(dead.ending == .exited(1) && dead.text.contains(" unregistered 410 Unregistered "), "\(dead.text)")
+            let wrong = try Self.run(send + [Self.token("03"), "--alert", "Hi", "--topic", "com.example.other"])
+            #expect(wrong.ending == .exited(1) && wrong.text.contains(" invalid "), "\(wrong.text)")
+
+            // The first one was served as well; its id spells the place of its request.
+            let line = try #require(unheard.text.firstMatch(of: /--apns-id ([0-9a-f-]{36})/))
+            let found = try Self.run(
+                ["tail", "results", "-c", scene.file("worker.yaml"), "--apns-id", "\(line.1)", "--deadline", "30s"])
+            #expect(found.ending == .exited(0) && found.text.contains(Self.token("00")), "\(found.text)")
+            #expect(found.text.contains("of \(scene.configuration.requests)\n"), "\(found.text)")
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        /// Straight to APNs: no broker is there.
+        @Test(.needs(.worker), .timeLimit(.minutes(1)))
+        func sendDirectly() throws {
+            let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("direct"))
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(at: folder) }
+            let file = folder.appending(path: "worker.yaml").path
+            let ports = KafkaBroker.freePorts(3)
+            let simulator = try ChildProcess(
+                Tool.worker.path(),
+                [
+                    "simulate", "--listen", "127.0.0.1:\(ports[0])", "--control", "127.0.0.1:\(ports[1])",
+                    "--directory", folder.path,
+                ])
+            try simulator.waitFor("listening", seconds: 20)
+            var configuration = Configuration(servers: "127.0.0.1:1", name: "direct")
+            configuration.port = ports[0]
+            try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
+            let send = ["send", "--direct", "-c", file, "-t"]
+
+            let accepted = try Self.run(
+                send + [Self.token("01"), "-a", "Hi", "--collapse-id", "news", "--priority", "5"])
+            #expect(accepted.ending == .exited(0), "\(accepted.text)")
+            let line = " accepted 200 \(Self.token("01")) com.example.shop app=shop apns-id="
+            #expect(accepted.text.contains(line), "\(accepted.text)")
+            let dead = try Self.run(
+                send + [
+                    Self.token("fa174101"), "-p", #"{"aps":{}}"#, "--format", "json", "--apns-id",
+                    "EABEAE54-14A8-11E5-B60B-1697F925EC7B",
+                ])
+            let answer = try #require(try Self.objects(dead.text).first)
+            #expect(dead.ending == .exited(1) && answer["status"] as? Int == 410, "\(dead.text)")
+            #expect(answer["reason"] as? String == "Unregistered" && answer["app"] as? String == "shop")
+            #expect(answer["apns_id"] as? String == "eabeae54-14a8-11e5-b60b-1697f925ec7b")
+            let unknown = try Self.run(send + [Self.token("01"), "-a", "Hi", "--topic", "com.example.other"])
+            #expect(unknown.ending == .exited(1) && unknown.text.contains("BadTopic: the topic is not a bundle id"))
+            // Refused here as a worker would refuse it, and never sent.
+            let wrong = try Self.run(send + [Self.token("01"), "-p", "[]"])
+            #expect(wrong.ending == .exited(1) && wrong.text.contains("the payload must be a JSON object"))
+
+            configuration.port = ports[2]
+            try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
+            let unreachable = try Self.run(send + [Self.token("01"), "-a", "Hi", "--deadline", "1s"])
+            #expect(unreachable.ending == .exited(1), "\(unreachable.text)")
+            #expect(unreachable.text.contains("localhost:\(ports[2]) could not be reached in time: "))
+            try simulator.stop()
+        }
+
+        @Test(.needs(.worker), .timeLimit(.minutes(1)))
+        func sendIsRefusedWhereNoResultComes() throws {
+            let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("refused"))
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(at: folder) }
+            let file = folder.appending(path: "worker.yaml").path
+            var text = Configuration(servers: "127.0.0.1:1", name: "refused").text
+            text.replace("results: {topic: ", with: "results: {publish: failures, topic: ")
+            try text.write(toFile: file, atomically: true, encoding: .utf8)
+            let ended = try Self.run(["send", "-c", file, "-t", Self.token("00"), "-a", "Hi"])
+            #expect(ended.ending == .exited(78) && ended.text.contains("results.publish is failures"), "\(ended.text)")
+        }
+
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
+        func tailFollows() throws {
+            let scene = try Scene("tail", partitions: 4)
+            let simulator = try scene.startSimulator()
+            let worker = try scene.startWorker()
+            let tail = ["--config", scene.file("worker.yaml")]
+            // From the end: it shows what comes after it began. (`--count` ends it.)
+            let following = try ChildProcess(
+                Tool.worker.path(), ["tail", "results", "--count", "60", "--deadline", "60s"] + tail)
+            let tokens = (0..<50).map { Self.token(hex($0, digits: 8)) } + (0..<10).map { _ in Self.token("fa174101") }
+            let earlier = try Self.run(["tail", "results", "--from", "end", "--deadline", "1s"] + tail)
+            #expect(earlier.ending == .exited(0) && earlier.text == "")
+            try scene.write(
+                tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# }.joined(separator: "\n") + "\nkey:not json\n",
+                to: "lines.txt")
+            let produced = try Scene.run(
+                Tool.kcat.path(),
+                [
+                    "-P", "-b", scene.servers, "-t", scene.configuration.requests, "-K:", "-H", "trace=a\u{1}b", "-l",
+                    scene.file("lines.txt"),
+                ])
+            #expect(produced.ending == .exited(0), "\(produced.text)")
+            #expect(try following.wait(seconds: 70) == .exited(0), "\(following.text)")
+            let results = try Self.objects(following.text)
+            #expect(results.compactMap { $0["device_token"] as? String }.sorted() == tokens.sorted())
+
+            let dead = try Self.run(
+                ["tail", "unregistered", "--from", "beginning", "--count", "10", "--format", "text"] + tail)
+            #expect(dead.ending == .exited(0))
+            let line = "Unregistered \(Self.token("fa174101")) com.example.shop app=shop since=2020-10-20T22:44:17.728Z"
+            #expect(dead.text.split(separator: "\n").allSatisfy { $0.hasSuffix(line) }, "\(dead.text)")
+
+            let letters = try Self.run(["tail", "dead-letters", "--from", "1h", "--count", "1"] + tail)
+            let letter = try #require(try Self.objects(letters.text).first)
+            #expect(letter["reason"] as? String == "not-json" && letter["key"] as? String == "key")
+            #expect(
+                letter["value"] as? String == "not json" && letter["topic"] as? String == scene.configuration.requests)
+            let headers = letter["headers"] as? [[String: String]]
+            #expect(headers == [["name": "trace", "value": "a\u{1}b"]])
+
+            // More was asked for than there is.
+            let short = try Self.run(
+                ["tail", "dead-letters", "--from", "beginning", "-n", "2", "--deadline", "2s", "--format", "text"]
+                    + tail)
+            #expect(short.ending == .exited(1))
+            #expect(short.text.contains(" not-json \(scene.configuration.requests)/"), "\(short.text)")
+            #expect(short.text.contains("1 of 2 records came before the deadline"), "\(short.text)")
+            // Without a configuration, and where there is no such topic.
+            let named = try Self.run(
+                [
+                    "tail", "results", "--bootstrap-servers", scene.servers, "--topic", scene.configuration.results,
+                    "--from", "beginning", "--count", "60", "--format", "text",
+                ])
+            #expect(named.ending == .exited(0) && named.text.split(separator: "\n").count == 60)
+            let missing = try Self.run(
+                ["tail", "results", "--bootstrap-servers", scene.servers, "--topic", "no.such.topic"])
+            #expect(missing.ending == .exited(1) && missing.text.contains("no.such.topic: there is no such topic"))
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        /// A command that fails gets the same records again; what it took is committed, and goes to nobody else.
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
+        func execCommitsWhatTheCommandTook() throws {
+            let scene = try Scene("exec", partitions: 4)
+            let values = (0..<100).map {
+                #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"#
+            }
+            func produce(_ values: [String]) throws {
+                try scene.write(values.joined(separator: "\n") + "\n", to: "values.txt")
+                let produced = try Scene.run(
+                    Tool.kcat.path(),
+                    [
+                        "-P", "-b", scene.servers, "-t", scene.configuration.unregistered, "-K\\x1e", "-l",
+                        scene.file("values.txt"),
+                    ])
+                #expect(produced.ending == .exited(0), "\(produced.text)")
+            }
+            // A compacted topic's records have keys.
+            try produce(values.map { "k\u{1e}\($0)" })
+            let tail = [
+                "tail", "unregistered", "--bootstrap-servers", scene.servers, "--topic",
+                scene.configuration.unregistered, "--group", scene.name, "--batch", "7", "--exec",
+            ]
+            // It refuses its second batch once, after it has read it.
+            let command = """
+                cd \(scene.folder.path); cat > batch; echo >> batches
+                if [ $(wc -l < batches) = 2 ]; then cp batch refused; exit 3; fi
+                cat batch >> taken
+                """
+            let first = try Self.run(tail + [command, "--count", "50", "--deadline", "60s"], within: 90)
+            #expect(first.ending == .exited(0), "\(first.text)")
+            #expect(first.text.contains("the command exited with 3; its 7 records are handed over again in 1 s"))
+            #expect(try lines("taken").count == 50)
+            #expect(try lines("taken")[7..<14].elementsEqual(lines("refused")))
+            // Another member goes on where it ended, until it is told to stop.
+            let second = try ChildProcess(Tool.worker.path(), tail + [command])
+            try await50More(second)
+            #expect(try second.stop(seconds: 20) == .exited(0), "\(second.text)")
+            #expect(try lines("taken").sorted() == values.sorted())
+            let third = try Self.run(tail + [command, "--deadline", "3s"])
+            #expect(third.ending == .exited(0))
+            #expect(try lines("taken").count == 100)
+
+            func lines(_ name: String) throws -> [String] {
+                try String(contentsOfFile: scene.file(name), encoding: .utf8).split(separator: "\n").map(String.init)
+            }
+            func await50More(_ process: ChildProcess) throws {
+                let deadline = Date(timeIntervalSinceNow: 60)
+                while try lines("taken").count < 100 {
+                    guard process.ended == nil, Date() < deadline else {
+                        throw Unexpected("the second member took too little: \(process.text)")
+                    }
+                    usleep(50_000)
+                }
+            }
+        }
+
+        /// Whatever the worker writes through a broker is what `schema` says.
+        @Test(.needs(.worker, .broker, .python), .needsJSONSchema, .timeLimit(.minutes(5)))
+        func schemasHold() throws {
+            let scene = try Scene("schemas")
+            let simulator = try scene.startSimulator()
+            let worker = try scene.startWorker()
+            try scene.produce(2_000, "--prefixes", scene.prefixes())
+            try scene.settle(worker)
+            try scene.stop(worker)
+            let names = scene.configuration
+            let script = URL(fileURLWithPath: Scene.program).deletingLastPathComponent().appending(path: "schemas.py")
+            func check(_ checks: String...) throws -> Scene.Finished {
+                try Scene.run(
+                    #require(pythonWithValidator),
+                    [script.path, "--servers", scene.servers, "--worker", Tool.worker.path()] + checks, within: 240)
+            }
+            let checked = try check(
+                "value:result:\(names.results)", "headers:result-headers:\(names.results)",
+                "value:unregistered:\(names.unregistered)", "headers:dead-letter-headers:\(names.deadLetters)",
+                "headers:retry-headers:\(names.retry)")
+            print(checked.text)
+            #expect(checked.ending == .exited(0), "\(checked.text)")
+            // The check itself: what is no result is found.
+            let wrong = try check("value:result:\(names.unregistered)")
+            #expect(wrong.ending == .exited(1) && wrong.text.contains("FOUND"), "\(wrong.text)")
+            try simulator.process.stop()
+        }
+    }
+}
+
+/// Python with a Kafka client and a validator; Debian's has both where the one that comes first on the path has not.
+private let pythonWithValidator: String? = [Tool.python.place, "/usr/bin/python3"].compactMap(\.self).first { python in
+    let tried = try? ChildProcess(python, ["-c", "import confluent_kafka, jsonschema"])
+    return (try? tried?.wait(seconds: 30)) == .exited(0)
+}
+
+extension Trait where Self == ConditionTrait {
+    fileprivate static var needsJSONSchema: Self {
+        .enabled(
+            if: pythonWithValidator != nil,
+            "missing: Python with confluent_kafka and jsonschema (Docker/setup --tests)")
+    }
+}

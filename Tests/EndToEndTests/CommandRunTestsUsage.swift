@@ -1,0 +1,90 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// What `send`, `tail` and `schema` say without a broker.
+    @Suite struct CommandUsageTests {
+        private static func run(_ arguments: [String]) throws -> Scene.Finished {
+            try Scene.run(Tool.worker.path(), arguments, within: 30)
+        }
+
+        private static let mistakes: [(arguments: [String], status: Int32, words: String)] = [
+            (["schema", "reslt"], 64, "there is no schema \"reslt\"; did you mean result?"),
+            (["schema", "--all"], 64, "unknown option \"--all\""),
+            (["tail"], 64, "what is to be followed?; say one of results, unregistered, dead-letters first"),
+            (["tail", "result", "--config", "x"], 64, "did you mean results?"),
+            (["tail", "results"], 64, "needs --config FILE, or --bootstrap-servers with --topic"),
+            (["tail", "results", "--topic", "t"], 64, "needs --config FILE, or --bootstrap-servers with --topic"),
+            (["tail", "results", "-c", "x", "--bootstrap-servers", "y"], 64, "give either --config or"),
+            (["tail", "results", "-c", "x", "--group", "g"], 64, "--group and --exec belong together"),
+            (["tail", "results", "-c", "x", "--from", "yesterday"], 64, "expected beginning, end, or a duration"),
+            (["tail", "results", "-c", "x", "--count", "0"], 64, "expected a whole number from 1"),
+            (["tail", "results", "-c", "x", "--apns-id", "7"], 64, "--apns-id: expected a UUID"),
+            (["tail", "results", "-c", "x", "--format", "xml"], 64, "expected one of json, text, found \"xml\""),
+            (
+                ["tail", "unregistered", "-c", "x", "--apns-id", "eabeae54-14a8-11e5-b60b-1697f925ec7b"], 64,
+                "dead tokens have no apns-id"
+            ),
+            (["tail", "results", "--config", "/nowhere/worker.yaml"], 78, "cannot read /nowhere/worker.yaml"),
+            (["send"], 64, "needs --config FILE"),
+            (["send", "-c", "x"], 64, "needs --token HEX"),
+            (["send", "-c", "x", "-t", "00"], 64, "needs --alert TEXT or --payload JSON"),
+            (["send", "-c", "x", "-t", "0g", "-a", "Hi"], 64, "--token: a device token is 2 to 200 hex digits"),
+            (["send", "-c", "x", "-t", "00", "-a", "Hi", "-p", "{}"], 64, "either --payload, or --alert"),
+            (["send", "-c", "x", "-t", "00", "-a", "Hi", "--push-type", "voice"], 64, "expected one of alert, "),
+            (["send", "-c", "x", "-t", "00", "-a", "Hi", "--priority", "7"], 64, "--priority: expected 10, 5 or 1"),
+            (
+                ["send", "-c", "x", "-t", "00", "-a", "Hi", "--expiration", "soon"], 64,
+                "expected a duration such as 1h"
+            ),
+            (["send", "-c", "x", "-t", "00", "-a", "Hi", "--environment", "test"], 64, "production or development"),
+            (
+                ["send", "-c", "x", "-t", "00", "-a", "Hi", "--direct", "--request-topic", "r"], 64,
+                "is for --via kafka"
+            ),
+            (
+                ["send", "-c", "x", "-t", "00", "-p", "{"], 1,
+                "BadRequestPayload: the payload is not JSON: ends too early at byte 1"
+            ),
+            (["send", "-c", "x", "-t", "00", "-p", "@/nowhere"], 1, "--payload: cannot read /nowhere"),
+            (
+                ["send", "-c", "x", "-t", "00", "-a", "Hi", "--collapse-id", String(repeating: "x", count: 65)], 1,
+                "BadCollapseId: apns-collapse-id must be printable ASCII of 1 to 64 bytes"
+            ),
+            (["send", "-c", "/nowhere/x", "-t", "00", "-a", "Hi"], 78, "cannot read /nowhere/x"),
+            (
+                ["tail", "results", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t", "--from", "end"], 1,
+                "no broker of 127.0.0.1:1 answers"
+            ),
+        ]
+
+        @Test(.needs(.worker), arguments: mistakes)
+        func mistakesGetOneLine(arguments: [String], status: Int32, words: String) throws {
+            let ended = try Self.run(arguments)
+            #expect(ended.ending == .exited(status), "\(ended.text)")
+            #expect(ended.text.contains(words), "\(ended.text)")
+            #expect(ended.text.split(separator: "\n").count == 1, "\(ended.text)")
+        }
+
+        @Test(.needs(.worker), arguments: ["send", "tail", "schema"])
+        func helpTellsItsOptions(command: String) throws {
+            let ended = try Self.run([command, "--help"])
+            #expect(ended.ending == .exited(0) && ended.text.hasPrefix("Usage: apns-worker \(command)"))
+            #expect(try Self.run(["--help"]).text.contains("\n  \(command) "))
+        }
+
+        @Test(.needs(.worker))
+        func schemasAreJSON() throws {
+            let list = try Self.run(["schema"]).text
+            let names = list.split(separator: "\n").compactMap { $0.split(separator: " ").first.map(String.init) }
+            #expect(names.contains("request-envelope") && names.contains("result") && names.contains("unregistered"))
+            for name in names {
+                let ended = try Self.run(["schema", name])
+                let object = try JSONSerialization.jsonObject(with: Data(ended.text.utf8)) as? [String: Any]
+                #expect(ended.ending == .exited(0))
+                #expect(object?["$schema"] as? String == "https://json-schema.org/draft/2020-12/schema")
+            }
+        }
+    }
+}

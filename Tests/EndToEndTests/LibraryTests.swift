@@ -1,0 +1,58 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd {
+    /// `Tests/Library`: a program written from the README only, in a package of its own.
+    @Suite(.serialized) struct LibraryTests {
+        static let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+            .appending(path: "../Library").standardizedFileURL.path
+
+        /// Beside what the tests were built to, so that it is built once.
+        private static func scratch() throws -> String {
+            URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent()
+                .appending(path: "library").path
+        }
+
+        /// It builds, produces both forms with PushRecords, and reads results and dead tokens. Building takes some 20 s the
+        /// first time.
+        @Test(.needs(.worker, .broker, .python, .kcat), .needsSwift, .timeLimit(.minutes(10)))
+        func aProgramOfItsOwn() throws {
+            let scene = try Scene("library", partitions: 2)
+            let started = Date()
+            let scratch = try Self.scratch()
+            let arguments = [
+                "build", "--package-path", Self.package, "--scratch-path", scratch, "--disable-sandbox", "--quiet",
+            ]
+            let built = try Scene.run("swift", arguments, within: 540)
+            try #require(built.ending == .exited(0), "\(built.text)")
+            print("built in \(Int(Date().timeIntervalSince(started))) s")
+            let simulator = try scene.startSimulator()
+            let worker = try scene.startWorker()
+            let program = try ChildProcess(
+                "\(scratch)/debug/shop",
+                [
+                    scene.servers, scene.configuration.requests, scene.configuration.results,
+                    scene.configuration.unregistered,
+                ])
+            let ending = try program.wait(seconds: 60)
+            print(program.text)
+            #expect(ending == .exited(0))
+            #expect(program.text.contains("refused: PayloadTooLarge: the payload has more than 4096 bytes"))
+            #expect(program.text.contains("forgotten: fa174101…, gone since 1600000000000"))
+            #expect(program.text.contains("all is well"))
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+    }
+}
+
+extension Trait where Self == ConditionTrait {
+    fileprivate static var needsSwift: Self {
+        let path = ProcessInfo.processInfo.environment["PATH", default: ""]
+        let isThere = path.split(separator: ":").contains {
+            FileManager.default.isExecutableFile(atPath: "\($0)/swift")
+        }
+        return .enabled(if: isThere, "missing: swift, to build a package")
+    }
+}

@@ -1,0 +1,72 @@
+import Foundation
+import PushRecords
+
+// shop SERVERS REQUESTS RESULTS UNREGISTERED: tells two customers that their order is on its way, three that there is
+// news, and forgets the device that is gone. Exits 0 when everything came out as it should.
+
+let arguments = CommandLine.arguments
+guard arguments.count == 5 else {
+    print("Usage: shop SERVERS REQUESTS RESULTS UNREGISTERED")
+    exit(64)
+}
+let kafka = Kcat(servers: arguments[1])
+let (requests, results, unregistered) = (arguments[2], arguments[3], arguments[4])
+
+/// The shop's table of devices, and when each was last seen.
+var devices: [DeviceToken: Int64] = [:]
+let now = Int64(Date().timeIntervalSince1970 * 1_000)
+for (number, prefix) in ["00000001", "00000002", "00000003", "00000004", "fa174101"].enumerated() {
+    // The last has been gone since September 2020.
+    let token = try DeviceToken(hex: prefix + String(repeating: "0", count: 56))
+    devices[token] = number < 4 ? now : 1_500_000_000_000
+}
+let tokens = devices.keys.sorted { $0.hex < $1.hex }
+
+// What cannot be sent is refused here, with Apple's word for it.
+do {
+    _ = try PushNotification(json: String(repeating: " ", count: 5_000) + "{}").payloadRecord(to: tokens[0])
+    print("a payload that is too large was not refused")
+    exit(1)
+} catch {
+    print("refused: \(error)")
+    guard error.reason == .payloadTooLarge else { exit(1) }
+}
+
+// Two orders: the payload form, one record each.
+for (number, token) in tokens.prefix(2).enumerated() {
+    var payload = AlertPayload(title: "Order \(number)", body: "is on its way \u{1F69A}")
+    payload.sound = .standard
+    payload.interruptionLevel = .timeSensitive
+    payload.custom["order"] = ["id": .integer(Int64(number)), "paid": true]
+    var order = try PushNotification(payload, topic: "com.example.shop")
+    order.collapseID = "order-\(number)"
+    order.expiration = .at(secondsSinceEpoch: now / 1_000 + 3_600)
+    var record = try order.payloadRecord(to: token)
+    record.headers.append(HeaderField("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))
+    try kafka.produce(record, to: requests)
+}
+
+// News for three: the envelope form, one record for all.
+var news = PushNotification(json: #"{"aps": {"content-available": 1}}"#, pushType: .background)
+news.topic = "com.example.shop"
+news.expiration = .nowOrNever
+try kafka.produce(news.envelopeRecord(to: tokens.suffix(3)), to: requests)
+
+// What became of them.
+var isRight = true
+for value in try kafka.consume(results, count: 5) {
+    let result = try DeliveryResult(json: value)
+    print("\(result.request): \(result.outcome) \(result.reason?.rawValue ?? "") \(result.device?.description ?? "")")
+    let expected: Outcome = result.deviceToken == tokens[4].hex ? .unregistered : .accepted
+    isRight = isRight && result.outcome == expected && result.apnsTopic == "com.example.shop" && result.attempts == 1
+}
+for value in try kafka.consume(unregistered, count: 1) {
+    let dead = try UnregisteredToken(json: value)
+    let token = try DeviceToken(hex: dead.deviceToken)
+    guard let seen = devices[token], dead.isDead(registeredAtMs: seen) else { continue }
+    print("forgotten: \(token), gone since \(dead.unregisteredAtMs ?? 0)")
+    devices[token] = nil
+}
+isRight = isRight && devices.count == 4
+print(isRight ? "all is well" : "something is not as it should be")
+exit(isRight ? 0 : 1)

@@ -1,0 +1,121 @@
+import APNsSimulator
+import Configuration
+import Foundation
+import TLS
+import Testing
+
+@testable import Worker
+
+/// What `check` and `check --probe` say about an app, against the simulator.
+@Suite(.serialized) struct CheckTests {
+    /// Apple has no device with a token of zeros, so neither has this simulator any.
+    private static let noDevice = "BadDeviceToken@1"
+
+    /// The lines of one app, "fine: " or "not fine: " before each, and whether all is fine.
+    private func check(_ app: AppSettings, probes: Bool = true) -> (lines: [String], isFine: Bool) {
+        var lines: [String] = []
+        let configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [app])
+        let check = ConfigurationCheck(configuration, probesCredentials: probes) {
+            lines.append("\($0.isFine ? "fine" : "not fine"): \($0.text)")
+        }
+        let isFine = check.check(app)
+        return (lines, isFine)
+    }
+
+    @Test func `Without --probe nothing is sent`() throws {
+        let scene = try LinkScene()
+        let answer = check(try scene.tokenApp("shop"), probes: false)
+        #expect(answer.isFine)
+        let place = "127.0.0.1:\(scene.simulator.port)"
+        #expect(
+            answer.lines == [
+                "fine: app shop: the credential can be used",
+                "fine: app shop: \(place) reached at \(place), TLSv1.3, HTTP/2 with 1 streams",
+            ])
+        #expect(scene.simulator.books.totals.requests == 0)
+    }
+
+    @Test func `BadDeviceToken proves a credential`() throws {
+        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        for app in [try scene.tokenApp("shop"), try scene.certificateApp("shop")] {
+            let answer = check(app)
+            #expect(answer.isFine, "\(answer.lines)")
+            #expect(
+                answer.lines.last
+                    == "fine: app shop: the credential is accepted for com.example.app (400 BadDeviceToken)")
+        }
+        #expect(scene.simulator.books.totals.requests == 2)
+    }
+
+    @Test func `A simulator takes any token`() throws {
+        let scene = try LinkScene()
+        let answer = check(try scene.tokenApp("shop"))
+        #expect(answer.isFine)
+        #expect(answer.lines.last?.contains("accepted for com.example.app (200 for a token of zeros") == true)
+    }
+
+    @Test func `A key that is not the one of its id`() throws {
+        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        var app = try scene.tokenApp("shop")
+        app.credential = .token(
+            TokenCredential(
+                key: .text(try SelfSigned.privateKey()), keyID: SimulatorCredentials.keyID,
+                teamID: SimulatorCredentials.teamID))
+        let answer = check(app)
+        #expect(!answer.isFine)
+        #expect(
+            answer.lines.last
+                == "not fine: app shop: the probe for com.example.app was answered 403 InvalidProviderToken: key, key_id "
+                + "and team_id do not belong together, or the key was revoked")
+    }
+
+    @Test func `A certificate for another topic`() throws {
+        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        let answer = check(try scene.certificateApp("shop", bundleID: "com.example.other"))
+        #expect(!answer.isFine)
+        #expect(
+            answer.lines.first
+                == "not fine: app shop: the certificate in certificate.pem is for com.example.other, not for "
+                + "com.example.app (bundle_ids)")
+        #expect(
+            answer.lines.last
+                == "not fine: app shop: the probe for com.example.app was answered 400 TopicDisallowed: the credential is "
+                + "not for this bundle id")
+    }
+
+    @Test func `Through the app's own proxy, with its own trust`() throws {
+        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        let proxy = try ConnectProxy()
+        defer { proxy.stop() }
+        var app = try scene.certificateApp("shop")
+        app.proxy = ProxySettings(host: "127.0.0.1", port: Int(proxy.port))
+        let answer = check(app)
+        #expect(answer.isFine, "\(answer.lines)")
+        #expect(answer.lines.contains { $0.contains("reached through the proxy 127.0.0.1:\(proxy.port), TLSv1.3") })
+        #expect(proxy.heads.count == 2, "the handshake's and the probe's")
+        app.caFile = nil
+        let untrusted = check(app)
+        #expect(!untrusted.isFine)
+        #expect(untrusted.lines.last?.hasPrefix("not fine: app shop: ") == true)
+        #expect(scene.simulator.books.totals.requests == 1)
+    }
+
+    @Test(arguments: [("cut-before@1", "no answer"), ("goaway-environment@1", "BadCertificateEnvironment")])
+    func `A connection that ends instead of answering is said`(fault: String, words: String) throws {
+        let scene = try LinkScene { $0.faults = [try! FaultRule(text: fault)] }
+        let answer = check(try scene.tokenApp("shop"))
+        #expect(!answer.isFine)
+        #expect(answer.lines.last?.hasPrefix("not fine: app shop: the probe: 127.0.0.1:") == true)
+        #expect(answer.lines.last?.contains(words) == true, "\(answer.lines)")
+    }
+
+    @Test func `Nobody listens`() throws {
+        let scene = try LinkScene()
+        var app = try scene.tokenApp("shop")
+        app.port = 1
+        let answer = check(app)
+        #expect(!answer.isFine)
+        #expect(
+            answer.lines.count == 2 && answer.lines[1].contains("127.0.0.1:1: Connection refused"), "\(answer.lines)")
+    }
+}
