@@ -34,6 +34,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     private var isReplacing = false
     /// What was said last; `nil`: nothing yet.
     private var isReachable: Bool?
+    private var saidConnections = ConnectionCounts()
 
     private var fates: FateBatch
     private var events: [TransportEvent] = []
@@ -158,6 +159,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
                 wakeAlarm = nil
             }
         }
+        sayConnections()
     }
 
     func connectionSettled(_ connection: Connection) {
@@ -204,6 +206,13 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     func text(_ text: String) -> Int32 {
         fates.texts.append(text)
         return Int32(fates.texts.count - 1)
+    }
+
+    private func sayConnections() {
+        let counts = plan.counts
+        guard counts != saidConnections else { return }
+        saidConnections = counts
+        events.append(.connections(app: app, counts))
     }
 
     private func say(isReachable: Bool) {

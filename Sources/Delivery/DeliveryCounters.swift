@@ -21,6 +21,18 @@ package struct DeliveryCounters: Sendable, Equatable {
         /// From being handed out to the answer.
         package var answerTimes = LatencyCounts()
 
+        /// Of an app that was taken out of the configuration and came back.
+        package mutating func add(_ other: App) {
+            handed += other.handed
+            for index in outcomes.indices { outcomes[index] += other.outcomes[index] }
+            for index in reasons.indices { reasons[index] += other.reasons[index] }
+            inDoubt += other.inDoubt
+            resends += other.resends
+            for index in retries.indices { retries[index] += other.retries[index] }
+            for index in heldByCause.indices { heldByCause[index] += other.heldByCause[index] }
+            answerTimes.add(other.answerTimes)
+        }
+
         package init(tiers: Int) { retries = Array(repeating: 0, count: tiers) }
     }
 

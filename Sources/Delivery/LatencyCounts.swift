@@ -18,6 +18,11 @@ package struct LatencyCounts: Sendable, Equatable {
         sumMs &+= ms
     }
 
+    mutating func add(_ other: LatencyCounts) {
+        for bucket in 0..<Self.bucketCount { buckets[bucket] += other.buckets[bucket] }
+        sumMs += other.sumMs
+    }
+
     package subscript(bucket: Int) -> Int { buckets[bucket] }
 
     package var count: Int {

@@ -146,9 +146,23 @@ package enum TransportEvent: Sendable {
     /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, true when
     /// one became ready. Not said before the first dial has ended.
     case reachable(app: AppIndex, Bool)
+    /// How many connections there are, whenever that changes.
+    case connections(app: AppIndex, ConnectionCounts)
     /// Something an operator wants to know; the transport itself never logs.
     case note(app: AppIndex, TransportNote)
     case closed(app: AppIndex)
+}
+
+/// An app's connections, by what they are at.
+package struct ConnectionCounts: Sendable, Equatable {
+    /// Resolving, connecting, shaking hands, waiting for SETTINGS.
+    package var dialing = 0
+    /// Taking requests.
+    package var open = 0
+    /// Finishing what is on them.
+    package var draining = 0
+
+    package init() {}
 }
 
 /// Events of a transport's connections, for log and metrics.

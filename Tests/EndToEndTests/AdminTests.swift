@@ -15,7 +15,7 @@ extension EndToEnd {
             scene.configuration.admin = "127.0.0.1:0"
             let worker = try scene.startWorker()
             let pages = try Pages(of: worker)
-            try scene.produce(20_000, "--prefixes", scene.prefixes(), "--seed", "5")
+            try scene.produce(20_000, "--prefixes", scene.prefixes(), "--calm")
             try scene.settle(worker)
             try scene.audit("--simulator", simulator.control)
             try scene.books(
@@ -50,10 +50,13 @@ extension EndToEnd {
             let second = try other.startWorker()
             let secondPages = try Pages(of: second)
             try secondPages.await("/readyz") { $0 == (200, "ready\n") }
-            let counts = try [firstPages, secondPages].map {
-                try $0.get("/status").1.components(separatedBy: #""role":"requests""#).count - 1
+            try secondPages.await("/status") { second in
+                let pages = [second.1, (try? firstPages.get("/status").1) ?? ""]
+                let counts = pages.map { $0.components(separatedBy: #""role":"requests""#).count - 1 }
+                return counts.sorted() == [0, 1]
             }
-            #expect(counts.sorted() == [0, 1])
+            #expect(try firstPages.get("/readyz").0 == 200)
+            #expect(try secondPages.get("/readyz").0 == 200)
             try scene.stop(second)
             try scene.stop(first)
         }

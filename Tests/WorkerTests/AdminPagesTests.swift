@@ -15,6 +15,9 @@ struct AdminPagesTests {
             counters: DeliveryCounters(apps: 1, tiers: 2),
             gauges: DeliveryGauges(openNotifications: 7, openBytes: 4_096, inFlight: [5], waiting: [2], productions: 0))
         snapshot.phase = phase
+        snapshot.apps[0].status = AppStatus(
+            name: "shop", isRemoved: false, isPaused: false, open: 7, ready: 2, handed: 5, capacity: 1_000,
+            concurrency: 900, guardState: .proven, openTopics: 0, isCutOff: false)
         return snapshot
     }
 
@@ -62,8 +65,9 @@ struct AdminPagesTests {
     @Test func `Lag counts from the watermark to the log's end`() {
         var snapshot = snapshot(.running)
         let status = PartitionStatus(
-            topic: "apns.requests", partition: 3, watermark: 90, committed: 80, highestReceived: 95, span: 6,
-            openNotifications: 5, oldestOpenMs: 60_000, isDraining: false)
+            topic: "apns.requests", partition: 3, watermark: 90, committed: 80, reach: nil, highestReceived: 95,
+            span: 6,
+            openRecords: 4, openNotifications: 5, oldestOpenMs: 60_000, oldestOpenForNs: 1, isDraining: false)
         snapshot.partitions = [WorkerSnapshot.Partition(role: .requests, status: status, logEnd: 100)]
         let metrics = page("/metrics", snapshot).1
         for line in [
@@ -74,8 +78,24 @@ struct AdminPagesTests {
             #"apns_worker_partition_oldest_open_age_seconds{topic="apns.requests",partition="3"} 1.5"#,
             #"apns_worker_partition_committed_offset{topic="apns.requests",partition="3"} 80"#,
             #"apns_worker_in_flight{app="shop"} 5"#, #"apns_worker_waiting{app="shop"} 2"#,
-            #"apns_worker_open_notifications 7"#,
+            #"apns_worker_open_notifications 7"#, #"apns_worker_streams_allowed{app="shop"} 1000"#,
+            #"apns_worker_concurrency_limit{app="shop"} 900"#,
+            #"apns_worker_partition_open_records{topic="apns.requests",partition="3"} 4"#,
         ] { #expect(metrics.contains("\n\(line)\n"), "\(line)") }
+    }
+
+    /// Prometheus refuses a page on which a sample stands twice.
+    @Test func `An app that came back is one app`() {
+        var snapshot = snapshot(.running)
+        snapshot.apps.append(snapshot.apps[0])
+        snapshot.apps[0].isRemoved = true
+        snapshot.counters = DeliveryCounters(apps: 2, tiers: 2)
+        snapshot.counters.apps[0].handed = 3
+        snapshot.counters.apps[1].handed = 4
+        let lines = page("/metrics", snapshot).1.split(separator: "\n").filter { !$0.hasPrefix("#") }
+        #expect(lines.contains(#"apns_worker_sends_total{app="shop"} 7"#))
+        let names = lines.map { $0.split(separator: " ")[0] }
+        #expect(Set(names).count == names.count)
     }
 
     @Test func `What others named is escaped for people`() {

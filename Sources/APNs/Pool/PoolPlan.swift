@@ -1,3 +1,5 @@
+package import Delivery
+
 /// Which connections an app has: when to dial, when to stop using one. A value machine; the transport does what it says.
 ///
 /// At most one dial is under way; after a failure the next one waits (`BackOff`). Connections are named by serial
@@ -95,6 +97,18 @@ package struct PoolPlan: Sendable {
 
     /// Connections that are, or are about to be, of use.
     package var live: Int { connections.count { $0.phase != .draining } }
+
+    package var counts: ConnectionCounts {
+        var counts = ConnectionCounts()
+        for connection in connections {
+            switch connection.phase {
+            case .dialing: counts.dialing += 1
+            case .open: counts.open += 1
+            case .draining: counts.draining += 1
+            }
+        }
+        return counts
+    }
 
     package var failures: Int { backOff.failures }
 

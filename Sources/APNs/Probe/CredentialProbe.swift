@@ -97,7 +97,7 @@ package final class CredentialProbe {
             case .note(_, .connectFailed(_, let reason, _)): end(.failure(ChannelEnd(.unreachable, reason)))
             case .note(_, let note): lastReason = Self.reason(note) ?? lastReason
             case .closed: isClosed = true
-            case .reachable: break
+            case .reachable, .connections: break
             }
         }
     }

@@ -5,12 +5,15 @@ internal import PushRecords
 /// A snapshot as Prometheus reads it. Names follow its rules: base units, `_total` for what only grows.
 struct MetricsText {
     private let snapshot: WorkerSnapshot
+    /// By name, in the order in which they came.
+    private let apps: [AppRow]
     private var out = PrometheusText()
 
     var text: String { out.text }
 
     init(_ snapshot: WorkerSnapshot, _ process: ProcessFigures) {
         self.snapshot = snapshot
+        apps = AppRow.rows(of: snapshot)
         writeWorker()
         writeNotifications()
         writeSending()
@@ -31,18 +34,16 @@ struct MetricsText {
 
     // MARK: Notifications
 
-    /// Every app that ever was, and the notifications for which none could be told.
-    private var countersByApp: [(name: String, counters: DeliveryCounters.App)] {
-        snapshot.counters.apps.enumerated().map { index, counters in
-            (index < snapshot.apps.count ? snapshot.apps[index].name : "", counters)
-        }
+    /// Of every app that ever was, and of the notifications for which none could be told.
+    private var countersByName: [(name: String, counters: DeliveryCounters.App)] {
+        apps.map { ($0.name, $0.counters) } + [("", snapshot.counters.apps[snapshot.apps.count])]
     }
 
     private mutating func writeNotifications() {
         out.family(
             "apns_worker_notifications_total", .counter,
             "Notifications that ended, by app (empty: none could be told) and outcome.")
-        for (name, counters) in countersByApp {
+        for (name, counters) in countersByName {
             for outcome in Outcome.allCases {
                 out.sample(["app": name, "outcome": outcome.rawValue], counters.outcomes[outcome.place])
             }
@@ -50,7 +51,7 @@ struct MetricsText {
         out.family(
             "apns_worker_reasons_total", .counter,
             "Answers other than 200, and refusals of our own, by app and reason in Apple's words.")
-        for (name, counters) in countersByApp {
+        for (name, counters) in countersByName {
             for code in ReasonCode.allCases where counters.reasons[Int(code.rawValue)] > 0 {
                 let reason = code.text?.description ?? (code == .none ? "none" : "other")
                 out.sample(["app": name, "reason": reason], counters.reasons[Int(code.rawValue)])
@@ -61,54 +62,74 @@ struct MetricsText {
     // MARK: Sending
 
     private mutating func perApp(
-        _ name: StaticString, _ kind: PrometheusText.Kind, _ help: StaticString,
-        _ value: (DeliveryCounters.App) -> Int
+        _ name: StaticString, _ kind: PrometheusText.Kind, _ help: StaticString, _ value: (AppRow) -> Int
     ) {
         out.family(name, kind, help)
-        for (index, app) in snapshot.apps.enumerated() {
-            out.sample(["app": app.name], value(snapshot.counters.apps[index]))
-        }
-    }
-
-    private mutating func perApp(_ name: StaticString, _ help: StaticString, _ values: [Int]) {
-        out.family(name, .gauge, help)
-        for (app, value) in zip(snapshot.apps, values) { out.sample(["app": app.name], value) }
+        for app in apps { out.sample(["app": app.name], value(app)) }
     }
 
     private mutating func writeSending() {
-        perApp("apns_worker_sends_total", .counter, "Requests handed to connections, resends included.") { $0.handed }
-        perApp("apns_worker_resends_total", .counter, "Sent again at once.") { $0.resends }
+        perApp("apns_worker_sends_total", .counter, "Requests handed to connections, resends included.") {
+            $0.counters.handed
+        }
+        perApp("apns_worker_resends_total", .counter, "Sent again at once.") { $0.counters.resends }
         perApp(
             "apns_worker_in_doubt_total", .counter,
             "Sends whose fate stayed unknown, those of owners that died included."
-        ) { $0.inDoubt }
-        perApp(
-            "apns_worker_held_total", .counter,
-            "Moved to a retry tier without an attempt (circuit, share, lane, paused)."
-        ) { $0.held }
+        ) { $0.counters.inDoubt }
+        out.family(
+            "apns_worker_held_total", .counter, "Moved to a retry tier without an attempt being used up, by cause.")
+        for app in apps {
+            for cause in HeldCause.allCases {
+                out.sample(
+                    ["app": app.name, "cause": "\(cause)"], app.counters.heldByCause[Int(cause.rawValue)])
+            }
+        }
         out.family("apns_worker_retries_total", .counter, "Moved to a retry tier as an attempt, by tier.")
-        for (index, app) in snapshot.apps.enumerated() {
-            for (tier, count) in zip(snapshot.tiers, snapshot.counters.apps[index].retries) {
+        for app in apps {
+            for (tier, count) in zip(snapshot.tiers, app.counters.retries) {
                 out.sample(["app": app.name, "tier": tier], count)
             }
         }
-        perApp(
-            "apns_worker_in_flight", "Requests on connections without an answer: streams used.",
-            snapshot.gauges.inFlight)
-        perApp("apns_worker_waiting", "Notifications that wait for a free stream.", snapshot.gauges.waiting)
+        perApp("apns_worker_in_flight", .gauge, "Requests without an answer: streams used.") { $0.inFlight }
+        perApp("apns_worker_streams_allowed", .gauge, "Requests that the connections take at once.") {
+            $0.status?.capacity ?? 0
+        }
+        perApp("apns_worker_concurrency_limit", .gauge, "Requests that the worker gives them at once.") {
+            $0.status?.concurrency ?? 0
+        }
+        perApp("apns_worker_waiting", .gauge, "Notifications that wait for a free stream.") { $0.waiting }
         out.family("apns_worker_connections", .gauge, "Connections to APNs, by state.")
-        for app in snapshot.apps {
+        for app in apps {
+            out.sample(["app": app.name, "state": "dialing"], app.connections.dialing)
             out.sample(["app": app.name, "state": "open"], app.connections.open)
+            out.sample(["app": app.name, "state": "draining"], app.connections.draining)
+        }
+        writeHealth()
+    }
+
+    private mutating func writeHealth() {
+        perApp("apns_worker_credential_refused", .gauge, "1 while Apple refuses the credential: a circuit is open.") {
+            $0.status?.credentialOpenNs != nil || $0.status?.openTopics ?? 0 > 0 ? 1 : 0
+        }
+        perApp("apns_worker_unreachable", .gauge, "1 while no connection can be made and the app is held for it.") {
+            $0.status?.isCutOff == true ? 1 : 0
+        }
+        perApp("apns_worker_environment_guard_tripped", .gauge, "1 while nearly all its tokens are bad.") { app in
+            if case .tripped? = app.status?.guardState { 1 } else { 0 }
+        }
+        perApp("apns_worker_paused", .gauge, "1 while the configuration pauses it.") {
+            $0.status?.isPaused == true ? 1 : 0
         }
         out.family(
             "apns_worker_provider_token_age_seconds", .gauge, "Age of the provider token in use (renewed at 3000).")
-        for app in snapshot.apps {
+        for app in snapshot.apps where !app.isRemoved {
             guard let madeMs = app.tokenMadeMs else { continue }
             out.sample(["app": app.name], Double(snapshot.takenMs - madeMs) / 1_000)
         }
         out.family(
             "apns_worker_certificate_expiry_timestamp_seconds", .gauge, "When the client certificate ends, Unix time.")
-        for app in snapshot.apps {
+        for app in snapshot.apps where !app.isRemoved {
             guard let endsMs = app.certificateEndsMs else { continue }
             out.sample(["app": app.name], Double(endsMs) / 1_000)
         }
@@ -117,6 +138,13 @@ struct MetricsText {
     // MARK: Latencies
 
     private mutating func writeLatencies() {
+        out.family(
+            "apns_worker_record_to_settled_seconds", .histogram,
+            "From a request record's timestamp to its result, retry record or dead letter being acknowledged.")
+        out.histogram([:], snapshot.counters.settleTimes)
+        out.family(
+            "apns_worker_request_to_response_seconds", .histogram, "From a request being handed over to its answer.")
+        for app in apps { out.histogram(["app": app.name], app.counters.answerTimes) }
     }
 
     // MARK: Partitions
@@ -143,6 +171,9 @@ struct MetricsText {
         }
         perPartition("apns_worker_partition_lag_records", "Records from the watermark to the log's end.") {
             $0.lag.map(Double.init)
+        }
+        perPartition("apns_worker_partition_open_records", "Records read and not settled.") {
+            Double($0.status.openRecords)
         }
         perPartition("apns_worker_partition_open_notifications", "Notifications read and not settled.") {
             Double($0.status.openNotifications)
@@ -188,6 +219,9 @@ struct MetricsText {
             "apns_worker_late_total", "Answers and acknowledgements for partitions that were given up.", counters.late)
         total("apns_worker_commits_total", "Offset commits sent.", counters.commits)
         total("apns_worker_commits_refused_total", "Partitions whose commit was refused.", counters.commitsRefused)
+        total(
+            "apns_worker_offsets_committed_total", "Offsets that acknowledged commits moved past.",
+            Int(counters.offsetsCommitted))
         total("apns_worker_maps_cut_total", "Commits whose map was too long and was cut.", counters.mapsCut)
         out.family(
             "apns_worker_open_notifications", .gauge, "Notifications open over all partitions (delivery.max_open).")
@@ -209,5 +243,15 @@ struct MetricsText {
         out.sample(process.residentBytes)
         out.family("process_start_time_seconds", .gauge, "When the worker was started, Unix time.")
         out.sample(Double(snapshot.startedMs) / 1_000)
+    }
+}
+
+extension PrometheusText {
+    fileprivate mutating func histogram(_ labels: Labels, _ counts: LatencyCounts) {
+        let last = LatencyCounts.bucketCount - 1
+        histogram(
+            labels, buckets: (0..<last).map { (bound: Double(1 << $0) / 1_000, count: counts[$0]) },
+            above: counts[last],
+            sum: Double(counts.sumMs) / 1_000)
     }
 }

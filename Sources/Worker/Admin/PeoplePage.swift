@@ -48,7 +48,7 @@ struct PeoplePage {
         for (index, app) in snapshot.apps.enumerated() where !app.isRemoved {
             let counters = snapshot.counters.apps[index]
             let counts =
-                [app.connections.open, snapshot.gauges.inFlight[index], snapshot.gauges.waiting[index]]
+                [app.connections.open, app.status?.handed ?? 0, app.status?.ready ?? 0]
                 + Outcome.allCases.map { counters.outcomes[$0.place] } + [counters.inDoubt, counters.held]
             let cells = counts.map { "<td>\($0)</td>" }.joined()
             rows += "<tr><td>\(escaped(app.name)) (\(app.environment.text))</td>\(cells)</tr>\n"

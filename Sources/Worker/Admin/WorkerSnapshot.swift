@@ -21,15 +21,12 @@ struct WorkerSnapshot: Sendable {
         var environment: PushEnvironment
         var isRemoved = false
         var connections = ConnectionCounts()
+        /// As the machine has it.
+        var status: AppStatus?
         /// Wall clock at which the provider token in use was made; `nil`: none yet, or a certificate is used.
         var tokenMadeMs: Int64?
         /// When the client certificate ends; `nil`: a provider token is used.
         var certificateEndsMs: Int64?
-    }
-
-    /// An app's connections.
-    struct ConnectionCounts: Sendable, Equatable {
-        var open = 0
     }
 
     /// An assigned partition.

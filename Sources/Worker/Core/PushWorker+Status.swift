@@ -17,6 +17,7 @@ extension PushWorker {
     func postSnapshot(_ now: DeliveryTime) {
         lastSnapshotNs = now.ns
         if readers.count > 0, readers.allSatisfy(\.hasJoined) { hasBeenReady = true }
+        for (index, status) in machine.appStatuses.enumerated() { appRows[index].status = status }
         var snapshot = WorkerSnapshot(
             groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: now.wallMs, apps: appRows,
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)

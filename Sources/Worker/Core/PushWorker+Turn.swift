@@ -80,14 +80,13 @@ extension PushWorker {
         case .capacity(let app, let requests):
             machine.setCapacity(app, requests: requests)
             if requests > 0 { unreachable[app.value] = nil }
+        case .connections(let app, let counts): appRows[app.value].connections = counts
         case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
         case .note(let app, let note):
             switch note {
-            case .connected: appRows[app.value].connections.open += 1
-            case .disconnected: appRows[app.value].connections.open -= 1
             case .connectFailed: unreachable[app.value] = note
             case .providerTokenRenewed: noteToken(of: app)
-            case .goAway, .credentialFault, .warning: break
+            case .connected, .disconnected, .goAway, .credentialFault, .warning: break
             }
             eventLog.write(note, of: app)
         case .closed(let app): closedApps.insert(app.value)
@@ -113,11 +112,11 @@ extension PushWorker {
     func publishProgress(_ now: DeliveryTime) {
         guard now.ns - lastProgressNs >= 50_000_000 || stopping != nil else { return }
         lastProgressNs = now.ns
-        let gauges = machine.gauges
+        let inFlight = machine.gauges.inFlight.reduce(0, +)
         let connections = appRows.reduce(0) { $0 + $1.connections.open }
         let hasJoined = readers.allSatisfy(\.hasJoined)
         progressBox.withLock {
-            $0.inFlight = gauges.inFlight.reduce(0, +)
+            $0.inFlight = inFlight
             $0.connections = connections
             $0.hasJoined = hasJoined
         }

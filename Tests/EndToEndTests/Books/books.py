@@ -50,6 +50,8 @@ def produce(options):
             with open(options.prefixes) as file:
                 help_text = file.read()
             prefixes = records.read_prefixes(help_text)
+            if options.calm:
+                prefixes = {reason: prefix for reason, prefix in prefixes.items() if reason not in records.DISTURBING}
             if options.faults:
                 faults = records.read_faults(help_text)
         stream = records.Generator(options.count, options.seed, prefixes, plain=options.plain, faults=faults,
@@ -282,6 +284,7 @@ def main():
     made.add_argument("--rate", type=int, default=0, help="records a second; 0: as fast as it goes")
     made.add_argument("--book", required=True, help="file the book is appended to: a JSON line for each record")
     made.add_argument("--prefixes", help="file with what `apns-worker simulate --help` prints; none: nothing but 200")
+    made.add_argument("--calm", action="store_true", help="no answer that costs a connection or stops a whole app")
     made.add_argument("--plain", action="store_true", help="only what is accepted; nothing malformed, no other reason")
     made.add_argument("--faults", action="store_true", help="some requests make the server cut or close connections")
     made.add_argument("--envelopes", type=int, default=0, help="how many of the records are large fan-outs")
