@@ -161,7 +161,7 @@ package final class PushWorker: @unchecked Sendable {
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready:
-                findLeftTiers(readiness.topics)
+                findLeftTiers()
                 return true
             case .unreachable(let reason):
                 waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
@@ -178,9 +178,9 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// What is not found now is found at the next start, and stays in its topic until then.
-    private func findLeftTiers(_ topics: Topics) {
+    private func findLeftTiers() {
         do throws(KafkaError) {
-            for tier in try LeftTiers(configuration, topics, timeoutMs: 5_000).found {
+            for tier in try LeftTiers(configuration, cluster, timeoutMs: 5_000).found {
                 leftTiers.append(tier.topic)
                 logger.info(
                     .kafka, "a retry topic that is not configured any more is read until it is empty",
