@@ -109,7 +109,8 @@ def measure(options):
     import pace
     import topics
 
-    found, outcomes = pace.measure(topics.read(options.servers, options.results), options.by, options.while_topic)
+    found, outcomes = pace.measure(topics.read(options.servers, options.results), options.by, options.while_topic,
+                                   options.skip_ms)
     print(json.dumps(outcomes))
     for name in sorted(found):
         print(json.dumps({"name": name} | found[name]))
@@ -348,6 +349,7 @@ def main():
     made = command(measure, "measure", "prints how long notifications took from their records to the answers, in ms")
     made.add_argument("--results", default="apns.results")
     made.add_argument("--by", choices=["app", "topic"], default="app")
+    made.add_argument("--skip-ms", type=int, default=0, help="leave out what was requested so soon after the first")
     made.add_argument("--while-topic", help="only what was requested while this topic had notifications to send")
 
     made = command(keep_silent, "silent", "listens on a port and never answers")

@@ -67,8 +67,8 @@ def produce(servers, topic, records, book, rate=0, progress=lambda count: None):
         if number % step == 0:
             producer.poll(0)
             progress(written)
-            if rate and (ahead := number / rate - (time.monotonic() - started)) > 0:
-                producer.poll(ahead)
+            while rate and (ahead := number / rate - (time.monotonic() - started)) > 0:
+                producer.poll(ahead)  # which comes back at each report
         if failure:
             break
     producer.flush(60)
