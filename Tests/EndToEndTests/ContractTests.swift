@@ -54,7 +54,7 @@ extension EndToEnd {
             do {
                 try scene.books("count", "--topic", left, "--at-least", "\(tokens.count)", "--timeout", "30")
             } catch {
-                throw Unexpected("\(error)\nthe worker (ended: \(String(describing: first.ended))) said:\n\(first.text)")
+                throw Unexpected("\(error)\nthe worker, \(String(describing: first.ended)), said:\n\(first.text)")
             }
             try scene.stop(first)
             let written = Date()

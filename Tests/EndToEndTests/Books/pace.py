@@ -20,17 +20,18 @@ def measure(messages, by, while_topic=None, skip_ms=0):
     """name -> summary in ms, where a result's name is its value of `by` ("app", or "topic" of its request).
 
     `while_topic`: what was requested after the last result of that topic is left out: nothing competed with it.
-    `skip_ms`: so is what was requested so soon after the first, while connections were made and streams allowed.
+    `skip_ms`: so is what was requested so soon after the name's first, while connections were made and streams allowed.
     """
     values = [json.loads(message.value()) for message in messages]
     end = max((v["settled_at_ms"] for v in values if v["request"]["topic"] == while_topic), default=None)
-    start = min((v["requested_at_ms"] for v in values), default=0) + skip_ms
-    times, outcomes = defaultdict(list), defaultdict(int)
+    values.sort(key=lambda v: v["requested_at_ms"])
+    times, outcomes, starts = defaultdict(list), defaultdict(int), {}
     for value in values:
         name = value["request"]["topic"] if by == "topic" else value[by]
         outcomes[value["outcome"]] += 1
-        if value["requested_at_ms"] >= start and (end is None or value["requested_at_ms"] <= end):
-            times[name].append(value["settled_at_ms"] - value["requested_at_ms"])
+        at = value["requested_at_ms"]
+        if at >= starts.setdefault(name, at + skip_ms) and (end is None or at <= end):
+            times[name].append(value["settled_at_ms"] - at)
     return {name: summary(found) for name, found in times.items()}, dict(outcomes)
 
 
