@@ -71,10 +71,7 @@ package struct ConsumerSettings: Sendable, Equatable {
     }
 
     /// The group this consumer joins.
-    package var memberGroupID: String { role == .retries ? Self.retryGroup(of: groupID) : groupID }
-
-    /// The group that reads the retry tiers of a group.
-    package static func retryGroup(of groupID: String) -> String { "\(groupID).retry" }
+    package var memberGroupID: String { role == .retries ? "\(groupID).retry" : groupID }
 
     package var all: [KafkaProperty] {
         var ours = [KafkaProperty("heartbeat.interval.ms", "\(max(1, min(3000, sessionTimeoutMs / 3)))")]

@@ -153,7 +153,7 @@ package struct TopicConfiguration: Hashable, Sendable {
 }
 
 /// One request to the brokers' administration, with the queue its answer comes to.
-@safe struct AdminRequest: ~Copyable {
+@safe private struct AdminRequest: ~Copyable {
     let queue: OpaquePointer
     let options: OpaquePointer
 

@@ -18,6 +18,8 @@ struct Configuration {
     var kafka = ""
     var resultKeys = ""
     var unregisteredKeys = ""
+    /// `requests.topics`, where it is more than the one topic.
+    var requestTopics = ""
     var apps = ""
     var more = ""
     /// `retry`, but for its braces.
@@ -38,13 +40,13 @@ struct Configuration {
     private static func also(_ keys: String) -> String { keys.isEmpty ? "" : ", " + keys }
 
     /// The app, or one like it with another name and bundle id.
-    func app(named name: String) -> String {
+    func app(named name: String, port other: Int? = nil) -> String {
         """
           - name: \(name)
             bundle_ids: [com.example.\(name)]
             environment: production
             host: \(host)
-            port: \(port)
+            port: \(other ?? port)
             token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}
             tls: {ca_file: \(caFile)}
             connections: {min: 2, max: 4}
@@ -54,7 +56,7 @@ struct Configuration {
     var text: String {
         """
         kafka: {bootstrap_servers: "\(servers)", group_id: \(group), session_timeout: 6s\(Self.also(kafka))}
-        requests: {topics: [\(requests)]}
+        requests: {topics: [\(requestTopics.isEmpty ? requests : requestTopics)]}
         results: {topic: \(results)\(Self.also(resultKeys))}
         unregistered: {topic: \(unregistered)\(Self.also(unregisteredKeys))}
         dead_letters: {topic: \(deadLetters)}

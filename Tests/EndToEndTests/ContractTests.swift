@@ -36,6 +36,45 @@ extension EndToEnd {
             try simulator.process.stop()
         }
 
+        /// What waits in a tier that the configuration no longer names is still sent when it is due.
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
+        func aTierTakenOutIsReadUntilItIsEmpty() throws {
+            let scene = try Scene("left", partitions: 4)
+            let simulator = try scene.startSimulator()
+            let left = "\(scene.name).left"
+            try scene.books("create", "--topics", left, "--partitions", "4")
+            let kept = scene.configuration.retries
+            scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry), 6s: \(left)}"
+            let first = try scene.startWorker()
+            // Each is answered TooManyRequests once.
+            let tokens = (0..<100).map { "fa1742911" + hex($0, digits: 55) }
+            try scene.write(
+                tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# }.joined(separator: "\n") + "\n", to: "lines.txt")
+            try scene.produceWithKcat("lines.txt")
+            do {
+                try scene.books("count", "--topic", left, "--at-least", "\(tokens.count)", "--timeout", "30")
+            } catch {
+                throw Unexpected("\(error)\nthe worker, \(String(describing: first.ended)), said:\n\(first.text)")
+            }
+            try scene.stop(first)
+            let written = Date()
+
+            scene.configuration.retries = kept
+            let second = try scene.startWorker()
+            try second.waitFor("is read until it is empty topic=\(left)", seconds: 30)
+            try scene.settle(second, retryTopics: [left])
+            // Not by the delays that are still configured.
+            #expect(Date().timeIntervalSince(written) > 3)
+            try scene.stop(second)
+            #expect(try scene.resultsWithKcat().filter { $0.contains(" outcome=accepted,") }.count == tokens.count)
+
+            let third = try scene.startWorker()
+            try third.waitFor("partitions assigned", seconds: 30)
+            try scene.stop(third)
+            #expect(!third.text.contains(left), "\(third.text)")
+            try simulator.process.stop()
+        }
+
         /// Makes the tiers' topics, and a topic for dead letters that takes short ones only.
         private func prepare(_ scene: Scene) throws -> [String] {
             let topics = Self.tiers.map { "\(scene.name).tier.\($0)s" }

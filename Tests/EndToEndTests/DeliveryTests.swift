@@ -64,22 +64,10 @@ extension EndToEnd {
             let tokens = (0..<1000).map { hex($0, digits: 8) + String(repeating: "c4", count: 28) }
             try scene.write(
                 tokens.map { #"\#($0):{"aps":{"alert":"Hi"}}"# }.joined(separator: "\n") + "\n", to: "lines.txt")
-            let produced = try Scene.run(
-                Tool.kcat.path(),
-                [
-                    "-P", "-b", scene.servers, "-t", scene.configuration.requests, "-K:", "-l",
-                    scene.file("lines.txt"),
-                ])
-            #expect(produced.ending == .exited(0), "\(produced.text)")
+            try scene.produceWithKcat("lines.txt")
             try scene.settle(worker)
             try scene.stop(worker)
-            let consumed = try Scene.run(
-                Tool.kcat.path(),
-                [
-                    "-C", "-q", "-e", "-b", scene.servers, "-t", scene.configuration.results, "-o", "beginning", "-f",
-                    "%k %h\n",
-                ])
-            let lines = consumed.text.split(separator: "\n")
+            let lines = try scene.resultsWithKcat()
             #expect(lines.map { String($0.prefix { $0 != " " }) }.sorted() == tokens)
             #expect(lines.allSatisfy { $0.contains(" outcome=accepted,") }, "\(lines.first ?? "no result")")
             try simulator.process.stop()

@@ -127,12 +127,28 @@ final class Scene {
         print(ended.text)
     }
 
+    /// Writes a file's lines, `KEY:VALUE`, to the request topic.
+    func produceWithKcat(_ lines: String) throws {
+        let ended = try Self.run(
+            Tool.kcat.path(), ["-P", "-b", servers, "-t", configuration.requests, "-K:", "-l", file(lines)])
+        guard ended.ending == .exited(0) else { throw Unexpected("kcat: \(ended.text)") }
+    }
+
+    /// All results, `KEY HEADERS` each.
+    func resultsWithKcat() throws -> [Substring] {
+        try Self.run(
+            Tool.kcat.path(),
+            ["-C", "-q", "-e", "-b", servers, "-t", configuration.results, "-o", "beginning", "-f", "%k %h\n"]
+        ).text.split(separator: "\n")
+    }
+
     /// Until the group and its retry group have committed everything.
-    func settle(_ worker: ChildProcess, within seconds: Double = 240) throws {
+    func settle(_ worker: ChildProcess, retryTopics: [String] = [], within seconds: Double = 240) throws {
         do {
             try books(
-                "settle", "--group", configuration.group, "--topics", configuration.requests, "--retry-topics",
-                configuration.retry, within: seconds)
+                "settle",
+                ["--group", configuration.group, "--topics", configuration.requests, "--retry-topics"]
+                    + [configuration.retry] + retryTopics, within: seconds)
         } catch {
             throw Unexpected("\(error)\nthe worker said:\n\(worker.text.suffix(8000))")
         }

@@ -161,7 +161,7 @@ package final class PushWorker: @unchecked Sendable {
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready:
-                findLeftTiers(readiness.topics)
+                findLeftTiers()
                 return true
             case .unreachable(let reason):
                 waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
@@ -178,9 +178,9 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// What is not found now is found at the next start, and stays in its topic until then.
-    private func findLeftTiers(_ topics: Topics) {
+    private func findLeftTiers() {
         do throws(KafkaError) {
-            for tier in try LeftTiers(configuration, topics, timeoutMs: 5_000).found {
+            for tier in try LeftTiers(configuration, cluster, timeoutMs: 5_000).found {
                 leftTiers.append(tier.topic)
                 logger.info(
                     .kafka, "a retry topic that is not configured any more is read until it is empty",
@@ -208,8 +208,6 @@ package final class PushWorker: @unchecked Sendable {
         let drainNs = configuration.drain.rebalance.nanoseconds
         let requests = configuration.requestTopics
         let tiers = configuration.retry.tiers
-        // The smaller of the record's own due time and this counts.
-        let longestMs = tiers.map(\.delay.milliseconds).max() ?? 1
         readers = [
             try GroupReader(
                 configuration.consumer(.requests, of: cluster), topics: requests.map(\.name), drainNs: drainNs,
@@ -220,7 +218,7 @@ package final class PushWorker: @unchecked Sendable {
                 drainNs: drainNs,
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in
-                    .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? longestMs)
+                    .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? LeftTiers.delayMs)
                 }),
         ]
         // The last that can fail: it starts a thread.

@@ -4,7 +4,7 @@ package import Kafka
 /// Waits until Kafka can be reached and has every topic as it must be.
 package struct ClusterReadiness {
     private let configuration: WorkerConfiguration
-    let topics: Topics
+    private let topics: Topics
     private let check: TopicCheck
     /// Why no broker answered, as told last: librdkafka does not repeat itself.
     private var lastReason: String?

@@ -39,7 +39,9 @@ def produce(options):
     import records
     import topics
 
-    if options.known:
+    if options.apps:
+        stream = records.Apps(options.count, options.seed, options.apps)
+    elif options.known:
         with open(options.known) as file:
             stream = records.Known(options.count, options.seed, file.read().split())
     else:
@@ -100,6 +102,25 @@ def count(options):
             print(held)
             return held >= options.at_least
         time.sleep(0.02)
+
+
+def measure(options):
+    """Prints how long notifications took, by app or request topic, as JSON."""
+    import pace
+    import topics
+
+    found, outcomes = pace.measure(topics.read(options.servers, options.results), options.by, options.while_topic,
+                                   options.skip_ms)
+    print(json.dumps(outcomes))
+    for name in sorted(found):
+        print(json.dumps({"name": name} | found[name]))
+    return True
+
+
+def keep_silent(options):
+    import pace
+
+    pace.keep_silent(options.port)
 
 
 def seen(options):
@@ -269,6 +290,7 @@ def main():
     made.add_argument("--faults", action="store_true", help="some requests make the server cut or close connections")
     made.add_argument("--envelopes", type=int, default=0, help="how many of the records are large fan-outs")
     made.add_argument("--envelope-tokens", type=int, default=10_000, help="device tokens of each (%(default)s)")
+    made.add_argument("--apps", type=int, help="nothing but plain notifications, to so many apps in turn")
     made.add_argument("--known", help="file of device tokens that the server knows; others are to end in HTTP 404")
 
     made = command(settle, "settle", "waits until the group, and its .retry group, have committed everything")
@@ -323,6 +345,15 @@ def main():
     made.add_argument("--other", action="store_true", help="the cases of the other configuration")
     made.add_argument("--max-message", type=int, help="max.message.bytes of the dead-letter topic")
     made.add_argument("--stall", type=float, default=60)
+
+    made = command(measure, "measure", "prints how long notifications took from their records to the answers, in ms")
+    made.add_argument("--results", default="apns.results")
+    made.add_argument("--by", choices=["app", "topic"], default="app")
+    made.add_argument("--skip-ms", type=int, default=0, help="leave out what was requested so soon after the first")
+    made.add_argument("--while-topic", help="only what was requested while this topic had notifications to send")
+
+    made = command(keep_silent, "silent", "listens on a port and never answers")
+    made.add_argument("--port", type=int, required=True)
 
     made = command(seen, "seen", "waits until the server has seen some number of requests")
     made.add_argument("--simulator", required=True)

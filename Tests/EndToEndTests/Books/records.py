@@ -361,6 +361,22 @@ def too_many_tokens(generator, number):
 DEAD = [tombstone, not_json, no_token, no_key, garbage, tokens_not_a_list, no_tokens]
 
 
+class Apps:
+    """Plain notifications to as many apps in turn: `shop`, `app1`, `app2` …"""
+
+    def __init__(self, count, seed, apps):
+        self.count = count
+        self.random = random.Random(seed)
+        self.bundles = [BUNDLE] + ["com.example.app%d" % number for number in range(1, apps)]
+
+    def __iter__(self):
+        for number in range(self.count):
+            token = "00" + "%062x" % self.random.getrandbits(248)
+            topic = self.bundles[number % len(self.bundles)]
+            yield Record(token.encode(), payload(number), [("apns-topic", topic.encode())], {
+                "n": [[token, "accepted", None]], "topic": topic})
+
+
 class Known:
     """Plain notifications to `known` device tokens (a file's lines) and, one in ten, to others: for a foreign server,
     which answers 404 to what it does not know."""

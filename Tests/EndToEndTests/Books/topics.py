@@ -54,6 +54,7 @@ def produce(servers, topic, records, book, rate=0, progress=lambda count: None):
         written += 1
 
     started = time.monotonic()
+    step = max(1, min(500, rate // 200)) if rate else 500
     for number, record in enumerate(records):
         while True:
             try:
@@ -63,11 +64,11 @@ def produce(servers, topic, records, book, rate=0, progress=lambda count: None):
                 break
             except BufferError:
                 producer.poll(0.1)
-        if number % 500 == 0:
+        if number % step == 0:
             producer.poll(0)
             progress(written)
-            if rate and (ahead := number / rate - (time.monotonic() - started)) > 0:
-                producer.poll(ahead)
+            while rate and (ahead := number / rate - (time.monotonic() - started)) > 0:
+                producer.poll(ahead)  # which comes back at each report
         if failure:
             break
     producer.flush(60)

@@ -1,0 +1,25 @@
+import CRdkafka
+
+/// A place in a partition that brokers know by a special time (Kafka protocol, ListOffsets).
+enum LogPlace: Int64 {
+    case end = -1
+    case start = -2
+}
+
+extension ClientHandle {
+    /// Asks the partitions' leaders, waiting at most `timeoutMs`; `nil` where one does not tell.
+    func offsets(
+        _ place: LogPlace, of partitions: [TopicPartition], timeoutMs: Int32
+    ) throws(KafkaError) -> [Int64?] {
+        let list = PartitionList(capacity: partitions.count)
+        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times, which hands the time through).
+        for partition in partitions { list.add(partition, offset: place.rawValue) }
+        try check(unsafe rd_kafka_offsets_for_times(raw, list.raw, timeoutMs))
+        var found: [TopicPartition: Int64] = [:]
+        unsafe UnsafePointer(list.raw).forEach { element in
+            guard unsafe element.err == RD_KAFKA_RESP_ERR_NO_ERROR, unsafe element.offset >= 0 else { return }
+            unsafe found[element.identity] = element.offset
+        }
+        return partitions.map { found[$0] }
+    }
+}
