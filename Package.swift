@@ -61,8 +61,10 @@ let package = Package(
         + module("EventLoop", ["CLinux"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux"], settings: wrapper)
         + module("PushRecords", ["JSON"])
-        + module("Delivery", ["PushRecords"])
-        + module("APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON"])
+        + module("Delivery", ["PushRecords"], tests: ["APNs"])
+        + module(
+            "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON"],
+            tests: ["APNsSimulator"])
         + module("APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer"])
         + module("Observability", ["CLinux"])
         + module("Configuration", ["YAML", "PushRecords", "Observability", "CLinux"])

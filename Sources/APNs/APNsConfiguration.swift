@@ -20,6 +20,8 @@ package struct APNsConfiguration: Sendable {
     package var channel = ChannelOptions()
     /// A connection beyond the minimum that was unused for so long closes.
     package var idleConnectionNs: Int64 = 600_000_000_000
+    /// The quarantine connection closes when it was unused for so long.
+    package var quarantineIdleNs: Int64 = 60_000_000_000
     /// A connection retires when its next stream id reaches this (they end at 2^31).
     package var retirementStreamID: UInt32 = 1 << 30
 

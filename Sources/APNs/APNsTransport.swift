@@ -26,6 +26,10 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     /// The one that `TransportNote.providerTokenRenewed` was said of.
     private var announcedToken: UInt32 = 0
     private var queue = RequestQueue()
+    private var quarantine: Quarantine
+    private var quarantineAlarm: Alarm?
+    private var quarantineConnection: Connection?
+    private var suspects = SuspectQueue()
     private var isClosing = false
     private var isFinished = false
     /// Counts what `replace` gave.
@@ -64,7 +68,12 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         plan = PoolPlan(
             minimum: configuration.minimumConnections, maximum: configuration.maximumConnections,
             backOff: BackOff(limits: configuration.backOff))
+        quarantine = Quarantine(backOff: BackOff(limits: configuration.backOff))
         fates = FateBatch(app: app)
+        quarantineAlarm = Alarm(loop: loop) { [unowned self] in
+            askForTurnEnd()
+            tellQuarantine(.due)
+        }
         wakeAlarm = Alarm(loop: loop) { [unowned self] in tell(.due) }
         tell(.start)
     }
@@ -75,14 +84,20 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         askForTurnEnd()
         switch command {
         case .send(let batch):
-            queue.append(contentsOf: batch)
+            if batch.contains(where: \.isSuspect) {
+                queue.append(contentsOf: batch.filter { !$0.isSuspect })
+                for request in batch where request.isSuspect { suspects.append(request) }
+            } else {
+                queue.append(contentsOf: batch)
+            }
             if isClosing { giveBackQueue() } else { dispatch() }
         case .recall(let ids):
             let wanted = Set(ids)
-            giveBack(queue.removeAll { wanted.contains($0) })
+            giveBack(queue.removeAll { wanted.contains($0) } + suspects.removeAll { wanted.contains($0) })
         case .close:
             isClosing = true
             giveBackQueue()
+            tellQuarantine(.close)
             tell(.close)
         }
     }
@@ -103,11 +118,13 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
         seenToken = 0
         isReplacing = true
+        tellQuarantine(.replace)
         tell(.replace(minimum: configuration.minimumConnections, maximum: configuration.maximumConnections))
     }
 
     /// Hands waiting requests to connections, the first one that can take each: so few connections carry full writes.
     private func dispatch() {
+        dispatchSuspects()
         guard !queue.isEmpty else { return }
         refreshToken()
         var index = 0
@@ -115,6 +132,16 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
             connections[index].fill(from: &queue, headers: &headers)
             index += 1
         }
+    }
+
+    /// Suspects go over their own connection, which is dialled for them.
+    private func dispatchSuspects() {
+        guard !suspects.isEmpty else { return }
+        if isClosing { return giveBack(suspects.removeAll { _ in true }) }
+        tellQuarantine(.wanted)
+        guard let connection = quarantineConnection, connection.phase == .ready else { return }
+        refreshToken()
+        suspects.fill(connection, headers: &headers)
     }
 
     private func giveBackQueue() { giveBack(queue.removeAll { _ in true }) }
@@ -162,7 +189,25 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         sayConnections()
     }
 
+    private func tellQuarantine(_ event: Quarantine.Event) {
+        for action in quarantine.handle(event, using: &random) {
+            askForTurnEnd()
+            switch action {
+            case .dial(let id):
+                quarantineConnection = Connection(
+                    id: id, firstAddress: id, isQuarantine: true, configuration: configuration, dialer: dialer,
+                    loop: loop, owner: self)
+            case .drain: quarantineConnection?.drain()
+            case .wake(let afterNs): quarantineAlarm?.set(afterNs: afterNs)
+            case .giveBack: giveBack(suspects.removeAll { _ in true })
+            case .forget: suspects.forget()
+            }
+            sayConnections()
+        }
+    }
+
     func connectionSettled(_ connection: Connection) {
+        if connection.isQuarantine { return tellQuarantine(.opened) }
         if connection.era == era {
             isReplacing = false
             say(isReachable: true)
@@ -171,17 +216,23 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     }
 
     func connectionAnswered(_ connection: Connection) {
+        if connection.isQuarantine { return tellQuarantine(.answered) }
         // That the old credential is still good says nothing about the new one.
         if connection.era == era { tell(.answered(connection.id)) }
     }
 
     func connectionRetires(_ connection: Connection, isFault: Bool) {
+        if connection.isQuarantine { return tellQuarantine(.retired(isFault: isFault)) }
         tell(.retired(connection.id, isFault: isFault))
     }
 
-    func connectionIdle(_ connection: Connection) { tell(.idle(connection.id)) }
+    func connectionIdle(_ connection: Connection) {
+        if connection.isQuarantine { return tellQuarantine(.idle) }
+        tell(.idle(connection.id))
+    }
 
     func connectionClosed(_ connection: Connection, _ end: ChannelEnd) {
+        if connection.isQuarantine { return quarantineClosed(connection, end) }
         connections.removeAll { $0 === connection }
         let failures = plan.failures
         tell(.closed(connection.id))
@@ -193,6 +244,19 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
             note(
                 .connectFailed(
                     host: configuration.host, reason: end.text, retryInMs: plan.lastWaitNs / 1_000_000))
+        }
+    }
+
+    private func quarantineClosed(_ connection: Connection, _ end: ChannelEnd) {
+        askForTurnEnd()
+        quarantineConnection = nil
+        suspects.died(under: connection.diedUnder)
+        let failures = quarantine.failures
+        tellQuarantine(.closed)
+        if !isClosing, quarantine.failures > failures, !connection.wasReady {
+            note(
+                .connectFailed(
+                    host: configuration.host, reason: end.text, retryInMs: quarantine.lastWaitNs / 1_000_000))
         }
     }
 
@@ -209,7 +273,8 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     }
 
     private func sayConnections() {
-        let counts = plan.counts
+        var counts = plan.counts
+        quarantine.count(in: &counts)
         guard counts != saidConnections else { return }
         saidConnections = counts
         events.append(.connections(app: app, counts))
@@ -283,8 +348,9 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
             reportedCapacity = capacity
             events.append(.capacity(app: app, requests: capacity))
         }
-        if isFinished {
+        if isFinished, quarantineConnection == nil {
             isFinished = false
+            quarantineAlarm = nil
             events.append(.closed(app: app))
         }
         guard !events.isEmpty else { return }

@@ -15,7 +15,11 @@ extension DeliveryMachine {
             counters.late += 1
             return
         }
-        apps[Int(notifications[slot].app)].outstanding -= 1
+        if isSuspect(slot) {
+            apps[Int(notifications[slot].app)].quarantined -= 1
+        } else {
+            apps[Int(notifications[slot].app)].outstanding -= 1
+        }
         records[notifications[slot].record].handed -= 1
         if notifications[slot].state == .orphaned {
             counters.late += 1
@@ -37,13 +41,20 @@ extension DeliveryMachine {
 
     // MARK: In doubt
 
+    /// Connections died under it, and it goes over the quarantine connection from now on.
+    @inline(__always)
+    func isSuspect(_ slot: UInt32) -> Bool { notifications[slot].deaths >= Self.suspectDeaths }
+
     private mutating func handleDoubt(_ slot: UInt32, _ fate: Fate) {
         notifications[slot].sends += 1
         notifications[slot].inDoubt += 1
         notifications[slot].returns = 0
         counters.apps[Int(notifications[slot].app)].inDoubt += 1
-        if fate.connectionDied { watchTry(Int(notifications[slot].app), isFailure: true) }
-        if fate.connectionDied { notifications[slot].deaths &+= notifications[slot].deaths < .max ? 1 : 0 }
+        // What happens in quarantine says nothing about the other connections.
+        if fate.connectionDied, !isSuspect(slot) { watchTry(Int(notifications[slot].app), isFailure: true) }
+        if fate.connectionDied, !fate.connectionWasSilent {
+            notifications[slot].deaths &+= notifications[slot].deaths < .max ? 1 : 0
+        }
         markDoubted(slot)
         if settings.inDoubt == .abandon {
             conclude(slot, .abandoned)

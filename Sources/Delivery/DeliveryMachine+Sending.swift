@@ -10,20 +10,26 @@ extension DeliveryMachine {
         for app in apps.indices {
             var free = apps[app].concurrency - apps[app].outstanding
             guard free > 0, queues[app].count > 0 else { continue }
+            var most = Int.max
             if apps[app].isRateLimited {
                 free = min(free, controls[app].rateLimit.allowance(now.ns))
                 guard free > 0 else { continue }
+                most = free
             }
             var batch: [OutgoingRequest] = []
+            var suspects = 0
             batch.reserveCapacity(min(free, queues[app].count))
-            while batch.count < free, let slot = queues[app].removeFirst(from: &notifications) {
+            while batch.count - suspects < free, batch.count < most, let slot = queues[app].removeFirst(from: &notifications) {
                 guard let partition = partitions[Int(records[notifications[slot].record].partition)] else {
                     preconditionFailure("what is ready has an assignment")
                 }
-                if mayBeSent(slot, partition) { batch.append(handOut(slot, handedMs)) }
+                guard mayBeSent(slot, partition) else { continue }
+                if isSuspect(slot) { suspects += 1 }
+                batch.append(handOut(slot, handedMs))
             }
             if !batch.isEmpty {
-                apps[app].outstanding += batch.count
+                apps[app].outstanding += batch.count - suspects
+                apps[app].quarantined += suspects
                 if apps[app].isRateLimited { controls[app].rateLimit.take(batch.count, now.ns) }
                 counters.apps[app].handed += batch.count
                 body(AppIndex(app), batch)
@@ -77,7 +83,7 @@ extension DeliveryMachine {
             token: notifications[slot].token, payload: body.pointee.payload, topic: body.pointee.topic,
             collapseID: body.pointee.collapseID, apnsID: requestID(body, index: notifications[slot].index),
             expiration: body.pointee.expiration, pushType: body.pointee.pushType, priority: body.pointee.priority,
-            isBroadcast: body.pointee.isBroadcast, isSuspect: notifications[slot].deaths >= Self.suspectDeaths)
+            isBroadcast: body.pointee.isBroadcast, isSuspect: isSuspect(slot))
     }
 
     /// The id that the request carries; `.none`: Apple makes one.

@@ -107,7 +107,7 @@ extension DeliveryMachine {
         let isOpen = circuit.isOpen && !control.isRemoved
         return AppStatus(
             name: control.route.name, isRemoved: control.isRemoved, isPaused: control.route.isPaused,
-            open: apps[app].open, ready: queues[app].count, handed: apps[app].outstanding, capacity: control.capacity,
+            open: apps[app].open, ready: queues[app].count, handed: apps[app].handed, capacity: control.capacity,
             concurrency: apps[app].concurrency, guardState: control.environmentGuard.state,
             credentialOpenNs: isOpen ? circuit.openedNs : nil,
             credentialReason: isOpen ? circuit.reason.text?.description : nil, openTopics: control.openTopics,
@@ -127,7 +127,7 @@ extension DeliveryMachine {
 
     package var gauges: DeliveryGauges {
         DeliveryGauges(
-            openNotifications: notifications.count, openBytes: blocks.openBytes, inFlight: apps.map(\.outstanding),
+            openNotifications: notifications.count, openBytes: blocks.openBytes, inFlight: apps.map(\.handed),
             waiting: queues.map(\.count), productions: productions.count)
     }
 }

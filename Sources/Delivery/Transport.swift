@@ -41,7 +41,8 @@ package struct OutgoingRequest: @unchecked Sendable {
     /// `apns-priority`; 0: not sent.
     package var priority: UInt8
     package var isBroadcast: Bool
-    /// A notification under which connections died (`delivery.md`: quarantine).
+    /// A notification under which connections died (`delivery.md`: quarantine). It goes over the app's quarantine
+    /// connection, whose room is its own: it does not count towards the capacity reported.
     package var isSuspect: Bool
 
     package init(
@@ -89,15 +90,17 @@ package struct Fate: Sendable {
     package var unregisteredAtMs: Int64
     /// Wall clock when the request was handed to a connection, in milliseconds since the epoch; 0: never.
     package var sentAtMs: Int64
-    /// The connection died under this try (it counts towards quarantine).
+    /// The connection died under this try (it counts towards quarantine, unless `connectionWasSilent`).
     package var connectionDied: Bool
+    /// It was given up because nothing came over it any more: its fault, or the network's, not the notification's.
+    package var connectionWasSilent: Bool
     /// The provider token this try carried is older than the one its connection would use now.
     package var carriedOlderToken: Bool
 
     package init(
         id: NotificationID, kind: Kind, status: UInt16 = 0, reason: ReasonCode = .none, reasonText: Int32 = -1,
         uniqueIDText: Int32 = -1, apnsID: NotificationUUID = .none, unregisteredAtMs: Int64 = 0, sentAtMs: Int64 = 0,
-        connectionDied: Bool = false, carriedOlderToken: Bool = false
+        connectionDied: Bool = false, connectionWasSilent: Bool = false, carriedOlderToken: Bool = false
     ) {
         self.id = id
         self.kind = kind
@@ -109,6 +112,7 @@ package struct Fate: Sendable {
         self.unregisteredAtMs = unregisteredAtMs
         self.sentAtMs = sentAtMs
         self.connectionDied = connectionDied
+        self.connectionWasSilent = connectionWasSilent
         self.carriedOlderToken = carriedOlderToken
     }
 }
@@ -129,7 +133,7 @@ package struct FateBatch: Sendable {
 
 /// What the core tells a transport.
 package enum TransportCommand: Sendable {
-    /// Send these; never more in total than the capacity last reported allows.
+    /// Send these; never more in total than the capacity last reported allows, suspects not counted.
     case send([OutgoingRequest])
     /// Give back, as `notProcessed`, whatever of these is not on a connection yet (a partition is being revoked).
     case recall([NotificationID])
@@ -141,7 +145,7 @@ package enum TransportCommand: Sendable {
 package enum TransportEvent: Sendable {
     case fates(FateBatch)
     /// How many requests of this app may be unanswered at once, over all its connections; 0: none is connected.
-    /// A fate frees one. The transport may report less than is outstanding: then nothing is handed over until it fits.
+    /// A fate frees one, suspects take none. The transport may report less than is outstanding: then nothing is handed over until it fits.
     case capacity(app: AppIndex, requests: Int)
     /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, true when
     /// one became ready. Not said before the first dial has ended.

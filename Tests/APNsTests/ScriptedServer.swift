@@ -244,6 +244,22 @@ final class World {
             expiration: nil, pushType: .alert, priority: 0)
     }
 
+    func sendSuspects(_ numbers: some Sequence<UInt32>) {
+        transport.handle(
+            .send(
+                numbers.map { number in
+                    var request = request(number)
+                    request.isSuspect = true
+                    return request
+                }))
+    }
+
+    /// A notification comes back: its earlier fate is forgotten.
+    func forgetFate(_ number: UInt32) {
+        fateOf[number] = nil
+        fates.removeAll { $0.id.slot == number }
+    }
+
     func send(_ numbers: Range<UInt32>, bodyBytes: Int = 20) {
         transport.handle(.send(numbers.map { request($0, bodyBytes: bodyBytes) }))
     }

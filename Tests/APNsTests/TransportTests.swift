@@ -255,6 +255,25 @@ import Testing
         world.close()
     }
 
+    /// PINGs are answered, requests are not.
+    @Test func aConnectionThatAnswersNobodyIsGivenUp() throws {
+        let world = try World()
+        world.configuration.responseTimeoutNs = 100_000_000
+        world.server.onRequest = { peer, request in if peer.number > 0 { peer.respond(request.stream) } }
+        try world.connect()
+        world.send(0..<3)
+        world.run("fates") { world.fates.count == 3 }
+        #expect(world.fates.allSatisfy { $0.kind == .inDoubt && $0.connectionDied && $0.connectionWasSilent })
+        #expect(
+            world.notes.contains {
+                if case .disconnected(_, let reason, 3) = $0 { reason.contains("nothing was answered") } else { false }
+            })
+        world.run("connected again") { world.capacity > 0 && world.server.peers.count == 2 }
+        world.send(3..<4)
+        world.run("fate") { world.fateOf[3]?.status == 200 }
+        world.close()
+    }
+
     @Test func recall() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
@@ -471,7 +490,8 @@ import Testing
         world.send(0..<1, bodyBytes: 4_000)
         world.run("fate") { world.fates.count == 1 }
         #expect(world.fates[0].kind == .notProcessed)
-        world.run("cancelled") { world.server.peers[0].cancelled == [1] }
+        // It answered nobody meanwhile: another connection may do better.
+        world.run("given up") { world.server.peers[0].isClosed && world.server.peers.count == 2 }
         world.close()
     }
 
@@ -486,6 +506,7 @@ import Testing
         world.send(0..<1)
         world.run("fate") { world.fates.count == 1 }
         #expect(world.fates[0].kind == .inDoubt && world.fates[0].connectionDied)
+        #expect(world.fates[0].connectionWasSilent, "which is not the notification's fault")
         #expect(
             world.notes.contains {
                 if case .disconnected(_, let reason, 1) = $0 { reason.contains("PING") } else { false }

@@ -108,7 +108,7 @@ import Testing
         #expect(closed.last == Self.closed(9, .notProcessed))
     }
 
-    @Test func noResponseInTimeCountsFromEndStream() throws {
+    @Test func noResponseInTimeCountsFromEndStream() {
         var (window, tickets) = Self.window(3, kernelHas: 100)
         #expect(window.nextDeadlineNs == 20 + Self.timeoutNs)
         window.kernelTook(200, nowNs: 5_000)
@@ -116,23 +116,49 @@ import Testing
         #expect(window.responded(tickets[0]) != nil)
         #expect(window.nextDeadlineNs == 5_000 + Self.timeoutNs)
         #expect(window.expire(nowNs: 4_999 + Self.timeoutNs) == nil)
-        let expiredAtLast = window.expire(nowNs: 5_000 + Self.timeoutNs)
-        let expired = try #require(expiredAtLast)
-        #expect(expired.stream == 3)
-        #expect(expired.closed == Self.closed(1, .inDoubt))
+        #expect(
+            window.expire(nowNs: 5_000 + Self.timeoutNs) == .entry(stream: 3, Self.closed(1, .inDoubt)))
         #expect(window.expire(nowNs: .max - Self.timeoutNs) == nil)
         #expect(window.responded(tickets[1]) == nil)
         #expect(window.count == 1)
     }
 
-    @Test func aBodyThatCannotBeSentInTimeIsNotProcessed() throws {
+    @Test func aBodyThatCannotBeSentInTimeIsNotProcessed() {
         var window = Window(timeoutNs: Self.timeoutNs)
         let ticket = window.open(Self.id(0), token: 1, nowNs: 10, nowMs: 1_000)
         window.handed(ticket, stream: 1, end: nil)
+        let quick = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 1_001)
+        window.handed(quick, stream: 3, end: 100)
+        #expect(window.responded(quick) != nil)
         #expect(window.nextDeadlineNs == 10 + Self.timeoutNs)
-        let expiredAtLast = window.expire(nowNs: 10 + Self.timeoutNs)
-        let expired = try #require(expiredAtLast)
-        #expect(expired.closed == Self.closed(0, .notProcessed))
+        #expect(window.expire(nowNs: 10 + Self.timeoutNs) == .entry(stream: 1, Self.closed(0, .notProcessed)))
+    }
+
+    /// Whose fault it is when no response comes: the connection's, if nobody was answered meanwhile.
+    @Test func aConnectionThatAnswersNobodyIsGivenUp() {
+        var (window, tickets) = Self.window(2)
+        #expect(window.responded(tickets[0]) != nil)
+        let late = window.open(Self.id(7), token: 1, nowNs: 30, nowMs: 1_007)
+        window.handed(late, stream: 9, end: 900)
+        let unsent = window.open(Self.id(8), token: 1, nowNs: 30, nowMs: 1_008)
+        window.handed(unsent, stream: 11, end: nil)
+        window.kernelTook(900, nowNs: 40)
+        // The second was sent before the first was answered.
+        #expect(window.expire(nowNs: 40 + Self.timeoutNs) == .entry(stream: 3, Self.closed(1, .inDoubt)))
+        #expect(window.expire(nowNs: 40 + Self.timeoutNs) == .connection)
+        #expect(window.count == 2)
+        var closed: [Window.Closed] = []
+        window.lost(written: 900, isSilent: true, into: &closed)
+        var silent = Self.closed(7, .inDoubt, died: true)
+        silent.wasSilent = true
+        #expect(closed == [silent, Self.closed(8, .notProcessed)])
+    }
+
+    /// A reset of another stream is a sign of life, too.
+    @Test func aResetIsAnAnswer() {
+        var (window, tickets) = Self.window(2)
+        #expect(window.ended(tickets[1], isRefused: true, status: 0) != nil)
+        #expect(window.expire(nowNs: 20 + Self.timeoutNs) == .entry(stream: 1, Self.closed(0, .inDoubt)))
     }
 
     @Test func aBodyThatWaitedIsTimedFromItsEnd() {
@@ -142,10 +168,11 @@ import Testing
         let quick = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 1_001)
         window.handed(quick, stream: 3, end: 100)
         window.kernelTook(100, nowNs: 50)
+        _ = window.responded(.max)
         window.bodySent(slow, end: 200)
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs)
         window.kernelTook(200, nowNs: 900)
-        #expect(window.expire(nowNs: 50 + Self.timeoutNs)?.closed.id == Self.id(1))
+        #expect(window.expire(nowNs: 50 + Self.timeoutNs) == .entry(stream: 3, Self.closed(1, .inDoubt)))
         #expect(window.nextDeadlineNs == 900 + Self.timeoutNs)
     }
 
@@ -204,7 +231,12 @@ import Testing
                         ? window.responded(ticket)
                         : window.ended(ticket, isRefused: Bool.random(using: &random), status: 0))
             case 90..<97:
-                while let (_, entry) = window.expire(nowNs: now) { count(entry) }
+                while let expiry = window.expire(nowNs: now) {
+                    switch expiry {
+                    case .entry(_, let entry): count(entry)
+                    case .connection: window.lost(written: end / 3, isSilent: true, into: &closed)
+                    }
+                }
             case 97: window.goneAway(last: Int32(opened), into: &closed)
             default: break
             }

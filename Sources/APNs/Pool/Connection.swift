@@ -38,6 +38,8 @@ final class Connection: SecureChannelDelegate {
     let id: PoolPlan.ConnectionID
     /// The owner's when it was made.
     let era: Int
+    /// It carries suspects only: one, doubled with each answer.
+    let isQuarantine: Bool
     private(set) var phase = Phase.dialing
     private let configuration: APNsConfiguration
     private let loop: Loop
@@ -59,20 +61,30 @@ final class Connection: SecureChannelDelegate {
     /// Why we gave the connection up, when we did.
     private var fault: String?
     private var closedEntries: [Window.Closed] = []
+    /// Requests on it at once, whatever the peer allows.
+    private var limit = Int.max
+    /// Given up because nothing came any more.
+    private var isSilent = false
+    /// Those in doubt when it died, while it was not silent; of a quarantine connection only.
+    private(set) var diedUnder: [NotificationID] = []
 
     /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
     private static let eagerBytes = 32 << 10
     private static let recordBytes = 16 << 10
     /// A connection that ended sooner than this is not replaced at once.
     private static let shortLifeNs: Int64 = 1_000_000_000
+    /// Suspects at once, however many answers came.
+    private static let quarantineLimit = 1 << 20
     /// While the kernel takes nothing, how often to look whether it did.
     private static let blockedCheckNs: Int64 = 100_000_000
 
     init(
-        id: PoolPlan.ConnectionID, firstAddress: Int, configuration: APNsConfiguration, dialer: Dialer, loop: Loop,
+        id: PoolPlan.ConnectionID, firstAddress: Int, isQuarantine: Bool = false, configuration: APNsConfiguration, dialer: Dialer, loop: Loop,
         owner: any ConnectionOwner
     ) {
         self.id = id
+        self.isQuarantine = isQuarantine
+        limit = isQuarantine ? 1 : .max
         era = owner.era
         self.configuration = configuration
         self.loop = loop
@@ -105,15 +117,15 @@ final class Connection: SecureChannelDelegate {
         return session.freeStreams == 0 || session.connectionWindow == 0
     }
 
-    /// Takes requests from the queue's front as long as it can.
+    /// Takes requests from the queue's front as long as it can, until it has `most` on it.
     ///
     /// `queue` and `headers` are the owner's: nothing it is told meanwhile may touch them.
-    func fill(from queue: inout RequestQueue, headers: inout RequestHeaders) {
+    func fill(from queue: inout RequestQueue, headers: inout RequestHeaders, most: Int = .max) {
         // Whatever went out now on a dead connection would be in doubt.
         guard phase == .ready, !keepalive.isInQuestion, let session, session.freeStreams > 0 else { return }
         let waiting = queue.count
         do throws(HTTP2Error) {
-            try fill(session, &window, from: &queue, headers: &headers)
+            try fill(session, &window, from: &queue, headers: &headers, most: min(most, limit))
         } catch {
             giveUp(error.text)
         }
@@ -126,11 +138,13 @@ final class Connection: SecureChannelDelegate {
     /// One access to the window for the whole batch; nothing in here may touch `self.window`.
     private func fill(
         _ session: ClientSession, _ window: inout Window, from queue: inout RequestQueue,
-        headers: inout RequestHeaders
+        headers: inout RequestHeaders, most: Int
     ) throws(HTTP2Error) {
         let now = loop.now
         let token = owner.tokenGeneration
-        while !queue.isEmpty, session.freeStreams > 0, session.nextStreamID < configuration.retirementStreamID {
+        while !queue.isEmpty, window.count < most, session.freeStreams > 0,
+            session.nextStreamID < configuration.retirementStreamID
+        {
             // The peer's window for the whole connection counts: what does not fit would hold up all that is behind.
             let room = session.connectionWindow
             guard room >= queue.first.payload.count || window.isEmpty else { return }
@@ -227,6 +241,12 @@ final class Connection: SecureChannelDelegate {
         }
     }
 
+    /// Nothing came while something waited: whatever is on it was not what killed it.
+    private func giveUpSilent(_ reason: String) {
+        isSilent = true
+        giveUp(reason)
+    }
+
     private func giveUp(_ reason: String) {
         fault = fault ?? reason
         channel?.flush()
@@ -273,7 +293,8 @@ final class Connection: SecureChannelDelegate {
     func channelWritable(_ channel: SecureChannel) { markDirty() }
 
     func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
-        window.lost(written: channel.writtenBytes, into: &closedEntries)
+        window.lost(written: channel.writtenBytes, isSilent: isSilent, into: &closedEntries)
+        if isQuarantine, !isSilent { diedUnder = closedEntries.filter(\.connectionDied).map(\.id) }
         let unanswered = closedEntries.count
         settleClosedEntries()
         phase = .closed
@@ -306,6 +327,7 @@ final class Connection: SecureChannelDelegate {
     }
 
     private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
+        if isQuarantine { limit = min(limit * 2, Self.quarantineLimit) }
         guard let closed = window.responded(ticket) else { return }
         var fate = Fate(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
         let sentID = session.responseHeader(0)
@@ -347,7 +369,8 @@ final class Connection: SecureChannelDelegate {
         owner.settled(
             Fate(
                 id: closed.id, kind: closed.kind, status: status, sentAtMs: closed.sentAtMs,
-                connectionDied: closed.connectionDied, carriedOlderToken: carriedOlder(closed.token)))
+                connectionDied: closed.connectionDied, connectionWasSilent: closed.wasSilent,
+                carriedOlderToken: carriedOlder(closed.token)))
     }
 
     /// Whether the owner would send another token, or another credential, by now.
@@ -383,10 +406,12 @@ final class Connection: SecureChannelDelegate {
 
     // MARK: Time
 
+    private var idleNs: Int64 { isQuarantine ? configuration.quarantineIdleNs : configuration.idleConnectionNs }
+
     private func setAlarm() {
         var next = keepalive.nextDeadlineNs
         if let deadlineNs = window.nextDeadlineNs { next = min(next, deadlineNs) }
-        if phase == .ready && window.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
+        if phase == .ready && window.isEmpty { next = min(next, lastUsedNs + idleNs) }
         if let channel, channel.writtenBytes < channel.sentBytes {
             next = min(next, loop.now.monotonicNs + Self.blockedCheckNs)
         }
@@ -402,19 +427,24 @@ final class Connection: SecureChannelDelegate {
         let nowNs = loop.now.monotonicNs
         window.kernelTook(channel.writtenBytes, nowNs: nowNs)
         do throws(HTTP2Error) {
-            while let (stream, closed) = window.expire(nowNs: nowNs) {
-                settle(closed)
-                try session.cancel(stream: stream)
+            while let expiry = window.expire(nowNs: nowNs) {
+                switch expiry {
+                case .entry(let stream, let closed):
+                    settle(closed)
+                    try session.cancel(stream: stream)
+                case .connection:
+                    return giveUpSilent("nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms")
+                }
             }
             switch keepalive.check(nowNs: nowNs) {
             case .nothing: break
             case .ping: try session.ping()
-            case .dead: return giveUp("nothing came after a PING")
+            case .dead: return giveUpSilent("nothing came after a PING")
             }
         } catch {
             return giveUp(error.text)
         }
-        if phase == .ready, window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
+        if phase == .ready, window.isEmpty, nowNs - lastUsedNs >= idleNs {
             // Asked again after another such time.
             lastUsedNs = nowNs
             owner.connectionIdle(self)

@@ -14,14 +14,28 @@ package struct Window: Sendable {
         /// Counts provider tokens: which one this request carried.
         package var token: UInt32
         package var connectionDied: Bool
+        /// With `connectionDied`: it had fallen silent, which is nobody's fault but its own.
+        package var wasSilent: Bool
 
-        package init(id: NotificationID, kind: Fate.Kind, sentAtMs: Int64, token: UInt32, connectionDied: Bool) {
+        package init(
+            id: NotificationID, kind: Fate.Kind, sentAtMs: Int64, token: UInt32, connectionDied: Bool,
+            wasSilent: Bool = false
+        ) {
             self.id = id
             self.kind = kind
             self.sentAtMs = sentAtMs
             self.token = token
             self.connectionDied = connectionDied
+            self.wasSilent = wasSilent
         }
+    }
+
+    /// What is over at a point in time.
+    package enum Expiry: Equatable, Sendable {
+        /// One entry, while others were answered: its stream is to be cancelled.
+        case entry(stream: Int32, Closed)
+        /// Nothing was answered while an entry waited: the connection is to be given up (`lost` closes its entries).
+        case connection
     }
 
     private struct Entry {
@@ -34,6 +48,8 @@ package struct Window: Sendable {
         /// When the kernel had END_STREAM; 0: not known to have it.
         var sentNs: Int64 = 0
         var openedMs: Int64
+        /// What `answers` was when its wait began.
+        var answersBefore: UInt32 = 0
         var list: List = .free
         var previous: UInt32 = none
         var next: UInt32 = none
@@ -59,6 +75,8 @@ package struct Window: Sendable {
     private var unstamped: UInt32 = none
     /// What the kernel has taken of the output.
     private var written: Int64 = 0
+    /// Streams that the peer answered or ended; wraps.
+    private var answers: UInt32 = 0
 
     /// Open entries.
     package private(set) var count = 0
@@ -71,7 +89,7 @@ package struct Window: Sendable {
 
     /// Opens an entry, to be followed by `handed` or `withdraw`.
     package mutating func open(_ id: NotificationID, token: UInt32, nowNs: Int64, nowMs: Int64) -> UInt32 {
-        let entry = Entry(id: id, token: token, openedNs: nowNs, openedMs: nowMs)
+        let entry = Entry(id: id, token: token, openedNs: nowNs, openedMs: nowMs, answersBefore: answers)
         let ticket: UInt32
         if free != Self.none {
             ticket = free
@@ -115,6 +133,7 @@ package struct Window: Sendable {
         while unstamped != Self.none, entries[Int(unstamped)].end <= written {
             // 0 means not known, and the clock may begin there.
             entries[Int(unstamped)].sentNs = max(1, nowNs)
+            entries[Int(unstamped)].answersBefore = answers
             unstamped = entries[Int(unstamped)].next
         }
     }
@@ -123,11 +142,13 @@ package struct Window: Sendable {
 
     /// Its response is complete. `nil`: closed before (a late answer finds nobody).
     package mutating func responded(_ ticket: UInt32) -> Closed? {
-        isOpen(ticket) ? close(ticket, .answered) : nil
+        answers &+= 1
+        return isOpen(ticket) ? close(ticket, .answered) : nil
     }
 
     /// Its stream ended without a complete response. A status that had come decides (a body cut off).
     package mutating func ended(_ ticket: UInt32, isRefused: Bool, status: UInt16) -> Closed? {
+        answers &+= 1
         guard isOpen(ticket) else { return nil }
         if status != 0 { return close(ticket, .answered) }
         if isRefused { return close(ticket, .notProcessed) }
@@ -140,30 +161,39 @@ package struct Window: Sendable {
     }
 
     /// The connection is no more; the kernel had taken `position` bytes of the output.
-    package mutating func lost(written position: Int64, into closed: inout [Closed]) {
+    ///
+    /// - Parameter isSilent: it was given up because nothing came any more.
+    package mutating func lost(written position: Int64, isSilent: Bool = false, into closed: inout [Closed]) {
         written = max(written, position)
         let written = written
         closeAll(into: &closed) { entry in
             entry.end >= 0 && entry.end <= written ? .inDoubt : .notProcessed
         }
-        for index in closed.indices where closed[index].kind == .inDoubt { closed[index].connectionDied = true }
+        for index in closed.indices where closed[index].kind == .inDoubt {
+            closed[index].connectionDied = true
+            closed[index].wasSilent = isSilent
+        }
     }
 
     /// Closes the next entry whose time is over at `nowNs`, if any: in doubt when no response came within the timeout
-    /// after END_STREAM was sent; not processed when its body could not be sent for as long. The stream is to be
-    /// cancelled.
-    package mutating func expire(nowNs: Int64) -> (stream: Int32, closed: Closed)? {
+    /// after END_STREAM was sent; not processed when its body could not be sent for as long. `.connection`: nobody else
+    /// was answered meanwhile either, and nothing is closed.
+    package mutating func expire(nowNs: Int64) -> Expiry? {
         if sent.first != Self.none {
             let entry = entries[Int(sent.first)]
-            if entry.sentNs != 0, entry.sentNs + timeoutNs <= nowNs {
-                return (entry.stream, close(sent.first, .inDoubt))
-            }
+            if entry.sentNs != 0, entry.sentNs + timeoutNs <= nowNs { return expire(sent.first, .inDoubt) }
         }
         if waiting.first != Self.none {
             let entry = entries[Int(waiting.first)]
-            if entry.openedNs + timeoutNs <= nowNs { return (entry.stream, close(waiting.first, .notProcessed)) }
+            if entry.openedNs + timeoutNs <= nowNs { return expire(waiting.first, .notProcessed) }
         }
         return nil
+    }
+
+    private mutating func expire(_ ticket: UInt32, _ kind: Fate.Kind) -> Expiry {
+        let entry = entries[Int(ticket)]
+        if entry.answersBefore == answers { return .connection }
+        return .entry(stream: entry.stream, close(ticket, kind))
     }
 
     /// When `expire` has something to do next, by the monotonic clock; `nil`: nothing is waited for.

@@ -5,12 +5,17 @@ struct AppState {
     /// How many requests may be unanswered at once: the least of what its transport, throttle and guard allow.
     var concurrency = 0
     var outstanding = 0
+    /// Suspects at its transport, beside those.
+    var quarantined = 0
     /// Notifications of it that are open, and the bytes they hold.
     var open = 0
     var openBytes = 0
     /// Some of what is to be sent may have to be held: `causeToHold` says which.
     var isGated = false
     var isRateLimited = false
+
+    /// Requests at its transport.
+    var handed: Int { outstanding + quarantined }
 }
 
 /// What is known of an app beside that.

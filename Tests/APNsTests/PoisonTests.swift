@@ -1,0 +1,198 @@
+import APNsSimulator
+import Delivery
+import EventLoop
+import Network
+import PushRecords
+import TLS
+import Testing
+
+@testable import APNs
+
+/// A machine, a transport and the simulator: one notification kills every connection it goes over.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct PoisonTests {
+    private static let others = 5_000
+
+    @Test(
+        "Poison among 5,000: the others are accepted, it ends in the tier or abandoned",
+        arguments: [(latency: "0", maxAttempts: 5), ("0", 0), ("5ms", 5)])
+    func poison(latency: String, maxAttempts: Int) throws {
+        var options = SimulatorOptions()
+        options.controlPort = nil
+        options.latency = try #require(Latency(text: latency))
+        var settings = DeliverySettings()
+        settings.maxAttempts = maxAttempts
+        let courier = try Courier(options, settings)
+        defer { courier.stop() }
+        // Its request always cuts the connection (`simulate --help`).
+        let poison = "fa17f0200" + String(repeating: "0", count: 55)
+        for number in 0..<Self.others {
+            if number == 700 { courier.receive(poison) }
+            courier.receive(World.token(UInt32(number)))
+        }
+        courier.run("all ended") { courier.endings.count == Self.others + 1 }
+        courier.run("all committed") { courier.committed == Int64(Self.others + 1) }
+
+        let end = try #require(courier.endings[poison])
+        #expect(end.outcome == (maxAttempts > 0 ? nil : .abandoned), "a retry record, or abandoned")
+        #expect(end.inDoubt == 6 && end.attempts == 6, "five resends")
+        #expect(end.tier == (maxAttempts > 0 ? 1 : nil))
+        let rest = courier.endings.filter { $0.key != poison }.values
+        #expect(rest.allSatisfy { $0.outcome == .accepted })
+        let mostInDoubt = rest.map(\.inDoubt).max() ?? 0
+        let doubted = rest.count { $0.inDoubt > 0 }
+        print("poison, latency \(latency): \(doubted) others in doubt, \(mostInDoubt) times at most")
+        #expect(mostInDoubt <= 4)
+        #expect(courier.simulator.books.totals.cuts == 6)
+    }
+}
+
+/// A worker in small: Kafka acknowledges at once whatever it is given.
+final class Courier {
+    struct End {
+        /// `nil`: a retry record.
+        var outcome: Outcome?
+        var tier: Int?
+        var inDoubt: Int
+        var attempts: Int
+    }
+
+    let simulator: Simulator
+    private let loop: Loop
+    private let resolver: Resolver
+    private var machine: DeliveryMachine
+    private var transport: APNsTransport!
+    private var partition: PartitionID
+    private var events: [TransportEvent] = []
+    private var unread: [Lent] = []
+    private var read = 0
+    private(set) var endings: [String: End] = [:]
+    private(set) var committed: Int64 = 0
+
+    init(_ options: SimulatorOptions, _ settings: DeliverySettings) throws {
+        simulator = try Simulator(options)
+        loop = try Loop()
+        resolver = try Resolver()
+        machine = DeliveryMachine(
+            settings: settings,
+            apps: [
+                AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
+            ])
+        partition = machine.assign(
+            topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 0,
+            metadata: UnsafeRawBufferPointer(start: nil, count: 0))
+        var configuration = APNsConfiguration(
+            host: "127.0.0.1", port: simulator.port,
+            tls: try ClientContext(TLS.ClientOptions(trust: .pem(simulator.credentials.caPEM))))
+        configuration.backOff.firstNs = 20_000_000
+        configuration.backOff.lastNs = 100_000_000
+        let token = ProviderToken(
+            keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID,
+            key: try SigningKey(pem: simulator.credentials.providerKeyPEM))
+        transport = APNsTransport(
+            app: AppIndex(0), configuration: configuration, token: token, loop: loop,
+            dialer: Dialer(loop: loop, resolver: resolver)
+        ) { [unowned self] in events += $0 }
+    }
+
+    func stop() {
+        transport.handle(.close)
+        run("closed") { isClosed }
+        simulator.stop()
+        resolver.stop()
+    }
+
+    private var isClosed = false
+
+    func receive(_ token: String) { unread.append(Lent(token)) }
+
+    func run(_ what: String, until isSo: () -> Bool) {
+        let deadlineNs = LoopTime.read().monotonicNs + 60_000_000_000
+        while !isSo() {
+            guard LoopTime.read().monotonicNs < deadlineNs else {
+                Issue.record("not within 60 s: \(what); \(endings.count) ended")
+                return
+            }
+            turn()
+            loop.runOnce(timeoutNs: 2_000_000)
+        }
+    }
+
+    private func turn() {
+        let time = LoopTime.read()
+        let now = DeliveryTime(ns: time.monotonicNs, wallMs: time.wallMs)
+        machine.advance(now: now)
+        for event in events {
+            switch event {
+            case .fates(let batch): machine.handle(batch, now: now)
+            case .capacity(let app, let requests): machine.setCapacity(app, requests: requests)
+            case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
+            case .closed: isClosed = true
+            case .connections, .note: break
+            }
+        }
+        events = []
+        readRequests(now)
+        machine.sends(now: now) { transport.handle(.send($1)) }
+        machine.recalls { transport.handle(.recall($1)) }
+        produce(now)
+        let entries = machine.takeCommit(of: .requests, now: now)
+        if let entry = entries.first { committed = entry.offset }
+        if !entries.isEmpty {
+            machine.commitFinished(of: .requests, entries.map { _ in .acknowledged }, now: now)
+        }
+        _ = machine.takeEvents()
+    }
+
+    private func readRequests(_ now: DeliveryTime) {
+        let topic = (name: Lent("apns-topic"), value: Lent("com.example.shop"))
+        let name = Lent("push-device-token")
+        let payload = Lent(#"{"aps":{"alert":"Hi"}}"#)
+        var room = machine.room(for: partition)
+        while room > 0, read < unread.count {
+            room -= 1
+            let headers = [
+                RecordHeader(name: topic.name.bytes, value: topic.value.bytes),
+                RecordHeader(name: name.bytes, value: unread[read].bytes),
+            ]
+            let receipt = headers.withUnsafeBufferPointer {
+                machine.receive(
+                    partition, offset: Int64(read), timestampMs: now.wallMs,
+                    key: UnsafeRawBufferPointer(start: nil, count: 0), value: payload.bytes, headers: $0, now: now)
+            }
+            guard case .taken = receipt else {
+                Issue.record("\(receipt)")
+                return
+            }
+            read += 1
+        }
+    }
+
+    private func produce(_ now: DeliveryTime) {
+        var ids: [NotificationID] = []
+        while let production = machine.nextProduction {
+            switch production.kind {
+            case .unregistered: break
+            case .result:
+                machine.withResult(production.id, now: now) { content, ending in
+                    note(
+                        content,
+                        End(
+                            outcome: ending.outcome, inDoubt: Int(ending.inDoubt), attempts: Int(ending.attempts)))
+                }
+            case .retry(let tier):
+                machine.withRetry(production.id) { content, order in
+                    note(content, End(tier: tier, inDoubt: Int(order.inDoubt), attempts: Int(order.sends)))
+                }
+            }
+            ids.append(production.id)
+            machine.produced(production)
+        }
+        for id in ids { machine.acknowledged(id, now: now) }
+    }
+
+    private func note(_ content: borrowing NotificationContent, _ end: End) {
+        let token = String(decoding: content.token, as: UTF8.self)
+        #expect(endings[token] == nil, "\(token) ended twice")
+        endings[token] = end
+    }
+}

@@ -1,0 +1,214 @@
+import Delivery
+import EventLoop
+import HTTP2
+import Network
+import Testing
+
+@testable import APNs
+
+@Suite struct QuarantinePlanTests {
+    static func run(_ plan: inout Quarantine, _ trace: [(Quarantine.Event, [Quarantine.Action])]) {
+        var random = SplitMix(seed: 1)
+        for (event, expected) in trace {
+            let actions = plan.handle(event, using: &random).map { action in
+                if case .wake = action { Quarantine.Action.wake(afterNs: -1) } else { action }
+            }
+            #expect(actions == expected, "after \(event)")
+        }
+    }
+
+    static let wait = Quarantine.Action.wake(afterNs: -1)
+
+    @Test func isDialledWhenASuspectWaitsAndAgainOnlyWhenItDied() {
+        var plan = Quarantine()
+        Self.run(
+            &plan,
+            [
+                (.due, []), (.wanted, [.dial(0)]), (.wanted, []), (.opened, []), (.wanted, []), (.answered, []),
+                (.closed, [Self.wait]), (.wanted, []), (.due, []), (.wanted, [.dial(1)]), (.opened, []),
+            ])
+    }
+
+    @Test func aDialThatFailsGivesBackWhoWaits() {
+        var plan = Quarantine()
+        Self.run(
+            &plan,
+            [
+                (.wanted, [.dial(0)]), (.closed, [.giveBack, Self.wait]), (.wanted, []), (.due, []),
+                (.wanted, [.dial(1)]), (.opened, []), (.closed, [Self.wait]),
+            ])
+        // A handshake starts nothing over.
+        #expect(plan.failures == 2)
+    }
+
+    @Test func goesWhenItIsUnused() {
+        var plan = Quarantine()
+        Self.run(
+            &plan,
+            [
+                (.wanted, [.dial(0)]), (.opened, []), (.answered, []), (.idle, [.forget, .drain]), (.wanted, []),
+                (.closed, []), (.wanted, [.dial(1)]),
+            ])
+    }
+
+    @Test func aGoAwayHasASuccessorWhenTheOldOneIsGone() {
+        var plan = Quarantine()
+        Self.run(
+            &plan,
+            [
+                (.wanted, [.dial(0)]), (.opened, []), (.retired(isFault: false), [.drain]), (.wanted, []),
+                (.closed, []), (.wanted, [.dial(1)]), (.opened, []), (.retired(isFault: true), [.drain]),
+                (.closed, [Self.wait]), (.due, []), (.wanted, [.dial(2)]),
+            ])
+    }
+
+    @Test func replacedAndClosed() {
+        var plan = Quarantine()
+        Self.run(
+            &plan,
+            [
+                (.wanted, [.dial(0)]), (.opened, []), (.replace, [.drain]), (.closed, []), (.wanted, [.dial(1)]),
+                (.opened, []), (.close, [.drain]), (.closed, []), (.wanted, []), (.replace, []),
+            ])
+    }
+}
+
+/// Suspects go over a connection of their own.
+@Suite(.serialized) struct QuarantineTests {
+    /// The peer that suspects came over.
+    private func isSuspect(_ request: Arrived) -> Bool { UInt32(request.token, radix: 16)! >= 10_000 }
+
+    @Test func oneThenDoubledWithEachAnswer() throws {
+        let world = try World()
+        var held: [(ServerPeer, Int32)] = []
+        world.server.onRequest = { peer, request in
+            if peer.number == 0 { peer.respond(request.stream) } else { held.append((peer, request.stream)) }
+        }
+        try world.connect()
+        #expect(world.server.peers.count == 1, "no suspect, no quarantine")
+        world.sendSuspects(10_000..<10_020)
+        for width in [1, 2, 4, 8] {
+            world.run("\(width) at once") { held.count == width }
+            world.runFor(seconds: 0.02)
+            #expect(held.count == width)
+            let (peer, stream) = held.removeFirst()
+            peer.respond(stream)
+        }
+        // The others are not held up meanwhile, and have all the room.
+        world.send(0..<UInt32(world.capacity))
+        world.run("the others") { world.server.peers[0].arrived.count == world.capacity }
+        #expect(world.server.peers.count == 2)
+        #expect(world.server.peers[1].arrived.allSatisfy(isSuspect))
+        world.run("all suspects") {
+            for (peer, stream) in held { peer.respond(stream) }
+            held = []
+            return world.fates.count == 20 + world.capacity
+        }
+        world.close()
+    }
+
+    /// The one under which it dies kills others once at most: after that each goes alone.
+    @Test func thoseItDiedUnderGoAlone() throws {
+        let world = try World()
+        let poison: UInt32 = 10_006
+        world.server.onRequest = { [loop = world.loop] peer, request in
+            // With it on the connection nobody is answered any more, and then all are lost.
+            func isPoisoned() -> Bool { peer.arrived.contains { $0.token == World.token(poison) } }
+            if request.token == World.token(poison) {
+                _ = loop.schedule(afterNs: 20_000_000) { peer.channel.reset() }
+            } else {
+                _ = loop.schedule(afterNs: 2_000_000) { if !isPoisoned() { peer.respond(request.stream) } }
+            }
+        }
+        try world.connect()
+        world.sendSuspects(10_000..<10_040)
+        var deaths: [UInt32: Int] = [:]
+        var poisonTries = 0
+        world.run("all but the poison", seconds: 20) {
+            for fate in world.fates where fate.kind == .inDoubt {
+                #expect(fate.connectionDied && !fate.connectionWasSilent)
+                deaths[fate.id.slot, default: 0] += 1
+                world.forgetFate(fate.id.slot)
+                if fate.id.slot == poison { poisonTries += 1 }
+                if fate.id.slot != poison || poisonTries < 3 { world.sendSuspects([fate.id.slot]) }
+            }
+            return world.fates.count { $0.status == 200 } == 39 && poisonTries == 3
+        }
+        #expect(deaths[poison] == 3)
+        #expect(deaths.count > 1)
+        for (slot, count) in deaths where slot != poison { #expect(count == 1, "\(slot)") }
+        world.close()
+    }
+
+    @Test func neighboursOnOrdinaryConnectionsGoOnWhileItDies() throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in
+            if isSuspect(request) { peer.channel.reset() } else { peer.respond(request.stream) }
+        }
+        try world.connect()
+        var next: UInt32 = 0
+        var deaths = 0
+        world.sendSuspects([10_000])
+        world.run("five deaths") {
+            world.send(next..<(next + 1))
+            next += 1
+            if world.fateOf[10_000] != nil {
+                deaths += 1
+                world.forgetFate(10_000)
+                if deaths < 5 { world.sendSuspects([10_000]) }
+            }
+            return deaths == 5 || next == 10_000
+        }
+        world.run("all answered") { world.fates.count == Int(next) }
+        #expect(deaths == 5)
+        #expect(world.fates.allSatisfy { $0.status == 200 })
+        #expect(!world.capacities.contains(0))
+        #expect(world.server.peers.count { !$0.arrived.contains(where: isSuspect) } == 1)
+        world.close()
+    }
+
+    @Test func closesAfterIdleness() throws {
+        let world = try World()
+        world.configuration.quarantineIdleNs = 50_000_000
+        try world.connect()
+        world.sendSuspects([10_000])
+        world.run("fate") { world.fates.count == 1 }
+        world.run("closed") { world.server.peers[1].isClosed }
+        #expect(!world.server.peers[0].isClosed)
+        world.sendSuspects([10_001])
+        world.run("fate") { world.fates.count == 2 }
+        #expect(world.server.peers.count == 3)
+        world.close()
+    }
+
+    @Test func suspectsThatCannotBeSentComeBack() throws {
+        let world = try World()
+        try world.connect()
+        world.server.stopListening()
+        world.sendSuspects([10_000, 10_001])
+        world.run("given back") { world.fates.count == 2 }
+        #expect(world.fates.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
+        // While it waits to be dialled again they can be recalled, and are given back at the end.
+        world.sendSuspects([10_002])
+        world.sendSuspects([10_003])
+        world.transport.handle(.recall([NotificationID(slot: 10_002, generation: 3)]))
+        world.run("recalled") { world.fateOf[10_002]?.kind == .notProcessed }
+        world.close()
+        #expect(world.fateOf[10_003]?.kind == .notProcessed)
+    }
+
+    @Test func closeFinishesWhatIsInQuarantine() throws {
+        let world = try World()
+        var held: [(ServerPeer, Int32)] = []
+        world.server.onRequest = { held.append(($0, $1.stream)) }
+        try world.connect()
+        world.sendSuspects([10_000])
+        world.run("there") { held.count == 1 }
+        world.transport.handle(.close)
+        world.runFor(seconds: 0.05)
+        #expect(!world.isClosed)
+        held[0].0.respond(held[0].1)
+        world.run("closed") { world.isClosed }
+        #expect(world.fateOf[10_000]?.status == 200)
+    }
+}
