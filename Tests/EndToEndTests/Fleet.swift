@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 
 /// Workers of one group over one topic: half of the notifications come one by one, the other half in twenty large
-/// envelopes. The server answers as fast as one worker takes five to ten seconds for all.
+/// envelopes. The server is slow until everybody came and went, so that envelopes are on their way for some ten seconds.
 final class Fleet {
     /// How many notifications; the full size is 400,000, whose envelopes have 10,000 tokens.
     static let notifications = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_FLEET"] ?? "") ?? 12_000
@@ -17,7 +17,7 @@ final class Fleet {
         scene = try Scene(label)
         // Of the four connections that a worker has.
         let streams = max(4, min(200, Self.notifications / 1_000))
-        simulator = try scene.startSimulator("--latency", "20ms", "--streams", "\(streams)")
+        simulator = try scene.startSimulator("--latency", "200ms", "--streams", "\(streams)")
         try scene.produce(
             Self.notifications / 2 + Self.envelopes, "--plain", "--envelopes", "\(Self.envelopes)",
             "--envelope-tokens", "\(Self.notifications / 2 / Self.envelopes)")
@@ -86,6 +86,7 @@ final class Fleet {
     /// Waits until everything is committed, stops whoever is left, and compares the books.
     func finish(_ more: String...) throws {
         guard let anyone = members.values.first else { throw Unexpected("nobody is left") }
+        try scene.books("faults", "--simulator", simulator.control, "latency=10ms")
         try scene.settle(anyone)
         for worker in members.values { try scene.stop(worker) }
         let seconds = Date().timeIntervalSince(started)

@@ -9,7 +9,7 @@ extension EndToEnd {
         func oneJoinsLateAndTheFirstLeaves() throws {
             let fleet = try Fleet("pair")
             try fleet.join("first")
-            try fleet.join("second", after: 0.1)
+            try fleet.join("second", after: 0.02)
             try fleet.end("first")
             try fleet.finish()
         }
@@ -18,7 +18,7 @@ extension EndToEnd {
         func twoJoinLateAndTwoLeave() throws {
             let fleet = try Fleet("three")
             try fleet.join("first")
-            try fleet.join("second", after: 0.05)
+            try fleet.join("second", after: 0.02)
             try fleet.join("third")
             try fleet.end("second")
             try fleet.end("first")
@@ -30,7 +30,7 @@ extension EndToEnd {
         func aStaticMemberComesBack() throws {
             let fleet = try Fleet("static")
             try fleet.join("first", kafka: "group_instance_id: first")
-            let second = try fleet.join("second", after: 0.1, kafka: "group_instance_id: second")
+            let second = try fleet.join("second", after: 0.02, kafka: "group_instance_id: second")
             try fleet.end("first")
             try fleet.join("first", kafka: "group_instance_id: first")
             #expect(!second.text.contains("partitions revoked"), "\(second.text)")
@@ -59,7 +59,7 @@ extension EndToEnd {
             let newer = ["LD_LIBRARY_PATH": try NewerClientLibrary.folder()]
             let fleet = try Fleet("cooperative")
             try fleet.join("first", kafka: "assignment: cooperative", environment: newer)
-            try fleet.join("second", after: 0.1, kafka: "assignment: cooperative", environment: newer)
+            try fleet.join("second", after: 0.02, kafka: "assignment: cooperative", environment: newer)
             try fleet.end("first")
             try fleet.finish()
         }

@@ -124,6 +124,13 @@ def keep_silent(options):
     pace.keep_silent(options.port)
 
 
+def faults(options):
+    import simulator
+
+    print(simulator.set_faults(options.simulator, options.settings))
+    return True
+
+
 def seen(options):
     """Waits until the server has seen some number of requests."""
     import simulator
@@ -355,6 +362,10 @@ def main():
 
     made = command(keep_silent, "silent", "listens on a port and never answers")
     made.add_argument("--port", type=int, required=True)
+
+    made = command(faults, "faults", "changes what the simulator does")
+    made.add_argument("--simulator", required=True)
+    made.add_argument("settings", help="latency=50ms, as the control endpoint takes it")
 
     made = command(seen, "seen", "waits until the server has seen some number of requests")
     made.add_argument("--simulator", required=True)

@@ -113,8 +113,8 @@ def payload(number, pad=0):
 
 class Generator:
     """Draws `count` records in both forms; `prefixes` maps a reason to the token prefix the server answers it to.
-    `envelopes`: how many of the records are fan-outs, and to how many tokens; there are no others. They stand behind the
-    first third, at random places, and are keyed, so that they are spread over the partitions."""
+    `envelopes`: how many of the records are fan-outs, and to how many tokens; there are no others. They are among the
+    first, and keyed, so that they are spread over the partitions."""
 
     def __init__(self, count, seed, prefixes, plain=False, malformed=0.01, fan_out=0.03, faults=None, envelopes=(0, 0)):
         self.count = count
@@ -131,7 +131,7 @@ class Generator:
         if not plain:
             self.place_specials()
         self.keyed = 1.0 if envelopes[0] else 0.3
-        for number in self.random.sample(range(count // 3, count), envelopes[0]):
+        for number in self.random.sample(range(min(count, envelopes[0] * 5)), envelopes[0]):
             self.specials[number] = ("fan-out", envelopes[1])
 
     def place_specials(self):
