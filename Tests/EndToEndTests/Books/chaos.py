@@ -16,6 +16,7 @@ import os
 import shutil
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -88,7 +89,7 @@ class Chaos:
         self.say(f"seed {options.seed}, {options.rate}/s, {topics.version()}, in {self.folder}")
 
     def await_broker(self):
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 180
         while not self.broker.answers():
             if not self.broker.is_running or time.monotonic() > deadline:
                 raise RuntimeError("the broker does not start:\n" + self.broker.text()[-3000:])
@@ -190,14 +191,19 @@ class Chaos:
         now = time.monotonic()
         quiet = min(now - self.broker_up, now - self.simulator_up)
         partitions = worker.partitions()
+        remaining = self.simulator.open_connections() - worker.connections(self.simulator.port)
         worker.end(signal.SIGKILL)
         killed = time.monotonic()
         if partitions:
-            time.sleep(0.05)  # what it had written arrives
+            time.sleep(0.03)  # what it had written to Kafka arrives
+            while (connections := self.simulator.open_connections()) > remaining and time.monotonic() < killed + 1:
+                time.sleep(0.01)  # the server still reads what it had sent
             self.audit.tell(json.dumps({"do": "killed", "number": number, "name": worker.name, "partitions": partitions,
-                                        "killed_ms": time.time() * 1000}))
-            while self.audit.frozen != number and time.monotonic() < killed + 1.5:
+                                        "killed_ms": time.time() * 1000, "is_exact": connections <= remaining}))
+            while self.audit.frozen != number and time.monotonic() < killed + 2:
                 time.sleep(0.005)
+        else:
+            self.say(f"kill {number} of {worker.name} not measured: it had no partitions just then")
         self.kills.append({"number": number, "quiet": quiet, "partitions": len(partitions),
                            "pause_ms": (time.monotonic() - killed) * 1000})
         worker.start()
@@ -212,7 +218,8 @@ class Chaos:
         self.say(
             f"kill {answer['kill']} of {answer['name']}, {answer['partitions']} partitions: first result after "
             f"{answer['first_ms']} ms (written {answer['first_written_ms']}), repeats {answer['repeats']} of at most "
-            f"{answer['in_flight']} in flight + {answer['uncommitted']} not committed; last commit "
+            f"{answer['in_flight']} in flight + {answer['uncommitted']} not committed"
+            f"{'' if answer['is_exact'] else ' (the server had not read all)'}; last commit "
             f"{answer['commit_age_ms']:.0f} ms before; restarted {kill['pause_ms']:.0f} ms after; up for {kill['quiet']:.0f} s")
 
     def stop(self, worker):
@@ -281,7 +288,8 @@ class Chaos:
         elif kind == "rolling restart":
             for name in ("first", "second"):
                 self.restart(self.workers[name])
-                self.until(self.workers[name].has_joined, 30, f"{name} in its group")
+                if not self.until(self.workers[name].has_joined, 30, None):
+                    self.say(f"{name} has no partitions after 30 s")
                 self.wait(draw.seconds(0.2, 1))
         else:
             raise ValueError(kind)
@@ -381,7 +389,7 @@ def main():
         chaos.set_up()
         chaos.run()
         chaos.finish()
-    except (RuntimeError, OSError, KafkaException, KeyboardInterrupt) as error:
+    except (RuntimeError, OSError, subprocess.SubprocessError, KafkaException, KeyboardInterrupt) as error:
         chaos.found(f"the run could not be ended: {error!r}")
     if options.keep or chaos.findings:
         print(f"logs and topics are in {folder}")

@@ -22,8 +22,8 @@ from audit import derived_place
 from chaos_book import Bits, ChaosBook, Kill
 from commits import Committed, commit_content, commit_place
 
-RESULT = re.compile(
-    rb'"device_token":"([0-9a-f]+)".*?"outcome":"(\w+)".*?"in_doubt":(\d+).*?"partition":(\d+),"offset":(\d+),"index":(\d+)')
+PLACE = re.compile(rb'"partition":(\d+),"offset":(\d+),"index":(\d+)')
+OUTCOME = re.compile(rb'"outcome":"(\w+)"')
 AGAIN = re.compile(rb"^(\S+) \S+ (?!1\n)(\d+)\n", re.MULTILINE)
 ROW = re.compile(rb"^(\S+) \S+ (\d+)\n", re.MULTILINE)
 OFFSETS = "__consumer_offsets"
@@ -102,7 +102,7 @@ class ChaosAudit:
     # What comes from the topics.
 
     def read_results(self):
-        book, search, withhold = self.book, RESULT.search, self.options["withhold"]
+        book, match, withhold, window = self.book, PLACE.match, self.options["withhold"], self.window
         messages = list(self.results.read(5_000, 0.02))
         now_ms = time.time() * 1000
         for message in messages:
@@ -112,19 +112,20 @@ class ChaosAudit:
                 book.found("the audit was too slow for the topic's retention",
                            f"{number}: {message.offset()}, not {wanted}", message.offset() - wanted)
             self.expected[number] = message.offset() + 1
-            found = search(message.value())
+            value = message.value()
+            found = match(value, value.rfind(b'"partition":'))
             if not found:
-                book.found("result that cannot be read", message.value()[:300])
+                book.found("result that cannot be read", value[:300])
                 continue
-            token, outcome, in_doubt, partition, offset, index = found.groups()
-            at = int(partition), int(offset), int(index)
+            at = partition, offset, index = [int(number) for number in found.groups()]
             if withhold and book.results + 1 == withhold:
                 book.results += 1
                 withhold = self.options["withhold"] = 0
                 continue
-            is_new = book.result(*at, token, outcome, in_doubt != b"0")
-            if self.window and at[0] in self.window.kill.partitions:
-                self.window.result(message, at, is_new, at[1] in book.moved[at[0]], now_ms)
+            outcome = b"accepted" if b'"outcome":"accepted"' in value else OUTCOME.search(value).group(1)
+            is_new = book.result(partition, offset, index, message.key(), outcome, b'"in_doubt":0' not in value)
+            if window and partition in window.kill.partitions:
+                window.result(message, tuple(at), is_new, offset in book.moved[partition], now_ms)
         return len(messages)
 
     def read_retries(self):
@@ -165,7 +166,7 @@ class ChaosAudit:
         start = self.accepted[0][1] if self.accepted else 0
         before = self.fetch(start)
         kill = Kill(self.book, order["number"], order["name"], set(order["partitions"]),
-                    {p: self.commits[p] for p in order["partitions"] if p in self.commits})
+                    {p: self.commits[p] for p in order["partitions"] if p in self.commits}, order["is_exact"])
         self.window = Window(kill, order, ends, commit_ends, start, before)
         self.say({"frozen": order["number"]})
 
@@ -189,7 +190,7 @@ class ChaosAudit:
         self.say({
             "kill": kill.number, "name": kill.name, "partitions": len(kill.partitions), "in_flight": kill.in_flight,
             "uncommitted": kill.uncommitted, "repeats": kill.repeats, "through_retries": kill.through_retries,
-            "commit_age_ms": min(age, default=None),
+            "is_exact": kill.is_exact, "commit_age_ms": min(age, default=None),
             "first_ms": window.first_ms and round(window.first_ms - window.started_ms),
             "first_written_ms": window.first_written_ms and round(window.first_written_ms - window.started_ms),
         })

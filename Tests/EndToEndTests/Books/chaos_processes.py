@@ -50,7 +50,7 @@ class Program:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def end(self, number, seconds=60):
+    def end(self, number, seconds=120):
         """Signals it, and returns how it ended."""
         self.process.send_signal(number)
         return self.process.wait(seconds)
@@ -136,10 +136,14 @@ class Simulator(Program):
                     "--directory", folder, "--latency", "5ms..30ms")
         self.await_text("listening", 20)
 
+    def open_connections(self):
+        with urllib.request.urlopen(self.control + "/totals", timeout=30) as answer:
+            return json.load(answer)["open_connections"]
+
     def post(self, request):
         """`/now?fault=goaway`, `/faults?latency=50ms`."""
         with urllib.request.urlopen(
-                urllib.request.Request(self.control + request, method="POST"), timeout=5) as answer:
+                urllib.request.Request(self.control + request, method="POST"), timeout=30) as answer:
             return json.load(answer)
 
 
@@ -202,6 +206,21 @@ admin: {{listen: "off"}}
             return
         if found:
             self.resident.append((at, int(found.group(1))))
+
+    def connections(self, port):
+        """How many it has to a port of this machine."""
+        sockets = set()
+        folder = f"/proc/{self.process.pid}/fd"
+        for name in os.listdir(folder):
+            try:
+                sockets.add(os.readlink(f"{folder}/{name}"))
+            except OSError:
+                pass  # closed meanwhile
+        count = 0
+        with open("/proc/net/tcp") as table:
+            for row in map(str.split, table):
+                count += row[3] == "01" and row[2].endswith(":%04X" % port) and f"socket:[{row[9]}]" in sockets
+        return count
 
     def mean_resident(self, begin, end):
         """In kilobytes, over a span of time; None: nothing is known of it."""
