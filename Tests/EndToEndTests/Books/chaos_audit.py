@@ -118,10 +118,10 @@ class ChaosAudit:
                 book.found("result that cannot be read", value[:300])
                 continue
             at = partition, offset, index = [int(number) for number in found.groups()]
-            if withhold and book.results + 1 == withhold:
-                book.results += 1
-                withhold = self.options["withhold"] = 0
-                continue
+            if withhold:
+                withhold = self.options["withhold"] = withhold - 1
+                if withhold == 0:
+                    continue
             outcome = b"accepted" if b'"outcome":"accepted"' in value else OUTCOME.search(value).group(1)
             is_new = book.result(partition, offset, index, message.key(), outcome, b'"in_doubt":0' not in value)
             if window and partition in window.kill.partitions:

@@ -17,11 +17,12 @@ GOAWAYS = ["goaway", "goaway-shutdown", "goaway-twice"]
 class Schedule:
     def __init__(self, seed, calm):
         self.random = random.Random(seed)
+        self.details = random.Random(seed)
         self.calm = calm
         self.bags = {}
 
     def drawn(self, kinds):
-        bag = self.bags.setdefault(id(kinds), [])
+        bag = self.bags.setdefault(tuple(kinds), [])
         if not bag:
             bag.extend(kinds)
             self.random.shuffle(bag)
@@ -33,7 +34,7 @@ class Schedule:
         return victim, self.drawn(CALM if self.calm else LONG if number % 2 else SHORT)
 
     def seconds(self, least, most):
-        return self.random.uniform(least, most)
+        return self.details.uniform(least, most)
 
     def choice(self, values):
-        return self.random.choice(values)
+        return self.details.choice(values)
