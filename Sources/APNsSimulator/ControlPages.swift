@@ -42,7 +42,9 @@ struct ControlPages: Sendable {
     private static func dump(_ books: Books, _ listing: Books.Listing, _ request: HTTPRequest) -> HTTPResponse {
         var first = 0
         if let text = request.parameter("from") {
-            guard let number = Int(text), number >= 0 else { return .text("from '\(text)' is no number\n", status: 400) }
+            guard let number = Int(text), number >= 0 else {
+                return .text("from '\(text)' is no number\n", status: 400)
+            }
             first = number
         }
         let cursor = Mutex(Books.Cursor(listing, from: first))

@@ -26,7 +26,8 @@ extension EndToEnd {
         /// so.
         @Test(
             .needs(.worker, .broker, .python),
-            .enabled(if: AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"), .timeLimit(.minutes(5)))
+            .enabled(if: AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
+            .timeLimit(.minutes(5)))
         func nothingIsLost() throws {
             let seed = ProcessInfo.processInfo.environment["APNS_WORKER_E2E_CHAOS"] ?? "184"
             let ended = try chaos("--minutes", "0.65", "--every", "8", "--rate", "1000", "--seed", seed)
@@ -37,7 +38,8 @@ extension EndToEnd {
         /// Without a kill or a fault nothing is sent twice; and one result that the audit is not shown is found.
         @Test(
             .needs(.worker, .broker, .python),
-            .enabled(if: AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"), .timeLimit(.minutes(5)))
+            .enabled(if: AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
+            .timeLimit(.minutes(5)))
         func nothingIsSentTwiceWithoutAFault() throws {
             let ended = try chaos(
                 "--calm", "--minutes", "0.3", "--every", "5", "--rate", "1000", "--withhold", "5000")

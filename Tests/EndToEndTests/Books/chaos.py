@@ -15,7 +15,6 @@ import json
 import os
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from types import SimpleNamespace
 
 from confluent_kafka import KafkaException
 
+import chaos_summary
 import topics
 from chaos_processes import Broker, Partner, Program, Simulator, Worker
 from chaos_schedule import GOAWAYS, Schedule
@@ -47,7 +47,10 @@ class Chaos:
         self.is_ending = False
 
     def say(self, text):
-        print(f"{time.monotonic() - self.began:7.1f} {text}", flush=True)
+        print(f"{self.seconds():7.1f} {text}", flush=True)
+
+    def seconds(self):
+        return time.monotonic() - self.began
 
     def found(self, text):
         self.findings.append(text)
@@ -106,14 +109,14 @@ class Chaos:
         if not self.until(lambda: self.lag() == 0, 180, None, pause=0.5):
             self.found(f"LOST or stuck: a lag of {self.lag()} records 180 s after the producer's end")
         self.is_ending = True
-        self.resident()
+        self.memory = chaos_summary.resident(self)
         for worker in self.workers.values():
             if worker.is_running:
                 self.stop(worker)
         self.audit.tell(json.dumps({"do": "finish", "book": self.book}))
         if not self.until(lambda: self.answer("finished"), 600, None):
             raise RuntimeError("the audit does not end")
-        self.summary(self.answer("finished"))
+        chaos_summary.show(self, self.answer("finished"))
 
     def lag(self):
         """Records that are not committed; None: the broker does not say."""
@@ -220,7 +223,8 @@ class Chaos:
             f"{answer['first_ms']} ms (written {answer['first_written_ms']}), repeats {answer['repeats']} of at most "
             f"{answer['in_flight']} in flight + {answer['uncommitted']} not committed"
             f"{'' if answer['is_exact'] else ' (the server had not read all)'}; last commit "
-            f"{answer['commit_age_ms']:.0f} ms before; restarted {kill['pause_ms']:.0f} ms after; up for {kill['quiet']:.0f} s")
+            f"{answer['commit_age_ms']:.0f} ms before; restarted {kill['pause_ms']:.0f} ms after; up for "
+            f"{kill['quiet']:.0f} s")
 
     def stop(self, worker):
         """In order; it must drain and exit 0."""
@@ -321,45 +325,6 @@ class Chaos:
             self.wait(max(begin + every - time.monotonic(), every / 8))
         self.wait(every / 8)
 
-    # What came out.
-
-    def resident(self):
-        steady = self.workers["steady"]
-        end = steady.resident[-1][0]
-        self.memory = {"peak": max(kilobytes for _, kilobytes in steady.resident), "end": steady.mean_resident(end - 60, end + 1),
-                       "fifth minute": steady.mean_resident(240, 300)}
-        if end > 600 and self.memory["end"] > 1.05 * self.memory["fifth minute"]:
-            self.found("the worker that was never touched grew: {:.0f} kB in its fifth minute, {:.0f} in the last".format(
-                self.memory["fifth minute"], self.memory["end"]))
-
-    def summary(self, answer):
-        seconds = time.monotonic() - self.began
-        self.findings += answer["findings"]
-        written = self.load.state["notifications"]
-        lines = [f"{seconds:.0f} s, {written} notifications written ({written / (self.options.minutes * 60):.0f}/s; the "
-                 f"producer was held for {self.held_seconds:.0f} s), producers {self.load.state['producers']}"]
-        lines += [f"{name}: {value}" for name, value in answer["summary"].items()]
-        lines.append("faults: " + ", ".join(f"{kind} {count}" for kind, count in sorted(self.counts.items())))
-        lines.append("memory of the worker never touched, kB: " + ", ".join(
-            f"{name} {value:.0f}" for name, value in self.memory.items() if value))
-        kills = [k for k in self.kills if "repeats" in k]
-        lines.append(f"kills: {len(self.kills)}, measured {len(kills)}")
-        for name in ("repeats", "in_flight", "uncommitted", "through_retries", "commit_age_ms", "pause_ms"):
-            if values := [k[name] for k in kills if k[name] is not None]:
-                lines.append(f"  {name}: median {statistics.median(values):.0f}, most {max(values):.0f}")
-        least = min(10, self.options.every / 2)
-        for label, chosen in ((f"with broker and simulator up for {least:.0f} s", [k for k in kills if k["quiet"] >= least]),
-                              ("all", kills)):
-            for name in ("first_ms", "first_written_ms"):
-                if values := sorted(k[name] for k in chosen if k[name] is not None):
-                    lines.append(f"  {name}, {label}: median {statistics.median(values):.0f}, least {values[0]}, most "
-                                 f"{values[-1]} (of {len(values)})")
-        print("\n".join(lines))
-        lost = [f for f in self.findings if "LOST" in f]
-        print("lost: " + ("\n".join(lost) if lost else "0"))
-        print("\n".join(self.findings) or "no findings")
-        print("THE BOOKS DO NOT AGREE" if self.findings else "the books agree", flush=True)
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -371,6 +336,8 @@ def main():
     parser.add_argument("--worker", default=".build/release/apns-worker", help="the built program (%(default)s)")
     parser.add_argument("--kafka-home", default=os.environ.get("KAFKA_HOME"), help="default: $KAFKA_HOME")
     parser.add_argument("--withhold", type=int, default=0, help="the audit leaves out the N-th result, to see it fail")
+    parser.add_argument("--first-within", type=int, default=0, metavar="MS",
+                        help="a median beyond this of restart to first result is a finding (0: only told)")
     parser.add_argument("--keep", action="store_true", help="keep the folder; it is kept after findings")
     parser.add_argument("--selftest", action="store_true", help="shows that the audit finds each kind of fault")
     options = parser.parse_args()

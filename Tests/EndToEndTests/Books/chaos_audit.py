@@ -2,7 +2,8 @@
 `chaos_audit.py OPTIONS`, a JSON text with servers, topics, group, partitions, simulator, calm and withhold.
 
 Told on its standard input, a line of JSON each: `{"do": "killed", …}` right after a kill (it notes what is there, and says
-so), `{"do": "started", …}` when the next worker was started, `{"do": "close"}` some seconds later, `{"do": "finish", "book": FILE}` at the end. It answers, and says once a second how far it is, in lines of JSON.
+so), `{"do": "started", …}` when the next worker was started, `{"do": "close"}` some seconds later, and
+`{"do": "finish", "book": FILE}` at the end. It answers, and says twice a second how far it is, in lines of JSON.
 """
 
 import json
