@@ -10,9 +10,9 @@ struct ControlPages: Sendable {
         [
             Route(.get, "/") { _ in .text(Self.help) },
             Route(.get, "/totals") { [books] _ in .json(books.totals.json) },
-            Route(.get, "/accepted") { [books] _ in Self.dump(books, .accepted) },
-            Route(.get, "/received") { [books] _ in Self.dump(books, .received) },
-            Route(.get, "/tokens") { [books] _ in Self.dump(books, .tokens) },
+            Route(.get, "/accepted") { [books] in Self.dump(books, .accepted, $0) },
+            Route(.get, "/received") { [books] in Self.dump(books, .received, $0) },
+            Route(.get, "/tokens") { [books] in Self.dump(books, .tokens, $0) },
             Route(.get, "/token") { [books] in Self.token(books, $0) },
             Route(.post, "/reset") { [books] _ in
                 books.reset()
@@ -29,6 +29,7 @@ struct ControlPages: Sendable {
         GET  /accepted   lines "apns-id token count" of all that was accepted, in the order of first arrival
         GET  /received   the same of all that was, or may have been, processed
         GET  /tokens     lines "token arrived accepted"
+                         ?from=N leaves out the N notifications (or tokens) that came first
         GET  /token?token=HEX           the same for one token, as JSON
         POST /reset      forgets books and counts
         GET  /faults     latency, streams and faults as they are set
@@ -38,8 +39,15 @@ struct ControlPages: Sendable {
 
         """
 
-    private static func dump(_ books: Books, _ listing: Books.Listing) -> HTTPResponse {
-        let cursor = Mutex(Books.Cursor(listing))
+    private static func dump(_ books: Books, _ listing: Books.Listing, _ request: HTTPRequest) -> HTTPResponse {
+        var first = 0
+        if let text = request.parameter("from") {
+            guard let number = Int(text), number >= 0 else {
+                return .text("from '\(text)' is no number\n", status: 400)
+            }
+            first = number
+        }
+        let cursor = Mutex(Books.Cursor(listing, from: first))
         return HTTPResponse(
             contentType: "text/plain",
             body: .stream { room in

@@ -14,8 +14,8 @@ struct BooksTests {
         }
     }
 
-    func dump(_ books: Books, _ listing: Books.Listing, room: Int = 300) -> [String] {
-        var cursor = Books.Cursor(listing)
+    func dump(_ books: Books, _ listing: Books.Listing, from first: Int = 0, room: Int = 300) -> [String] {
+        var cursor = Books.Cursor(listing, from: first)
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: room, alignment: 1)
         defer { buffer.deallocate() }
         var text = ""
@@ -36,6 +36,8 @@ struct BooksTests {
         #expect(dump(books, .accepted) == ["\(one) ab01 2", "\(one) cd 1"])
         #expect(dump(books, .received) == ["\(one) ab01 2", "\(two) ab01 1", "\(one) cd 1"])
         #expect(dump(books, .tokens) == ["ab01 3 2", "cd 1 1"])
+        #expect(dump(books, .received, from: 1) == ["\(two) ab01 1", "\(one) cd 1"])
+        #expect(dump(books, .accepted, from: 3).isEmpty)
         let totals = books.totals
         #expect(totals.acceptedDistinct == 2 && totals.acceptedAgain == 1 && totals.tokens == 2)
         #expect(books.counts(ofToken: "ab01") == (3, 2))

@@ -101,7 +101,11 @@ extension Books {
         var place = 0
         var generation: Int?
 
-        package init(_ listing: Listing) { self.listing = listing }
+        /// - Parameter first: how many rows (of tokens or of notifications, accepted or not) to leave out.
+        package init(_ listing: Listing, from first: Int = 0) {
+            self.listing = listing
+            place = first
+        }
     }
 
     package enum Piece: Equatable, Sendable {

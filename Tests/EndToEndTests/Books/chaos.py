@@ -1,0 +1,375 @@
+#!/usr/bin/env python3
+"""Chaos: a broker, the simulator, a producer and three workers, of which two are killed again and again (kill -9), while
+the broker is stopped and restarted, connections are cut, closed and blackholed, and a fourth worker comes and goes; then
+the audit. One worker is never touched.
+
+    chaos.py --minutes 30 --seed 7 --rate 20000 --worker .build/release/apns-worker
+    chaos.py --minutes 5 --calm        orderly restarts, rebalances and GOAWAYs, no kill, no fault: nothing twice
+
+Needs KAFKA_HOME, Java and Python's confluent-kafka (Debian: python3-confluent-kafka). Exit code 0: nothing was lost,
+what was sent again says so and is no more than may be; 1: findings. Figures are those of this machine at this load.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from types import SimpleNamespace
+
+from confluent_kafka import KafkaException
+
+import chaos_summary
+import topics
+from chaos_processes import Broker, Partner, Program, Simulator, Worker
+from chaos_schedule import GOAWAYS, Schedule
+
+PARTITIONS = 12
+RETENTION = {"retention.ms": 300_000, "segment.ms": 60_000, "segment.bytes": 33_554_432}
+BACKLOG_SECONDS = 30  # more than so much of the load unanswered holds the producer: retention must not overtake a worker
+
+
+class Chaos:
+    def __init__(self, options, folder):
+        self.options, self.folder = options, folder
+        self.schedule = Schedule(options.seed, options.calm)
+        self.findings, self.kills, self.counts = [], [], {}
+        self.began = time.monotonic()
+        self.broker_up = self.simulator_up = 0.0  # since when
+        self.said = self.sampled = 0.0
+        self.last = (0.0, 0)
+        self.is_held, self.held_seconds = False, 0
+        self.workers, self.load, self.audit = {}, None, None
+        self.is_ending = False
+
+    def say(self, text):
+        print(f"{self.seconds():7.1f} {text}", flush=True)
+
+    def seconds(self):
+        return time.monotonic() - self.began
+
+    def found(self, text):
+        self.findings.append(text)
+        self.say("FOUND " + text)
+
+    # Beginning and end.
+
+    def set_up(self):
+        options = self.options
+        self.broker = Broker(options.kafka_home, self.folder)
+        self.broker.start()
+        self.await_broker()
+        names = SimpleNamespace(
+            servers=self.broker.servers, group="chaos.worker", requests="chaos.requests", results="chaos.results",
+            unregistered="chaos.unregistered", dead_letters="chaos.dead-letters", retry="chaos.retry.1s")
+        self.names = names
+        topics.create(names.servers, {
+            names.requests: (PARTITIONS, RETENTION), names.results: (PARTITIONS, RETENTION),
+            names.retry: (PARTITIONS, {}), names.dead_letters: (1, {}),
+            names.unregistered: (PARTITIONS, {"cleanup.policy": "compact"}),
+        })
+        self.until(lambda: self.lag() == 0, 30, "the topic of the commits")
+        self.simulator = Simulator(options.worker, self.folder)
+        self.simulator_up = time.monotonic()
+        for name in ("steady", "first", "second", "fourth"):
+            self.workers[name] = Worker(
+                name, options.worker, self.folder, names, self.simulator.port, name in ("first", "second"))
+        for name in ("steady", "first", "second"):
+            self.workers[name].start()
+        for name in ("steady", "first", "second"):
+            self.workers[name].await_text("partitions assigned", 60)
+        self.audit = Partner("chaos_audit.py", json.dumps(vars(names) | {
+            "partitions": PARTITIONS, "simulator": self.simulator.control, "calm": options.calm,
+            "withhold": options.withhold}), folder=self.folder)
+        self.book = os.path.join(self.folder, "produced")
+        self.load = Partner("chaos_load.py", names.servers, names.requests, str(PARTITIONS), str(options.rate),
+                            str(options.seed), self.book, folder=self.folder)
+        self.began = time.monotonic()
+        self.say(f"seed {options.seed}, {options.rate}/s, {topics.version()}, in {self.folder}")
+
+    def await_broker(self):
+        deadline = time.monotonic() + 180
+        while not self.broker.answers():
+            if not self.broker.is_running or time.monotonic() > deadline:
+                raise RuntimeError("the broker does not start:\n" + self.broker.text()[-3000:])
+            self.tick()
+        self.broker_up = time.monotonic()
+
+    def finish(self):
+        """Everything settles, everyone leaves in order, the books are compared."""
+        if not self.options.calm:
+            self.simulator.post("/faults?fault=&latency=5ms..30ms&streams=1000")
+        self.load.tell("stop")
+        self.until(lambda: self.load.process.poll() is not None, 120, "the producer's end")
+        self.load.check()
+        if not self.until(lambda: self.lag() == 0, 180, None, pause=0.5):
+            self.found(f"LOST or stuck: a lag of {self.lag()} records 180 s after the producer's end")
+        self.is_ending = True
+        self.memory = chaos_summary.resident(self)
+        for worker in self.workers.values():
+            if worker.is_running:
+                self.stop(worker)
+        self.audit.tell(json.dumps({"do": "finish", "book": self.book}))
+        if not self.until(lambda: self.answer("finished"), 600, None):
+            raise RuntimeError("the audit does not end")
+        chaos_summary.show(self, self.answer("finished"))
+
+    def lag(self):
+        """Records that are not committed; None: the broker does not say."""
+        names = self.names
+        try:
+            return topics.lag(names.servers, names.group, names.requests) + topics.lag(
+                names.servers, names.group + ".retry", names.retry)
+        except KafkaException:
+            return None
+
+    def answer(self, member):
+        return next((a for a in self.audit.answers if member in a), None)
+
+    # While it runs.
+
+    def tick(self):
+        """To be called several times a second, whatever else is done."""
+        time.sleep(0.05)
+        now = time.monotonic()
+        if now - self.sampled < 1 or self.load is None:
+            return
+        self.sampled = now
+        for partner in (self.load, self.audit):
+            partner.check()
+        for worker in self.workers.values():
+            if worker.process is not None and not self.is_ending:
+                if worker.is_running:
+                    worker.sample(now - self.began)
+                elif worker.process.returncode not in worker.endings:
+                    self.found(f"{worker.name} ended by itself with {worker.process.returncode}: "
+                               f"{worker.text(worker.started)[-500:]}")
+                    worker.start()
+        while self.audit.answers and "kill" in self.audit.answers[0]:
+            self.measured(self.audit.answers.pop(0))
+        backlog = self.load.state.get("notifications", 0) - self.audit.state.get("distinct", 0)
+        if self.is_held != (backlog > self.options.rate * BACKLOG_SECONDS / (2 if self.is_held else 1)):
+            self.is_held = not self.is_held
+            self.load.tell("hold" if self.is_held else "go")
+        self.held_seconds += self.is_held
+        if now - self.said >= 10:
+            self.progress(now, backlog)
+
+    def progress(self, now, backlog):
+        state, written = self.audit.state, self.load.state.get("notifications", 0)
+        rate = (state.get("distinct", 0) - self.last[1]) / (now - self.said) if self.said else 0
+        self.said, self.last = now, (now, state.get("distinct", 0))
+        sizes = " ".join(f"{w.resident[-1][1] / 1024:.0f}" for w in self.workers.values() if w.is_running and w.resident)
+        self.say(
+            f"written {written}, settled {state.get('distinct', 0)} ({rate:.0f}/s), open {backlog}, sent "
+            f"{state.get('sent', 0)}, accepted again {state.get('accepted again', 0)}, duplicates "
+            f"{state.get('duplicates', 0)}, in doubt {state.get('in_doubt', 0)}, retries {state.get('retries', 0)}, "
+            f"workers {sizes} MB{', producer held' if self.is_held else ''}"
+            + (f", FINDINGS {state['found']}" if state.get("found") else ""))
+
+    def wait(self, seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.tick()
+
+    def until(self, is_done, seconds, what, pause=0.0):
+        deadline = time.monotonic() + seconds
+        while not is_done():
+            if time.monotonic() > deadline:
+                if what:
+                    raise RuntimeError(f"{what} did not come within {seconds} s")
+                return False
+            self.tick()
+            if pause:
+                self.wait(pause)
+        return True
+
+    # Kills and restarts.
+
+    def kill(self, number, worker):
+        now = time.monotonic()
+        quiet = min(now - self.broker_up, now - self.simulator_up)
+        partitions = worker.partitions()
+        remaining = self.simulator.open_connections() - worker.connections(self.simulator.port)
+        worker.end(signal.SIGKILL)
+        killed = time.monotonic()
+        if partitions:
+            time.sleep(0.03)  # what it had written to Kafka arrives
+            while (connections := self.simulator.open_connections()) > remaining and time.monotonic() < killed + 1:
+                time.sleep(0.01)  # the server still reads what it had sent
+            self.audit.tell(json.dumps({"do": "killed", "number": number, "name": worker.name, "partitions": partitions,
+                                        "killed_ms": time.time() * 1000, "is_exact": connections <= remaining}))
+            while self.audit.frozen != number and time.monotonic() < killed + 2:
+                time.sleep(0.005)
+        else:
+            self.say(f"kill {number} of {worker.name} not measured: it had no partitions just then")
+        self.kills.append({"number": number, "quiet": quiet, "partitions": len(partitions),
+                           "pause_ms": (time.monotonic() - killed) * 1000})
+        worker.start()
+        self.audit.tell(json.dumps({"do": "started", "at_ms": worker.started_at * 1000}))
+
+    def measured(self, answer):
+        kill = next(k for k in self.kills if k["number"] == answer["kill"])
+        kill.update(answer)
+        if "unmeasured" in answer:
+            self.say(f"kill {answer['kill']} not measured: {answer['unmeasured']}")
+            return
+        self.say(
+            f"kill {answer['kill']} of {answer['name']}, {answer['partitions']} partitions: first result after "
+            f"{answer['first_ms']} ms (written {answer['first_written_ms']}), repeats {answer['repeats']} of at most "
+            f"{answer['in_flight']} in flight + {answer['uncommitted']} not committed"
+            f"{'' if answer['is_exact'] else ' (the server had not read all)'}; last commit "
+            f"{answer['commit_age_ms']:.0f} ms before; restarted {kill['pause_ms']:.0f} ms after; up for "
+            f"{kill['quiet']:.0f} s")
+
+    def stop(self, worker):
+        """In order; it must drain and exit 0."""
+        worker.endings = [0]
+        try:
+            ending = worker.end(signal.SIGTERM, 60)
+        except Exception:
+            ending = "nothing after 60 s"
+        if ending != 0:
+            self.found(f"{worker.name} ended with {ending} after SIGTERM: {worker.text(worker.started)[-500:]}")
+
+    def restart(self, worker):
+        self.stop(worker)
+        worker.start()
+
+    # Faults. Each returns when it is over.
+
+    def befall(self, kind):
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self.say(kind)
+        simulator, draw = self.simulator, self.schedule
+        if kind == "goaways":
+            for _ in range(4):
+                simulator.post("/now?fault=" + draw.choice(GOAWAYS + ([] if self.options.calm else ["goaway-now"])))
+                self.wait(draw.seconds(0.05, 0.5))
+        elif kind == "cuts":
+            every = max(50, self.options.rate // 20)
+            simulator.post("/faults?" + "&".join(f"fault={fault}@{every * n}" for fault, n in (
+                ("cut-after", 3), ("cut-inside", 5), ("tcp-reset", 7), ("cut-before", 4))))
+            self.wait(1)
+            simulator.post("/faults?fault=")
+        elif kind == "resets":
+            simulator.post("/faults?fault=refuse-stream@50&fault=reset-stream@170&fault=goaway-below@1000")
+            self.wait(1)
+            simulator.post("/faults?fault=")
+        elif kind == "unanswered":
+            simulator.post("/faults?fault=no-answer@1000&fault=stall@3s")
+            self.wait(3)
+            simulator.post("/faults?fault=")
+        elif kind == "latency":
+            latency = draw.choice(["1ms", "5ms..30ms", "~20ms", "40ms..120ms"])
+            simulator.post("/faults?latency=" + latency)
+        elif kind == "streams":
+            simulator.post("/faults?streams=1")
+            self.wait(1)
+            simulator.post("/faults?streams=1000")
+        elif kind == "blackhole":
+            simulator.post("/now?fault=blackhole")
+        elif kind in ("simulator paused", "simulator stopped"):
+            self.hold(simulator, draw.seconds(0.3, 1.5) if kind == "simulator paused" else draw.seconds(4, 9))
+            self.simulator_up = time.monotonic()
+        elif kind in ("broker paused", "broker stopped"):
+            self.hold(self.broker, draw.seconds(0.3, 1.5) if kind == "broker paused" else draw.seconds(3, 9))
+            self.await_broker()
+        elif kind == "broker restart":
+            self.broker.end(signal.SIGTERM)
+            self.broker.start()
+            self.await_broker()
+        elif kind == "fourth worker":
+            fourth = self.workers["fourth"]
+            if fourth.is_running:
+                self.stop(fourth)
+            else:
+                fourth.start()
+        elif kind == "rolling restart":
+            for name in ("first", "second"):
+                self.restart(self.workers[name])
+                if not self.until(self.workers[name].has_joined, 30, None):
+                    self.say(f"{name} has no partitions after 30 s")
+                self.wait(draw.seconds(0.2, 1))
+        else:
+            raise ValueError(kind)
+
+    def hold(self, program, seconds):
+        program.signal(signal.SIGSTOP)
+        self.wait(seconds)
+        program.signal(signal.SIGCONT)
+
+    def run(self):
+        every = self.options.every
+        end = self.began + self.options.minutes * 60
+        self.wait(min(10, every))
+        number = 0
+        while time.monotonic() + every / 2 < end:
+            number += 1
+            begin = time.monotonic()
+            victim, kind = self.schedule.round(number)
+            worker = self.workers[("first", "second")[victim]]
+            if self.options.calm:
+                self.restart(worker)
+            else:
+                self.kill(number, worker)
+            self.wait(0.37 * every)
+            if not self.options.calm:
+                self.audit.tell(json.dumps({"do": "close"}))
+                self.wait(0.03 * every)
+            self.befall(kind)
+            self.wait(max(begin + every - time.monotonic(), every / 8))
+        self.wait(every / 8)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=int, default=2_000, help="notifications a second (%(default)s)")
+    parser.add_argument("--every", type=float, default=20, help="seconds from kill to kill (%(default)s)")
+    parser.add_argument("--calm", action="store_true", help="no kill and no fault; nothing may be sent twice")
+    parser.add_argument("--worker", default=".build/release/apns-worker", help="the built program (%(default)s)")
+    parser.add_argument("--kafka-home", default=os.environ.get("KAFKA_HOME"), help="default: $KAFKA_HOME")
+    parser.add_argument("--withhold", type=int, default=0, help="the audit leaves out the N-th result, to see it fail")
+    parser.add_argument("--first-within", type=int, default=0, metavar="MS",
+                        help="a median beyond this of restart to first result is a finding (0: only told)")
+    parser.add_argument("--keep", action="store_true", help="keep the folder; it is kept after findings")
+    parser.add_argument("--selftest", action="store_true", help="shows that the audit finds each kind of fault")
+    options = parser.parse_args()
+    if options.selftest:
+        import chaos_selftest
+
+        return 0 if chaos_selftest.run() else 1
+    if not options.kafka_home:
+        parser.error("set KAFKA_HOME or give --kafka-home")
+    if not os.access(options.worker, os.X_OK):
+        parser.error(f"{options.worker} is no program: build it (swift build -c release --product apns-worker)")
+    options.worker = os.path.abspath(options.worker)
+    folder = tempfile.mkdtemp(prefix="chaos-")
+    chaos = Chaos(options, folder)
+    try:
+        chaos.set_up()
+        chaos.run()
+        chaos.finish()
+    except (RuntimeError, OSError, subprocess.SubprocessError, KafkaException, KeyboardInterrupt) as error:
+        chaos.found(f"the run could not be ended: {error!r}")
+    if options.keep or chaos.findings:
+        print(f"logs and topics are in {folder}")
+    for program in [*chaos.workers.values(), *(getattr(chaos, n, None) for n in ("simulator", "broker"))]:
+        if isinstance(program, Program) and program.is_running:
+            program.signal(signal.SIGKILL)
+            program.process.wait()
+    if not options.keep and not chaos.findings:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 1 if chaos.findings else 0
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # see books.py

@@ -1,0 +1,224 @@
+"""The audit's book of a chaos run: one bit for each notification and question, never a line, so that it can go on for
+hours. It reads nothing itself; `selftest` shows that each kind of fault is found."""
+
+import re
+from collections import Counter, defaultdict
+
+SHOWN = 5  # examples of each kind of finding
+
+DEAD_PREFIX = "fa1741010"  # the simulator answers 410 Unregistered, always
+DEAD_TOKEN = DEAD_PREFIX.encode()
+LATER_PREFIX = "fa1742911"  # 429 TooManyRequests, to the token's first request
+
+
+class Bits:
+    """A set of small numbers."""
+
+    def __init__(self, data=b""):
+        self.data = bytearray(data)
+        self.count = 0
+        self.end = 0  # one past the highest
+
+    def add(self, number):
+        """Returns whether it is new."""
+        place, bit = number >> 3, 1 << (number & 7)
+        try:
+            old = self.data[place]
+        except IndexError:
+            self.data.extend(bytes(max(4096, place + 1 - len(self.data))))
+            old = 0
+        if old & bit:
+            return False
+        self.data[place] = old | bit
+        self.count += 1
+        if number >= self.end:
+            self.end = number + 1
+        return True
+
+    def __contains__(self, number):
+        place = number >> 3
+        return place < len(self.data) and bool(self.data[place] >> (number & 7) & 1)
+
+    def missing(self, end):
+        """Which numbers below `end` are not in it."""
+        data = bytes(self.data[:(end + 7) // 8]).ljust((end + 7) // 8, b"\0")
+        for found in re.finditer(rb"[^\xff]", data, re.DOTALL):
+            value = found.group()[0]
+            for bit in range(8):
+                if not value >> bit & 1 and found.start() * 8 + bit < end:
+                    yield found.start() * 8 + bit
+
+    def numbers(self, first=0):
+        for number in range(first, self.end):
+            if number in self:
+                yield number
+
+
+class Envelope:
+    """What the results say of one fan-out: a bit for each index."""
+
+    __slots__ = ("size", "answered", "doubtful")
+
+    def __init__(self, size):
+        self.size = size
+        self.answered = 0
+        self.doubtful = 0
+
+
+class ChaosBook:
+    """A place is (partition, offset, index) of the request topic. `calm`: nothing was killed and no fault happened."""
+
+    def __init__(self, partitions, calm=False):
+        self.calm = calm
+        self.answered = [Bits() for _ in range(partitions)]  # by offset: index 0 has a result
+        self.doubtful = [Bits() for _ in range(partitions)]  # ... that says in_doubt
+        self.moved = [Bits() for _ in range(partitions)]  # some of the record's notifications went through a retry topic
+        self.envelopes = {}  # (partition, offset) -> Envelope
+        self.results = self.distinct = self.in_doubt = self.outside = 0
+        self.outcomes = Counter()  # of first results
+        self.findings = Counter()
+        self.examples = defaultdict(list)
+
+    def found(self, kind, example, count=1):
+        self.findings[kind] += count
+        if len(self.examples[kind]) < SHOWN:
+            self.examples[kind].append(str(example))
+
+    # The topics' book.
+
+    def result(self, partition, offset, index, token, outcome, in_doubt):
+        """Of one result; token and outcome as bytes. Returns whether it is the notification's first."""
+        self.results += 1
+        size = 0 if token.endswith(b"0000") else int(token[-4:], 16)
+        if in_doubt:
+            self.in_doubt += 1
+            if self.calm:
+                self.found("in doubt without a fault", (partition, offset, index))
+        if index == 0:
+            is_new = self.answered[partition].add(offset)
+            if in_doubt:
+                self.doubtful[partition].add(offset)
+        if size:
+            envelope = self.envelopes.get((partition, offset))
+            if envelope is None:
+                envelope = self.envelopes[partition, offset] = Envelope(size)
+            bit = 1 << index
+            is_new = not envelope.answered & bit
+            envelope.answered |= bit
+            if in_doubt:
+                envelope.doubtful |= bit
+            if index >= size:
+                self.found("result of an index that there is not", (partition, offset, index, size))
+        elif index:
+            is_new = False
+            self.found("result of an index that there is not", (partition, offset, index))
+        if not is_new:
+            if self.calm:
+                self.found("more than one result without a fault", (partition, offset, index))
+            return False
+        self.distinct += 1
+        self.outcomes[outcome] += 1
+        wanted = b"unregistered" if token.startswith(DEAD_TOKEN) else b"accepted"
+        if outcome != wanted:
+            self.found("result other than expected", f"{(partition, offset, index)}: {outcome}, not {wanted}")
+        return True
+
+    def is_answered(self, partition, offset, index):
+        if (envelope := self.envelopes.get((partition, offset))) is not None:
+            return bool(envelope.answered >> index & 1)
+        return index == 0 and offset in self.answered[partition]
+
+    def says_doubt(self, partition, offset, index):
+        if (envelope := self.envelopes.get((partition, offset))) is not None:
+            return bool(envelope.doubtful >> index & 1)
+        return index == 0 and offset in self.doubtful[partition]
+
+    def answered_above(self, partition, first):
+        """Places with a result, from an offset on."""
+        for offset in self.answered[partition].numbers(first):
+            if (partition, offset) not in self.envelopes:
+                yield partition, offset, 0
+        for (p, offset), envelope in self.envelopes.items():
+            if p == partition and offset >= first:
+                yield from ((p, offset, index) for index in range(envelope.size) if envelope.answered >> index & 1)
+
+    # The ends.
+
+    def complete(self, ends, produced):
+        """`ends`: what each partition holds by the broker; `produced`: the producer's Bits of each."""
+        for partition, end in enumerate(ends):
+            # A record that was acknowledged late, or never, is a record too: whoever reads it cannot know.
+            self.outside += end - produced[partition].count
+            if produced[partition].end > end:
+                self.found("the broker lost what it acknowledged", f"partition {partition} ends at {end}")
+            if self.answered[partition].end > end:
+                self.found("result of something never produced", f"partition {partition} ends at {end}")
+            for offset in self.answered[partition].missing(end):
+                self.found("LOST: no result", f"{partition}/{offset}")
+        for (partition, offset), envelope in self.envelopes.items():
+            missing = envelope.size - envelope.answered.bit_count()
+            if missing > 0:
+                self.found("LOST: no result for some of an envelope", f"{partition}/{offset}", missing)
+
+    def server(self, distinct, again):
+        """`distinct`: notifications that the server accepted; `again`: places it accepted more than once, and how often."""
+        accepted = self.outcomes[b"accepted"]
+        if distinct != accepted:
+            self.found("the server accepted another number than the results say", f"{distinct}, not {accepted}",
+                       abs(distinct - accepted))
+        for place, count in again:
+            if self.calm:
+                self.found("sent twice without a fault", f"{place}: accepted {count} times")
+            elif not self.says_doubt(*place):
+                self.found("accepted again, and no result says in_doubt", f"{place}: accepted {count} times")
+
+    def report(self):
+        return [f"FOUND {count} x {kind}: " + "; ".join(self.examples[kind])
+                for kind, count in self.findings.most_common()]
+
+
+class Kill:
+    """One kill -9: what may be repeated after it, and what is.
+
+    Repeatable is, of the partitions that the killed worker had: what the server had accepted and had no result in the
+    topic (in flight), and what had one but is not settled by the last commit that the broker has. `is_exact`: the server
+    had read all that the worker wrote when it was asked.
+    """
+
+    def __init__(self, book, number, name, partitions, commits, is_exact=True):
+        self.book, self.number, self.name, self.partitions, self.is_exact = book, number, name, partitions, is_exact
+        self.commits = commits  # partition -> Committed
+        self.later = set()  # places whose first result came after the kill
+        self.in_flight = self.uncommitted = self.repeats = self.through_retries = 0
+
+    def had_result(self, place):
+        return place not in self.later and self.book.is_answered(*place)
+
+    def evaluate(self, before, after):
+        """`before`: place -> how often the server had accepted it at the kill, for what came shortly before it; `after`:
+        the same some seconds later, for what was accepted more than once. Other partitions' places are left out."""
+        self.in_flight = sum(not self.had_result(place) for place in before if place[0] in self.partitions)
+        for partition in self.partitions:
+            commit = self.commits.get(partition)
+            if commit is None:
+                continue
+            self.uncommitted += sum(
+                place not in self.later and not commit.is_settled(*place[1:])
+                for place in self.book.answered_above(partition, max(0, commit.offset)))
+        for place, count in after.items():
+            more = count - max(1, before.get(place, 0))
+            if place[0] not in self.partitions or more <= 0:
+                continue
+            if place[1] in self.book.moved[place[0]]:
+                self.through_retries += more
+                continue
+            self.repeats += more
+            commit = self.commits.get(place[0])
+            if commit is not None and commit.is_settled(*place[1:]):
+                self.book.found("sent again after a kill, though its settling was committed",
+                                f"kill {self.number} ({self.name}): {place}")
+        if self.is_exact and self.repeats > self.in_flight + self.uncommitted:
+            self.book.found(
+                "sent again after a kill beyond what was in flight",
+                f"kill {self.number} ({self.name}): {self.repeats}, not {self.in_flight} + {self.uncommitted}",
+                self.repeats - self.in_flight - self.uncommitted)

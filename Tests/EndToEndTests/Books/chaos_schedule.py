@@ -1,0 +1,40 @@
+"""What befalls a chaos run, drawn from its seed.
+
+The run is cut into rounds, each of which begins with a kill -9 (with --calm: an orderly restart). Every second round has
+a fault that is over by its middle, so that broker and simulator were up for a while before the next kill; the others
+have one that takes as long as it takes. All faults of a kind come once before any of them comes again.
+"""
+
+import random
+
+SHORT = ["goaways", "cuts", "resets", "latency", "streams", "simulator paused", "broker paused", "fourth worker"]
+LONG = ["broker restart", "broker stopped", "simulator stopped", "blackhole", "rolling restart", "unanswered",
+        "fourth worker"]
+CALM = ["goaways", "latency", "fourth worker", "rolling restart"]
+GOAWAYS = ["goaway", "goaway-shutdown", "goaway-twice"]
+
+
+class Schedule:
+    def __init__(self, seed, calm):
+        self.random = random.Random(seed)
+        self.details = random.Random(seed)
+        self.calm = calm
+        self.bags = {}
+
+    def drawn(self, kinds):
+        bag = self.bags.setdefault(tuple(kinds), [])
+        if not bag:
+            bag.extend(kinds)
+            self.random.shuffle(bag)
+        return bag.pop()
+
+    def round(self, number):
+        """(whom to kill: 0 or 1, kind of fault)."""
+        victim = self.random.randrange(2)
+        return victim, self.drawn(CALM if self.calm else LONG if number % 2 else SHORT)
+
+    def seconds(self, least, most):
+        return self.details.uniform(least, most)
+
+    def choice(self, values):
+        return self.details.choice(values)

@@ -1,0 +1,95 @@
+"""Shows that the audit of a chaos run finds each kind of fault: books that agree are altered, one fault at a time."""
+
+from chaos_book import DEAD_PREFIX, Bits, ChaosBook, Kill
+from commits import Committed
+
+RECORDS = 40
+PLAIN = b"ab" * 30 + b"0000"
+DEAD = DEAD_PREFIX.encode() + b"0" * 51 + b"0000"
+OF_THREE = b"ab" * 30 + b"0003"
+
+
+class Scene:
+    """Two partitions of forty records; the 7th of each is an envelope of three, the 9th goes to a dead token."""
+
+    def __init__(self, calm=False):
+        self.book = ChaosBook(2, calm)
+        self.lines = []
+        for offset in range(RECORDS):
+            for partition in range(2):
+                for index in range(3 if offset == 7 else 1):
+                    token = OF_THREE if offset == 7 else DEAD if offset == 9 else PLAIN
+                    self.lines.append([partition, offset, index, token, b"unregistered" if offset == 9 else b"accepted",
+                                       False])
+        self.ends = [RECORDS, RECORDS]
+        self.distinct = 2 * (RECORDS + 1)
+        self.again = []
+        self.kill = None
+
+    def line(self, *place):
+        return next(line for line in self.lines if tuple(line[:3]) == place)
+
+    def findings(self):
+        for line in self.lines:
+            self.book.result(*line)
+        if self.kill:
+            kill = Kill(self.book, 1, "first", {1}, {1: Committed(30, "", 0)})
+            kill.evaluate(*self.kill)
+        produced = [Bits(), Bits()]
+        for bits in produced:
+            for offset in range(RECORDS):
+                bits.add(offset)
+        self.book.complete(self.ends, produced)
+        self.book.server(self.distinct, self.again)
+        return self.book.findings
+
+
+def repeat(scene, says):
+    """The notification 1/35 is sent again, and its second result may say so."""
+    scene.lines.append(scene.line(1, 35, 0)[:5] + [says])
+    scene.again.append(((1, 35, 0), 2))
+
+
+FAULTS = [
+    ("a result is withheld", lambda s: s.lines.remove(s.line(1, 20, 0)), "LOST: no result"),
+    ("the last result is withheld", lambda s: s.lines.remove(s.line(1, 39, 0)), "LOST: no result"),
+    ("one of an envelope is withheld", lambda s: s.lines.remove(s.line(0, 7, 2)), "LOST: no result for some"),
+    ("the first of an envelope is withheld", lambda s: s.lines.remove(s.line(0, 7, 0)), "LOST: no result"),
+    ("a result too many", lambda s: s.lines.append([1, 40, 0, PLAIN, b"accepted", False]), "never produced"),
+    ("an index too many", lambda s: s.lines.append([1, 7, 3, OF_THREE, b"accepted", False]), "index that there is not"),
+    ("an index of no envelope", lambda s: s.lines.append([1, 8, 1, PLAIN, b"accepted", False]), "index that there is not"),
+    ("another outcome", lambda s: s.line(1, 20, 0).__setitem__(4, b"abandoned"), "other than expected"),
+    ("the broker lost records", lambda s: s.ends.__setitem__(0, 30), "the broker lost"),
+    ("the server accepted fewer", lambda s: setattr(s, "distinct", 2), "accepted another number"),
+    ("sent again, and nothing says so", lambda s: repeat(s, False), "no result says in_doubt"),
+    ("sent again beyond what was in flight", lambda s: setattr(s, "kill", ({}, {(1, o, 0): 2 for o in range(29, 40)})),
+     "beyond what was in flight"),
+    ("sent again though committed", lambda s: setattr(s, "kill", ({}, {(1, 29, 0): 2})), "settling was committed"),
+]
+CALM_FAULTS = [
+    ("a result stands twice", lambda s: s.lines.append(s.lines[5]), "more than one result"),
+    ("one is in doubt", lambda s: s.line(0, 3, 0).__setitem__(5, True), "in doubt without a fault"),
+    ("one is sent twice", lambda s: s.again.append(((0, 3, 0), 2)), "sent twice"),
+]
+
+
+def run():
+    """Prints what fails; returns whether nothing does."""
+    failures = []
+    for calm, faults in ((False, FAULTS), (True, CALM_FAULTS)):
+        if found := Scene(calm).findings():
+            failures.append(f"books that agree: {dict(found)}")
+        for name, alter, word in faults:
+            scene = Scene(calm)
+            alter(scene)
+            kinds = scene.findings()
+            if not any(word in kind for kind in kinds):
+                failures.append(f"{name}: not found ({', '.join(kinds) or 'no finding'})")
+    # After a kill: what was in flight (accepted, no result yet), or not committed, may be sent again, and says so.
+    scene = Scene()
+    repeat(scene, True)
+    scene.kill = ({(1, 35, 0): 1}, {(1, 35, 0): 2, (0, 3, 0): 2})
+    if found := scene.findings():
+        failures.append(f"a repeat that may be is called a fault: {dict(found)}")
+    print("\n".join(failures) or f"{len(FAULTS) + len(CALM_FAULTS)} faults, each found; books that agree pass")
+    return not failures
