@@ -79,7 +79,8 @@ final class Connection: SecureChannelDelegate {
     private static let blockedCheckNs: Int64 = 100_000_000
 
     init(
-        id: PoolPlan.ConnectionID, firstAddress: Int, isQuarantine: Bool = false, configuration: APNsConfiguration, dialer: Dialer, loop: Loop,
+        id: PoolPlan.ConnectionID, firstAddress: Int, isQuarantine: Bool = false, configuration: APNsConfiguration,
+        dialer: Dialer, loop: Loop,
         owner: any ConnectionOwner
     ) {
         self.id = id
