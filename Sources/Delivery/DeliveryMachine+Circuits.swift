@@ -62,7 +62,7 @@ extension DeliveryMachine {
     }
 
     private mutating func closeCircuit(at place: Int) {
-        forgetProbe(circuits[place].circuit.probe)
+        let probe = circuits[place].circuit.probe
         circuits[place].circuit.close(now: now.ns)
         guard let first = controls.indices.first(where: { controls[$0].circuit == place }) else { return }
         events.append(.circuitClosed(.credential(of: AppIndex(first))))
@@ -70,6 +70,7 @@ extension DeliveryMachine {
             endHolding(.credential, of: app)
             refreshGate(of: app)
         }
+        forgetProbe(probe)
     }
 
     // MARK: Topics
@@ -92,11 +93,11 @@ extension DeliveryMachine {
 
     private mutating func closeTopicCircuit(at place: Int) {
         let closed = topicCircuits.remove(at: place)
-        forgetProbe(closed.circuit.probe)
         controls[closed.app].openTopics -= 1
         events.append(.circuitClosed(name(of: closed)))
         if controls[closed.app].openTopics == 0 { endHolding(.topic, of: closed.app) }
         refreshGate(of: closed.app)
+        forgetProbe(closed.circuit.probe)
     }
 
     /// The open circuit of a notification's topic.
@@ -147,10 +148,16 @@ extension DeliveryMachine {
         if circuits[place].circuit.isDisproved(byTryHandedNs: handedNs(slot)) { closeCircuit(at: place) }
     }
 
-    /// Its circuit needs it no more: it is like any other again.
+    /// Its circuit, closed by now, needs it no more: it is like any other again, and may be behind another circuit.
     private mutating func forgetProbe(_ probe: NotificationID?) {
         guard let probe, notifications[probe.slot].generation == probe.generation else { return }
         notifications[probe.slot].isProbe = false
+        switch notifications[probe.slot].state {
+        case .inLane, .ready, .backingOff, .behindReach:
+            if let cause = causeToHold(probe.slot) { hold(probe.slot, cause) }
+        case .free, .handed, .orphaned, .concluded:
+            break
+        }
     }
 
     /// After a reload: the probe of an app that has another credential by now says nothing about the old one.

@@ -29,7 +29,11 @@ struct CommandTests {
 
     @Test(
         arguments: [
-            ([], 64, "apns-worker: which command? One of run, check, demo, simulate (see apns-worker --help)"),
+            (
+                [], 64,
+                "apns-worker: which command? One of run, check, send, tail, schema, demo, simulate "
+                    + "(see apns-worker --help)"
+            ),
             (
                 ["rum"], 64,
                 "apns-worker: there is no command \"rum\"; did you mean run? (see apns-worker --help)"

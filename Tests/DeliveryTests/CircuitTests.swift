@@ -267,6 +267,43 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
+    @Test("A probe that waits when its circuit closes may be behind the circuit of its topic")
+    func probeBehindTopic() {
+        let voip = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.shop)
+        rig.receive(partition, 1, "b", headers: voip)
+        rig.receive(partition, 2, "d", headers: voip)
+        rig.send()
+        rig.answer("b", 403, .badCertificate)
+        rig.wait(ms: 600)
+        rig.answer("a", 403, .topicMismatch)
+        rig.wait(ms: 400)
+        rig.settle()
+        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.receive(partition, 3, "c", headers: Self.shop)
+        #expect(rig.settle() == [])
+        rig.answer("d")
+        #expect(Set(rig.settle().map(\.description)) == ["c \(Self.held)", "d accepted  sends 1 doubt 0"])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A reload that gives the probe's app another credential: the old circuit waits for another probe")
+    func strayProbe() {
+        let (rig, partition) = Self.open(Self.sharing(7))
+        rig.wait(ms: 1_000)
+        rig.receive(partition, 1, "a", headers: Self.shop)
+        #expect(rig.send() == ["a"])
+        _ = rig.machine.replaceApps(
+            [ReloadTests.changed(Rig.app) { $0.credential = 8 }, Self.sharing(7)[1]], now: rig.now)
+        rig.answer("a")
+        rig.receive(partition, 2, "n", headers: Self.news)
+        rig.receive(partition, 3, "m", headers: Self.news)
+        #expect(rig.send() == ["n"])
+        expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [false, true])
+    }
+
     @Test("One app that cannot connect waits; with several, it is held after five seconds, until it can")
     func unreachable() {
         for apps in [[Rig.app], [Rig.app, Rig.news]] {

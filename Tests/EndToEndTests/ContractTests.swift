@@ -18,7 +18,7 @@ extension EndToEnd {
             let simulator = try scene.startSimulator()
             scene.configuration.apps = scene.configuration.app(named: "annex")
             scene.configuration.resultKeys = "copy_headers: [x-tenant]"
-            scene.configuration.more = "delivery: {response_timeout: 1s, resend_max: 1, max_age: 60s}"
+            scene.configuration.more = "delivery: {response_timeout: 1s, resend_max: 1, max_age: 240s}"
             try compare(scene, tiers)
             try simulator.process.stop()
         }

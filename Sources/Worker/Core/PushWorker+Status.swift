@@ -12,6 +12,15 @@ extension CircuitName {
     }
 }
 
+extension AppStatus {
+    fileprivate var isSlowedByGuard: Bool {
+        switch guardState {
+        case .tripped: true
+        case .off, .unproven, .proven: false
+        }
+    }
+}
+
 extension PushWorker {
     /// Leaves a fresh copy of how things stand for the pages.
     func postSnapshot(_ now: DeliveryTime) {
@@ -68,6 +77,14 @@ extension PushWorker {
             problems.append(
                 WorkerSnapshot.Problem(
                     subject: "app \(appRows[circuit.app.value].name)", text: "\(cause): its notifications are held"))
+        }
+        for row in appRows where row.status.map(\.isSlowedByGuard) == true {
+            problems.append(
+                WorkerSnapshot.Problem(
+                    subject: "app \(row.name)",
+                    text:
+                        "nearly all its device tokens are bad: do they belong to the other environment? It is slowed down"
+                ))
         }
         for (app, note) in unreachable.sorted(by: { $0.key < $1.key }) {
             guard case .connectFailed(let host, let reason, _) = note else { continue }

@@ -26,15 +26,15 @@ struct LeftTiers {
         let partitions = others.flatMap { topic in
             (0..<Int32(clamping: topic.partitions)).map { TopicPartition(topic.name, $0) }
         }
-        guard !partitions.isEmpty else {
+        // Joins nothing.
+        let consumer = try Consumer(configuration.consumer(.retries, of: cluster))
+        let committed = partitions.isEmpty ? [] : try consumer.committed(partitions, timeoutMs: timeoutMs)
+        let topics = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
+        let places = committed.filter { topics.contains($0.partition.topic) }
+        guard !places.isEmpty else {
             found = []
             return
         }
-        // Joins nothing.
-        let consumer = try Consumer(configuration.consumer(.retries, of: cluster))
-        let committed = try consumer.committed(partitions, timeoutMs: timeoutMs)
-        let topics = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
-        let places = committed.filter { topics.contains($0.partition.topic) }
         let ends = consumer.ends(of: places.map(\.partition), timeoutMs: timeoutMs)
         let starts = try consumer.starts(of: places.map(\.partition), timeoutMs: timeoutMs)
         var records: [String: Int64] = [:]

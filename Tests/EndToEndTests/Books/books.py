@@ -66,23 +66,24 @@ def produce(options):
 
 
 def settle(options):
-    """Waits until the groups' lag is 0; fails when it did not shrink for --stall seconds."""
+    """Waits until the groups' lag is 0; fails when nothing moved for --stall seconds: no lag, and no record was written."""
     import topics
 
     retry_group = options.group + ".retry"
     pairs = [(options.group, t) for t in options.topics] + [(retry_group, t) for t in options.retry_topics]
-    least, moved = None, time.monotonic()
+    last, moved = None, time.monotonic()
     started = moved
     while True:
         lags = [(group, topic, topics.lag(options.servers, group, topic)) for group, topic in pairs]
         total = sum(count for _, _, count in lags)
+        state = (total, sum(topics.written(options.servers, topic) for topic in options.retry_topics))
         progress(f"lag {total}")
         if total == 0:
             print(f"lag 0 after {time.monotonic() - started:.1f} s")
             return True
         # Retry records make new retry records: any change counts as movement.
-        if total != least:
-            least, moved = total, time.monotonic()
+        if state != last:
+            last, moved = state, time.monotonic()
         if time.monotonic() - moved > options.stall:
             print(f"lag did not move for {options.stall} s: {lags}")
             return False

@@ -104,7 +104,7 @@ class Maker:
 
 
 def main_cases(tiers):
-    """For a worker with `max_attempts: 2, resend_max: 1, response_timeout: 1s, max_age: 60s` and a second app, annex."""
+    """For a worker with `max_attempts: 2, resend_max: 1, response_timeout: 1s, max_age: 240s` and a second app, annex."""
     make = Maker()
     id, collapse = make.id(), "game-7"
     everything = [
@@ -129,7 +129,7 @@ def main_cases(tiers):
              headers=[("apns-priority", b"7")])
 
     make.add("expiration passed", outcome="expired", attempts=0, headers=[("apns-expiration", b"1500000000")])
-    make.add("too old", outcome="expired", attempts=0, age=90_000)
+    make.add("too old", outcome="expired", attempts=0, age=300_000)
     make.add("now or never, read late", outcome="expired", attempts=0, age=40_000, headers=[("apns-expiration", b"0")])
     make.add("now or never, refused", "fa1750300", "expired", status=503, reason="ServiceUnavailable",
              headers=[("apns-expiration", b"0")])
@@ -149,6 +149,8 @@ def main_cases(tiers):
              sent={"apns-push-type": "background", "apns-priority": "5"}, retries=[Retry("InternalServerError", 1)])
     make.add("refused always", "fa1750000", "abandoned", status=500, reason="InternalServerError", attempts=3,
              key=b"user-4", retries=[Retry("InternalServerError", 1), Retry("InternalServerError", 2)])
+    make.add("one tier after the other", "fa1742910", "abandoned", status=429, reason="TooManyRequests", attempts=3,
+             retries=[Retry("TooManyRequests", 1), Retry("TooManyRequests", 2)])
     make.add("lost once", "fa17f0211", attempts=2, in_doubt=1, is_alone=True)
     make.add("reset always", "fa17f0020", "abandoned", attempts=6, in_doubt=6,
              retries=[Retry(None, 2, 2), Retry(None, 4, 4)])

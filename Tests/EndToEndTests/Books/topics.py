@@ -175,5 +175,14 @@ def lag(servers, group, topic):
         consumer.close()
 
 
+def written(servers, topic):
+    """How many records were ever written to the topic."""
+    consumer = reader(servers)
+    try:
+        return sum(ends(consumer, topic).values())
+    finally:
+        consumer.close()
+
+
 def version():
     return "confluent-kafka %s, librdkafka %s" % (confluent_kafka.version()[0], confluent_kafka.libversion()[0])
