@@ -17,9 +17,10 @@ extension SimulatedWorld {
         let assignment = worker.assignments[place.log]?.number ?? 0
         // What an assignment that was lost left in flight is another owner's past.
         if settings.ordering == .device,
-            worker.flights.values.contains(where: { $0.laneKey == laneKey && $0.assignment == assignment })
+            let other = worker.flights.first(where: { $1.laneKey == laneKey && $1.assignment == assignment })
         {
-            breaks("\(place) was sent while its device is in flight")
+            let state = worker.machine.notifications[other.key.slot].state
+            breaks("\(place) was sent while its device is in flight: \(other.value.place), \(state)")
         }
         // First sends in order, in one assignment.
         let notification = worker.machine.notifications[request.id.slot]
