@@ -19,7 +19,9 @@ extension DeliveryMachine {
             var batch: [OutgoingRequest] = []
             var suspects = 0
             batch.reserveCapacity(min(free, queues[app].count))
-            while batch.count - suspects < free, batch.count < most, let slot = queues[app].removeFirst(from: &notifications) {
+            while batch.count - suspects < free, batch.count < most,
+                let slot = queues[app].removeFirst(from: &notifications)
+            {
                 guard let partition = partitions[Int(records[notifications[slot].record].partition)] else {
                     preconditionFailure("what is ready has an assignment")
                 }

@@ -65,11 +65,13 @@ enum SimulatedRule: String, CaseIterable {
     case idle = "i"
     /// Accepted; expiration 0.
     case nowOrNever = "n"
+    /// Its connection dies under it.
+    case poison = "x"
 
     /// The answer to the try after `processed` others.
     func answer(processed: Int) -> (status: UInt16, reason: ReasonCode) {
         switch self {
-        case .accept, .nowOrNever: (200, .none)
+        case .accept, .nowOrNever, .poison: (200, .none)
         case .unregistered: (410, .unregistered)
         case .bad: (400, .badDeviceToken)
         case .throttled: processed == 0 ? (429, .tooManyRequests) : (200, .none)
@@ -86,7 +88,7 @@ enum SimulatedRule: String, CaseIterable {
         case .accept, .throttled, .shutdown, .credential, .topic, .idle, .nowOrNever: .accepted
         case .unregistered: .unregistered
         case .bad: .rejected
-        case .failing: .abandoned
+        case .failing, .poison: .abandoned
         }
     }
 }

@@ -11,6 +11,7 @@ extension SimulatedWorld {
         deliverFates(worker)
         send(worker)
         recall(worker)
+        turnTransport(worker)
         produce(worker)
         commit(worker)
         drain(worker)
@@ -104,7 +105,7 @@ extension SimulatedWorld {
         worker.machine.sends(now: now) { batches.append($1) }
         for request in batches.joined() { send(request, worker) }
         for app in worker.capacities.indices where batches.contains(where: { $0.contains { isOf(app, $0, worker) } }) {
-            let count = worker.flights.values.count { $0.app == app }
+            let count = worker.flights.values.count { $0.app == app && !$0.isSuspect }
             if count > worker.capacities[app] { breaks("more in flight than the capacity") }
         }
     }
@@ -130,28 +131,18 @@ extension SimulatedWorld {
         checkSend(request, place, original, worker)
         checkApp(request.id, worker)
 
-        var ending = SimulatedWorker.Ending.answer
-        if !isCalm, random.chance(12) {
-            ending = .unprocessed
-            if faults.doubts {
-                ending = [.doubtProcessed, .doubtUnprocessed, .unprocessed].randomElement(using: &random)!
-            }
-        }
-        let onConnectionMs = nowMs + (random.chance(20) ? .random(in: 1...60, using: &random) : 0)
         let laneKey = String(decoding: request.token, as: UTF8.self) + String(decoding: request.topic, as: UTF8.self)
+        if worker.flights[request.id] != nil { breaks("\(place) was sent while it is in flight") }
+        if request.isSuspect { happened["suspect", default: 0] += 1 }
         worker.flights[request.id] = .init(
             place: place, original: original, laneKey: laneKey, app: Int(notification.app),
-            onConnectionMs: onConnectionMs,
-            endMs: onConnectionMs + .random(in: 1...80, using: &random), ending: ending)
+            assignment: worker.assignments[log]?.number ?? 0, isSuspect: request.isSuspect)
     }
 
     private func recall(_ worker: SimulatedWorker) {
         var recalled: [NotificationID] = []
         worker.machine.recalls { recalled += $1 }
-        for id in recalled where worker.flights[id].map({ $0.onConnectionMs > nowMs }) ?? false {
-            worker.flights[id]?.ending = .unprocessed
-            worker.flights[id]?.endMs = nowMs
-        }
+        for id in recalled where worker.flights[id]?.isQueued ?? false { giveBack(id, worker) }
     }
 
     /// APNs takes a request.
@@ -167,34 +158,20 @@ extension SimulatedWorld {
     // MARK: APNs -> machine
 
     private func deliverFates(_ worker: SimulatedWorker) {
-        let ended = worker.flights.filter { $0.value.endMs <= nowMs }.sorted { $0.key.tag < $1.key.tag }
-        var fates: [Fate] = []
-        for (id, flight) in ended.shuffled(using: &random) {
-            worker.flights[id] = nil
-            let slot = worker.machine.records[worker.machine.notifications[id.slot].record].partition
-            let isOurs = worker.assignments[flight.place.log]?.id.slot == slot
-            switch flight.ending {
-            case .unprocessed:
-                fates.append(Fate(id: id, kind: .notProcessed))
-            case .doubtProcessed, .doubtUnprocessed:
-                if flight.ending == .doubtProcessed { process(flight) }
-                books[flight.original]?.doubts += 1
-                fates.append(Fate(id: id, kind: .inDoubt, sentAtMs: now.wallMs, connectionDied: random.chance(50)))
-            case .answer:
-                let processed = books[flight.original]?.processed ?? 0
-                process(flight)
-                let answer = books[flight.original]?.rule?.answer(processed: processed) ?? (200, .none)
-                fates.append(
-                    Fate(
-                        id: id, kind: .answered, status: answer.status, reason: answer.reason,
-                        unregisteredAtMs: answer.status == 410 ? 1_700_000_000_000 : 0, sentAtMs: now.wallMs))
-                if settings.publishesOnlyFailures, answer.status == 200, isOurs {
-                    countAccepted(id, flight, worker)
-                }
+        let due = worker.fates.filter { $0.dueMs <= nowMs }.map(\.fate)
+        worker.fates.removeAll { $0.dueMs <= nowMs }
+        for fate in due {
+            guard let flight = worker.flights.removeValue(forKey: fate.id) else {
+                breaks("a second end of one request")
+                return
             }
+            if fate.kind == .inDoubt { books[flight.original]?.doubts += 1 }
+            let slot = worker.machine.records[worker.machine.notifications[fate.id.slot].record].partition
+            let isOurs = worker.assignments[flight.place.log]?.id.slot == slot
+            if settings.publishesOnlyFailures, fate.status == 200, isOurs { countAccepted(fate.id, flight, worker) }
         }
-        guard !fates.isEmpty else { return }
-        worker.machine.handle(FateBatch(app: AppIndex(0), fates: fates), now: now)
+        guard !due.isEmpty else { return }
+        worker.machine.handle(FateBatch(app: AppIndex(0), fates: due), now: now)
     }
 
     /// `publish: failures`: an accepted one without doubt settles with its verdict.

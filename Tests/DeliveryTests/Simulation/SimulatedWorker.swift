@@ -15,18 +15,18 @@ final class SimulatedWorker {
         var drainsSince: Int?
     }
 
-    enum Ending { case answer, doubtProcessed, doubtUnprocessed, unprocessed }
-
-    /// A request at a transport.
+    /// A request at a transport, until the machine hears of its end.
     struct Flight {
         var place: SimulatedPlace
         var original: SimulatedPlace
         var laneKey: String
         /// As the machine counts them.
         var app: Int
-        var onConnectionMs: Int64
-        var endMs: Int64
-        var ending: Ending
+        /// Number of its assignment.
+        var assignment: Int
+        var isSuspect: Bool
+        /// Waits at the transport: on no connection, and not ended.
+        var isQueued = true
     }
 
     /// A record on its way to Kafka.
@@ -62,6 +62,10 @@ final class SimulatedWorker {
     var machine: DeliveryMachine
     var assignments: [Int: Assignment] = [:]
     var flights: [NotificationID: Flight] = [:]
+    /// Of all apps.
+    var connections: [SimulatedConnection] = []
+    /// Ends of requests that the machine has yet to hear of.
+    var fates: [(dueMs: Int64, fate: Fate)] = []
     var producing: [Producing] = []
     /// By `CommitGroup`.
     var commits = [CommitFlight(), CommitFlight()]

@@ -36,6 +36,8 @@ final class SimulatedWorld {
     let reachChance: Int
     let crashChance: Int
     let moveChance: Int
+    /// Requests under which every connection dies are among them.
+    let hasPoison: Bool
     var logs: [SimulatedLog] = []
     var books: [SimulatedPlace: SimulatedBook] = [:]
     /// Settled in truth: its result, retry record or dead letter is in Kafka (or its verdict was counted).
@@ -83,6 +85,8 @@ final class SimulatedWorld {
         reachChance = random.chance(40) ? 5 : 0
         crashChance = random.chance(30) ? 5 : 1
         moveChance = random.chance(30) ? 15 : 2
+        let isPoisoned = random.chance(15)
+        hasPoison = isPoisoned && faults.doubts
         var apps = [Rig.app]
         if random.chance(50) {
             apps.append(Rig.news)
@@ -198,7 +202,7 @@ final class SimulatedWorld {
             books[place] = SimulatedBook()
             return "no-hex"
         }
-        let rules = SimulatedRule.allCases.filter { !isList || $0 != .nowOrNever }
+        let rules = SimulatedRule.allCases.filter { (!isList || $0 != .nowOrNever) && ($0 != .poison || hasPoison) }
         var rule = random.chance(60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
         if step < wrongTokensUntil { rule = .bad }
         books[place] = SimulatedBook(rule: rule)
@@ -257,9 +261,7 @@ final class SimulatedWorld {
             logs[log].isOwned = false
         }
         for each in worker.producing where !each.isAppended && random.chance(50) { each.append(self) }
-        for (_, flight) in worker.flights.sorted(by: { $0.key.tag < $1.key.tag }) where random.chance(50) {
-            process(flight)
-        }
+        for connection in worker.connections { loseUnseen(connection, worker) }
         addWorker()
     }
 

@@ -38,7 +38,11 @@ struct SimulationTests {
         }
         let kinds =
             HeldCause.allCases.map { "held: \($0)" }
-            + ["credential circuit", "topic circuit", "connection circuit", "guard tripped"]
+            + [
+                "credential circuit", "topic circuit", "connection circuit", "guard tripped", "GOAWAY",
+                "another GOAWAY",
+                "silent connection", "lost connection", "suspect",
+            ]
         for kind in kinds { #expect(happened[kind, default: 0] > 0, "\(kind): \(happened)") }
         #expect(limited > 0)
     }
