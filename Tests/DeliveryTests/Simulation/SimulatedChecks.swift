@@ -13,17 +13,20 @@ extension SimulatedWorld {
             return
         }
         // Per device one in flight.
+        let notification = worker.machine.notifications[request.id.slot]
         let laneKey = String(decoding: request.token, as: UTF8.self) + String(decoding: request.topic, as: UTF8.self)
         let assignment = worker.assignments[place.log]?.number ?? 0
-        // What an assignment that was lost left in flight is another owner's past.
+        // What an assignment that was lost left in flight is another owner's past, and an app that was taken out and
+        // configured again is another app.
         if settings.ordering == .device,
-            let other = worker.flights.first(where: { $1.laneKey == laneKey && $1.assignment == assignment })
+            let other = worker.flights.first(where: {
+                $1.laneKey == laneKey && $1.assignment == assignment && $1.app == Int(notification.app)
+            })
         {
             let state = worker.machine.notifications[other.key.slot].state
             breaks("\(place) was sent while its device is in flight: \(other.value.place), \(state)")
         }
         // First sends in order, in one assignment.
-        let notification = worker.machine.notifications[request.id.slot]
         if settings.ordering == .device, !notification.isResend {
             let key = OrderKey(assignment: worker.assignments[place.log]?.number ?? 0, lane: laneKey)
             if let last = lastFirstSend[key], (last.offset, last.index) >= (place.offset, place.index) {
