@@ -209,8 +209,9 @@ class Chaos:
             self.say(f"kill {number} of {worker.name} not measured: it had no partitions just then")
         self.kills.append({"number": number, "quiet": quiet, "partitions": len(partitions),
                            "pause_ms": (time.monotonic() - killed) * 1000})
+        is_noted = self.audit.frozen == number
         worker.start()
-        self.audit.tell(json.dumps({"do": "started", "at_ms": worker.started_at * 1000}))
+        self.audit.tell(json.dumps({"do": "started", "at_ms": worker.started_at * 1000, "is_noted": is_noted}))
 
     def measured(self, answer):
         kill = next(k for k in self.kills if k["number"] == answer["kill"])
