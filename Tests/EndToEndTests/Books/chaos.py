@@ -145,6 +145,11 @@ class Chaos:
             if worker.process is not None and not self.is_ending:
                 if worker.is_running:
                     worker.sample(now - self.began)
+                elif worker.process.returncode == 1 and "Static consumer fenced" in worker.text(worker.started)[-500:]:
+                    # As documented: a broker that was away for longer than the session knew it under another id.
+                    self.counts["fenced"] = self.counts.get("fenced", 0) + 1
+                    self.say(f"{worker.name} was fenced, and ended; started again")
+                    worker.start()
                 elif worker.process.returncode not in worker.endings:
                     self.found(f"{worker.name} ended by itself with {worker.process.returncode}: "
                                f"{worker.text(worker.started)[-500:]}")
@@ -209,8 +214,9 @@ class Chaos:
             self.say(f"kill {number} of {worker.name} not measured: it had no partitions just then")
         self.kills.append({"number": number, "quiet": quiet, "partitions": len(partitions),
                            "pause_ms": (time.monotonic() - killed) * 1000})
+        is_noted = self.audit.frozen == number
         worker.start()
-        self.audit.tell(json.dumps({"do": "started", "at_ms": worker.started_at * 1000}))
+        self.audit.tell(json.dumps({"do": "started", "at_ms": worker.started_at * 1000, "is_noted": is_noted}))
 
     def measured(self, answer):
         kill = next(k for k in self.kills if k["number"] == answer["kill"])

@@ -290,6 +290,7 @@ class ChaosAudit:
                 elif order["do"] == "started":
                     if self.window:
                         self.window.started_ms = order["at_ms"]
+                        self.window.kill.is_exact &= order["is_noted"]
                 else:
                     self.close()
             self.read_results()

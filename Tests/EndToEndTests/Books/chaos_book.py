@@ -182,7 +182,7 @@ class Kill:
 
     Repeatable is, of the partitions that the killed worker had: what the server had accepted and had no result in the
     topic (in flight), and what had one but is not settled by the last commit that the broker has. `is_exact`: the server
-    had read all that the worker wrote when it was asked.
+    had read all that the worker wrote when it was asked, and nobody had taken over.
     """
 
     def __init__(self, book, number, name, partitions, commits, is_exact=True):

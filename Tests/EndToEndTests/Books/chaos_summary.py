@@ -26,7 +26,7 @@ def spread(values, unit=""):
 
 def kills(chaos):
     measured = [k for k in chaos.kills if "repeats" in k]
-    yield f"kills: {len(chaos.kills)}, measured {len(measured)}, the server had read all in " \
+    yield f"kills: {len(chaos.kills)}, measured {len(measured)}, noted in time to be exact " \
           f"{sum(k['is_exact'] for k in measured)}"
     for name, text in (
             ("repeats", "sent again"), ("in_flight", "in flight at the kill"),
