@@ -30,7 +30,7 @@ extension EndToEnd {
             .timeLimit(.minutes(5)))
         func nothingIsLost() throws {
             let seed = ProcessInfo.processInfo.environment["APNS_WORKER_E2E_CHAOS"] ?? "184"
-            let ended = try chaos("--minutes", "0.65", "--every", "8", "--rate", "1000", "--seed", seed)
+            let ended = try chaos("--minutes", "0.4", "--every", "8", "--rate", "1000", "--seed", seed)
             #expect(ended.ending == .exited(0), "\(ended.text)")
             #expect(ended.text.contains("\nlost: 0\n"))
         }
@@ -42,7 +42,7 @@ extension EndToEnd {
             .timeLimit(.minutes(5)))
         func nothingIsSentTwiceWithoutAFault() throws {
             let ended = try chaos(
-                "--calm", "--minutes", "0.3", "--every", "5", "--rate", "1000", "--withhold", "5000")
+                "--calm", "--minutes", "0.2", "--every", "4", "--rate", "1000", "--withhold", "5000")
             #expect(ended.ending == .exited(1), "\(ended.text)")
             let findings = ended.text.split(separator: "\n").filter { $0.hasPrefix("FOUND") }.map { $0.prefix(24) }
             #expect(findings.sorted() == ["FOUND 1 x LOST: no resul", "FOUND 1 x the server acc"], "\(ended.text)")

@@ -33,7 +33,7 @@ struct Configuration {
         deadLetters = "\(name).dead-letters"
         retry = "\(name).retry.1s"
         group = "\(name).worker"
-        retries = "tiers: {1s: \(retry)}, max_attempts: 2"
+        retries = "tiers: {1s: \(retry)}, max_attempts: 1"
     }
 
     /// Further keys of a section that has some.

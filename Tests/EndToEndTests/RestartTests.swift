@@ -11,7 +11,7 @@ extension EndToEnd {
         func nothingIsLostWhenTheWorkerIsKilled() throws {
             let scene = try Scene("killed")
             let simulator = try scene.startSimulator()
-            try scene.produce(records, "--prefixes", scene.prefixes())
+            try scene.produce(records, "--prefixes", scene.prefixes(), "--calm")
             var repeatable = 0
             for share in [0.2, 0.5] {
                 let worker = try scene.startWorker()
@@ -30,7 +30,7 @@ extension EndToEnd {
         func nothingIsLostOrSentTwiceWhenTheWorkerIsStopped() throws {
             let scene = try Scene("stopped")
             let simulator = try scene.startSimulator()
-            try scene.produce(records, "--prefixes", scene.prefixes())
+            try scene.produce(records, "--prefixes", scene.prefixes(), "--calm")
             for share in [0.2, 0.5] {
                 let worker = try scene.startWorker()
                 try scene.awaitResults(Int(share * Double(records)))

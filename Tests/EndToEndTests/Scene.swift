@@ -7,7 +7,7 @@ import TestSupport
 /// test process at the latest.
 final class Scene {
     /// How many records the large runs write.
-    static let records = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_RECORDS"] ?? "") ?? 100_000
+    static let records = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_RECORDS"] ?? "") ?? 60_000
 
     let servers: String
     let folder: URL

@@ -29,6 +29,8 @@ final class RecordPublisher {
     private var undelivered: [(record: UndeliveredRecord, dueNs: Int64, alone: Bool)] = []
     private var mustRebuild = false
     private var mustRebuildLonely = false
+    /// Two records a notification that may be open; beyond that they are of assignments that are gone.
+    private let outstandingLimit: Int
 
     /// How long a record that was refused waits before it is written again.
     private static let backOffNs: Int64 = 1_000_000_000
@@ -42,6 +44,7 @@ final class RecordPublisher {
         self.logger = logger
         self.cluster = cluster
         self.wakeUpDescriptor = wakeUpDescriptor
+        outstandingLimit = 2 * configuration.delivery.maxOpen
         topicNames =
             [configuration.results.topic, configuration.unregistered.topic, configuration.deadLetters.topic]
             + configuration.retry.tiers.map(\.topic)
@@ -67,8 +70,11 @@ final class RecordPublisher {
     /// Fetches the topics' metadata, so that the first result does not wait for it.
     func warmUp(timeoutMs: Int32) throws(KafkaError) { try producer.warmUp(timeoutMs: timeoutMs) }
 
-    /// True while nothing more should be read: what was refused has to be written first.
-    var isBackedUp: Bool { undelivered.count >= Self.undeliveredLimit }
+    /// True while nothing more should be read: what was refused, and what partitions that were lost in an outage left in
+    /// the producer, has to be written first.
+    var isBackedUp: Bool {
+        undelivered.count >= Self.undeliveredLimit || producer.outstanding >= outstandingLimit
+    }
 
     /// Whether everything handed over was acknowledged.
     var isIdle: Bool { undelivered.isEmpty && unacknowledgedCount == 0 }
