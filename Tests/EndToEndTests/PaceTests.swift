@@ -55,6 +55,39 @@ extension EndToEnd {
             try simulator.process.stop()
         }
 
+        /// Where half of what the server takes is too little for a topic, its weight decides.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
+        func theWeightDecidesWhoWaits() throws {
+            let heavy = try scarce(weight: 10)
+            let equal = try scarce(weight: 1)
+            print("p99 of 100/s where 160/s are taken: \(heavy) ms at weight 10, \(equal) ms at weight 1")
+            #expect(heavy * 2 < equal)
+        }
+
+        /// The p99 in ms of a topic with 100/s beside a backlog, at a server that takes 160/s.
+        private func scarce(weight: Int) throws -> Int {
+            let scene = try Scene("scarce")
+            let simulator = try scene.startSimulator("--latency", "100ms", "--streams", "4")
+            let backlog = scene.configuration.requests
+            let urgent = "\(scene.name).urgent"
+            try scene.books("create", "--topics", urgent)
+            try scene.produce(3_000, "--plain")
+            scene.configuration.requestTopics = "\(backlog), {name: \(urgent), weight: \(weight)}"
+            let worker = try scene.startWorker()
+            try scene.books("seen", "--simulator", simulator.control, "--at-least", "200")
+            try scene.books(
+                "produce", "--topic", urgent, "--apps", "1", "--count", "500", "--rate", "100", "--book",
+                scene.file("urgent.jsonl"), "--seed", "9")
+            scene.configuration.requests = urgent
+            try scene.settle(worker)
+            scene.configuration.requests = backlog
+            // What is left of the backlog does not matter.
+            try worker.killNow()
+            let times = try measure(scene, "--by", "topic").first { $0.name == urgent }
+            try simulator.process.stop()
+            return try #require(times?.p99)
+        }
+
         /// One of ten apps has a server that takes connections and never answers; the others' times against a run in
         /// which all ten are well.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
