@@ -81,10 +81,7 @@ extension PushWorker {
                 appRows.append(WorkerSnapshot.App(loaded))
                 logger.notice(.worker, "app added", ["app": "\(app.name)"])
             } else if let loaded = changed[app.name] {
-                apps[index.value] = loaded
-                appRows[index.value] = appRows[index.value].reloaded(loaded)
-                link?.replace(index, with: loaded)
-                machine.credentialReplaced(credentialNumber(of: app), now: now)
+                replace(index, with: loaded)
                 logger.notice(.worker, "app changed: its connections are made anew", ["app": "\(app.name)"])
             } else {
                 apps[index.value].settings = app
@@ -99,6 +96,14 @@ extension PushWorker {
         }
         eventLog.names = appRows.map(\.name)
         publisher?.setApps(recordApps)
+    }
+
+    /// New connections are made as it says from now on, and what its credential's fault held up goes on.
+    private func replace(_ index: AppIndex, with loaded: LoadedApp) {
+        apps[index.value] = loaded
+        appRows[index.value] = appRows[index.value].reloaded(loaded)
+        link?.replace(index, with: loaded)
+        machine.credentialReplaced(credentialNumber(of: loaded.settings), now: now)
     }
 
     // MARK: Apps, as others know them
@@ -135,10 +140,7 @@ extension PushWorker {
         let name = appRows[index.value].name
         do throws(StartFailure) {
             let loaded = try LoadedApp(apps[index.value].settings)
-            apps[index.value] = loaded
-            appRows[index.value] = appRows[index.value].reloaded(loaded)
-            link?.replace(index, with: loaded)
-            machine.credentialReplaced(credentialNumber(of: loaded.settings), now: now)
+            replace(index, with: loaded)
             logger.notice(.apns, "credential read again: its connections are made anew", ["app": "\(name)"])
         } catch {
             for line in error.lines {

@@ -22,9 +22,10 @@ extension AppStatus {
 }
 
 extension PushWorker {
-    /// Leaves a fresh copy of how things stand for the pages.
+    /// Leaves a fresh copy of how things stand for the pages, where there are any.
     func postSnapshot(_ now: DeliveryTime) {
         lastSnapshotNs = now.ns
+        guard configuration.admin.listen != nil else { return }
         if readers.count > 0, readers.allSatisfy(\.hasJoined) { hasBeenReady = true }
         for (index, status) in machine.appStatuses.enumerated() { appRows[index].status = status }
         var snapshot = WorkerSnapshot(

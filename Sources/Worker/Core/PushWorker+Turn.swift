@@ -85,19 +85,12 @@ extension PushWorker {
         case .note(let app, let note):
             switch note {
             case .connectFailed: unreachable[app.value] = note
-            case .providerTokenRenewed: noteToken(of: app)
+            // Each app says so itself, also when it shares the token of a key.
+            case .providerTokenRenewed: appRows[app.value].tokenMadeMs = loop.now.wallMs
             case .connected, .disconnected, .goAway, .credentialFault, .warning: break
             }
             eventLog.write(note, of: app)
         case .closed(let app): closedApps.insert(app.value)
-        }
-    }
-
-    /// Apps with one key share its token.
-    private func noteToken(of app: AppIndex) {
-        let credential = apps[app.value].settings.credential
-        for index in apps.indices where apps[index].settings.credential == credential {
-            appRows[index].tokenMadeMs = loop.now.wallMs
         }
     }
 

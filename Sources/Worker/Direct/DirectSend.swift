@@ -54,12 +54,8 @@ package enum DirectSend {
         var transportConfiguration = app.transportConfiguration(timeoutNs)
         transportConfiguration.minimumConnections = 1
         transportConfiguration.maximumConnections = 1
-        var token: ProviderToken?
-        if let identity = app.tokenIdentity, let key = app.signingKey {
-            token = ProviderToken(keyID: identity.keyID, teamID: identity.teamID, key: key)
-        }
         let transport = APNsTransport(
-            app: AppIndex(0), configuration: transportConfiguration, token: token, loop: loop,
+            app: AppIndex(0), configuration: transportConfiguration, token: ProviderTokens().token(of: app), loop: loop,
             dialer: Dialer(loop: loop, resolver: resolver), emit: { errand.take($0) })
         let deadlineNs = loop.now.monotonicNs + timeoutNs
         while errand.fate == nil, loop.now.monotonicNs < deadlineNs {
