@@ -108,7 +108,8 @@ struct ControlPages: Sendable {
 
     private static func befall(_ switches: FaultSwitches, _ request: HTTPRequest) -> HTTPResponse {
         guard let name = request.parameter("fault"), let fault = Fault(name: name) else {
-            let names = NamedFault.all.filter(\.fault.isOfConnection).map(\.name)
+            let names =
+                NamedFault.all.filter(\.fault.isOfConnection).map(\.name)
                 + ["streams-NNN", "goaway:REASON", "goaway-now:REASON"]
             return .text("which fault? one of \(names.joined(separator: ", "))\n", status: 400)
         }

@@ -1,5 +1,6 @@
 import EventLoop
 import Foundation
+import Glibc
 import HTTP2
 import PushRecords
 import Testing
@@ -198,7 +199,8 @@ extension Simulator {
             }
         }
         guard connected == 0 else { throw SimulatorError("no connection to the control endpoint") }
-        let request = "POST \(path)?\(query) HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        let request =
+            "POST \(path)?\(query) HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         guard request.withCString({ send(socket, $0, strlen($0), 0) }) == request.utf8.count else {
             throw SimulatorError("the control endpoint takes nothing")
         }

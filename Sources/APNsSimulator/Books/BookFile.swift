@@ -34,7 +34,7 @@ final class BookFile {
         self.path = path
         // Device tokens are nobody else's business.
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw Self.failure("cannot open the book \(path)") }
+        guard descriptor >= 0 else { throw BookFile.failure("cannot open the book \(path)") }
         memory = UnsafeMutableRawPointer(bitPattern: 1)!
         capacity = 0
         used = Self.headSize
@@ -42,16 +42,20 @@ final class BookFile {
             throw SimulatorError("the book \(path) is in use by another simulator: name another file")
         }
         let size = Int(lseek(descriptor, 0, SEEK_END))
-        guard size == 0 || size >= Self.headSize else { throw Self.foreign(path) }
-        guard map(max(size, Self.step)) else { throw Self.failure("cannot map the book \(path)") }
-        if size == 0 {
-            memory.storeBytes(of: Self.word, as: UInt64.self)
-            noteUsed()
-        }
-        used = memory.load(fromByteOffset: 8, as: Int.self)
-        guard memory.load(as: UInt64.self) == Self.word, used >= Self.headSize, used <= capacity else {
+        var word: UInt64 = 0
+        // Looked at before anything is written.
+        guard size == 0 || size >= Self.headSize && pread(descriptor, &word, 8, 0) == 8 && word == Self.word else {
             throw Self.foreign(path)
         }
+        if size == 0 {
+            var head = [Self.word, UInt64(Self.headSize), 0, 0, 0, 0, 0, 0]
+            guard pwrite(descriptor, &head, Self.headSize, 0) == Self.headSize else {
+                throw Self.failure("cannot write the book \(path)")
+            }
+        }
+        guard map(max(size, Self.step)) else { throw Self.failure("cannot map the book \(path)") }
+        used = memory.load(fromByteOffset: 8, as: Int.self)
+        guard used >= Self.headSize, used <= capacity else { throw Self.foreign(path) }
     }
 
     deinit {
@@ -113,8 +117,9 @@ final class BookFile {
 
     /// Reserves the room on the disk first: a store to a page that has none would end the process.
     private func map(_ larger: Int) -> Bool {
-        guard posix_fallocate(descriptor, 0, larger) == 0,
-            let mapped = mmap(nil, larger, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0),
+        let code = posix_fallocate(descriptor, 0, larger)
+        if code != 0 { errno = code }
+        guard code == 0, let mapped = mmap(nil, larger, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0),
             mapped != MAP_FAILED
         else { return false }
         if capacity > 0 { munmap(memory, capacity) }
@@ -124,7 +129,8 @@ final class BookFile {
     }
 
     private static func foreign(_ path: String) -> SimulatorError {
-        SimulatorError("the book \(path) is not one that a simulator wrote, or it is damaged: delete it, or name another")
+        SimulatorError(
+            "the book \(path) is not one that a simulator wrote, or it is damaged: delete it, or name another file")
     }
 
     private static func failure(_ what: String) -> SimulatorError {

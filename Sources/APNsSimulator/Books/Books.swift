@@ -19,7 +19,8 @@ package final class Books: @unchecked Sendable {
 
         /// What became of a request whose arrival the book knows; `token` are its bytes, `place` the token's.
         @inline(__always)
-        mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, place: Int?) {
+        mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, place: Int?)
+        {
             if file?.append(BookFile.Entry(outcome: outcome, id: id, token: token)) == false { fileOverflow += 1 }
             if outcome == .notProcessed {
                 totals.notProcessed += 1

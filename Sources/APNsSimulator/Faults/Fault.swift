@@ -1,4 +1,4 @@
-import PushRecords
+package import PushRecords
 
 /// How a connection is told to end.
 package enum GoAway: Hashable, Sendable {

@@ -79,7 +79,8 @@ struct FaultFamily: Sendable {
         ) { number($0, 400...599).map { .answer(Answer(status: UInt16($0), reason: .other, body: .unknownReason)) } },
         .init(
             "empty-", "NNN", "that status (400-599) without a body",
-            tokens: ("fa17bNNN", "status NNN without a body (b503: empty-503)"), ["empty-400", "empty-503", "empty-599"]
+            tokens: ("fa17bNNN", "status NNN without a body (b503: empty-503)"),
+            ["empty-400", "empty-503", "empty-599"]
         ) { number($0, 400...599).map { .answer(Answer(status: UInt16($0), reason: .other, body: .missing)) } },
         .init(
             "streams-", "NNN", "accepted; the connection's SETTINGS_MAX_CONCURRENT_STREAMS becomes 0-999",
@@ -88,12 +89,12 @@ struct FaultFamily: Sendable {
         ) { number($0, 0...999).map { .streams(UInt32($0)) } },
         .init(
             "goaway:", "REASON", "as goaway, with that reason (goaway:IdleTimeout)",
-            tokens: ("fa178NNN", "goaway with the reason of fa174NNN; fa179NNN: of fa175NNN (8008: goaway:IdleTimeout)"),
+            tokens: ("fa178NNN", "goaway with the reason of fa174NNN; fa179NNN: of fa175NNN (8008: IdleTimeout)"),
             ["goaway:BadCertificate", "goaway:IdleTimeout", "goaway:ServiceUnavailable"]
         ) { reason($0).map { .goAway(.reason($0)) } },
         .init(
             "goaway-now:", "REASON", "as goaway-now, with that reason",
-            tokens: ("fa176NNN", "goaway-now with the reason of fa174NNN; fa177NNN: of fa175NNN (7031: goaway-now:Shutdown)"),
+            tokens: ("fa176NNN", "goaway-now with the reason of fa174NNN; fa177NNN: of fa175NNN (7031: Shutdown)"),
             ["goaway-now:BadCertificate", "goaway-now:TooManyProviderTokenUpdates", "goaway-now:Shutdown"]
         ) { reason($0).map { .goAway(.immediateReason($0)) } },
     ]
@@ -121,10 +122,9 @@ struct FaultFamily: Sendable {
 
     /// A GOAWAY's reason: one of those that have a device token of their own.
     private static func reason(_ text: Substring) -> ReasonCode? {
-        Fault.reason(String(text)).flatMap { reason in
-            TokenTable.lines.contains { $0.code.utf8Start[0] != UInt8(ascii: "c") && $0.fault == .answer(Answer(reason)) }
-                ? reason : nil
-        }
+        guard let reason = Fault.reason(String(text)) else { return nil }
+        let code = TokenTable.lines.first { $0.fault == .answer(Answer(reason)) }?.code.description
+        return code?.first == "4" || code?.first == "5" ? reason : nil
     }
 }
 
