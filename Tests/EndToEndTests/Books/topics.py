@@ -34,7 +34,7 @@ def create(servers, topics):
 
 def alter(servers, configurations):
     """`configurations`: topic -> all of its own properties; those that are left out get their defaults back."""
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     for future in admin.alter_configs(
             [ConfigResource(ConfigResource.Type.TOPIC, name, set_config={k: str(v) for k, v in configuration.items()})
              for name, configuration in configurations.items()]).values():
