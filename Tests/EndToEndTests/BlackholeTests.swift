@@ -43,13 +43,13 @@ extension EndToEnd {
             try scene.books("faults", "--simulator", simulator.control, "fault=&latency=0")
             try scene.settle(worker)
             let settled = Date().timeIntervalSince(lifted)
-            most = max(most, try scene.residentKilobytes(of: worker))
+            let after = try scene.residentKilobytes(of: worker)
             #expect(try group.members() == members)
             try scene.stop(worker)
             try scene.audit("--simulator", simulator.control, "--doubtful")
             print(
                 "\(Scene.records) records, dark for \(Int(Self.darkness)) s: at most \(most) kB resident, settled "
-                    + "\(String(format: "%.1f", settled)) s after the light")
+                    + "\(String(format: "%.1f", settled)) s after the light, \(after) kB then")
             #expect(most <= Self.residentLimit, "\(most) kB")
             try simulator.process.stop()
         }

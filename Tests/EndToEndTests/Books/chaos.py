@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Chaos: a broker, the simulator, a producer and three workers, of which two are killed again and again (kill -9), while
-the broker is stopped, restarted, killed and refuses what is written, the simulator is stopped and killed, connections are
+the broker is stopped, restarted, killed and without room on its disk, the simulator is stopped and killed, connections are
 cut, closed and blackholed, and a fourth worker comes and goes; then the audit. One worker is never touched.
 
     chaos.py --minutes 30 --seed 7 --rate 20000 --worker .build/release/apns-worker
     chaos.py --minutes 5 --calm        orderly restarts, rebalances and GOAWAYs, no kill, no fault: nothing twice
-    chaos.py --minutes 3 --only "broker killed,produces refused"        kills, and between them these faults alone
+    chaos.py --minutes 3 --only "broker killed,disk full"        kills, and between them these faults alone
 
 Needs KAFKA_HOME, Java and Python's confluent-kafka (Debian: python3-confluent-kafka). Exit code 0: nothing was lost,
 what was sent again says so and is no more than may be; 1: findings. Figures are those of this machine at this load.
@@ -14,6 +14,7 @@ what was sent again says so and is no more than may be; 1: findings. Figures are
 import argparse
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -68,15 +69,10 @@ class Chaos:
             servers=self.broker.servers, group="chaos.worker", requests="chaos.requests", results="chaos.results",
             unregistered="chaos.unregistered", dead_letters="chaos.dead-letters", retry="chaos.retry.1s")
         self.names = names
-        # What the workers write to; all of it is restated where one property of it changes.
-        self.written = {
-            names.results: RETENTION, names.retry: {}, names.dead_letters: {},
-            names.unregistered: {"cleanup.policy": "compact"},
-        }
         topics.create(names.servers, {
             names.requests: (PARTITIONS, RETENTION), names.results: (PARTITIONS, RETENTION),
             names.retry: (PARTITIONS, {}), names.dead_letters: (1, {}),
-            names.unregistered: (PARTITIONS, self.written[names.unregistered]),
+            names.unregistered: (PARTITIONS, {"cleanup.policy": "compact"}),
         })
         self.until(lambda: self.lag() == 0, 30, "the topic of the commits")
         self.simulator = Simulator(options.worker, self.folder)
@@ -295,12 +291,15 @@ class Chaos:
             self.broker.end(signal.SIGTERM if kind == "broker restart" else signal.SIGKILL)
             self.broker.start()
             self.await_broker()
-        elif kind == "produces refused":
-            # As a broker whose replicas have no room: it is there, answers, and takes nothing (NOT_ENOUGH_REPLICAS).
-            self.alter({"min.insync.replicas": "2"})
-            self.wait(draw.seconds(2, 6))
-            self.alter({})
-            self.broker_up = time.monotonic()
+        elif kind == "disk full":
+            # No file may grow: what is written is refused, and Kafka ends, as it does without a place to write to.
+            resource.prlimit(self.broker.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+            if not self.until(lambda: not self.broker.is_running, 15, None):
+                self.found("the broker goes on without a place to write to")
+                self.broker.end(signal.SIGKILL)
+            self.wait(draw.seconds(0, 2))
+            self.broker.start()
+            self.await_broker()
         elif kind == "simulator killed":
             simulator.end(signal.SIGKILL)
             self.wait(draw.seconds(0, 3))
@@ -330,9 +329,6 @@ class Chaos:
                 self.wait(draw.seconds(0.2, 1))
         else:
             raise ValueError(kind)
-
-    def alter(self, properties):
-        topics.alter(self.names.servers, {name: known | properties for name, known in self.written.items()})
 
     def hold(self, program, seconds):
         program.signal(signal.SIGSTOP)

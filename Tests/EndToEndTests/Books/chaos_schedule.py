@@ -9,7 +9,7 @@ import random
 
 SHORT = ["goaways", "cuts", "resets", "latency", "streams", "odd answers", "simulator paused", "broker paused",
          "fourth worker"]
-LONG = ["broker restart", "broker stopped", "broker killed", "produces refused", "simulator stopped",
+LONG = ["broker restart", "broker stopped", "broker killed", "disk full", "simulator stopped",
         "simulator killed", "blackhole", "rolling restart", "unanswered", "fourth worker"]
 CALM = ["goaways", "latency", "fourth worker", "rolling restart"]
 GOAWAYS = ["goaway", "goaway-shutdown", "goaway-twice"]
