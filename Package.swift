@@ -83,7 +83,10 @@ let package = Package(
                 swiftSettings: strict),
             .executableTarget(
                 name: "apns-bench",
-                dependencies: ["Configuration", "Kafka", "TLS", "JSON", "CLinux", "CRdkafka"],
+                dependencies: [
+                    "Configuration", "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "JSON", "CLinux", "CRdkafka",
+                    "CNghttp2", "COpenSSL",
+                ],
                 swiftSettings: strict),
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",

@@ -2,18 +2,22 @@ import Glibc
 
 /// The programs a run needs, looked for before anything takes time.
 struct Programs {
-    let h2load: String
-    let nghttpd: String
+    /// `nil`: it is not installed; the bare loop is the send floor then.
+    let h2load: String?
+    private let foundNghttpd: String?
     let worker: String
     /// `nil`: the broker is somebody else's.
     let java: String?
 
     init(_ options: BenchOptions) throws(BenchFailure) {
-        h2load = try Self.find("h2load", package: "nghttp2-client")
-        nghttpd = try Self.find("nghttpd", package: "nghttp2-server")
+        h2load = Self.find("h2load")
+        foundNghttpd = Self.find("nghttpd")
         worker = options.worker.isEmpty ? Self.own.directory + "/apns-worker" : options.worker
         guard access(worker, X_OK) == 0 else {
             throw BenchFailure("there is no worker at \(worker): swift build -c release --product apns-worker")
+        }
+        if foundNghttpd == nil, !options.subjects.isDisjoint(with: Subject.onPushServer) {
+            throw Self.missing("nghttpd", package: "nghttp2-server")
         }
         guard options.bootstrapServers.isEmpty else {
             java = nil
@@ -26,7 +30,13 @@ struct Programs {
         guard access(options.kafkaHome + "/libs", R_OK) == 0 else {
             throw BenchFailure("KAFKA_HOME names \(options.kafkaHome), which has no libs folder")
         }
-        java = try Self.find("java", package: "openjdk-17-jre-headless")
+        guard let found = Self.find("java") else { throw Self.missing("java", package: "openjdk-17-jre-headless") }
+        java = found
+    }
+
+    func nghttpd() throws(BenchFailure) -> String {
+        guard let foundNghttpd else { throw Self.missing("nghttpd", package: "nghttp2-server") }
+        return foundNghttpd
     }
 
     /// This program.
@@ -38,13 +48,17 @@ struct Programs {
     }
 
     /// Debian keeps servers in /usr/sbin, which not everybody has in PATH.
-    private static func find(_ name: String, package: String) throws(BenchFailure) -> String {
+    static func find(_ name: String) -> String? {
         let path = getenv("PATH").map { String(cString: $0) } ?? ""
         let searched = path.split(separator: ":").map { String($0) } as [String]
         for directory in searched + ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"] {
             let candidate = "\(directory)/\(name)"
             if access(candidate, X_OK) == 0 { return candidate }
         }
-        throw BenchFailure("\(name) is not installed (Debian: apt install \(package))")
+        return nil
+    }
+
+    private static func missing(_ name: String, package: String) -> BenchFailure {
+        BenchFailure("\(name) is not installed (Debian: apt install \(package))")
     }
 }
