@@ -2,14 +2,17 @@ import Glibc
 
 // Whoever reads our output may leave; that is an error of a write, not our end.
 signal(SIGPIPE, SIG_IGN)
-let arguments = Array(CommandLine.arguments.dropFirst())
-let rest = Array(arguments.dropFirst())
-// Floors, servers and relay have a process of their own, which is this program again.
-switch arguments.first {
-case KafkaFloorOptions.command: exit(runKafkaFloor(rest))
-case SendFloorOptions.command: exit(runSendFloor(rest))
-case ProbeServerOptions.command: exit(runProbeServer(rest))
-case RelayOptions.command: exit(runRelay(rest))
-case PlotOptions.command: exit(runPlot(rest))
-default: exit(runBench(arguments))
+exit(run(Array(CommandLine.arguments.dropFirst())))
+
+private func run(_ arguments: [String]) -> Int32 {
+    let rest = Array(arguments.dropFirst())
+    switch arguments.first {
+    // Floors, servers and relay have a process of their own, which is this program again.
+    case KafkaFloorOptions.command: return runKafkaFloor(rest)
+    case SendFloorOptions.command: return runSendFloor(rest)
+    case ProbeServerOptions.command: return runProbeServer(rest)
+    case RelayOptions.command: return runRelay(rest)
+    case PlotCommand.name: return runPlot(rest)
+    default: return runBench(arguments)
+    }
 }

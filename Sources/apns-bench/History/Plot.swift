@@ -1,8 +1,8 @@
 import Glibc
 
 /// `apns-bench plot FILE`: draws a history as SVG on standard output.
-enum PlotOptions {
-    static let command = "plot"
+enum PlotCommand {
+    static let name = "plot"
 
     static let help = """
         Usage: apns-bench plot FILE
@@ -15,7 +15,7 @@ enum PlotOptions {
 
 func runPlot(_ arguments: [String]) -> Int32 {
     if arguments.contains("--help") || arguments.contains("-h") {
-        say(PlotOptions.help)
+        say(PlotCommand.help)
         return 0
     }
     guard arguments.count == 1, let path = arguments.first, !path.hasPrefix("-") else {

@@ -1,4 +1,3 @@
-import CLinux
 import Configuration
 import EventLoop
 import Glibc
@@ -34,8 +33,6 @@ func runProbeServer(_ arguments: [String]) -> Int32 {
             say(ProbeServerOptions.table.help)
             return 0
         }
-        // Before the loop's thread, which inherits the mask.
-        Interruption.holdBack()
         guard let certificate = contents(of: options.certificateFile), let key = contents(of: options.keyFile) else {
             throw BenchFailure("\(options.certificateFile) or \(options.keyFile) cannot be read")
         }
@@ -47,27 +44,14 @@ func runProbeServer(_ arguments: [String]) -> Int32 {
             let connection = ProbeConnection(counts, loop)
             connection.channel = SecureChannel(accepted: accepted, context: context, loop: loop, delegate: connection)
         }
-        let watcher = try SignalWatcher(loop)
+        let signals = try Signals([SIGTERM, SIGINT], loop: loop) { _ in loop.stop() }
         loop.run()
-        withExtendedLifetime((listener, watcher)) {}
+        withExtendedLifetime((listener, signals)) {}
         say(counts.text)
         return 0
     } catch {
         complain("apns-bench probe-server: \(error)")
         return 1
-    }
-}
-
-/// Stops a loop at SIGTERM or SIGINT, which are held back.
-private final class SignalWatcher {
-    init(_ loop: Loop) throws {
-        var set = sigset_t()
-        sigemptyset(&set)
-        sigaddset(&set, SIGINT)
-        sigaddset(&set, SIGTERM)
-        let descriptor = signalfd(-1, &set, 0)
-        guard descriptor >= 0 else { throw BenchFailure("signalfd: \(String(cString: strerror(errno)))") }
-        _ = try loop.register(descriptor, for: .readable) { _ in loop.stop() }
     }
 }
 

@@ -137,7 +137,7 @@ private final class RelayLine {
         for side in 0..<2 {
             let target = sockets[1 - side]
             pipes[side].passOn(nowNs: nowNs) { bytes in
-                let count = send(target, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL.rawValue))
+                let count = send(target, bytes.baseAddress, bytes.count, Int32(MSG_NOSIGNAL))
                 if count < 0, errno != EAGAIN, errno != EINTR { isBroken = true }
                 return max(0, count)
             }

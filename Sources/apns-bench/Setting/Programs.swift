@@ -4,21 +4,17 @@ import Glibc
 struct Programs {
     /// `nil`: it is not installed; the bare loop is the send floor then.
     let h2load: String?
-    private let foundNghttpd: String?
     let worker: String
     /// `nil`: the broker is somebody else's.
     let java: String?
 
     init(_ options: BenchOptions) throws(BenchFailure) {
         h2load = Self.find("h2load")
-        foundNghttpd = Self.find("nghttpd")
         worker = options.worker.isEmpty ? Self.own.directory + "/apns-worker" : options.worker
         guard access(worker, X_OK) == 0 else {
             throw BenchFailure("there is no worker at \(worker): swift build -c release --product apns-worker")
         }
-        if foundNghttpd == nil, !options.subjects.isDisjoint(with: Subject.onPushServer) {
-            throw Self.missing("nghttpd", package: "nghttp2-server")
-        }
+        if !options.subjects.isDisjoint(with: Subject.onPushServer) { _ = try Self.nghttpd() }
         guard options.bootstrapServers.isEmpty else {
             java = nil
             return
@@ -30,13 +26,11 @@ struct Programs {
         guard access(options.kafkaHome + "/libs", R_OK) == 0 else {
             throw BenchFailure("KAFKA_HOME names \(options.kafkaHome), which has no libs folder")
         }
-        guard let found = Self.find("java") else { throw Self.missing("java", package: "openjdk-17-jre-headless") }
-        java = found
+        java = try Self.find("java", package: "openjdk-17-jre-headless")
     }
 
-    func nghttpd() throws(BenchFailure) -> String {
-        guard let foundNghttpd else { throw Self.missing("nghttpd", package: "nghttp2-server") }
-        return foundNghttpd
+    static func nghttpd() throws(BenchFailure) -> String {
+        try Self.find("nghttpd", package: "nghttp2-server")
     }
 
     /// This program.
@@ -58,7 +52,11 @@ struct Programs {
         return nil
     }
 
-    private static func missing(_ name: String, package: String) -> BenchFailure {
-        BenchFailure("\(name) is not installed (Debian: apt install \(package))")
+    /// The same of what the run needs.
+    static func find(_ name: String, package: String) throws(BenchFailure) -> String {
+        guard let path = find(name) else {
+            throw BenchFailure("\(name) is not installed (Debian: apt install \(package))")
+        }
+        return path
     }
 }

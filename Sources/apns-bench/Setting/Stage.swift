@@ -45,7 +45,7 @@ final class Stage {
         if let pushServer { return pushServer }
         progress("starting nghttpd")
         let server = try PushServer(
-            programs.nghttpd(), port: options.serverPort, traffic, serverCertificates(), scratch: scratch)
+            Programs.nghttpd(), port: options.serverPort, traffic, serverCertificates(), scratch: scratch)
         pushServer = server
         return server
     }
