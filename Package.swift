@@ -91,6 +91,7 @@ let package = Package(
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",
                 swiftSettings: tests),
+            .testTarget(name: "BenchTests", dependencies: ["apns-bench"], swiftSettings: tests),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport"], exclude: ["Books"],
                 swiftSettings: tests),

@@ -10,7 +10,8 @@ final class FloorRequests {
     var refused = 0
 
     private static let fieldCount = 8
-    private static let pathSize = "/3/device/".utf8.count + 64
+    private static let prefix: StaticString = "/3/device/"
+    private static let pathSize = FloorRequests.prefix.utf8CodeUnitCount + TokenSource.size
     private let fields = UnsafeMutablePointer<nghttp2_nv>.allocate(capacity: FloorRequests.fieldCount)
     /// One path after the other.
     private let paths: UnsafeMutablePointer<UInt8>
@@ -22,9 +23,11 @@ final class FloorRequests {
         self.count = count
         self.devices = devices
         paths = .allocate(capacity: devices * Self.pathSize)
-        for (index, token) in Traffic(devices: devices).tokens.enumerated() {
-            var path = "/3/device/\(token)"
-            path.withUTF8 { (paths + index * Self.pathSize).update(from: $0.baseAddress!, count: Self.pathSize) }
+        var source = TokenSource()
+        for index in 0..<devices {
+            let path = paths + index * Self.pathSize
+            path.update(from: Self.prefix.utf8Start, count: Self.prefix.utf8CodeUnitCount)
+            _ = source.next(into: path + Self.prefix.utf8CodeUnitCount)
         }
         id = Self.copy("00000000-0000-8000-8000-000000000000")
         let noIndex = NGHTTP2_NV_FLAG_NO_INDEX.rawValue

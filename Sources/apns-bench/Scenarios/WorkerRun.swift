@@ -42,7 +42,7 @@ final class WorkerRun {
 
     /// Waits until so many results are in the topic; takes a sample at each tenth of them, and at each million where
     /// there are two million or more.
-    func awaitResults(_ wanted: Int, pauseMs: Int = 20) throws {
+    func awaitResults(_ wanted: Int, pauseMs: Int = 50) throws {
         let deadline = Deadline(seconds: stage.options.timeoutSeconds)
         var mark = Self.mark(after: 0, of: wanted)
         while last.results < wanted {

@@ -101,7 +101,7 @@ private final class RelayLine {
     /// What came from the socket of that index, for the other.
     var pipes = [DelayedBytes(), DelayedBytes()]
     private var isBroken = false
-    private static let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 65_536, alignment: 64)
+    nonisolated(unsafe) private static let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 65_536, alignment: 64)
 
     init(_ near: Int32, _ far: Int32) {
         sockets = [near, far]

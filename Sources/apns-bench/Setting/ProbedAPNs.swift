@@ -1,3 +1,5 @@
+import Glibc
+
 /// The bench's own server in the place of APNs, which tells what it has seen.
 final class ProbedAPNs {
     let place: PushPlace
@@ -18,7 +20,7 @@ final class ProbedAPNs {
 
     /// Ends it; its figures by name.
     func end() throws -> [String: Int] {
-        process.signal(15)
+        process.signal(SIGTERM)
         _ = try process.wait(until: Deadline(seconds: 20))
         var figures: [String: Int] = [:]
         for line in process.output.split(separator: "\n") {
