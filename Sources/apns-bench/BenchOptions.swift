@@ -49,7 +49,10 @@ struct BenchOptions: Sendable {
                 options, text throws(UsageError) in
                 options.partitions = try OptionValue.integer(text, 1...1_000)
             },
-            .init("connections", value: "N", "Connections to the server, of floors and worker (default 2; streams and network have their own).") {
+            .init(
+                "connections", value: "N",
+                "Connections to the server, of floors and worker (default 2; streams and network have their own)."
+            ) {
                 options, text throws(UsageError) in
                 options.connections = try OptionValue.integer(text, 1...64)
             },

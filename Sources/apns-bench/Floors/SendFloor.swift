@@ -97,7 +97,9 @@ private final class SendFloor {
                 throw BenchFailure("not done in time: \(requests.answered) answered")
             }
         }
-        guard requests.refused == 0 else { throw BenchFailure("\(requests.refused) requests were not answered with 200") }
+        guard requests.refused == 0 else {
+            throw BenchFailure("\(requests.refused) requests were not answered with 200")
+        }
         return (Clocks.monotonicNs - startNs) / 1_000_000
     }
 }

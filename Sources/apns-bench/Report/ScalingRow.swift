@@ -20,7 +20,8 @@ struct ScalingRow {
 
     var finding: Finding {
         Finding(
-            "\(distance.rawValue)_50ms_\(connections)", "50 ms of the \(distance.rawValue), \(connections) connections, of the formula",
+            "\(distance.rawValue)_50ms_\(connections)",
+            "50 ms of the \(distance.rawValue), \(connections) connections, of the formula",
             ratePerSecond / limit, .atLeast, Self.shareBudget,
             excuse: machineBusy >= Self.fullMachine ? "processors full" : nil)
     }

@@ -53,11 +53,13 @@ private func startAfterKill(_ stage: Stage, _ requests: RequestTopic) throws -> 
     return book.firstSettledMs - killedMs
 }
 
-/// RFC 3339 with milliseconds, UTC; `nil`: it is none.
+/// `2026-01-31T12:00:00.000Z`; `nil`: it is none.
 private func milliseconds(ofTimestamp text: String) -> Int64? {
+    let numbers = text.split { !$0.isNumber }.map { Int32($0) ?? 0 }
+    guard numbers.count == 7, text.utf8.count == 24 else { return nil }
     var parts = tm()
-    guard let rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &parts) else { return nil }
-    let fraction = String(cString: rest)
-    guard fraction.hasPrefix("."), let ms = Int64(fraction.dropFirst().prefix(3)) else { return nil }
-    return Int64(timegm(&parts)) * 1_000 + ms
+    parts.tm_year = numbers[0] - 1_900
+    parts.tm_mon = numbers[1] - 1
+    (parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec) = (numbers[2], numbers[3], numbers[4], numbers[5])
+    return Int64(timegm(&parts)) * 1_000 + Int64(numbers[6])
 }

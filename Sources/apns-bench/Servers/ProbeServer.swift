@@ -71,7 +71,8 @@ final class ProbeCounts {
     var text: String {
         let sorted = delaysUs.sorted()
         func at(_ share: Double) -> Int32 {
-            sorted.isEmpty ? 0 : sorted[min(sorted.count - 1, max(0, Int((Double(sorted.count) * share).rounded(.up)) - 1))]
+            sorted.isEmpty
+                ? 0 : sorted[min(sorted.count - 1, max(0, Int((Double(sorted.count) * share).rounded(.up)) - 1))]
         }
         return """
             requests \(requests)

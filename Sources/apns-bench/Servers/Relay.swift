@@ -46,7 +46,7 @@ func runRelay(_ arguments: [String]) -> Int32 {
 /// Passes bytes on after a delay, as much as comes: what limits a connection through it is the sender's own window.
 ///
 /// TCP's own acknowledgements come from the relay at once, so TCP's windows and its slow start see no delay: only what is
-/// said inside the connection does, HTTP/2's WINDOW_UPDATE among it. One thread, poll(2).
+/// said inside the connection does, HTTP/2's WINDOW_UPDATE among it. One thread, pselect(2).
 private final class Relay {
     private let options: RelayOptions
     private let listener: Int32
@@ -61,29 +61,26 @@ private final class Relay {
 
     func run() throws(BenchFailure) {
         while true {
-            var watched = [pollfd(fd: listener, events: Int16(POLLIN), revents: 0)]
+            var readable = DescriptorSet()
+            var writable = DescriptorSet()
+            readable.insert(listener)
             var nextNs = Int64.max
             for line in lines {
-                for index in 0..<2 {
-                    watched.append(pollfd(fd: line.sockets[index], events: line.events(index), revents: 0))
-                    nextNs = min(nextNs, line.pipes[index].nextDueNs)
-                }
+                line.watch(&readable, &writable)
+                nextNs = min(nextNs, line.nextDueNs)
             }
-            // A second at most; to the microsecond, where poll has milliseconds.
+            // To the nanosecond, where poll(2) has milliseconds; a second at most.
             let waitNs = min(max(0, nextNs - Clocks.monotonicNs), 999_999_999)
-            var wait = timespec(tv_sec: 0, tv_nsec: Int(waitNs))
-            guard ppoll(&watched, nfds_t(watched.count), &wait, nil) >= 0 || errno == EINTR else {
-                throw BenchFailure("poll: \(String(cString: strerror(errno)))")
+            guard DescriptorSet.wait(&readable, &writable, atMostNs: waitNs) else {
+                throw BenchFailure("pselect: \(String(cString: strerror(errno)))")
             }
             let nowNs = Clocks.monotonicNs
-            for (index, line) in lines.enumerated() {
-                for side in 0..<2 where watched[1 + 2 * index + side].revents != 0 {
-                    line.receive(side, dueNs: nowNs + Int64(options.delayMs) * 1_000_000)
-                }
+            for line in lines {
+                line.receive(readable, dueNs: nowNs + Int64(options.delayMs) * 1_000_000)
                 line.passOn(nowNs: nowNs)
             }
             lines.removeAll { $0.isOver }
-            if watched[0].revents != 0 { try accept() }
+            if readable.contains(listener) { try accept() }
         }
     }
 
@@ -99,9 +96,10 @@ private final class Relay {
 private final class RelayLine {
     let sockets: [Int32]
     /// What came from the socket of that index, for the other.
-    var pipes = [DelayedBytes(), DelayedBytes()]
+    private var pipes = [DelayedBytes(), DelayedBytes()]
     private var isBroken = false
-    nonisolated(unsafe) private static let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 65_536, alignment: 64)
+    nonisolated(unsafe) private static let buffer = UnsafeMutableRawBufferPointer.allocate(
+        byteCount: 65_536, alignment: 64)
 
     init(_ near: Int32, _ far: Int32) {
         sockets = [near, far]
@@ -112,14 +110,22 @@ private final class RelayLine {
 
     var isOver: Bool { isBroken || pipes[0].isDone && pipes[1].isDone }
 
-    /// What poll(2) is to look for at a socket.
-    func events(_ side: Int) -> Int16 {
-        let takes = pipes[side].takes ? POLLIN : 0
-        return Int16(takes | (pipes[1 - side].isBlocked ? POLLOUT : 0))
+    var nextDueNs: Int64 { min(pipes[0].nextDueNs, pipes[1].nextDueNs) }
+
+    /// Adds what is to be looked for.
+    func watch(_ readable: inout DescriptorSet, _ writable: inout DescriptorSet) {
+        for side in 0..<2 {
+            if pipes[side].takes { readable.insert(sockets[side]) }
+            if pipes[1 - side].isBlocked { writable.insert(sockets[side]) }
+        }
     }
 
-    /// Takes all that a socket has.
-    func receive(_ side: Int, dueNs: Int64) {
+    /// Takes all that the sockets have.
+    func receive(_ readable: DescriptorSet, dueNs: Int64) {
+        for side in 0..<2 where readable.contains(sockets[side]) { receive(side, dueNs: dueNs) }
+    }
+
+    private func receive(_ side: Int, dueNs: Int64) {
         while pipes[side].takes {
             let count = recv(sockets[side], Self.buffer.baseAddress, Self.buffer.count, 0)
             if count < 0, errno == EAGAIN || errno == EINTR { return }
@@ -143,60 +149,5 @@ private final class RelayLine {
             }
             if pipes[side].takeEnd() { shutdown(target, Int32(SHUT_WR)) }
         }
-    }
-}
-
-/// Bytes on their way, each due at its time; at most some 16 MB.
-private struct DelayedBytes {
-    private var chunks: [(dueNs: Int64, bytes: [UInt8])] = []
-    private var first = 0
-    /// Of the first chunk, passed on already.
-    private var passed = 0
-    private var waiting = 0
-    private var hasEnded = false
-    /// The end itself was passed on.
-    private(set) var isDone = false
-    /// The target takes no more for now.
-    private(set) var isBlocked = false
-
-    private static let limit = 16 << 20
-
-    var takes: Bool { !hasEnded && waiting < Self.limit }
-
-    /// `.max`: nothing, or not before the target takes more.
-    var nextDueNs: Int64 { first < chunks.count && !isBlocked ? chunks[first].dueNs : .max }
-
-    /// No bytes are the end.
-    mutating func append(_ bytes: UnsafeRawBufferPointer, dueNs: Int64) {
-        if bytes.isEmpty { hasEnded = true }
-        chunks.append((dueNs, Array(bytes)))
-        waiting += bytes.count
-    }
-
-    mutating func passOn(nowNs: Int64, _ send: (UnsafeRawBufferPointer) -> Int) {
-        isBlocked = false
-        while first < chunks.count, chunks[first].dueNs <= nowNs, !isBlocked {
-            let left = chunks[first].bytes.count - passed
-            let sent = left == 0 ? 0 : chunks[first].bytes.withUnsafeBytes { send(UnsafeRawBufferPointer(rebasing: $0[passed...])) }
-            waiting -= sent
-            passed += sent
-            if sent < left {
-                isBlocked = true
-            } else {
-                passed = 0
-                first += 1
-            }
-        }
-        if first > 256 || first == chunks.count {
-            chunks.removeFirst(first)
-            first = 0
-        }
-    }
-
-    /// Whether the end's time has come, once.
-    mutating func takeEnd() -> Bool {
-        guard hasEnded, !isDone, first == chunks.count else { return false }
-        isDone = true
-        return true
     }
 }

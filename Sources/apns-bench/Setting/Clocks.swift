@@ -1,3 +1,4 @@
+import CLinux
 import Glibc
 
 /// The clocks of this machine, which all its processes share.

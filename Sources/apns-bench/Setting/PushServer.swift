@@ -54,7 +54,8 @@ final class PushServer {
     let place: PushPlace
     private let process: Child
 
-    init(_ nghttpd: String, port: Int, _ traffic: Traffic, _ certificates: ServerCertificates, scratch: Scratch) throws {
+    init(_ nghttpd: String, port: Int, _ traffic: Traffic, _ certificates: ServerCertificates, scratch: Scratch) throws
+    {
         let port = try port == 0 ? Ports.free(1)[0] : port
         guard !Ports.isServed(port) else { throw BenchFailure("port \(port) is taken (--nghttpd)") }
         place = certificates.place(port: port)

@@ -74,4 +74,3 @@ final class RunTopics {
         rd_kafka_queue_destroy(queue)
     }
 }
-

@@ -62,7 +62,8 @@ struct PayloadText {
     /// A payload that carries when its record was produced, in microseconds of the wall clock (16 digits until 2286).
     static var timed: PayloadText {
         PayloadText(
-            "{\"aps\":{\"alert\":\"Your parcel has arrived\"},\"at_us\":\(String(repeating: "0", count: 16))}", width: 16)
+            "{\"aps\":{\"alert\":\"Your parcel has arrived\"},\"at_us\":\(String(repeating: "0", count: 16))}",
+            width: 16)
     }
 
     /// - Parameter text: each run of `width` zeros in it is a place of the number.
