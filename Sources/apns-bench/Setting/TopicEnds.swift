@@ -12,17 +12,23 @@ final class TopicEnds {
         client = try RawClient(RD_KAFKA_PRODUCER, broker.bootstrapServers)
     }
 
-    /// Asks the broker about each partition.
+    /// Asks the broker about each partition; again where it is not there yet, as right after a topic was created.
     func byPartition() throws(BenchFailure) -> [Int] {
         var counts: [Int] = []
-        for partition in 0..<Int32(partitions) {
+        let deadline = Deadline(seconds: 20)
+        while counts.count < partitions {
             var low: Int64 = 0
             var high: Int64 = 0
-            let code = rd_kafka_query_watermark_offsets(client.raw, topic, partition, &low, &high, 10_000)
-            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+            let code = rd_kafka_query_watermark_offsets(client.raw, topic, Int32(counts.count), &low, &high, 10_000)
+            switch code {
+            case RD_KAFKA_RESP_ERR_NO_ERROR: counts.append(Int(high - low))
+            case RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE,
+                RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, RD_KAFKA_RESP_ERR__TIMED_OUT:
+                guard !deadline.isOver else { fallthrough }
+                try Interruption.pause(ms: 50)
+            default:
                 throw BenchFailure("\(topic) cannot be looked at: \(String(cString: rd_kafka_err2str(code)))")
             }
-            counts.append(Int(high - low))
         }
         return counts
     }
