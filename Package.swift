@@ -83,11 +83,15 @@ let package = Package(
                 swiftSettings: strict),
             .executableTarget(
                 name: "apns-bench",
-                dependencies: ["Configuration", "Kafka", "TLS", "JSON", "CLinux", "CRdkafka"],
+                dependencies: [
+                    "Configuration", "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "JSON", "CLinux", "CRdkafka",
+                    "CNghttp2", "COpenSSL",
+                ],
                 swiftSettings: strict),
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",
                 swiftSettings: tests),
+            .testTarget(name: "BenchTests", dependencies: ["apns-bench"], swiftSettings: tests),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport"], exclude: ["Books"],
                 swiftSettings: tests),
