@@ -171,7 +171,7 @@ extension SimulatedWorld {
     }
 
     /// Answers come too late then; where none is to be late, they are not slow.
-    private var answerSlowness: Int64 { faults.breaks ? min(slowness, 6) : 1 }
+    private var answerSlowness: Int64 { faults.breaks && !isCalm ? min(slowness, 6) : 1 }
 
     private func ending() -> SimulatedConnection.Ending {
         guard !isCalm, random.chance(9) else { return .answer }

@@ -28,9 +28,12 @@ extension SimulatedWorld {
         }
         // What was settled or refused may be sent again when a map was cut, or a drain cut short; it says so then.
         let isForgotten = (wasMapCut || logs[place.log].wasDamaged) && notification.inDoubt > 0
-        let mayBeForgotten = isForgotten || limitCount > 0 && notification.inDoubt > 0
+        // (A retry record whose acknowledgement nobody waited for is beside the request, which is sent again in doubt.)
+        let mayBeTwice = (limitCount > 0 || remakesProducers) && notification.inDoubt > 0
+        let mayBeForgotten = isForgotten || mayBeTwice || limitCount > 0 && place.log >= 3
         // What is settled is sent again only when no commit since could say so.
-        if assignment.fenced == nil, let known = settledAt[place], let takenAt = commitTakenAt[known.assignment], known.step < takenAt,
+        if assignment.fenced == nil, let known = settledAt[place], let takenAt = commitTakenAt[known.assignment],
+            known.step < takenAt,
             !isForgotten
         {
             breaks("\(place) settled in step \(known.step), and a commit of step \(takenAt) said so")
@@ -39,7 +42,7 @@ extension SimulatedWorld {
         if let book = books[original], book.rule == .bad && !guardHolds || book.rule == .unregistered,
             book.processed > 0, book.doubts == 0, crashCount == 0, !mayBeForgotten
         {
-            breaks("\(original) was refused for good, and sent again")
+            breaks("\(original) was refused for good, and sent again: \(book), doubts \(notification.inDoubt)")
         }
     }
 
@@ -114,7 +117,9 @@ extension SimulatedWorld {
                 }
             }
             if book.rule == .unregistered, book.results.contains(where: { $0.outcome == .unregistered }) {
-                if book.deadTokens == 0 { breaks("\(place) has no dead token") }
+                // One that crashed may have written the result and not the token; then it is sent again, or is too old.
+                let isSure = book.results.allSatisfy { $0.outcome == .unregistered }
+                if book.deadTokens == 0, isSure { breaks("\(place) has no dead token: \(book)") }
             } else if book.deadTokens > 0, !everRemoved.contains(book.app) {
                 breaks("\(place) has a dead token")
             }

@@ -40,7 +40,9 @@ extension SimulatedWorld {
             worker.capacities[app] = .random(in: 1...60, using: &random)
         }
         // In whichever order they come.
-        if random.chance(50) { worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker)) }
+        if random.chance(50) {
+            worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker))
+        }
         worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app])
         worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker))
     }
@@ -85,7 +87,8 @@ extension SimulatedWorld {
         book.sent += 1
         worker.rates[app] = book
         if book.sent > Int((ns - book.sinceNs) / 1_000) * rate / 1_000_000 + rate / 20 + 2 {
-            breaks("\(book.sent) were sent at \(rate) a second in \((ns - book.sinceNs) / 1_000_000) ms")
+            let ms = (ns - book.sinceNs) / 1_000_000
+            breaks("\(book.sent) were sent at \(rate) a second in \(ms) ms")
         }
     }
 }

@@ -16,13 +16,17 @@ extension SimulatedWorld {
         turnTransport(worker)
         produce(worker)
         commit(worker)
+        checkDeadline(worker)
         drain(worker)
         checkLimits(worker)
         for event in worker.machine.takeEvents() { note(event) }
         if worker.machine.counters.mapsCut > 0 { wasMapCut = true }
-        if let deadline = worker.machine.nextDeadlineNs, deadline < ns - 60_000_000_000 {
-            breaks("a deadline of long ago")
-        }
+    }
+
+    /// Whatever was due was done this turn, or waits for Kafka.
+    private func checkDeadline(_ worker: SimulatedWorker) {
+        guard let deadline = worker.machine.nextDeadlineNs, deadline < ns - 60_000_000_000 else { return }
+        breaks("a deadline of long ago: \(deadline) at \(ns)")
     }
 
     private func note(_ event: DeliveryEvent) {

@@ -31,7 +31,7 @@ final class SimulatedWorld {
     /// Requests under which every connection dies are among them.
     let hasPoison: Bool
     /// How much longer everything takes.
-    let slowness: Int64
+    private(set) var slowness: Int64
     let outageChance: Int
     let clocksJumped: Bool
     let remakesProducers: Bool
@@ -98,7 +98,7 @@ final class SimulatedWorld {
             if random.chance(20) { settings.resendMax = .random(in: 0...3, using: &random) }
         }
         self.settings = settings
-        metadataLimit = random.chance(20) ? .random(in: 40...80, using: &random) : 4_096
+        metadataLimit = random.chance(25) ? .random(in: 32...44, using: &random) : 4_096
         readLimit = random.chance(30) ? 1 : 50
         wrongTokensUntil = random.chance(10) ? 70 : 0
         reloadChance = random.chance(40) ? 5 : 0
@@ -166,6 +166,7 @@ final class SimulatedWorld {
             try turn()
         }
         isCalm = true
+        slowness = 1
         kafkaDownUntilMs = 0
         fullUntilMs = 0
         var left = 3_000
