@@ -169,6 +169,7 @@ struct ReloadTests {
 
     @Test("Removed and there again: its devices wait for what is in flight since before")
     func removedAndBack() {
+        let shop = ["apns-topic": "com.example.shop"]
         let rig = Rig(apps: [Rig.app])
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
@@ -176,8 +177,8 @@ struct ReloadTests {
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
         for app in back.indexes { rig.machine.setCapacity(app, requests: 10) }
-        rig.receive(partition, 1, "a")
-        rig.receive(partition, 2, "b")
+        rig.receive(partition, 1, "a", headers: shop)
+        rig.receive(partition, 2, "b", headers: shop)
         #expect(rig.send() == ["b"])
         rig.answer("a")
         #expect(rig.send() == ["a"])
