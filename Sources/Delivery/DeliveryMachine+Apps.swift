@@ -57,6 +57,8 @@ extension DeliveryMachine {
         apps.append(AppState())
         controls.append(AppControl(route))
         let app = controls.count - 1
+        let first = controls.firstIndex { $0.route.name == route.name && $0.route.environment == route.environment }
+        apps[app].laneApp = Int32(first ?? app)
         controls[app].circuit = circuitPlace(of: route, app: app)
         refreshGate(of: app)
         refreshRateLimits()

@@ -139,7 +139,8 @@ package struct DeliveryMachine: ~Copyable {
     ///
     /// - Parameters:
     ///   - committedOffset: as read from the group at assignment; `nil`: there is none.
-    ///   - metadata: of that commit, as the broker has it; damaged or foreign bytes are ignored with an event.
+    ///   - metadata: of that commit, as the broker has it; of damaged or foreign bytes nothing is believed (there is an
+    ///     event), but that records from there on may have been sent.
     ///   - logEnd: the partition's high watermark (not its last stable offset), asked of its leader after the
     ///     assignment came, where the answer is known: no record from there on can have been read, and so sent, by an
     ///     owner before, although the reach it left behind is ahead of the log. `nil`: unknown, all below the reach may
@@ -159,6 +160,8 @@ package struct DeliveryMachine: ~Copyable {
                 map = read
                 if let reach = map.reach, let logEnd { map.reach = min(reach, max(logEnd, base)) }
             } else {
+                // Whoever wrote that may have sent what is above his offset.
+                map.reach = min(logEnd ?? .max, base + Reach.maximum)
                 events.append(.metadataIgnored(id))
             }
         }

@@ -9,16 +9,8 @@ final class SimulatedWorld {
         var description: String
     }
 
-    /// What may happen in a run.
-    struct Faults {
-        var doubts = true
-        var crashes = true
-        var losses = true
-        var refusedCommits = true
-    }
-
     var random: SplitMix
-    let faults: Faults
+    let faults: SimulatedFaults
     let settings: DeliverySettings
     /// As they are configured now.
     var apps: [AppRoute]
@@ -38,6 +30,11 @@ final class SimulatedWorld {
     let moveChance: Int
     /// Requests under which every connection dies are among them.
     let hasPoison: Bool
+    /// How much longer everything takes.
+    private(set) var slowness: Int64
+    let outageChance: Int
+    let clocksJumped: Bool
+    let remakesProducers: Bool
     var logs: [SimulatedLog] = []
     var books: [SimulatedPlace: SimulatedBook] = [:]
     /// Settled in truth: its result, retry record or dead letter is in Kafka (or its verdict was counted).
@@ -59,13 +56,30 @@ final class SimulatedWorld {
     var happened: [String: Int] = [:]
     var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
     var crashCount = 0
+    /// Assignments that were taken from workers that go on for a while, or were not waited for.
+    var deadAssignments: Set<Int> = []
+    /// No broker answers until then; or they do, but for writes.
+    var kafkaDownUntilMs: Int64 = 0
+    var fullUntilMs: Int64 = 0
+    var lastCredential = 10
     /// Drains that were cut short.
     var limitCount = 0
 
     var now: DeliveryTime { DeliveryTime(ns: ns, wallMs: startMs + ns / 1_000_000) }
     var nowMs: Int64 { ns / 1_000_000 }
 
-    init(seed: UInt64, faults: Faults = Faults()) {
+    /// What is to happen in some world of a few dozen.
+    static let kinds =
+        HeldCause.allCases.map { "held: \($0)" }
+        + [
+            "credential circuit", "topic circuit", "connection circuit", "guard tripped", "GOAWAY", "another GOAWAY",
+            "silent connection", "lost connection", "suspect", "metadata refused", "metadata ignored",
+            "damaged metadata", "Kafka is away", "Kafka writes nothing", "clock jump", "producer made anew",
+            "dead network", "fenced", "body waits", "left without a commit",
+        ]
+
+    init(seed: UInt64) {
+        let faults = SimulatedFaults.of(seed: seed)
         random = SplitMix(seed: seed)
         self.faults = faults
         var settings = DeliverySettings()
@@ -77,19 +91,28 @@ final class SimulatedWorld {
         settings.reachMargin = random.chance(50) ? 10 : 500
         settings.publishesOnlyFailures = random.chance(20)
         settings.hashSeed = random.next()
+        if random.chance(15) { settings.maxOpenBytes = .random(in: 8_192...65_536, using: &random) }
+        if random.chance(30) { settings.maxAgeMs = Self.shortestAgeMs }
+        if !faults.abandonsNobody {
+            if random.chance(10) { settings.inDoubt = .abandon }
+            if random.chance(20) { settings.resendMax = .random(in: 0...3, using: &random) }
+        }
         self.settings = settings
-        metadataLimit = random.chance(20) ? .random(in: 40...80, using: &random) : 4_096
+        metadataLimit = random.chance(25) ? .random(in: 32...44, using: &random) : 4_096
         readLimit = random.chance(30) ? 1 : 50
         wrongTokensUntil = random.chance(10) ? 70 : 0
         reloadChance = random.chance(40) ? 5 : 0
         reachChance = random.chance(40) ? 5 : 0
         crashChance = random.chance(30) ? 5 : 1
         moveChance = random.chance(30) ? 15 : 2
-        let isPoisoned = random.chance(15)
-        hasPoison = isPoisoned && faults.doubts
-        var apps = [Rig.app]
+        hasPoison = random.chance(faults.poison)
+        slowness = [1, 1, 1, 1, 1, 1, 1, 1, 5, 30].randomElement(using: &random)!
+        outageChance = random.chance(20) ? 60 : 1_000
+        clocksJumped = random.chance(30) && faults.refusals
+        remakesProducers = random.chance(20) && faults.doubts && faults.refusals
+        var apps = [Self.shop]
         if random.chance(50) {
-            apps.append(Rig.news)
+            apps.append(Self.news)
         }
         let isShared = random.chance(50)
         for index in apps.indices {
@@ -120,6 +143,18 @@ final class SimulatedWorld {
             SimulatedWorker(settings, apps: apps, capacity: .random(in: 1...60, using: &random)))
     }
 
+    static let shop = AppRoute(
+        name: "shop", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
+    static let news = AppRoute(
+        name: "news", environment: .production, bundleIDs: ["com.example.news"], guardPolicy: .off)
+
+    /// Of 32 bytes, that end in the name's.
+    static func token(_ name: String) -> String {
+        let letters = Array("0123456789abcdef")
+        return String(repeating: "0", count: 64 - name.utf8.count * 2)
+            + String(name.utf8.flatMap { [letters[Int($0 >> 4)], letters[Int($0 & 15)]] })
+    }
+
     // MARK: Run
 
     func run(steps: Int) throws {
@@ -127,9 +162,13 @@ final class SimulatedWorld {
         for _ in 0..<steps {
             produceRequests()
             disturb()
+            disturbAround()
             try turn()
         }
         isCalm = true
+        slowness = 1
+        kafkaDownUntilMs = 0
+        fullUntilMs = 0
         var left = 3_000
         while !isFinished {
             if left % 30 == 0 { heal() }
@@ -145,8 +184,12 @@ final class SimulatedWorld {
         step += 1
         ns += Int64.random(in: 1...(isCalm ? 60 : 15), using: &random) * 1_000_000
         if !isCalm, random.chance(2) { ns += Int64.random(in: 500...6_000, using: &random) * 1_000_000 }
+        if isKafkaDown { ns += Int64.random(in: 0...8_000, using: &random) * 1_000_000 }
         assignFree()
-        for worker in workers { turn(worker) }
+        for worker in workers {
+            hear(worker)
+            turn(worker)
+        }
         if let broken { throw broken }
     }
 
@@ -170,8 +213,10 @@ final class SimulatedWorld {
         logs[log].nextOffset += 1
         let isDeadLetter = random.chance(2)
         let count = !isDeadLetter && random.chance(15) ? Int32.random(in: 1...30, using: &random) : 0
+        var timestampMs = startMs + nowMs
+        if clocksJumped, random.chance(3) { timestampMs += .random(in: -6...6, using: &random) * Self.hourMs }
         var record = SimulatedRecord(
-            offset: offset, timestampMs: now.wallMs, count: max(1, count), originals: [])
+            offset: offset, timestampMs: timestampMs, count: max(1, count), originals: [])
         for index in 0..<max(1, count) { record.originals.append(.init(log: log, offset: offset, index: index)) }
 
         let route = allApps[Int.random(in: 0..<allApps.count, using: &random)]
@@ -189,6 +234,9 @@ final class SimulatedWorld {
             record.headers.append((Array("push-device-token".utf8), Array(token.utf8)))
             if books[record.originals[0]]?.rule == .nowOrNever {
                 record.headers.append((Array("apns-expiration".utf8), Array("0".utf8)))
+            } else if random.chance(10) {
+                let expiration = (startMs + nowMs + Self.shortestAgeMs) / 1_000
+                record.headers.append((Array("apns-expiration".utf8), Array("\(expiration)".utf8)))
             }
             record.value = Array(#"{"aps":{"alert":"Hi"}}"#.utf8)
         }
@@ -206,7 +254,7 @@ final class SimulatedWorld {
         var rule = random.chance(60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
         if step < wrongTokensUntil { rule = .bad }
         books[place] = SimulatedBook(rule: rule)
-        return Rig.token("\(rule.rawValue)\(log)\(Int.random(in: 0..<6, using: &random))")
+        return Self.token("\(rule.rawValue)\(log)\(Int.random(in: 0..<6, using: &random))")
     }
 
     // MARK: Membership
@@ -222,6 +270,8 @@ final class SimulatedWorld {
         {
             if faults.losses, random.chance(30) {
                 lose(log, worker)
+            } else if faults.losses, random.chance(20) {
+                fence(log, worker)
             } else {
                 revoke([log], worker)
             }
@@ -233,17 +283,18 @@ final class SimulatedWorld {
     }
 
     private func revoke(_ list: [Int], _ worker: SimulatedWorker) {
-        let ids = list.compactMap { log in
-            worker.assignments[log]?.drainsSince == nil ? worker.assignments[log]?.id : nil
+        let leaving = list.filter { log in
+            worker.assignments[log].map { $0.drainsSince == nil && $0.fenced == nil } ?? false
         }
-        for log in list where worker.assignments[log]?.drainsSince == nil {
-            worker.assignments[log]?.drainsSince = step
-        }
+        let ids = leaving.compactMap { worker.assignments[$0]?.id }
+        for log in leaving { worker.assignments[log]?.drainsSince = step }
         worker.machine.revoke(ids)
     }
 
-    private func lose(_ log: Int, _ worker: SimulatedWorker) {
-        guard let assignment = worker.assignments.removeValue(forKey: log) else { return }
+    func lose(_ log: Int, _ worker: SimulatedWorker) {
+        guard let assignment = worker.assignments[log], assignment.fenced == nil else { return }
+        worker.assignments[log] = nil
+        deadAssignments.insert(assignment.number)
         crashCount += 1
         settleCommit(of: worker, log: log)
         logs[log].isOwned = false
@@ -255,41 +306,47 @@ final class SimulatedWorld {
     private func crash(_ place: Int) {
         let worker = workers.remove(at: place)
         crashCount += 1
-        for log in worker.assignments.keys.sorted() {
+        for log in worker.assignments.keys.sorted() where worker.assignments[log]?.fenced == nil {
             settleCommit(of: worker, log: log)
             doubtFlights(of: worker, log: log)
             logs[log].isOwned = false
         }
-        for each in worker.producing where !each.isAppended && random.chance(50) { each.append(self) }
+        for each in worker.producing where !each.isAppended && random.chance(50) { each.append(self, false) }
         for connection in worker.connections { loseUnseen(connection, worker) }
         addWorker()
     }
 
     /// What a dead or fenced worker had in flight was sent, or may have been.
-    private func doubtFlights(of worker: SimulatedWorker, log: Int) {
+    func doubtFlights(of worker: SimulatedWorker, log: Int) {
         for flight in worker.flights.values where flight.place.log == log {
             books[flight.original]?.doubts += 1
         }
     }
 
     /// A commit in flight either made it before its sender was gone, or never will.
-    private func settleCommit(of worker: SimulatedWorker, log: Int) {
-        for group in worker.commits.indices {
-            let flight = worker.commits[group]
-            for index in flight.entries.indices where flight.entries[index].log == log {
-                if !flight.isApplied, random.chance(50) { apply(flight.entries[index]) }
-                worker.commits[group].entries[index].isTaken = false
+    func settleCommit(of worker: SimulatedWorker, log: Int) {
+        for group in worker.commits.indices where !worker.commits[group].isApplied {
+            for place in worker.commits[group].entries.indices where worker.commits[group].entries[place].log == log {
+                if worker.commits[group].entries[place].isTaken, random.chance(50) {
+                    apply(worker.commits[group].entries[place])
+                } else {
+                    worker.commits[group].entries[place].outcome = .refused
+                }
+                worker.commits[group].entries[place].isTaken = false
             }
         }
     }
 
     private func assignFree() {
+        guard !isKafkaDown else { return }
         for log in logs.indices where !logs[log].isOwned {
             guard isCalm || random.chance(60) else { continue }
-            let worker = workers[Int.random(in: 0..<workers.count, using: &random)]
+            // Who does not know yet that he lost it cannot be given it.
+            let able = workers.filter { $0.assignments[log] == nil }
+            guard let worker = able.randomElement(using: &random) else { continue }
             logs[log].isOwned = true
             let commit = logs[log].commit
-            let id = (commit?.metadata ?? []).withUnsafeBytes {
+            let id = readBack(commit, of: log).withUnsafeBytes {
                 worker.machine.assign(
                     topic: logs[log].topic, partition: logs[log].partition, role: logs[log].role,
                     committedOffset: commit?.offset, metadata: $0,

@@ -9,10 +9,12 @@ extension SimulatedWorld {
         switch Int.random(in: 0..<5, using: &random) {
         case 0: change { $0.isPaused.toggle() }
         case 1: change { $0.rateLimit = random.chance(50) ? .random(in: 20...300, using: &random) : 0 }
-        case 2: change { $0.credential += 10 }
+        case 2:
+            lastCredential += 1
+            change { $0.credential = lastCredential }
         case 3:
             let number = apps.randomElement(using: &random)?.credential ?? 0
-            for worker in workers { worker.machine.credentialReplaced(number, now: now) }
+            for worker in workers { worker.machine.credentialReplaced(number, now: time(worker)) }
             return
         default:
             // The last one is taken out, or all are there again, in another order.
@@ -22,7 +24,7 @@ extension SimulatedWorld {
                 apps = allApps.reversed()
             }
         }
-        for worker in workers { worker.reload(apps, now: now) }
+        for worker in workers { worker.reload(apps, now: time(worker)) }
     }
 
     private func change(_ body: (inout AppRoute) -> Void) {
@@ -38,9 +40,11 @@ extension SimulatedWorld {
             worker.capacities[app] = .random(in: 1...60, using: &random)
         }
         // In whichever order they come.
-        if random.chance(50) { worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: now) }
+        if random.chance(50) {
+            worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker))
+        }
         worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app])
-        worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: now)
+        worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker))
     }
 
     /// Everything works, and nobody limits it.
@@ -48,13 +52,13 @@ extension SimulatedWorld {
         apps = allApps
         for index in apps.indices { apps[index].rateLimit = 0 }
         for worker in workers {
-            worker.reload(apps, now: now)
+            worker.reload(apps, now: time(worker))
             for app in worker.capacities.indices {
                 if worker.capacities[app] == 0 { worker.capacities[app] = 10 }
-                worker.machine.setReachable(AppIndex(app), true, now: now)
+                worker.machine.setReachable(AppIndex(app), true, now: time(worker))
                 worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app])
             }
-            for credential in 0..<200 { worker.machine.credentialReplaced(credential, now: now) }
+            for credential in 0...lastCredential { worker.machine.credentialReplaced(credential, now: time(worker)) }
         }
     }
 
@@ -79,29 +83,12 @@ extension SimulatedWorld {
         }
         let rate = control.route.rateLimit
         guard rate > 0 else { return }
-        var book = worker.rates[app] ?? (sinceNs: now.ns, sent: 0)
+        var book = worker.rates[app] ?? (sinceNs: ns, sent: 0)
         book.sent += 1
         worker.rates[app] = book
-        if book.sent > Int((now.ns - book.sinceNs) / 1_000) * rate / 1_000_000 + rate / 20 + 2 {
-            breaks("\(book.sent) were sent at \(rate) a second in \((now.ns - book.sinceNs) / 1_000_000) ms")
-        }
-    }
-
-    /// With several apps, one has at most half of what may be open, but for what is about to leave.
-    func checkShares(_ worker: SimulatedWorker) {
-        // An app that was alone for a while may have more.
-        guard allApps.count > 1, everRemoved.isEmpty else { return }
-        var open = [Int](repeating: 0, count: worker.machine.apps.count)
-        for slot in 0..<UInt32(worker.machine.notifications.capacity) {
-            let notification = worker.machine.notifications[slot]
-            guard notification.app >= 0, notification.heldFor == nil else { continue }
-            switch notification.state {
-            case .inLane, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
-            case .free, .orphaned, .concluded: break
-            }
-        }
-        for (app, count) in open.enumerated() where count > (settings.maxOpen + 1) / 2 {
-            breaks("app \(app) has \(count) of \(settings.maxOpen)")
+        if book.sent > Int((ns - book.sinceNs) / 1_000) * rate / 1_000_000 + rate / 20 + 2 {
+            let ms = (ns - book.sinceNs) / 1_000_000
+            breaks("\(book.sent) were sent at \(rate) a second in \(ms) ms")
         }
     }
 }

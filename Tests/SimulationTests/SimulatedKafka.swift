@@ -42,9 +42,21 @@ struct SimulatedLog {
     /// Records below the committed offset.
     var committedCount = 0
     var isOwned = false
+    /// Its metadata came back as something else: what it said is forgotten.
+    var wasDamaged = false
 
     /// Everything in it is committed.
     var isDone: Bool { committedCount == records.count }
+
+    /// The record at an offset; `nil`: there is none.
+    func record(at offset: Int64) -> SimulatedRecord? {
+        var (low, high) = (0, records.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if records[middle].offset < offset { low = middle + 1 } else { high = middle }
+        }
+        return low < records.count && records[low].offset == offset ? records[low] : nil
+    }
 }
 
 /// What a device token of the simulation stands for: how APNs answers.

@@ -10,16 +10,29 @@ final class SimulatedWorker {
         var number: Int
         /// The next record of the log.
         var position: Int
+        /// Monotonic.
         var waitUntilMs: Int64 = 0
         /// The step in which it was revoked.
         var drainsSince: Int?
+        var isLate = false
+        /// Another one owns the partition, and this worker does not know yet.
+        var fenced: Fenced?
+    }
+
+    struct Fenced {
+        /// The step in which it learns.
+        var untilStep: Int
+        /// What it had fetched, and the reach that it knew to be committed.
+        var end: Int
+        var reach: Int64
     }
 
     /// A request at a transport, until the machine hears of its end.
     struct Flight {
         var place: SimulatedPlace
         var original: SimulatedPlace
-        var laneKey: String
+        /// Token and topic.
+        var laneKey: [UInt8]
         /// As the machine counts them.
         var app: Int
         /// Number of its assignment.
@@ -38,7 +51,8 @@ final class SimulatedWorker {
         var appendMs: Int64
         var ackMs: Int64
         var isAppended = false
-        var append: (SimulatedWorld) -> Void
+        /// Says whether it may be there twice.
+        var append: (SimulatedWorld, _ again: Bool) -> Void
     }
 
     struct Committing {
@@ -50,6 +64,11 @@ final class SimulatedWorker {
         /// Whether the broker takes it; a refusal may come after it did.
         var isTaken: Bool
     }
+
+    /// The assignment of one of its notifications' partitions, by slot of its id.
+    func log(ofSlot slot: UInt32) -> Int? { assignments.first { $0.value.id.slot == slot }?.key }
+
+    func log(of id: PartitionID) -> Int? { assignments.first { $0.value.id == id }?.key }
 
     /// The commit of one group that is under way.
     struct CommitFlight {
@@ -72,6 +91,12 @@ final class SimulatedWorker {
     var retryWriter: RetryWriter
     /// By app, as the machine counts them; 0: cannot be reached.
     var capacities: [Int]
+    /// Suspects that go alone next time: the quarantine connection died under them and others.
+    var marked: Set<NotificationID> = []
+    /// How wrong its wall clock is.
+    var skewMs: Int64 = 0
+    /// Nothing that it sends to APNs is answered until then.
+    var deafUntilMs: Int64 = 0
     /// Of apps with a `rate_limit`: since when, and what was sent since.
     var rates: [Int: (sinceNs: Int64, sent: Int)] = [:]
 
@@ -99,7 +124,7 @@ final class SimulatedWorker {
     var isIdle: Bool {
         let gauges = machine.gauges
         return flights.isEmpty && producing.isEmpty && commits.allSatisfy(\.entries.isEmpty)
-            && gauges.openNotifications == 0
-            && gauges.openBytes == 0 && machine.lanes.count == 0
+            && gauges.openNotifications == 0 && gauges.openBytes == 0 && machine.lanes.count == 0
+            && assignments.values.allSatisfy { $0.fenced == nil }
     }
 }

@@ -5,40 +5,36 @@ import PushRecords
 /// The promise, rule by rule.
 extension SimulatedWorld {
     func checkSend(
-        _ request: OutgoingRequest, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker
+        _ request: OutgoingRequest, _ place: SimulatedPlace, _ original: SimulatedPlace, _ laneKey: [UInt8],
+        _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker
     ) {
         // The reach: a commit that Kafka has names it.
-        guard let reach = logs[place.log].commit?.map.reach, place.offset < reach else {
-            breaks("\(place) was sent at or above the reach \(logs[place.log].commit?.map.reach ?? -1)")
-            return
-        }
-        // Per device one in flight.
+        let reach = assignment.fenced?.reach ?? logs[place.log].commit?.map.reach ?? -1
+        if place.offset >= reach { breaks("\(place) was sent at or above the reach \(reach)") }
         let notification = worker.machine.notifications[request.id.slot]
-        let laneKey = String(decoding: request.token, as: UTF8.self) + String(decoding: request.topic, as: UTF8.self)
-        let assignment = worker.assignments[place.log]?.number ?? 0
-        // What an assignment that was lost left in flight is another owner's past, and an app that was taken out and
-        // configured again is another app.
-        if settings.ordering == .device,
-            let other = worker.flights.first(where: {
-                $1.laneKey == laneKey && $1.assignment == assignment && $1.app == Int(notification.app)
-            })
-        {
-            let state = worker.machine.notifications[other.key.slot].state
-            breaks("\(place) was sent while its device is in flight: \(other.value.place), \(state)")
-        }
-        // First sends in order, in one assignment.
-        if settings.ordering == .device, !notification.isResend {
-            let key = OrderKey(assignment: worker.assignments[place.log]?.number ?? 0, lane: laneKey)
-            if let last = lastFirstSend[key], (last.offset, last.index) >= (place.offset, place.index) {
-                breaks("\(place) was sent first after \(last)")
+        if settings.ordering == .device {
+            checkLane(place, laneKey, assignment.number, worker)
+            // First sends in order, in one assignment.
+            if !notification.isResend {
+                let key = OrderKey(assignment: assignment.number, lane: laneKey)
+                if let last = lastFirstSend[key], (last.offset, last.index) >= (place.offset, place.index) {
+                    breaks("\(place) was sent first after \(last)")
+                }
+                lastFirstSend[key] = place
             }
-            lastFirstSend[key] = place
+        }
+        if let expiration = request.expiration, expiration > 0, time(worker).wallMs >= Int64(expiration) * 1_000 {
+            breaks("\(place) was sent after its time")
         }
         // What was settled or refused may be sent again when a map was cut, or a drain cut short; it says so then.
-        let mayBeForgotten = (wasMapCut || limitCount > 0) && notification.inDoubt > 0
+        let isForgotten = (wasMapCut || logs[place.log].wasDamaged) && notification.inDoubt > 0
+        // (A retry record whose acknowledgement nobody waited for is beside the request, which is sent again in doubt.)
+        let mayBeTwice = (limitCount > 0 || remakesProducers) && notification.inDoubt > 0
+        let mayBeForgotten = isForgotten || mayBeTwice || limitCount > 0 && place.log >= 3
         // What is settled is sent again only when no commit since could say so.
-        if let known = settledAt[place], let takenAt = commitTakenAt[known.assignment], known.step < takenAt,
-            !(wasMapCut && notification.inDoubt > 0)
+        if assignment.fenced == nil, let known = settledAt[place], let takenAt = commitTakenAt[known.assignment],
+            known.step < takenAt,
+            !isForgotten
         {
             breaks("\(place) settled in step \(known.step), and a commit of step \(takenAt) said so")
         }
@@ -46,7 +42,21 @@ extension SimulatedWorld {
         if let book = books[original], book.rule == .bad && !guardHolds || book.rule == .unregistered,
             book.processed > 0, book.doubts == 0, crashCount == 0, !mayBeForgotten
         {
-            breaks("\(original) was refused for good, and sent again")
+            breaks("\(original) was refused for good, and sent again: \(book), doubts \(notification.inDoubt)")
+        }
+    }
+
+    /// Per device one in flight: of the same worker, whatever became of the partition or the app that it was sent for,
+    /// and of others that read the same partition, unless they were lost, or cut short.
+    private func checkLane(
+        _ place: SimulatedPlace, _ laneKey: [UInt8], _ assignment: Int, _ worker: SimulatedWorker
+    ) {
+        for other in workers {
+            for flight in other.flights.values where flight.laneKey == laneKey {
+                let areAlive = !deadAssignments.contains(flight.assignment) && !deadAssignments.contains(assignment)
+                guard other === worker || flight.place.log == place.log && areAlive else { continue }
+                breaks("\(place) was sent while its device is in flight: \(flight.place)")
+            }
         }
     }
 
@@ -107,7 +117,9 @@ extension SimulatedWorld {
                 }
             }
             if book.rule == .unregistered, book.results.contains(where: { $0.outcome == .unregistered }) {
-                if book.deadTokens == 0 { breaks("\(place) has no dead token") }
+                // One that crashed may have written the result and not the token; then it is sent again, or is too old.
+                let isSure = book.results.allSatisfy { $0.outcome == .unregistered }
+                if book.deadTokens == 0, isSure { breaks("\(place) has no dead token: \(book)") }
             } else if book.deadTokens > 0, !everRemoved.contains(book.app) {
                 breaks("\(place) has a dead token")
             }
@@ -123,10 +135,45 @@ extension SimulatedWorld {
         }
     }
 
+    // MARK: Limits
+
+    func checkLimits(_ worker: SimulatedWorker) {
+        if step % 8 == 0 { checkShares(worker) }
+        // Dead letters are taken whatever is open: at most as many as are read at once.
+        let deadLetters = worker.producing.count { books[$0.place]?.isDeadLetter ?? false }
+        let gauges = worker.machine.gauges
+        if gauges.openNotifications > settings.maxOpen + deadLetters { breaks("more is open than max_open") }
+        // A record that began to be taken is; a list of thirty tokens, two kilobytes, and each token for itself.
+        if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
+    }
+
+    /// With several apps, one has at most half of what may be open, but for what is about to leave.
+    private func checkShares(_ worker: SimulatedWorker) {
+        // An app that was alone for a while may have more.
+        guard allApps.count > 1, everRemoved.isEmpty else { return }
+        var open = [Int](repeating: 0, count: worker.machine.apps.count)
+        for slot in 0..<UInt32(worker.machine.notifications.capacity) {
+            let notification = worker.machine.notifications[slot]
+            guard notification.app >= 0, notification.heldFor == nil else { continue }
+            switch notification.state {
+            case .inLane, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
+            case .free, .orphaned, .concluded: break
+            }
+        }
+        for (app, count) in open.enumerated() where count > (settings.maxOpen + 1) / 2 {
+            breaks("app \(app) has \(count) of \(settings.maxOpen)")
+        }
+    }
+
+    // MARK: Ends
+
     /// Bad tokens may go to the tiers.
     var guardHolds: Bool { allApps.contains(where: \.guardHolds) }
 
-    var isFaultless: Bool { !faults.doubts && !faults.crashes && !faults.losses && !wasMapCut && limitCount == 0 }
+    var isFaultless: Bool {
+        !faults.doubts && !faults.crashes && !faults.losses && !faults.damage && !wasMapCut && limitCount == 0
+            && !remakesProducers
+    }
 
     private func checkResult(
         _ result: (outcome: Outcome, inDoubt: Int, attempts: Int), _ book: SimulatedBook, _ place: SimulatedPlace
@@ -138,9 +185,9 @@ extension SimulatedWorld {
         if result.attempts < result.inDoubt { breaks("\(place) counts more doubts than sends") }
         if result.outcome == rule.outcome { return }
         switch result.outcome {
-        case .expired where rule == .nowOrNever: return
+        case .expired where rule == .nowOrNever || clocksJumped || nowMs > SimulatedWorld.shortestAgeMs: return
         // Tries in doubt use up resends, and these attempts.
-        case .abandoned where result.inDoubt > 0: return
+        case .abandoned where result.inDoubt > 0 && !faults.abandonsNobody: return
         case .abandoned where rule == .bad && guardHolds: return
         case .invalid where everRemoved.contains(book.app): return
         default: breaks("\(place) ended \(result.outcome), not \(rule.outcome): \(book)")
@@ -151,5 +198,5 @@ extension SimulatedWorld {
 /// First sends follow offset order per device in one assignment.
 struct OrderKey: Hashable {
     var assignment: Int
-    var lane: String
+    var lane: [UInt8]
 }

@@ -37,8 +37,8 @@ final class SimulatedConnection {
     var window: Window
     var streams: [Stream] = []
     var nextStream: Int32 = 1
-    /// Suspects that it takes at once.
-    var limit = 1
+    /// A suspect is on it that is to be alone there.
+    var isTaken = false
     var output: Int64 = 0
     var kernel: Int64 = 0
     var isDraining = false
@@ -48,6 +48,10 @@ final class SimulatedConnection {
     var lastStream = Int32.max
     /// Answers nobody from now on.
     var isDeaf = false
+    /// Since when it has been so, as far as its owner can know.
+    var deafSinceMs: Int64?
+    /// The peer opens no window for a body until then.
+    var stallsUntilMs: Int64 = 0
 
     init(app: Int, isQuarantine: Bool, timeoutNs: Int64) {
         self.app = app
@@ -69,6 +73,7 @@ extension SimulatedWorld {
         for connection in worker.connections {
             write(connection)
             serve(connection, worker)
+            keepAlive(connection, worker)
             expire(connection, worker)
             disturb(connection, worker)
             if connection.window.count != connection.streams.count { breaks("a window with other entries") }
@@ -90,6 +95,8 @@ extension SimulatedWorld {
 
     private func fillConnections(_ worker: SimulatedWorker) {
         let queued = worker.flights.filter(\.value.isQueued).sorted { $0.key.tag < $1.key.tag }
+        guard !queued.isEmpty else { return }
+        let isOneToGoAlone = queued.contains { worker.marked.contains($0.key) }
         for (id, flight) in queued {
             if worker.capacities[flight.app] == 0 {
                 giveBack(id, worker)
@@ -97,37 +104,59 @@ extension SimulatedWorld {
             }
             // It takes a while until a connection is there.
             guard random.chance(90) || isCalm else { continue }
-            open(id, on: connection(for: flight, worker))
-            if worker.connections.contains(where: { $0.streams.contains { $0.id == id } }) {
-                worker.flights[id]?.isQueued = false
-            }
+            let connection =
+                flight.isSuspect
+                ? quarantine(for: id, flight, isOneToGoAlone, worker) : connection(for: flight, worker)
+            if open(id, on: connection) { worker.flights[id]?.isQueued = false }
         }
     }
 
-    private func connection(for flight: SimulatedWorker.Flight, _ worker: SimulatedWorker) -> SimulatedConnection? {
-        let usable = worker.connections.filter {
-            $0.app == flight.app && !$0.isDraining && $0.isQuarantine == flight.isSuspect
+    /// The app's quarantine connection, if it takes this one now: those under which it died together go alone.
+    private func quarantine(
+        for id: NotificationID, _ flight: SimulatedWorker.Flight, _ isOneToGoAlone: Bool, _ worker: SimulatedWorker
+    ) -> SimulatedConnection? {
+        let there = worker.connections.first { $0.app == flight.app && !$0.isDraining && $0.isQuarantine }
+        let connection = there ?? connect(flight, worker)
+        if connection.streams.isEmpty { connection.isTaken = false }
+        if worker.marked.contains(id) {
+            guard connection.streams.isEmpty else { return nil }
+            connection.isTaken = true
+            worker.marked.remove(id)
+            return connection
         }
-        if flight.isSuspect, let connection = usable.first {
-            return connection.streams.count < connection.limit ? connection : nil
+        guard !connection.isTaken, !isOneToGoAlone, connection.streams.count < Self.streamsOfConnection else {
+            return nil
         }
+        return connection
+    }
+
+    private func connection(for flight: SimulatedWorker.Flight, _ worker: SimulatedWorker) -> SimulatedConnection {
+        let usable = worker.connections.filter { $0.app == flight.app && !$0.isDraining && !$0.isQuarantine }
         let free = usable.filter { $0.streams.count < Self.streamsOfConnection }
-        if let connection = free.randomElement(using: &random) { return connection }
+        return free.randomElement(using: &random) ?? connect(flight, worker)
+    }
+
+    private func connect(_ flight: SimulatedWorker.Flight, _ worker: SimulatedWorker) -> SimulatedConnection {
+        let mayTimeOut = faults.breaks || faults.silence
         let connection = SimulatedConnection(
-            app: flight.app, isQuarantine: flight.isSuspect, timeoutNs: faults.doubts ? Self.timeoutNs : .max / 4)
+            app: flight.app, isQuarantine: flight.isSuspect, timeoutNs: mayTimeOut ? Self.timeoutNs : .max / 4)
         worker.connections.append(connection)
         return connection
     }
 
-    private func open(_ id: NotificationID, on connection: SimulatedConnection?) {
-        guard let connection else { return }
-        let ticket = connection.window.open(id, token: 1, nowNs: now.ns, nowMs: now.wallMs)
+    private func open(_ id: NotificationID, on connection: SimulatedConnection?) -> Bool {
+        guard let connection else { return false }
+        let ticket = connection.window.open(id, token: 1, nowNs: ns, nowMs: now.wallMs)
         if random.chance(2) {
             connection.window.withdraw(ticket)
-            return
+            return false
+        }
+        if !isCalm, random.chance(3) {
+            happened["body waits", default: 0] += 1
+            connection.stallsUntilMs = nowMs + .random(in: 50...2_000, using: &random)
         }
         var end: Int64?
-        if random.chance(85) {
+        if random.chance(85), connection.stallsUntilMs <= nowMs {
             connection.output += .random(in: 100...300, using: &random)
             end = connection.output
         }
@@ -136,13 +165,17 @@ extension SimulatedWorld {
         connection.streams.append(
             .init(
                 id: id, ticket: ticket, number: connection.nextStream, end: end, ending: ending(),
-                arrivesMs: arrivesMs, endsMs: arrivesMs + .random(in: 1...80, using: &random)))
+                arrivesMs: arrivesMs, endsMs: arrivesMs + .random(in: 1...80, using: &random) * answerSlowness))
         connection.nextStream += 2
+        return true
     }
+
+    /// Answers come too late then; where none is to be late, they are not slow.
+    private var answerSlowness: Int64 { faults.breaks && !isCalm ? min(slowness, 6) : 1 }
 
     private func ending() -> SimulatedConnection.Ending {
         guard !isCalm, random.chance(9) else { return .answer }
-        guard faults.doubts else { return random.chance(60) ? .refused : .answer }
+        guard faults.breaks else { return random.chance(60) ? .refused : .answer }
         return [
             .cutAnswer, .refused, .resetProcessed, .resetUnprocessed, .silentProcessed, .silentUnprocessed,
         ].randomElement(using: &random)!
@@ -151,7 +184,7 @@ extension SimulatedWorld {
     /// The kernel takes what there is, or a part of it; the peer's window opens, or does not.
     private func write(_ connection: SimulatedConnection) {
         for place in connection.streams.indices where connection.streams[place].end == nil {
-            guard isCalm || random.chance(40) else { continue }
+            guard isCalm || random.chance(40), connection.stallsUntilMs <= nowMs else { continue }
             connection.output += 100
             connection.streams[place].end = connection.output
             connection.window.bodySent(connection.streams[place].ticket, end: connection.output)
@@ -161,13 +194,13 @@ extension SimulatedWorld {
         } else {
             connection.kernel = .random(in: connection.kernel...connection.output, using: &random)
         }
-        connection.window.kernelTook(connection.kernel, nowNs: now.ns)
+        connection.window.kernelTook(connection.kernel, nowNs: ns)
     }
 
     // MARK: Answers
 
     private func serve(_ connection: SimulatedConnection, _ worker: SimulatedWorker) {
-        guard !connection.isDeaf else { return }
+        guard !isDeaf(connection, worker), !connection.streams.isEmpty else { return }
         let due = connection.streams.filter {
             connection.isSent($0) && $0.number <= connection.lastStream && !$0.isOver && $0.arrivesMs <= nowMs
         }
@@ -199,7 +232,6 @@ extension SimulatedWorld {
         guard let place = connection.streams.firstIndex(where: { $0.id == id }) else { return }
         connection.streams[place].isOver = true
         let stream = connection.streams[place]
-        connection.limit = min(connection.limit * 2, Self.streamsOfConnection)
         switch stream.ending {
         case .answer: close(connection.window.responded(stream.ticket), connection, worker)
         case .cutAnswer:
@@ -246,8 +278,25 @@ extension SimulatedWorld {
 
     // MARK: Time and faults
 
+    private func isDeaf(_ connection: SimulatedConnection, _ worker: SimulatedWorker) -> Bool {
+        connection.isDeaf || !isCalm && nowMs < worker.deafUntilMs
+    }
+
+    /// A PING is not answered either: sooner than a request's time is over.
+    private func keepAlive(_ connection: SimulatedConnection, _ worker: SimulatedWorker) {
+        guard isDeaf(connection, worker), !connection.streams.isEmpty else {
+            connection.deafSinceMs = nil
+            return
+        }
+        let sinceMs = connection.deafSinceMs ?? nowMs
+        connection.deafSinceMs = sinceMs
+        // Where streams time out by themselves too, that is given a chance.
+        guard nowMs - sinceMs >= 150 || !faults.breaks, !faults.breaks || random.chance(30) else { return }
+        lose(connection, isSilent: true, worker)
+    }
+
     private func expire(_ connection: SimulatedConnection, _ worker: SimulatedWorker) {
-        while let expiry = connection.window.expire(nowNs: now.ns) {
+        while let expiry = connection.window.expire(nowNs: ns) {
             switch expiry {
             case .entry(let number, let closed):
                 if !connection.streams.contains(where: { $0.number == number && $0.id == closed.id }) {
@@ -268,9 +317,8 @@ extension SimulatedWorld {
         }
         guard !isCalm, !connection.streams.isEmpty else { return }
         if random.chance(3) { goAway(connection, worker) }
-        guard faults.doubts else { return }
-        if random.chance(1) { connection.isDeaf = true }
-        if random.chance(2) { lose(connection, isSilent: false, worker) }
+        if faults.silence, random.chance(1) { connection.isDeaf = true }
+        if faults.breaks, random.chance(2) { lose(connection, isSilent: false, worker) }
     }
 
     /// Once, or first with the largest stream id there is and then again; once more with a lower one.
@@ -303,6 +351,7 @@ extension SimulatedWorld {
         connection.secondGoAwayMs = nil
         var closed: [Window.Closed] = []
         connection.window.lost(written: connection.kernel, isSilent: isSilent, into: &closed)
+        if connection.isQuarantine, !isSilent { worker.marked.formUnion(closed.filter(\.connectionDied).map(\.id)) }
         for each in closed { close(each, connection, worker) }
     }
 
