@@ -83,13 +83,20 @@ let package = Package(
                 swiftSettings: strict),
             .executableTarget(
                 name: "apns-bench",
-                dependencies: ["Configuration", "Kafka", "TLS", "JSON", "CLinux", "CRdkafka"],
+                dependencies: [
+                    "Configuration", "Kafka", "TLS", "JSON", "CLinux", "CRdkafka",
+                    // For its parts and its guard.
+                    "APNs", "Delivery", "HTTP2", "PushRecords", "CNghttp2", "COpenSSL",
+                ],
                 swiftSettings: strict),
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",
                 swiftSettings: tests),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport"], exclude: ["Books"],
+                swiftSettings: tests),
+            .testTarget(
+                name: "GuardTests", dependencies: ["apns-bench", "TestSupport"], exclude: ["figures.json"],
                 swiftSettings: tests),
         ]
 )

@@ -2,8 +2,14 @@ import Glibc
 
 // Whoever reads our output may leave; that is an error of a write, not our end.
 signal(SIGPIPE, SIG_IGN)
-// The Kafka floor is measured in a process of its own, which is this program again.
-exit(
-    CommandLine.arguments.dropFirst().first == KafkaFloorOptions.command
-        ? runKafkaFloor(Array(CommandLine.arguments.dropFirst(2)))
-        : runBench(Array(CommandLine.arguments.dropFirst())))
+exit(run(Array(CommandLine.arguments.dropFirst())))
+
+private func run(_ arguments: [String]) -> Int32 {
+    switch arguments.first {
+    // The Kafka floor is measured in a process of its own, which is this program again.
+    case KafkaFloorOptions.command: runKafkaFloor(Array(arguments.dropFirst()))
+    case PartCommand.name: PartCommand.run(Array(arguments.dropFirst()))
+    case GuardCommand.name: GuardCommand.run(Array(arguments.dropFirst()))
+    default: runBench(arguments)
+    }
+}

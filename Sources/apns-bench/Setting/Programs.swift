@@ -38,7 +38,7 @@ struct Programs {
     }
 
     /// Debian keeps servers in /usr/sbin, which not everybody has in PATH.
-    private static func find(_ name: String, package: String) throws(BenchFailure) -> String {
+    static func find(_ name: String, package: String) throws(BenchFailure) -> String {
         let path = getenv("PATH").map { String(cString: $0) } ?? ""
         let searched = path.split(separator: ":").map { String($0) } as [String]
         for directory in searched + ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"] {

@@ -1,0 +1,60 @@
+import PushRecords
+
+/// A record as a Kafka message lends it; its bytes live as long as the process.
+struct LentRecord {
+    var key: UnsafeRawBufferPointer
+    var value: UnsafeRawBufferPointer
+    var headers: UnsafeBufferPointer<RecordHeader>
+}
+
+/// What the parts are fed with: the requests of `Traffic`, made once.
+enum PartInputs {
+    /// What a producer writes with each request, and what it may write.
+    static let usualHeaders: [(StaticString, String)] = [
+        ("apns-topic", Traffic.bundleID), ("apns-push-type", Traffic.pushType),
+    ]
+    static let manyHeaders =
+        usualHeaders + [
+            ("apns-priority", "10"), ("apns-expiration", "1900000000"), ("apns-collapse-id", "order-000000007"),
+            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        ]
+
+    /// Texts of device tokens: 64 hex digits, random to HPACK.
+    static func tokens(_ count: Int) -> [UnsafeRawBufferPointer] {
+        let all = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 * count, alignment: 8)
+        var state: UInt64 = 0x9E37_79B9_7F4A_7C15
+        for place in stride(from: 0, to: all.count, by: 16) {
+            state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+            let word = state ^ state >> 29
+            for digit in 0..<16 {
+                let value = UInt8(truncatingIfNeeded: word >> UInt64(60 - 4 * digit)) & 15
+                all[place + digit] = value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
+            }
+        }
+        return (0..<count).map { UnsafeRawBufferPointer(rebasing: all[64 * $0..<64 * $0 + 64]) }
+    }
+
+    static func headers(_ pairs: [(StaticString, String)]) -> UnsafeBufferPointer<RecordHeader> {
+        let headers = UnsafeMutableBufferPointer<RecordHeader>.allocate(capacity: pairs.count)
+        _ = headers.initialize(from: pairs.map { RecordHeader(name: $0, value: lasting($1)) })
+        return UnsafeBufferPointer(headers)
+    }
+
+    /// An envelope for these devices.
+    static func envelope(_ tokens: [UnsafeRawBufferPointer]) -> UnsafeRawBufferPointer {
+        let list = tokens.map { "\"\(String(decoding: $0, as: UTF8.self))\"" }.joined(separator: ",")
+        let name = tokens.count == 1 ? "\"device_token\":\(list)" : "\"device_tokens\":[\(list)]"
+        return lasting(
+            "{\(name),\"headers\":{\"apns-topic\":\"\(Traffic.bundleID)\",\"apns-push-type\":\"alert\","
+                + "\"apns-priority\":10},\"payload\":\(Traffic.payload(7))}")
+    }
+
+    /// Bytes that nobody ever frees.
+    static func lasting(_ text: String) -> UnsafeRawBufferPointer {
+        let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: text.utf8.count, alignment: 8)
+        bytes.copyBytes(from: text.utf8)
+        return UnsafeRawBufferPointer(bytes)
+    }
+
+    static let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
+}
