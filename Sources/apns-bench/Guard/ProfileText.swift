@@ -41,7 +41,9 @@ enum ProfileText {
         ) -> UnsafeMutablePointer<CChar>?
 
     /// The runtime's own; `nil` where it was linked without it.
-    private static let demangler = dlsym(nil, "swift_demangle").map { unsafeBitCast($0, to: Demangler.self) }
+    private static var demangler: Demangler? {
+        dlsym(nil, "swift_demangle").map { unsafeBitCast($0, to: Demangler.self) }
+    }
 
     /// A Swift symbol as it is written, without its parameters' types; others as they are.
     static func demangled(_ symbol: String) -> String {

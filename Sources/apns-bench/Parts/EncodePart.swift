@@ -31,6 +31,7 @@ final class EncodePart: PartRun {
         options.wantedHeaders = RequestHeaders.wantedHeaders
         client = try ClientSession(options: options)
         server = try ServerSession()
+        topicHash = DerivedID.topicHash(PartInputs.lasting("apns.requests"))
         headers = RequestHeaders(authority: "api.push.apple.com", hasToken: true)
         // As long as a real one: header, claims and the signature's 64 bytes in base64url.
         headers.setAuthorization(
@@ -38,8 +39,6 @@ final class EncodePart: PartRun {
         answer.append(":status", "200")
         answer.append(
             "apns-id", PartInputs.lasting("0a1b2c3d-4e5f-8a6b-9c7d-8e9fa0b1c2d3"), .nameOnly(slot: 0))
-        let requestTopic = PartInputs.lasting("apns.requests")
-        topicHash = DerivedID.topicHash(requestTopic)
         let topic = PartInputs.lasting(Traffic.bundleID)
         let payload = PartInputs.lasting(Traffic.payload(7))
         requests = PartInputs.tokens(Self.batch).enumerated().map { index, token in
@@ -88,7 +87,7 @@ final class EncodePart: PartRun {
                 }
                 var fate = Fate(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
                 let sentID = client.responseHeader(0)
-                if !sentID.isEmpty { fate.status = 0 }
+                if !sentID.isEmpty { fate.apnsID = NotificationUUID(text: sentID) ?? .none }
                 if !client.responseHeader(1).isEmpty { fate.uniqueIDText = 0 }
                 fates.append(fate)
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)

@@ -29,7 +29,6 @@ final class MachinePart: PartRun {
     init(tokensPerRecord: Int) {
         let app = AppRoute(name: "bench", environment: .production, bundleIDs: [Traffic.bundleID])
         machine = DeliveryMachine(settings: DeliverySettings(), apps: [app])
-        machine.setCapacity(AppIndex(0), requests: 4_096)
         if tokensPerRecord == 1 {
             recordsPerPartition = Self.batch
             let payload = PartInputs.lasting(Traffic.payload(7))
@@ -47,6 +46,7 @@ final class MachinePart: PartRun {
                     key: PartInputs.nothing, value: PartInputs.envelope(Array(list)), headers: headers)
             }
         }
+        machine.setCapacity(AppIndex(0), requests: 4_096)
         for number in 0..<Int32(Self.partitionCount) {
             partitions.append(
                 machine.assign(

@@ -6,7 +6,7 @@ import Testing
 
 /// The guard as it is run by hand and in CI, on the program that was built with these tests.
 @Suite("Guard", .serialized)
-struct GuardTests {
+struct GuardRunTests {
     static let figures = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "figures.json")
         .path
 
