@@ -3,11 +3,13 @@ import Glibc
 /// Runs programs under callgrind (valgrind), which counts instructions and calls and looks at no clock.
 struct Callgrind {
     private let valgrind: String
+    private let strip: String
     private let scratch: Scratch
 
     /// - Throws: where there is no valgrind.
     init(scratch: Scratch) throws(BenchFailure) {
         valgrind = try Programs.find("valgrind", package: "valgrind")
+        strip = try Programs.find("strip", package: "binutils")
         self.scratch = scratch
         // Swift seeds its hash tables by chance otherwise, so that no two runs would count the same.
         setenv("SWIFT_DETERMINISTIC_HASHING", "1", 1)
@@ -30,6 +32,14 @@ struct Callgrind {
         }
     }
 
+    /// A copy of a program without its debugging information, as valgrind 3.19 gives up on what Swift 6 writes there.
+    func readable(_ program: String) throws(BenchFailure) -> String {
+        let copy = scratch.file(program.split(separator: "/").last.map { String($0) } ?? "program")
+        let child = try Child("strip", [strip, "-g", "-o", copy, program], scratch: scratch)
+        _ = try child.wait(until: Deadline(seconds: 60))
+        return copy
+    }
+
     /// - Parameter toggle: counts only within this function.
     func start(_ name: String, _ words: [String], toggle: String? = nil) throws(BenchFailure) -> Run {
         let path = scratch.file("\(name).callgrind")
@@ -42,11 +52,13 @@ struct Callgrind {
     }
 
     /// One part at two counts, both at a time.
-    func profile(_ part: Part, count: Int) throws(BenchFailure) -> Profile {
+    ///
+    /// - Parameter program: `readable` of this program.
+    func profile(_ part: Part, of program: String, count: Int) throws(BenchFailure) -> Profile {
         let counts = [count, 3 * count]
         var runs: [Run] = []
         for count in counts {
-            let words = [Programs.own.path, PartCommand.name, part.rawValue, "-n", "\(count)"]
+            let words = [program, PartCommand.name, part.rawValue, "-n", "\(count)"]
             runs.append(try start("\(part.rawValue)-\(count)", words, toggle: "apnsBenchTurn"))
         }
         var files: [CallgrindFile] = []

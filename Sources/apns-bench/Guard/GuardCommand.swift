@@ -59,8 +59,6 @@ enum GuardCommand {
                 return 0
             case .values(let options):
                 Interruption.holdBack()
-                // Nothing here is in a hurry, and others may be.
-                _ = nice(10)
                 let scratch = try Scratch()
                 defer { scratch.remove() }
                 return try options.worker ? profileWorker(options, scratch) : compare(options, scratch)
@@ -81,6 +79,7 @@ enum GuardCommand {
         let isNew = options.updates && (options.only == nil || access(options.figures, F_OK) != 0)
         var committed = try isNew ? Figures(takenWith: here) : Figures(file: options.figures)
         let callgrind = try Callgrind(scratch: scratch)
+        let program = try callgrind.readable(Programs.own.path)
         let differences = here.differences(from: committed.takenWith)
         guard !options.updates || differences.isEmpty else {
             throw BenchFailure("another toolchain (\(differences.joined(separator: ", "))): --update all parts at once")
@@ -88,7 +87,7 @@ enum GuardCommand {
         var counted: [(part: String, figures: PartFigures)] = []
         for part in options.only.map({ [$0] }) ?? Part.allCases {
             progress("counting \(part.rawValue)")
-            let profile = try callgrind.profile(part, count: part.guardCount)
+            let profile = try callgrind.profile(part, of: program, count: part.guardCount)
             counted.append((part.rawValue, PartFigures(profile)))
             if options.showsTop { say("\(part.rawValue)\n\(ProfileText.top(of: profile))\n") }
         }

@@ -25,12 +25,15 @@ struct WorkerProfile {
         let traffic = Traffic(devices: options.devices)
         progress("starting nghttpd")
         let server = try PushServer(programs.nghttpd, port: 0, traffic, scratch: scratch)
-        let short = try run(count, broker, traffic, server)
-        let long = try run(3 * count, broker, traffic, server)
+        let worker = try callgrind.readable(programs.worker)
+        let short = try run(worker, count, broker, traffic, server)
+        let long = try run(worker, 3 * count, broker, traffic, server)
         return Profile(short: short, count, long: long, 3 * count)
     }
 
-    private func run(_ count: Int, _ broker: Broker, _ traffic: Traffic, _ server: PushServer) throws -> CallgrindFile {
+    private func run(_ worker: String, _ count: Int, _ broker: Broker, _ traffic: Traffic, _ server: PushServer) throws
+        -> CallgrindFile
+    {
         let topics = try RunTopics(broker, partitions: options.partitions)
         let outputs = try topics.newRound()
         try fill(topics.requests, of: broker, count: count, traffic)
@@ -55,7 +58,7 @@ struct WorkerProfile {
 
             """, to: "worker-\(count).yaml")
         progress("the worker under callgrind: \(count) notifications")
-        let run = try callgrind.start("worker-\(count)", [programs.worker, "run", "--config", configuration])
+        let run = try callgrind.start("worker-\(count)", [worker, "run", "--config", configuration])
         let deadline = Deadline(seconds: Self.timeoutSeconds)
         var published = 0
         while published < count {

@@ -19,10 +19,10 @@ enum Part: String, CaseIterable {
     /// Notifications of the guard's shorter run: some turns of each part's steady state.
     var guardCount: Int {
         switch self {
-        case .parse, .envelope, .results: 2_048
-        case .ledger: 8_192
-        case .machine, .encode: 4_096
-        case .fanout: 6_400
+        case .parse, .envelope, .results: 1_024
+        case .ledger, .machine: 2_048
+        case .fanout: 3_200
+        case .encode: 1_024
         }
     }
 

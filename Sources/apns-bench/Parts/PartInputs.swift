@@ -56,5 +56,5 @@ enum PartInputs {
         return UnsafeRawBufferPointer(bytes)
     }
 
-    static let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
+    static var nothing: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
 }
