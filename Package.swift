@@ -84,14 +84,14 @@ let package = Package(
             .executableTarget(
                 name: "apns-bench",
                 dependencies: [
-                    "Configuration", "Kafka", "TLS", "JSON", "CLinux", "CRdkafka",
-                    // For its parts and its guard.
-                    "APNs", "Delivery", "HTTP2", "PushRecords", "CNghttp2", "COpenSSL",
+                    "Configuration", "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "JSON", "CLinux", "CRdkafka",
+                    "CNghttp2", "COpenSSL", "APNs", "Delivery", "PushRecords",
                 ],
                 swiftSettings: strict),
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",
                 swiftSettings: tests),
+            .testTarget(name: "BenchTests", dependencies: ["apns-bench"], swiftSettings: tests),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport"], exclude: ["Books"],
                 swiftSettings: tests),

@@ -67,7 +67,7 @@ extension DeliveryMachine {
 
     /// With several apps, one holds at most half of what may be open, notifications and bytes.
     func isFull(app: Int) -> Bool {
-        apps[app].open * 2 >= settings.maxOpen
+        apps[app].open * 2 >= shares.total
             || apps[app].openBytes * 2 >= settings.maxOpenBytes && apps[app].open > 0
     }
 

@@ -32,6 +32,11 @@ package struct DeliveryMachine: ~Copyable {
     /// Tokens of a fan-out admitted before the next record has its turn.
     static let admissionPiece = 256
 
+    /// Notifications open at once, `maxOpen` permitting: so many, and so many for each request that the connections take
+    /// at once. One is on the connection, one waits to follow it, one waits for Kafka to acknowledge its result.
+    static let openAtLeast = 1_000
+    static let openPerStream = 3
+
     /// Once an app's notifications have been held for so long, they go to the tier of 15 minutes.
     static let longHoldingNs: Int64 = 300_000_000_000
     /// An app without a connection, and none to be had, is held after this.
@@ -100,7 +105,7 @@ package struct DeliveryMachine: ~Copyable {
         notifications = Slab(capacity: 1_024, empty: Notification())
         records = Slab(capacity: 1_024, empty: Record())
         blocks = BlockStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
-        shares = Shares(total: settings.maxOpen)
+        shares = Shares(total: min(settings.maxOpen, Self.openAtLeast))
         byteShares = Shares(total: settings.maxOpenBytes)
         counters = DeliveryCounters(apps: 0, tiers: settings.tiers.count)
         _ = addGroup(weight: 1)

@@ -5,11 +5,16 @@ signal(SIGPIPE, SIG_IGN)
 exit(run(Array(CommandLine.arguments.dropFirst())))
 
 private func run(_ arguments: [String]) -> Int32 {
+    let rest = Array(arguments.dropFirst())
     switch arguments.first {
-    // The Kafka floor is measured in a process of its own, which is this program again.
-    case KafkaFloorOptions.command: runKafkaFloor(Array(arguments.dropFirst()))
-    case PartCommand.name: PartCommand.run(Array(arguments.dropFirst()))
-    case GuardCommand.name: GuardCommand.run(Array(arguments.dropFirst()))
-    default: runBench(arguments)
+    // Floors, servers and relay have a process of their own, which is this program again.
+    case KafkaFloorOptions.command: return runKafkaFloor(rest)
+    case SendFloorOptions.command: return runSendFloor(rest)
+    case ProbeServerOptions.command: return runProbeServer(rest)
+    case RelayOptions.command: return runRelay(rest)
+    case PlotCommand.name: return runPlot(rest)
+    case PartCommand.name: return PartCommand.run(rest)
+    case GuardCommand.name: return GuardCommand.run(rest)
+    default: return runBench(arguments)
     }
 }

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Deliveries {
     /// `Books/chaos.py`, for a minute; by hand it runs for hours:
     /// `Books/chaos.py --minutes 30 --seed 7 --rate 20000`.
     @Suite(.serialized) struct ChaosTests {

@@ -90,7 +90,8 @@ struct CallgrindFileTests {
         let counts = AllocationCounts(try CallgrindFile(Self.sample))
         #expect(counts.swift == 3)
         #expect(counts.c == 5)
-        #expect(counts.cByLibrary == ["bench": 5])
+        #expect(counts.swiftByCaller.map { "\($0.key.name) \($0.value)" } == ["main 3"])
+        #expect(counts.cByCaller.map { "\($0.key.name) \($0.value)" } == ["$s8Delivery4work 5"])
     }
 
     @Test(

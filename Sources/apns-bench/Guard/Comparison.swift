@@ -48,10 +48,10 @@ struct Comparison {
         }
 
         var change: String {
-            if figure != .instructions { return (counted >= committed ? "+" : "") + fixedText(counted - committed, 3) }
+            if figure != .instructions { return (counted >= committed ? "+" : "") + fixed(counted - committed, 3) }
             guard committed > 0 else { return "" }
             let percent = (counted / committed - 1) * 100
-            return "\(percent >= 0 ? "+" : "")\(fixedText(percent, 2)) %"
+            return "\(percent >= 0 ? "+" : "")\(fixed(percent, 2)) %"
         }
     }
 
@@ -84,22 +84,22 @@ struct Comparison {
     var hasFailed: Bool { !missing.isEmpty || rows.contains { $0.verdict == .failed } }
 
     var text: String {
-        var lines = [Self.line("part", "a notification takes", ["committed", "counted", "change", "limit"], "")]
-        lines += rows.map { row in
-            Self.line(
-                row.part, row.figure.rawValue,
-                [
-                    fixedText(row.committed, row.figure.digits), fixedText(row.counted, row.figure.digits), row.change,
-                    fixedText(row.limit, row.figure.digits),
-                ], row.verdict.rawValue)
+        var table = TextTable(["part", "figure", "committed", "counted", "change", "limit", ""])
+        for row in rows {
+            table.add([
+                row.part, row.figure.rawValue, fixed(row.committed, row.figure.digits),
+                fixed(row.counted, row.figure.digits), row.change, fixed(row.limit, row.figure.digits),
+                row.verdict.rawValue,
+            ])
         }
+        var lines = table.lines
         lines += missing.map { "\($0): FAILED: it has no committed figures; --update writes them" }
         let failed = rows.filter { $0.verdict == .failed }
         for row in failed {
             lines.append(
-                "FAILED: \(row.part): \(fixedText(row.counted, row.figure.digits)) \(row.figure.rawValue) a notification; "
-                    + "committed are \(fixedText(row.committed, row.figure.digits)), the limit is "
-                    + fixedText(row.limit, row.figure.digits))
+                "FAILED: \(row.part): \(fixed(row.counted, row.figure.digits)) \(row.figure.rawValue) a notification; "
+                    + "committed are \(fixed(row.committed, row.figure.digits)), the limit is "
+                    + fixed(row.limit, row.figure.digits))
         }
         if !failed.isEmpty {
             lines.append(
@@ -109,14 +109,5 @@ struct Comparison {
             lines.append("Better than what is committed: keep it so with --update.")
         }
         return lines.joined(separator: "\n") + "\n"
-    }
-
-    private static func line(_ part: String, _ figure: String, _ fields: [String], _ verdict: String) -> String {
-        func padded(_ text: String, _ width: Int) -> String {
-            text + String(repeating: " ", count: max(1, width - text.count))
-        }
-        let numbers = fields.map { String(repeating: " ", count: max(1, 12 - $0.count)) + $0 }.joined()
-        let line = padded(part, 10) + padded(figure, 20) + numbers
-        return verdict.isEmpty ? line : line + "  " + verdict
     }
 }

@@ -1,4 +1,3 @@
-import Glibc
 import JSON
 
 /// What one notification costs in one part: what is committed, or was counted now.
@@ -88,21 +87,11 @@ struct Figures: Equatable {
         lines += ["  },", "  \"parts\": {"]
         let parts = Part.allCases.compactMap { part in self.parts[part.rawValue].map { (part.rawValue, $0) } }
         lines += parts.enumerated().map { index, part in
-            "    \"\(part.0)\": {\"instructions\": \(fixedText(part.1.instructions, 1)), \"swift_allocations\": "
-                + "\(fixedText(part.1.swiftAllocations, 3)), \"c_allocations\": \(fixedText(part.1.cAllocations, 3))}"
+            "    \"\(part.0)\": {\"instructions\": \(fixed(part.1.instructions, 1)), \"swift_allocations\": "
+                + "\(fixed(part.1.swiftAllocations, 3)), \"c_allocations\": \(fixed(part.1.cAllocations, 3))}"
                 + (index + 1 < parts.count ? "," : "")
         }
         lines += ["  }", "}"]
         return lines.joined(separator: "\n") + "\n"
     }
-}
-
-/// A number with so many digits after its point.
-func fixedText(_ value: Double, _ digits: Int) -> String {
-    let scale = pow(10, Double(digits))
-    let scaled = Int((abs(value) * scale).rounded())
-    let sign = value < 0 && scaled > 0 ? "-" : ""
-    guard digits > 0 else { return "\(sign)\(scaled)" }
-    let fraction = "\(scaled % Int(scale))"
-    return "\(sign)\(scaled / Int(scale))." + String(repeating: "0", count: digits - fraction.count) + fraction
 }

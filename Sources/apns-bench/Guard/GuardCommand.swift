@@ -21,7 +21,7 @@ enum GuardCommand {
         command: "apns-bench guard", usage: ["[OPTIONS]", "--worker [--top]"],
         about: [
             "Counts what one notification takes in each part of the worker, in instructions and allocations, and compares with the committed figures. Each part runs under valgrind's callgrind twice, over different numbers of notifications; the difference is what notifications cost. No clock is looked at: the counts repeat on a busy machine too.",
-            "A part fails that takes \(fixedText(Comparison.instructionMargin * 100, 0)) % more instructions, or \(fixedText(Comparison.allocationMargin, 1)) more allocations a notification, than is committed.",
+            "A part fails that takes \(fixed(Comparison.instructionMargin * 100, 0)) % more instructions, or \(fixed(Comparison.allocationMargin, 1)) more allocations a notification, than is committed.",
         ],
         options: [
             .init("figures", value: "FILE", "The committed figures (default Tests/GuardTests/figures.json).") {
@@ -36,7 +36,7 @@ enum GuardCommand {
             },
             .init(
                 "worker", nil,
-                "The whole apns-worker instead, with a Kafka broker and nghttpd: instructions by module and allocations by library, and fails above \(fixedText(WorkerProfile.swiftAllocationLimit, 0)) Swift allocation a notification."
+                "The whole apns-worker instead, with a Kafka broker and nghttpd: instructions by module and allocations by library, and fails above \(fixed(WorkerProfile.swiftAllocationLimit, 0)) Swift allocation a notification."
             ) { $0.worker = true },
             .init("top", nil, "Show the functions that take most, too.") { $0.showsTop = true },
             .init("count", "n", value: "N", "Notifications of --worker's shorter run (default 10000).") {
@@ -127,8 +127,8 @@ enum GuardCommand {
         let limit = WorkerProfile.swiftAllocationLimit
         let isOver = profile.swiftAllocations > limit
         say(
-            "\n\(isOver ? "FAILED" : "ok"): \(fixedText(profile.swiftAllocations, 3)) Swift allocations a notification, "
-                + "the limit is \(fixedText(limit, 1))\n")
+            "\n\(isOver ? "FAILED" : "ok"): \(fixed(profile.swiftAllocations, 3)) Swift allocations a notification, "
+                + "the limit is \(fixed(limit, 1))\n")
         return isOver ? 1 : 0
     }
 }

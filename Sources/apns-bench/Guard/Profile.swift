@@ -6,6 +6,11 @@ struct Profile {
         var instructions: Double
     }
 
+    struct Caller {
+        var function: CallgrindFile.Function
+        var count: Double
+    }
+
     /// Instructions, all threads.
     let instructions: Double
     /// Objects and buffers on Swift's heap: calls into its allocators from outside of them.
@@ -14,6 +19,10 @@ struct Profile {
     let cAllocations: Double
     /// The same by the file name of the library that called, the most first.
     let cAllocationsByLibrary: [(library: String, count: Double)]
+    /// Who allocates on Swift's heap, the most first.
+    let swiftAllocators: [Caller]
+    /// Who calls malloc and the like, the most first.
+    let cAllocators: [Caller]
     /// Instructions of each function itself, the most first.
     let functions: [Row]
 
@@ -28,9 +37,19 @@ struct Profile {
         let after = AllocationCounts(long)
         swiftAllocations = Double(after.swift - before.swift) * scale
         cAllocations = Double(after.c - before.c) * scale
-        cAllocationsByLibrary = after.cByLibrary
-            .map { (library: $0.key, count: Double($0.value - before.cByLibrary[$0.key, default: 0]) * scale) }
-            .filter { $0.count >= 0.001 }
+        func callers(_ family: KeyPath<AllocationCounts, [CallgrindFile.Function: Int64]>) -> [Caller] {
+            after[keyPath: family]
+                .map { function, count in
+                    let earlier = before[keyPath: family][function, default: 0]
+                    return Caller(function: function, count: Double(count - earlier) * scale)
+                }
+                .filter { $0.count >= 0.001 }
+                .sorted { $0.count > $1.count }
+        }
+        swiftAllocators = callers(\.swiftByCaller)
+        cAllocators = callers(\.cByCaller)
+        cAllocationsByLibrary = Dictionary(grouping: cAllocators, by: \.function.library)
+            .map { (library: $0.key, count: $0.value.reduce(0) { $0 + $1.count }) }
             .sorted { $0.count > $1.count }
         var costs: [CallgrindFile.Function: Int64] = [:]
         for (function, cost) in zip(long.functions, long.selfCosts) { costs[function, default: 0] += cost }
@@ -52,17 +71,21 @@ struct Profile {
 struct AllocationCounts {
     private(set) var swift: Int64 = 0
     private(set) var c: Int64 = 0
-    private(set) var cByLibrary: [String: Int64] = [:]
+    private(set) var swiftByCaller: [CallgrindFile.Function: Int64] = [:]
+    private(set) var cByCaller: [CallgrindFile.Function: Int64] = [:]
 
     init(_ file: CallgrindFile) {
         let families = file.functions.map(\.allocator)
         for (call, count) in file.calls {
             guard let family = families[call.callee], families[call.caller] == nil else { continue }
+            let caller = file.functions[call.caller]
             switch family {
-            case .swift: swift += count
+            case .swift:
+                swift += count
+                swiftByCaller[caller, default: 0] += count
             case .c:
                 c += count
-                cByLibrary[file.functions[call.caller].library, default: 0] += count
+                cByCaller[caller, default: 0] += count
             }
         }
     }

@@ -6,29 +6,40 @@ enum ProfileText {
 
     static func whole(_ profile: Profile) -> String {
         var lines = [
-            "a notification takes \(fixedText(profile.instructions, 0)) instructions, "
-                + "\(fixedText(profile.swiftAllocations, 3)) Swift allocations, \(fixedText(profile.cAllocations, 3)) others",
+            "a notification takes \(fixed(profile.instructions, 0)) instructions, "
+                + "\(fixed(profile.swiftAllocations, 3)) Swift allocations, \(fixed(profile.cAllocations, 3)) others",
             "", "instructions by module",
         ]
         lines += profile.modules.filter { $0.instructions >= profile.instructions / 500 }
             .map { line($0.instructions, of: profile, $0.name) }
         lines += ["", "allocations (malloc, calloc, realloc) by the library that asks"]
-        lines.append("\(right(fixedText(profile.swiftAllocations, 3), 12))          Swift's heap")
-        lines += profile.cAllocationsByLibrary.map { "\(right(fixedText($0.count, 3), 12))          \($0.library)" }
+        lines.append("\(right(fixed(profile.swiftAllocations, 3), 12))          Swift's heap")
+        lines += profile.cAllocationsByLibrary.map { "\(right(fixed($0.count, 3), 12))          \($0.library)" }
         return lines.joined(separator: "\n") + "\n"
     }
 
     /// Functions by what they take themselves, without what they call.
     static func top(of profile: Profile) -> String {
-        let lines = profile.functions.prefix(topCount).map { row in
+        var lines = ["instructions by function, without what it calls"]
+        lines += profile.functions.prefix(topCount).map { row in
             line(row.instructions, of: profile, "\(row.function.library)  \(demangled(row.function.name))")
         }
-        return "instructions by function, without what it calls\n" + lines.joined(separator: "\n") + "\n"
+        for (title, callers) in [
+            ("Swift allocations by caller", profile.swiftAllocators),
+            ("malloc, calloc and realloc by caller", profile.cAllocators),
+        ] {
+            lines += ["", title]
+            lines += callers.prefix(topCount).map { caller in
+                "\(right(fixed(caller.count, 3), 12))          \(caller.function.library)  "
+                    + demangled(caller.function.name)
+            }
+        }
+        return lines.joined(separator: "\n") + "\n"
     }
 
     private static func line(_ instructions: Double, of profile: Profile, _ name: String) -> String {
         let share = profile.instructions > 0 ? instructions / profile.instructions * 100 : 0
-        return "\(right(fixedText(instructions, 1), 12))\(right(fixedText(share, 1), 7)) %  \(name)"
+        return "\(right(fixed(instructions, 1), 12))\(right(fixed(share, 1), 7)) %  \(name)"
     }
 
     private static func right(_ text: String, _ width: Int) -> String {

@@ -8,55 +8,31 @@ struct WorkerProfile {
     /// Under callgrind a program is some fifty times slower.
     private static let timeoutSeconds = 600
 
-    private let scratch: Scratch
     private let callgrind: Callgrind
-    private let options = BenchOptions()
-    private let programs: Programs
+    private let stage: Stage
+    private let worker: String
 
-    init(scratch: Scratch) throws(BenchFailure) {
-        self.scratch = scratch
+    init(scratch: Scratch) throws {
         callgrind = try Callgrind(scratch: scratch)
-        programs = try Programs(options)
+        let options = BenchOptions()
+        stage = try Stage(options, Programs(options), scratch)
+        worker = try callgrind.readable(stage.programs.worker)
     }
 
     /// Over `count` notifications in payload form, and over three times as many.
     func measure(count: Int) throws -> Profile {
-        let broker = try Broker(options, java: programs.java, scratch: scratch)
-        let traffic = Traffic(devices: options.devices)
-        progress("starting nghttpd")
-        let server = try PushServer(programs.nghttpd, port: 0, traffic, scratch: scratch)
-        let worker = try callgrind.readable(programs.worker)
-        let short = try run(worker, count, broker, traffic, server)
-        let long = try run(worker, 3 * count, broker, traffic, server)
+        let short = try run(count)
+        let long = try run(3 * count)
         return Profile(short: short, count, long: long, 3 * count)
     }
 
-    private func run(_ worker: String, _ count: Int, _ broker: Broker, _ traffic: Traffic, _ server: PushServer) throws
-        -> CallgrindFile
-    {
-        let topics = try RunTopics(broker, partitions: options.partitions)
-        let outputs = try topics.newRound()
-        try fill(topics.requests, of: broker, count: count, traffic)
-        let results = try TopicEnds(outputs.results, partitions: options.partitions, of: broker)
-        let configuration = try scratch.write(
-            """
-            kafka: {bootstrap_servers: "\(broker.bootstrapServers)", group_id: \(outputs.results)}
-            requests: {topics: [\(topics.requests)]}
-            results: {topic: \(outputs.results)}
-            unregistered: {topic: \(outputs.unregistered)}
-            dead_letters: {topic: \(outputs.deadLetters)}
-            retry: {tiers: {30s: \(outputs.retry)}}
-            apps:
-              - name: bench
-                bundle_ids: [\(Traffic.bundleID)]
-                host: localhost
-                port: \(server.port)
-                token: {key_file: \(server.signingKeyFile), key_id: BENCHMARK1, team_id: TEAM123456}
-                tls: {ca_file: \(server.authorityFile)}
-                connections: {min: \(options.connections), max: \(options.connections)}
-            admin: {listen: off}
-
-            """, to: "worker-\(count).yaml")
+    private func run(_ count: Int) throws -> CallgrindFile {
+        let requests = try stage.requests(RequestForm(), count: count)
+        let file = WorkerFile(
+            place: try stage.server().place, requests: requests, outputs: try stage.topics.newOutputs(),
+            connections: stage.options.connections)
+        let configuration = try stage.scratch.write(file.text(stage.broker), to: "worker-\(count).yaml")
+        let results = try TopicEnds(file.outputs.results, partitions: requests.partitions, of: stage.broker)
         progress("the worker under callgrind: \(count) notifications")
         let run = try callgrind.start("worker-\(count)", [worker, "run", "--config", configuration])
         let deadline = Deadline(seconds: Self.timeoutSeconds)

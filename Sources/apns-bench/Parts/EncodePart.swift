@@ -36,9 +36,7 @@ final class EncodePart: PartRun {
         server = try ServerSession(options: serverOptions)
         topicHash = DerivedID.topicHash(PartInputs.lasting("apns.requests"))
         headers = RequestHeaders(authority: "api.push.apple.com", hasToken: true)
-        // As long as a real one: header, claims and the signature's 64 bytes in base64url.
-        headers.setAuthorization(
-            PartInputs.lasting("bearer " + String(repeating: "eyJhbGciOiJFUzI1NiIs", count: 9)))
+        headers.setAuthorization(PartInputs.lasting(Traffic.authorization))
         answer.append(":status", "200")
         answer.append(
             "apns-id", PartInputs.lasting("0a1b2c3d-4e5f-8a6b-9c7d-8e9fa0b1c2d3"), .nameOnly(slot: 0))

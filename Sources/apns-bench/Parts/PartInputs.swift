@@ -19,19 +19,13 @@ enum PartInputs {
             ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         ]
 
-    /// Texts of device tokens: 64 hex digits, random to HPACK.
+    /// Texts of device tokens.
     static func tokens(_ count: Int) -> [UnsafeRawBufferPointer] {
-        let all = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 * count, alignment: 8)
-        var state: UInt64 = 0x9E37_79B9_7F4A_7C15
-        for place in stride(from: 0, to: all.count, by: 16) {
-            state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-            let word = state ^ state >> 29
-            for digit in 0..<16 {
-                let value = UInt8(truncatingIfNeeded: word >> UInt64(60 - 4 * digit)) & 15
-                all[place + digit] = value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
-            }
+        var source = TokenSource()
+        return (0..<count).map { _ in
+            let digits = UnsafeMutablePointer<UInt8>.allocate(capacity: TokenSource.size)
+            return UnsafeRawBufferPointer(start: digits, count: source.next(into: digits))
         }
-        return (0..<count).map { UnsafeRawBufferPointer(rebasing: all[64 * $0..<64 * $0 + 64]) }
     }
 
     static func headers(_ pairs: [(StaticString, String)]) -> UnsafeBufferPointer<RecordHeader> {
