@@ -85,7 +85,7 @@ let package = Package(
                 name: "apns-bench",
                 dependencies: [
                     "Configuration", "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "JSON", "CLinux", "CRdkafka",
-                    "CNghttp2", "COpenSSL",
+                    "CNghttp2", "COpenSSL", "APNs", "Delivery", "PushRecords",
                 ],
                 swiftSettings: strict),
             .target(
@@ -97,6 +97,9 @@ let package = Package(
                 name: "SimulationTests", dependencies: ["Delivery", "APNs", "PushRecords"], swiftSettings: strict),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport"], exclude: ["Books"],
+                swiftSettings: tests),
+            .testTarget(
+                name: "GuardTests", dependencies: ["apns-bench", "TestSupport"], exclude: ["figures.json"],
                 swiftSettings: tests),
         ]
 )

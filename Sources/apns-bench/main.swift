@@ -13,6 +13,8 @@ private func run(_ arguments: [String]) -> Int32 {
     case ProbeServerOptions.command: return runProbeServer(rest)
     case RelayOptions.command: return runRelay(rest)
     case PlotCommand.name: return runPlot(rest)
+    case PartCommand.name: return PartCommand.run(rest)
+    case GuardCommand.name: return GuardCommand.run(rest)
     default: return runBench(arguments)
     }
 }

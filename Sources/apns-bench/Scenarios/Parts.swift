@@ -2,7 +2,7 @@ import JSON
 
 /// Runs each part in a process of its own (`apns-bench part`).
 func measureParts(_ stage: Stage) throws -> [PartFigure] {
-    try partNames.map { name in
+    try Part.allCases.map(\.rawValue).map { name in
         progress("the worker's parts: \(name)")
         let child = try Child(
             "part-\(name)", [Programs.own.path, "part", name, "-n", "\(min(stage.options.count, 1_000_000))"],
@@ -13,9 +13,6 @@ func measureParts(_ stage: Stage) throws -> [PartFigure] {
         return figure
     }
 }
-
-/// What `apns-bench part` knows.
-private let partNames: [String] = []
 
 extension PartFigure {
     /// `{"part":"parse","count":1000000,"cpu_ns":123456789}`
