@@ -49,7 +49,7 @@ private struct PacedProducer {
         tokens = stage.traffic.tokens.map { Array($0.utf8) }
     }
 
-    /// - Parameter isTimed: false leaves the moment 0, which the server does not count.
+    /// - Parameter isTimed: false: the server does not count them.
     func send(_ numbers: Range<Int>, isTimed: Bool) throws(BenchFailure) {
         var payload = PayloadText.timed
         let topic = Array(Traffic.bundleID.utf8)
