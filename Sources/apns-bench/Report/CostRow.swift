@@ -34,6 +34,9 @@ struct CostRow {
         }
     }
 
+    /// CPU of a notification without the first tenth, in which connections are made; `nil`: there are no samples.
+    var steadyUs: Double? { samples.first.flatMap { cpuUs(from: $0.results, to: count) } }
+
     /// CPU of a notification between two numbers of results; `nil`: there is no sample for it.
     func cpuUs(from: Int, to: Int) -> Double? {
         guard let first = samples.first(where: { $0.results >= from }),
@@ -45,6 +48,7 @@ struct CostRow {
     func write(to json: inout JSONWriter) {
         json.member("count", count)
         json.member("cpu_us", cpuUs)
+        if let steadyUs { json.member("steady_cpu_us", steadyUs) }
         json.member("user_us", microseconds(usage.userNs))
         json.member("system_us", microseconds(usage.systemNs))
         json.member("per_second", ratePerSecond)

@@ -36,22 +36,25 @@ struct CostTable {
 
     // MARK: Budgets
 
-    /// Of one row; its CPU and its memory.
+    /// Of one row.
     private func finding(of row: CostRow) -> Finding? {
-        guard let subject = Subject(rawValue: row.name) else { return nil }
         let name = "\(row.name)_cpu_us"
-        let payloadUs = self[.payload]?.cpuUs
-        switch subject {
+        let payload = self[.payload]
+        switch Subject(rawValue: row.name) {
         case .payload:
             return floorUs.map { Finding(name, "\(row.title), CPU us each", row.cpuUs, .atMost, $0 * Self.ratioBudget) }
         case .envelope:
-            return payloadUs.map {
-                Finding(name, "\(row.title), CPU us each", row.cpuUs, .atMost, $0 + Self.envelopeExtraUs)
+            return payload.map {
+                Finding(name, "\(row.title), CPU us each", row.cpuUs, .atMost, $0.cpuUs + Self.envelopeExtraUs)
             }
-        case .fanOut, .tenApps, .hundredApps:
-            // Cost must not grow with them.
-            return payloadUs.map { Finding(name, "\(row.title), CPU us each", row.cpuUs, .atMost, $0) }
-        case .floors, .parts, .latency, .streams, .network, .headers, .start: return nil
+        case .fanOut:
+            return payload.map { Finding(name, "\(row.title), CPU us each", row.cpuUs, .atMost, $0.cpuUs) }
+        case .tenApps, .hundredApps:
+            // Cost of a notification must not grow with them; connections and their handshakes do.
+            guard let steadyUs = row.steadyUs, let payloadUs = payload?.steadyUs else { return nil }
+            return Finding(
+                name, "\(row.title), CPU us each without the first tenth", steadyUs, .atMost, payloadUs)
+        case .floors, .parts, .latency, .streams, .network, .headers, .start, nil: return nil
         }
     }
 

@@ -11,6 +11,8 @@ struct LatencyFigures {
     /// a little more than "to the request written".
     var arrival: Percentiles
     var arrivalMaximum: Double
+    /// From the record's timestamp to the producer's acknowledgement: the broker's share, and the way back.
+    var acknowledged: Percentiles
     /// From the record's timestamp to `sent_at_ms`: when the connection's thread took the request to write it, in whole
     /// milliseconds.
     var sent: Percentiles
@@ -35,6 +37,7 @@ struct LatencyFigures {
         add(
             "record's timestamp to arrival in the server", arrival, 2,
             "longest \(fixed(arrivalMaximum, 2)); p50 \(findings[0].verdict), p99 \(findings[1].verdict)")
+        add("record's timestamp to acknowledged by Kafka", acknowledged, 2, "by the producer")
         add("record's timestamp to sent_at_ms", sent, 0, "whole ms, from the results")
         if let answer { add("sent_at_ms to settled_at_ms", answer, 0, "whole ms, from the results") }
         return table.lines + ["CPU us each at this pace: \(fixed(cpuUs, 1))"]
@@ -45,6 +48,7 @@ struct LatencyFigures {
         json.member("count", count)
         json.member("arrival_ms") { arrival.write(to: &$0) }
         json.member("arrival_longest_ms", arrivalMaximum)
+        json.member("acknowledged_ms") { acknowledged.write(to: &$0) }
         json.member("sent_ms") { sent.write(to: &$0) }
         if let answer { json.member("answer_ms") { answer.write(to: &$0) } }
         json.member("cpu_us", cpuUs)

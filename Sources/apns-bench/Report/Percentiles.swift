@@ -6,6 +6,22 @@ struct Percentiles: Equatable {
     var p99: Double
     var p999: Double
 
+    /// - Parameter us: in microseconds; none are zeros.
+    init(ofMicroseconds us: [Int32]) {
+        let sorted = us.sorted()
+        func at(_ share: Double) -> Double {
+            let rank = Int((Double(sorted.count) * share).rounded(.up))
+            return sorted.isEmpty ? 0 : Double(sorted[min(sorted.count, max(1, rank)) - 1]) / 1_000
+        }
+        self.init(p50: at(0.5), p99: at(0.99), p999: at(0.999))
+    }
+
+    init(p50: Double, p99: Double, p999: Double) {
+        self.p50 = p50
+        self.p99 = p99
+        self.p999 = p999
+    }
+
     func write(to json: inout JSONWriter) {
         json.member("p50", p50)
         json.member("p99", p99)

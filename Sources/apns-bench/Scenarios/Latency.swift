@@ -21,7 +21,7 @@ func measureLatency(_ stage: Stage) throws -> LatencyFigures {
     try run.awaitResults(warmUp)
     let fromMs = Clocks.wallMs
     let cpuBefore = Clocks.cpuNs(of: run.child.processID) ?? 0
-    try producer.send(warmUp..<count, isTimed: true)
+    let acknowledged = try producer.send(warmUp..<count, isTimed: true)
     try run.awaitResults(count)
     let cpuNs = (Clocks.cpuNs(of: run.child.processID) ?? 0) - cpuBefore
     _ = try run.end()
@@ -34,7 +34,8 @@ func measureLatency(_ stage: Stage) throws -> LatencyFigures {
     return LatencyFigures(
         perSecond: perSecond, count: count - warmUp,
         arrival: Percentiles(p50: ms("p50_us"), p99: ms("p99_us"), p999: ms("p999_us")), arrivalMaximum: ms("max_us"),
-        sent: sent, answer: book.answerMs.percentiles, cpuUs: Double(cpuNs) / 1_000 / Double(count - warmUp))
+        acknowledged: acknowledged, sent: sent, answer: book.answerMs.percentiles,
+        cpuUs: Double(cpuNs) / 1_000 / Double(count - warmUp))
 }
 
 /// Produces at an even pace; each payload carries the moment.
@@ -44,13 +45,17 @@ private struct PacedProducer {
     private let tokens: [[UInt8]]
 
     init(_ stage: Stage, _ requests: RequestTopic, perSecond: Int) throws(BenchFailure) {
-        producer = try RequestProducer(requests.name, of: stage.broker, lingerMs: 0)
+        producer = try RequestProducer(requests.name, of: stage.broker, lingerMs: 0, notesTimes: true)
         stepNs = 1_000_000_000 / Int64(perSecond)
         tokens = stage.traffic.tokens.map { Array($0.utf8) }
     }
 
-    /// - Parameter isTimed: false leaves the moment 0, which the server does not count.
-    func send(_ numbers: Range<Int>, isTimed: Bool) throws(BenchFailure) {
+    /// - Parameter isTimed: false: the server does not count them.
+    ///
+    /// - Returns: from each to its acknowledgement by the broker.
+    @discardableResult
+    func send(_ numbers: Range<Int>, isTimed: Bool) throws(BenchFailure) -> Percentiles {
+        let before = producer.acknowledgedUs.count
         var payload = PayloadText.timed
         let topic = Array(Traffic.bundleID.utf8)
         let startNs = Clocks.monotonicNs
@@ -63,5 +68,6 @@ private struct PacedProducer {
             if number % 100 == 0 { try producer.serve(timeoutMs: 0) }
         }
         try producer.drain(until: Deadline(seconds: 30))
+        return Percentiles(ofMicroseconds: Array(producer.acknowledgedUs[before...]))
     }
 }

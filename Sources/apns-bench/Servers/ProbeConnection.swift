@@ -36,7 +36,7 @@ final class ProbeConnection: SecureChannelDelegate {
             while let event = session.nextEvent() {
                 guard case .request(let stream) = event else { continue }
                 counts.requests += 1
-                if let atUs = ResultBook.number(after: "\"at_us\":", in: session.body), atUs > 0 {
+                if let atUs = ResultBook.number(after: "\"at_us\":", in: session.body), atUs > PayloadText.untimed {
                     counts.note(delayUs: nowUs - atUs)
                 }
                 try session.respond(stream: stream, answer, body: UnsafeRawBufferPointer(start: nil, count: 0))

@@ -69,19 +69,15 @@ final class ProbeCounts {
     }
 
     var text: String {
-        let sorted = delaysUs.sorted()
-        func at(_ share: Double) -> Int32 {
-            sorted.isEmpty
-                ? 0 : sorted[min(sorted.count - 1, max(0, Int((Double(sorted.count) * share).rounded(.up)) - 1))]
-        }
+        let times = Percentiles(ofMicroseconds: delaysUs)
         return """
             requests \(requests)
             header_bytes \(headerBytes)
-            timed \(sorted.count)
-            p50_us \(at(0.5))
-            p99_us \(at(0.99))
-            p999_us \(at(0.999))
-            max_us \(sorted.last ?? 0)
+            timed \(delaysUs.count)
+            p50_us \(Int(times.p50 * 1_000))
+            p99_us \(Int(times.p99 * 1_000))
+            p999_us \(Int(times.p999 * 1_000))
+            max_us \(delaysUs.max() ?? 0)
 
             """
     }

@@ -5,15 +5,19 @@ final class RequestProducer {
     private let client: RawClient
     private let topic: OpaquePointer
     private var failure: String?
+    /// From `produce` to the broker's acknowledgement, in microseconds; only where it is asked for.
+    private(set) var acknowledgedUs: [Int32] = []
 
-    /// - Parameter lingerMs: 0 sends each record as soon as it is there.
-    init(_ topic: String, of broker: Broker, lingerMs: Int) throws(BenchFailure) {
+    /// - Parameters:
+    ///   - lingerMs: 0 sends each record as soon as it is there.
+    ///   - notesTimes: fill `acknowledgedUs`.
+    init(_ topic: String, of broker: Broker, lingerMs: Int, notesTimes: Bool = false) throws(BenchFailure) {
         client = try RawClient(
             RD_KAFKA_PRODUCER, broker.bootstrapServers,
             [
                 ("linger.ms", "\(lingerMs)"), ("acks", "all"), ("enable.idempotence", "true"),
                 ("queue.buffering.max.messages", "200000"), ("queue.buffering.max.kbytes", "131072"),
-                ("socket.nagle.disable", "true"), ("delivery.report.only.error", "true"),
+                ("socket.nagle.disable", "true"), ("delivery.report.only.error", notesTimes ? "false" : "true"),
             ])
         self.topic = rd_kafka_topic_new(client.raw, topic, nil)
     }
@@ -74,6 +78,7 @@ final class RequestProducer {
             while let message = rd_kafka_event_message_next(event) {
                 let code = message.pointee.err
                 if code != RD_KAFKA_RESP_ERR_NO_ERROR { failure = String(cString: rd_kafka_err2str(code)) }
+                acknowledgedUs.append(Int32(clamping: rd_kafka_message_latency(message)))
             }
         }
         if let failure { throw BenchFailure("the requests cannot be written: \(failure)") }

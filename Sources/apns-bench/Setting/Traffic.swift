@@ -59,12 +59,17 @@ struct PayloadText {
     /// `Traffic.payload`.
     init() { self.init(Traffic.payload(0), width: 9) }
 
-    /// A payload that carries when its record was produced, in microseconds of the wall clock (16 digits until 2286).
+    /// A payload that carries when its record was produced, in microseconds of the wall clock; `untimed` until it is set.
     static var timed: PayloadText {
-        PayloadText(
+        var text = PayloadText(
             "{\"aps\":{\"alert\":\"Your parcel has arrived\"},\"at_us\":\(String(repeating: "0", count: 16))}",
             width: 16)
+        text.set(untimed)
+        return text
     }
+
+    /// A moment long ago, of 16 digits as all until the year 2286: a number does not begin with 0.
+    static let untimed = 1_000_000_000_000_000
 
     /// - Parameter text: each run of `width` zeros in it is a place of the number.
     private init(_ text: String, width: Int) {
