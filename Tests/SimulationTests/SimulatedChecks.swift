@@ -26,11 +26,11 @@ extension SimulatedWorld {
         if let expiration = request.expiration, expiration > 0, time(worker).wallMs >= Int64(expiration) * 1_000 {
             breaks("\(place) was sent after its time")
         }
-        // What was settled or refused may be sent again when a map was cut, or a drain cut short; it says so then.
+        // What was settled or refused may be sent again when a map was cut, or damaged, or a drain cut short; it says so.
+        // A retry record need not: it is the request beside it that is sent again, and says so.
         let isForgotten = (wasMapCut || logs[place.log].wasDamaged) && notification.inDoubt > 0
-        // (A retry record whose acknowledgement nobody waited for is beside the request, which is sent again in doubt.)
-        let mayBeTwice = (limitCount > 0 || remakesProducers) && notification.inDoubt > 0
-        let mayBeForgotten = isForgotten || mayBeTwice || limitCount > 0 && place.log >= 3
+        let mayBeTwice = wasMapCut || limitCount > 0 || remakesProducers || logs[original.log].wasDamaged || isForgotten
+        let mayBeForgotten = mayBeTwice && (notification.inDoubt > 0 || place.log >= 3)
         // What is settled is sent again only when no commit since could say so.
         if assignment.fenced == nil, let known = settledAt[place], let takenAt = commitTakenAt[known.assignment],
             known.step < takenAt,
@@ -120,7 +120,7 @@ extension SimulatedWorld {
                 // One that crashed may have written the result and not the token; then it is sent again, or is too old.
                 let isSure = book.results.allSatisfy { $0.outcome == .unregistered }
                 if book.deadTokens == 0, isSure { breaks("\(place) has no dead token: \(book)") }
-            } else if book.deadTokens > 0, !everRemoved.contains(book.app) {
+            } else if book.deadTokens > 0, book.rule != .unregistered {
                 breaks("\(place) has a dead token")
             }
         }
