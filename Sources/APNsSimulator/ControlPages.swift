@@ -35,7 +35,9 @@ struct ControlPages: Sendable {
         GET  /faults     latency, streams and faults as they are set
         POST /faults?latency=50ms&streams=100&fault=goaway@10000&fault=cut-after@5s
                          sets those that are named; an empty fault= takes all away
-        POST /now?fault=goaway          does that to every connection at once
+                         fault=blackhole@1, say, befalls every connection, new ones too
+        POST /now?fault=goaway          does that to every connection at once; tcp-reset and
+                         cut-before end those that a fault had silenced too
 
         """
 
@@ -106,7 +108,10 @@ struct ControlPages: Sendable {
 
     private static func befall(_ switches: FaultSwitches, _ request: HTTPRequest) -> HTTPResponse {
         guard let name = request.parameter("fault"), let fault = Fault(name: name) else {
-            return .text("which fault? one of \(NamedFault.all.map(\.name).joined(separator: ", "))\n", status: 400)
+            let names =
+                NamedFault.all.filter(\.fault.isOfConnection).map(\.name)
+                + ["streams-NNN", "goaway:REASON", "goaway-now:REASON"]
+            return .text("which fault? one of \(names.joined(separator: ", "))\n", status: 400)
         }
         guard fault.isOfConnection else {
             return .text("'\(name)' befalls a request, not a connection: use /faults?fault=\(name)@1s\n", status: 400)

@@ -24,10 +24,10 @@ package final class Simulator: Sendable {
 
     /// Reads or makes certificates and keys, listens and serves.
     ///
-    /// - Parameter books: those of a simulator before this one, to go on with them.
-    /// - Throws: one line: a key that cannot be read, a port that is taken.
+    /// - Parameter books: those of a simulator before this one, to go on with them, whatever `options.book` says.
+    /// - Throws: one line: a key that cannot be read, a book that is none, a port that is taken.
     package init(_ options: SimulatorOptions = SimulatorOptions(), books: Books? = nil) throws(SimulatorError) {
-        let books = books ?? Books(limit: options.bookLimit)
+        let books = if let books { books } else { try Self.books(options) }
         let credentials = try SimulatorCredentials(directory: options.directory)
         let keys = try Self.keys(options, credentials)
         let context = try Self.context(options, credentials)
@@ -89,6 +89,11 @@ package final class Simulator: Sendable {
         control?.stop()
         door.stop(on: thread.loop)
         thread.join()
+    }
+
+    private static func books(_ options: SimulatorOptions) throws(SimulatorError) -> Books {
+        guard let path = options.book else { return Books(limit: options.bookLimit) }
+        return try Books(limit: options.bookLimit, path: path)
     }
 
     private static func keys(

@@ -31,6 +31,8 @@ package struct SimulatorOptions: Sendable {
     package var connectionLimit = 1024
     /// Most distinct pairs of apns-id and token that the books keep (some 45 bytes each, and each token once).
     package var bookLimit = 64_000_000
+    /// A file that keeps the books beyond the end of the process; `nil`: they end with it.
+    package var book: String?
 
     /// A provider's key: the `.p8`, or its public half in PEM.
     package struct KeyFile: Sendable, Hashable {

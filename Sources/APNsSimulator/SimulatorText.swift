@@ -9,17 +9,24 @@ extension Simulator {
 
             """
         for named in NamedFault.all {
-            text += "  \(named.name)\(String(repeating: " ", count: max(1, 20 - named.name.count)))\(named.help)\n"
+            text += Self.line(named.name, named.help)
         }
+        for family in FaultFamily.all { text += Self.line(family.start + family.rest, family.help) }
         text += """
 
             FAULT@1000: every 1000th request; FAULT@5s: every 5 s, on all connections where it is a connection's.
+            Several at once are fine. Of two that meet in one request, a token's own comes first, then the rule that
+            stands first; an answer that comes with a fault does not wait for --latency.
 
             The control endpoint (plain HTTP on the control port):
 
             """
         for line in ControlPages.help.split(separator: "\n") { text += "  \(line)\n" }
         return text
+    }
+
+    private static func line(_ name: String, _ help: String) -> String {
+        "  \(name)\(String(repeating: " ", count: max(1, 20 - name.count)))\(help)\n"
     }
 
     /// What it prints when it has started: where it listens, and how a worker is pointed at it.

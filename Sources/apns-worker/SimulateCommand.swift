@@ -56,6 +56,10 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "directory", "d", value: "DIR",
             "Certificates and keys: read, or made on the first start (default ./apns-simulator)."
         ) { options, text throws(UsageError) in options.directory = try OptionValue.text(text) },
+        .init(
+            "book", value: "FILE",
+            "Keep what the control endpoint tells of requests in this file too, so that a simulator started again, also after kill -9, goes on with it (some 50 bytes a request)."
+        ) { options, text throws(UsageError) in options.book = try OptionValue.text(text) },
         .init("name", value: "NAME", "A further name or address in the certificate; may be given more than once.") {
             $0.names.append($1)
         },
@@ -97,7 +101,7 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         ) { options, text throws(UsageError) in options.latency = try parsedLatency(text) },
         .init(
             "fault", value: "FAULT@EVERY",
-            "A fault every so many requests or so often in time: goaway@10000, cut-after@5s; may be given more than once."
+            "A fault (below) every so many requests or so often in time: goaway@10000, cut-after@5s; may be given more than once."
         ) { options, text throws(UsageError) in options.faults.append(try parsedFault(text)) },
         .init("seed", value: "N", "The same seed gives the same latencies and choices (default 1).") {
             options, text throws(UsageError) in

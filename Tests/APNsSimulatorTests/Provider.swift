@@ -22,6 +22,9 @@ final class Provider: SecureChannelDelegate {
     private var channel: SecureChannel?
     private(set) var isOpen = false
     private(set) var end: ChannelEnd.Kind?
+    private(set) var endText = ""
+    /// How often bytes came.
+    private(set) var receipts = 0
     private(set) var responses: [UInt32: Response] = [:]
     /// In the order in which they came.
     private(set) var order: [UInt32] = []
@@ -115,6 +118,7 @@ final class Provider: SecureChannelDelegate {
     }
 
     func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        receipts += 1
         do { try session.receive(bytes) } catch { brokenBy = "\(error)" }
         while let event = session.nextEvent() {
             switch event {
@@ -139,6 +143,7 @@ final class Provider: SecureChannelDelegate {
 
     func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
         self.end = end.kind
+        endText = end.text
         self.channel = nil
     }
 }

@@ -159,6 +159,47 @@ struct WireFaultTests {
         }
     }
 
+    @Test func streamsChangeWhileRequestsAreInFlight() throws {
+        var options = SimulatorOptions()
+        options.latency = .fixed(ns: 500_000_000)
+        let simulator = try Simulator(options)
+        let provider = try simulator.provider()
+        for user in 1...40 as ClosedRange<UInt32> { try provider.push(user) }
+        try provider.push(41, token: token("fa171005"))
+        #expect(provider.run { provider.session.allowedStreams == 5 })
+        #expect(provider.responses.count == 2, "the others are on their way")
+        #expect(try !provider.push(42), "40 are more than five")
+        #expect(provider.run { provider.responses.count == 42 })
+        #expect(provider.ended.isEmpty && provider.end == nil)
+        #expect(try provider.push(43))
+    }
+
+    @Test func faultsCombine() throws {
+        var options = SimulatorOptions()
+        options.latency = .fixed(ns: 30_000_000)
+        options.faults = try ["split-frames@2", "TooManyRequests@5", "late-~10ms@3"].map { try FaultRule(text: $0) }
+        let simulator = try Simulator(options)
+        let provider = try simulator.provider()
+        simulator.switches.befallAll(.outOfOrder)
+        for user in 1...29 as ClosedRange<UInt32> { try provider.push(user, token: token("00", Int(user))) }
+        try provider.push(30, token: token("fa174101"))
+        #expect(provider.run { provider.responses.count == 31 })
+        let statuses = provider.responses.values.map(\.status)
+        // The 5th, 15th and 25th of all; at every other fifth another rule stands first.
+        #expect(statuses.count { $0 == 429 } == 3 && statuses.count { $0 == 410 } == 1)
+        #expect(simulator.switches.rules.map(\.text) == ["split-frames@2", "TooManyRequests@5", "late-~10ms@3"])
+    }
+
+    @Test func aBlackholeCanBeCut() throws {
+        let simulator = try Simulator()
+        let provider = try simulator.provider()
+        simulator.switches.befallAll(.blackhole)
+        simulator.switches.befallAll(.goAway(.graceful))
+        simulator.switches.befallAll(.cut(.reset))
+        #expect(provider.run { provider.end != nil })
+        #expect(provider.end == .lost && provider.goAways.isEmpty)
+    }
+
     @Test func garbageBreaksTheClientsSession() throws {
         let simulator = try Simulator()
         let provider = try simulator.provider()

@@ -14,6 +14,34 @@ package final class Books: @unchecked Sendable {
         var totals = Totals()
         /// Changes with every reset, so that a dump under way notices.
         var generation = 0
+        /// Where they are kept beyond the end of the process; `nil`: nowhere.
+        var file: BookFile?
+
+        /// What became of a request whose arrival the book knows; `token` are its bytes, `place` the token's.
+        @inline(__always)
+        mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, place: Int?)
+        {
+            if file?.append(BookFile.Entry(outcome: outcome, id: id, token: token)) == false { fileOverflow += 1 }
+            if outcome == .notProcessed {
+                totals.notProcessed += 1
+                return
+            }
+            totals.requests += 1
+            let row = token.isEmpty ? nil : book.receive(id: id, token: place)
+            switch outcome {
+            case .accepted:
+                totals.accepted += 1
+                if let row { book.accept(row: row) }
+            case .refused(let reason):
+                totals.refused += 1
+                totals.byReason[Int(reason.rawValue)] += 1
+            case .unanswered: totals.unanswered += 1
+            case .notProcessed: break
+            }
+        }
+
+        /// Requests that the file has no room for.
+        var fileOverflow = 0
     }
 
     /// At most so many distinct pairs of apns-id and token are kept; what comes beyond is counted as overflow.
@@ -21,6 +49,20 @@ package final class Books: @unchecked Sendable {
         mutex = .allocate(capacity: 1)
         pthread_mutex_init(mutex, nil)
         state = State(book: NotificationBook(limit: limit))
+    }
+
+    /// The same, kept in a file: read from it, if it is there, and noted in it from now on. What was noted of requests is
+    /// there again, also after a kill -9; counts of connections, GOAWAYs and cuts begin anew.
+    ///
+    /// - Throws: one line that names the file.
+    package convenience init(limit: Int = 64_000_000, path: String) throws(SimulatorError) {
+        self.init(limit: limit)
+        let file = try BookFile(path: path)
+        try file.forEach { entry in
+            let place = entry.token.isEmpty ? nil : state.book.arrive(token: entry.token).place
+            state.note(entry.outcome, id: entry.id, token: entry.token, place: place)
+        }
+        state.file = file
     }
 
     deinit {
@@ -41,7 +83,7 @@ package final class Books: @unchecked Sendable {
             totals.acceptedDistinct = state.book.acceptedRows
             totals.acceptedAgain = state.book.acceptedAgain
             totals.tokens = state.book.tokenCount
-            totals.overflow = state.book.overflow
+            totals.overflow = state.book.overflow + state.fileOverflow
             return totals
         }
     }
@@ -52,6 +94,8 @@ package final class Books: @unchecked Sendable {
             let open = state.totals.openConnections
             state.book = NotificationBook(limit: state.book.limit)
             state.totals = Totals()
+            state.file?.reset()
+            state.fileOverflow = 0
             state.totals.openConnections = open
             state.totals.connections = open
             state.generation += 1

@@ -15,7 +15,7 @@ package struct FaultRule: Hashable, Sendable {
         self.every = every
     }
 
-    /// `FAULT@1000` (every thousand requests) or `FAULT@5s`; FAULT as in `NamedFault`, or a reason of Apple's.
+    /// `FAULT@1000` (every thousand requests) or `FAULT@5s`; FAULT as `Fault(name:)` reads it.
     /// Throws one line that says what is wrong.
     package init(text: String) throws(SimulatorError) {
         guard let at = text.lastIndex(of: "@") else {
@@ -25,7 +25,7 @@ package struct FaultRule: Hashable, Sendable {
         let name = String(text[..<at])
         let pace = text[text.index(after: at)...]
         guard let fault = Fault(name: name) else {
-            throw SimulatorError("fault '\(text)': there is no fault '\(name)'")
+            throw SimulatorError("fault '\(text)': there is no fault '\(name)'; simulate --help lists them")
         }
         self.fault = fault
         if let count = Int(pace), count > 0 {

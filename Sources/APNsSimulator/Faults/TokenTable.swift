@@ -3,7 +3,8 @@ import PushRecords
 /// What a device token's own first digits ask for, so that anyone can provoke any answer without touching the server.
 ///
 /// `fa17`, four digits that name the fault, and one that says how often: `0` always, `1` to `f` for that token's first
-/// 1 to 15 requests, which are counted until the books are reset; after them it is accepted.
+/// 1 to 15 requests, which are counted until the books are reset; after them it is accepted. Every fault that has a name
+/// (`Fault.name`) has such digits: `code(of:)`.
 struct TokenTable {
     /// A fault and for how many requests of a token it holds; 0: all.
     struct Entry: Hashable, Sendable {
@@ -17,7 +18,8 @@ struct TokenTable {
         var fault: Fault
     }
 
-    /// The lines with a fixed code, in the order of the help. Reasons: their status, then their place on Apple's page.
+    /// The lines with a fixed code, in the order of the help. Reasons: their status, then their place on Apple's page;
+    /// those of the pages about broadcast begin with `c`.
     static let lines: [Line] =
         reasons([
             "4000", "4001", "4002", "4003", "4004", "4005", "4006", "4007", "4008", "4009", "400a", "400b", "400c",
@@ -25,15 +27,26 @@ struct TokenTable {
             "4130", "4290", "4291", "5000", "5030", "5031",
         ]) + [
             Line(code: "4038", fault: .answer(Answer(.badEnvironmentKeyInToken))),
+            Line(code: "c000", fault: .answer(Answer(.featureNotEnabled))),
+            Line(code: "c001", fault: .answer(Answer(.missingChannelId))),
+            Line(code: "c002", fault: .answer(Answer(.badChannelId))),
+            Line(code: "c003", fault: .answer(Answer(.channelNotRegistered))),
+            Line(code: "c004", fault: .answer(Answer(.badRequestParams))),
+            Line(code: "c005", fault: .answer(Answer(.badRequestPayload))),
+            Line(code: "c006", fault: .answer(Answer(.missingPushType))),
+            Line(code: "c007", fault: .answer(Answer(.cannotCreateChannelConfig))),
+            Line(code: "c008", fault: .answer(Answer(.topicMismatch))),
+            Line(code: "c009", fault: .answer(Answer(.serviceUnavailableSpaced))),
             Line(code: "f001", fault: .noAnswer),
             Line(code: "f002", fault: .resetStream),
             Line(code: "f003", fault: .refuseStream),
             Line(code: "f010", fault: .goAway(.graceful)),
-            Line(code: "f011", fault: .goAway(.shutdown)),
+            Line(code: "f011", fault: .goAway(.reason(.shutdown))),
             Line(code: "f012", fault: .goAway(.twice)),
             Line(code: "f013", fault: .goAway(.below)),
             Line(code: "f014", fault: .goAway(.immediate)),
             Line(code: "f015", fault: .goAway(.badEnvironment)),
+            Line(code: "f016", fault: .goAway(.text)),
             Line(code: "f020", fault: .cut(.before)),
             Line(code: "f021", fault: .cut(.inside)),
             Line(code: "f022", fault: .cut(.after)),
@@ -43,6 +56,8 @@ struct TokenTable {
             Line(code: "f040", fault: .oneStream),
             Line(code: "f050", fault: .garbage),
             Line(code: "f051", fault: .splitFrames),
+            Line(code: "f052", fault: .slowFrames),
+            Line(code: "f053", fault: .outOfOrder),
         ]
 
     /// Apple's 32 reasons are the codes 1 to 32 of the vocabulary, in the page's order.
@@ -77,19 +92,43 @@ struct TokenTable {
         return Entry(fault: fault, times: times)
     }
 
-    /// `d` + hundredths of a second; `e` + status: a reason nobody knows; `b` + status: no body. Decimal digits.
+    /// The families: see `FaultFamily`. Those with a number: one digit, then the number in decimal.
     private static func patterned(_ code: UInt16) -> Fault? {
+        let family = code >> 12
+        switch family {
+        case 0x6, 0x7: return reason(code - 0x2000).map { .goAway(.immediateReason($0)) }
+        case 0x8, 0x9: return reason(code - 0x4000).map { .goAway(.reason($0)) }
+        default: break
+        }
         let digits = [code >> 8 & 15, code >> 4 & 15, code & 15]
         guard digits.allSatisfy({ $0 < 10 }) else { return nil }
         let number = Int(digits[0]) * 100 + Int(digits[1]) * 10 + Int(digits[2])
-        switch code >> 12 {
-        case 0xD: return .late(number * 10)
+        switch family {
+        case 0x1: return .streams(UInt32(number))
+        case 0xA where number > 0: return .late(.exponential(meanNs: Int64(number) * hundredthNs))
+        case 0xD: return .late(number == 0 ? .none : .fixed(ns: Int64(number) * hundredthNs))
         case 0xE where (400...599).contains(number):
             return .answer(Answer(status: UInt16(number), reason: .other, body: .unknownReason))
         case 0xB where (400...599).contains(number):
             return .answer(Answer(status: UInt16(number), reason: .other, body: .missing))
         default: return nil
         }
+    }
+
+    private static let hundredthNs: Int64 = 10_000_000
+
+    /// The reason that a code of four digits is answered with.
+    private static func reason(_ code: UInt16) -> ReasonCode? {
+        guard case .answer(let answer)? = byCode[code] else { return nil }
+        return answer.reason
+    }
+
+    /// The four digits that ask for a fault; `nil`: there are none, because its time is not one of whole hundredths of a
+    /// second below ten seconds.
+    static func code(of fault: Fault) -> String? {
+        if let line = lines.first(where: { $0.fault == fault }) { return line.code.description }
+        return (UInt16(0x1000)...0xEFFF).first { byCode[$0] == nil && patterned($0) == fault }
+            .map { String($0, radix: 16) }
     }
 
     /// The table as text, for `simulate --help`.
@@ -108,10 +147,10 @@ struct TokenTable {
                 text += "  fa17\(line.code)  \(line.fault.name): \(help)\n"
             }
         }
+        for family in FaultFamily.all {
+            text += "  \(family.tokens.prefix)  \(family.tokens.digits)\n"
+        }
         text += """
-              fa17dNNN  accepted NNN hundredths of a second late (d150: 1.5 s)
-              fa17eNNN  status NNN (400-599) with a reason that nobody knows
-              fa17bNNN  status NNN (400-599) without a body
 
             The timestamp of a 410 is 1600000000000 + the token's last nine hex digits, in milliseconds since the epoch.
 

@@ -29,15 +29,25 @@ final class Dialogue {
     /// How much output waited when the bytes being handled came.
     private var outputAtStart = 0
     /// Takes everything and says nothing any more.
-    private var isSilent = false
+    private(set) var isSilent = false
     /// The peer was told that streams above this are not processed.
     private var lastStream = Int32.max
     private var highestProcessed: Int32 = 0
     /// A GOAWAY went out: the connection closes once every stream is answered.
     private var isLeaving = false
     private var hasAllStreams: Bool
-    /// Pieces of 1 to 7 bytes are asked for.
-    private(set) var isSplit = false
+    /// How its owner is asked to send.
+    private(set) var pace = Pace.whole
+    /// Answers go out last first.
+    private var turnedAround: AnswerReversal?
+
+    enum Pace: UInt8 {
+        case whole
+        /// Pieces of 1 to 7 bytes.
+        case pieces
+        /// Such a piece every so often.
+        case slowPieces
+    }
 
     /// - Parameter certificateUserID: `UID` of the client certificate, where there is one.
     init(
@@ -129,16 +139,22 @@ final class Dialogue {
             try session.changeSettings([.maxConcurrentStreams(service.streams)])
         }
         if let fault = decision.fault {
-            try befall(fault, stream: stream, reply: decision.reply)
-        } else if decision.delayNs > 0 {
-            highestProcessed = max(highestProcessed, stream)
-            service.due.push(
-                DueAnswer(
-                    dueNs: now.monotonicNs + decision.delayNs, connection: number, stream: stream,
-                    reply: decision.reply))
+            try befall(fault, stream: stream, reply: decision.reply, now: now)
         } else {
-            highestProcessed = max(highestProcessed, stream)
-            try service.replies.write(decision.reply, stream: stream, to: session)
+            try answer(decision.reply, stream: stream, delayNs: decision.delayNs, now: now)
+        }
+    }
+
+    /// The request is processed; its answer goes out now or later.
+    private func answer(_ reply: Reply, stream: Int32, delayNs: Int64, now: LoopTime) throws(HTTP2Error) {
+        highestProcessed = max(highestProcessed, stream)
+        var delayNs = delayNs
+        if turnedAround != nil { delayNs += turnedAround!.delayNs(nowNs: now.monotonicNs) }
+        if delayNs > 0 {
+            service.due.push(
+                DueAnswer(dueNs: now.monotonicNs + delayNs, connection: number, stream: stream, reply: reply))
+        } else {
+            try service.replies.write(reply, stream: stream, to: session)
         }
     }
 
@@ -154,18 +170,22 @@ final class Dialogue {
 
     // MARK: Faults
 
-    private func befall(_ fault: Fault, stream: Int32, reply: Reply) throws(HTTP2Error) {
+    private func befall(_ fault: Fault, stream: Int32, reply: Reply, now: LoopTime) throws(HTTP2Error) {
         switch fault {
         case .answer, .late, .noAnswer: break
         case .resetStream: try session.reset(stream: stream, .internalError)
         case .refuseStream: try session.reset(stream: stream, .refusedStream)
         case .goAway(.below):
             // Streams end out of order when bodies are long: nothing that was processed may be disowned.
-            try leave(last: max(stream - 2, highestProcessed), [])
-        case .goAway(.graceful), .goAway(.shutdown), .goAway(.twice), .stall, .oneStream, .splitFrames:
+            try leave(last: max(stream - 2, highestProcessed), "")
+        case .goAway(.graceful), .goAway(.reason), .goAway(.text), .goAway(.twice), .stall, .oneStream, .streams,
+            .splitFrames, .slowFrames:
             highestProcessed = max(highestProcessed, stream)
             try service.replies.write(reply, stream: stream, to: session)
             try befall(fault)
+        case .outOfOrder:
+            try befall(fault)
+            try answer(reply, stream: stream, delayNs: 0, now: now)
         case .cut(.inside):
             let before = session.output.count
             try service.replies.write(reply, stream: stream, to: session)
@@ -174,26 +194,32 @@ final class Dialogue {
         case .cut(.after):
             try service.replies.write(reply, stream: stream, to: session)
             cut(.close)
-        case .goAway(.immediate), .goAway(.badEnvironment), .cut(.before), .cut(.reset), .blackhole, .garbage:
+        case .goAway(.immediate), .goAway(.immediateReason), .goAway(.badEnvironment), .cut(.before), .cut(.reset),
+            .blackhole, .garbage:
             try befall(fault)
         }
     }
 
-    /// A fault of the whole connection, now; a fault of a request does nothing.
+    /// A fault of the whole connection, now; a fault of a request does nothing. Of what silenced it only a cut frees it.
     func befall(_ fault: Fault) throws(HTTP2Error) {
-        if isSilent || ending != .none { return }
+        if ending != .none { return }
+        if isSilent, fault != .cut(.before), fault != .cut(.reset) { return }
         switch fault {
         case .answer, .late, .noAnswer, .resetStream, .refuseStream, .cut(.inside), .cut(.after), .goAway(.below): break
-        case .goAway(.graceful): try leave(last: session.lastStreamID, [])
-        case .goAway(.shutdown): try leave(last: session.lastStreamID, Array(#"{"reason":"Shutdown"}"#.utf8))
+        case .goAway(.graceful): try leave(last: session.lastStreamID, "")
+        case .goAway(.reason(let reason)): try leave(last: session.lastStreamID, Self.debugData(reason))
+        case .goAway(.text): try leave(last: session.lastStreamID, GoAway.plainText)
         case .goAway(.twice):
             try session.shutdownNotice()
-            try leave(last: session.lastStreamID, [])
+            try leave(last: session.lastStreamID, "")
         case .goAway(.immediate):
-            try leave(last: session.lastStreamID, [])
+            try leave(last: session.lastStreamID, "")
+            ending = .close
+        case .goAway(.immediateReason(let reason)):
+            try leave(last: session.lastStreamID, Self.debugData(reason))
             ending = .close
         case .goAway(.badEnvironment):
-            try leave(last: 0, Array(#"{"reason":"BadCertificateEnvironment"}"#.utf8))
+            try leave(last: 0, Self.debugData(.badCertificateEnvironment))
             ending = .close
         case .cut(.before): cut(.cut)
         case .cut(.reset): cut(.reset)
@@ -205,11 +231,18 @@ final class Dialogue {
         case .oneStream:
             try session.changeSettings([.maxConcurrentStreams(1)])
             hasAllStreams = false
+        case .streams(let count): try session.changeSettings([.maxConcurrentStreams(count)])
         case .garbage:
             session.appendRaw([UInt8](repeating: 0xFF, count: 64))
             isSilent = true
-        case .splitFrames: isSplit = true
+        case .splitFrames: pace = .pieces
+        case .slowFrames: pace = .slowPieces
+        case .outOfOrder: turnedAround = turnedAround ?? AnswerReversal()
         }
+    }
+
+    private static func debugData(_ reason: ReasonCode) -> String {
+        "{\"reason\":\"\(reason.text?.description ?? "")\"}"
     }
 
     /// SETTINGS with the service's number of streams, unless the connection has yet to show a valid provider token.
@@ -218,9 +251,9 @@ final class Dialogue {
         try session.changeSettings([.maxConcurrentStreams(service.streams)])
     }
 
-    private func leave(last: Int32, _ debugData: [UInt8]) throws(HTTP2Error) {
+    private func leave(last: Int32, _ debugData: String) throws(HTTP2Error) {
         lastStream = min(lastStream, last)
-        try session.goAway(lastStreamID: last, .noError, debugData)
+        try session.goAway(lastStreamID: last, .noError, Array(debugData.utf8))
         isLeaving = true
         service.books.write { $0.totals.goAways += 1 }
     }

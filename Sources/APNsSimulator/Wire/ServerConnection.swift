@@ -15,7 +15,11 @@ final class ServerConnection: SecureChannelDelegate {
     /// The client reads too slowly: nothing more is read from it until this much is sent.
     private var isPaused = false
     private var random: SplitMix
+    /// A slow connection's next piece waits for its time.
+    private var isPacing = false
 
+    /// From one piece of a slow connection to the next.
+    static let pieceNs: Int64 = 2_000_000
     /// Answers that may wait for a client that does not read.
     static let waitingLimit = 1 << 20
 
@@ -47,13 +51,18 @@ final class ServerConnection: SecureChannelDelegate {
     /// Ends the connection in order, answers outstanding.
     func leave() {
         befall(.goAway(.immediate))
-        if dialogue == nil { channel?.abort() }
+        // Nothing is said on it any more, or not before long.
+        if dialogue.map({ $0.isSilent || $0.pace == .slowPieces }) ?? true { channel?.abort() }
     }
 
     /// Sends what the dialogue has to say, then ends the connection if it says so.
     func flush() {
         guard let dialogue, let channel else { return }
-        if dialogue.isSplit { return flushInPieces(dialogue, channel) }
+        switch dialogue.pace {
+        case .whole: break
+        case .pieces: return flushInPieces(dialogue, channel)
+        case .slowPieces: return flushSlowly(dialogue, channel)
+        }
         var sendable = dialogue.sendable
         while !sendable.isEmpty {
             let taken = channel.send(sendable)
@@ -67,15 +76,31 @@ final class ServerConnection: SecureChannelDelegate {
 
     /// One TLS record and one system call for each few bytes.
     private func flushInPieces(_ dialogue: Dialogue, _ channel: SecureChannel) {
-        while !dialogue.sendable.isEmpty {
-            let count = min(dialogue.sendable.count, Int.random(in: 1...7, using: &random))
-            let taken = channel.send(UnsafeRawBufferPointer(rebasing: dialogue.sendable[..<count]))
-            channel.flush()
-            dialogue.consume(taken)
-            if taken == 0 { break }
+        while !dialogue.sendable.isEmpty, sendPiece(dialogue, channel) > 0 {}
+        if dialogue.sendable.isEmpty { dialogue.consume(0) }
+        finish(dialogue, channel, waiting: dialogue.sendable.count)
+    }
+
+    /// The same, and a pause after each.
+    private func flushSlowly(_ dialogue: Dialogue, _ channel: SecureChannel) {
+        if !isPacing, !dialogue.sendable.isEmpty {
+            _ = sendPiece(dialogue, channel)
+            isPacing = true
+            loop.schedule(afterNs: Self.pieceNs) { [weak self] in
+                self?.isPacing = false
+                self?.flush()
+            }
         }
         if dialogue.sendable.isEmpty { dialogue.consume(0) }
         finish(dialogue, channel, waiting: dialogue.sendable.count)
+    }
+
+    private func sendPiece(_ dialogue: Dialogue, _ channel: SecureChannel) -> Int {
+        let count = min(dialogue.sendable.count, Int.random(in: 1...7, using: &random))
+        let taken = channel.send(UnsafeRawBufferPointer(rebasing: dialogue.sendable[..<count]))
+        channel.flush()
+        dialogue.consume(taken)
+        return taken
     }
 
     private func finish(_ dialogue: Dialogue, _ channel: SecureChannel, waiting: Int) {

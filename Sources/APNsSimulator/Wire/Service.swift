@@ -60,25 +60,17 @@ final class Service {
                     fault = nil
                 }
             }
-            guard fault?.isUnprocessed != true else {
-                state.totals.notProcessed += 1
-                return
-            }
-            state.totals.requests += 1
-            let row = token.isEmpty ? nil : state.book.receive(id: id, token: arrival.place)
-            if fault?.isProcessed ?? (answer.status == 200) {
-                state.totals.accepted += 1
-                if let row { state.book.accept(row: row) }
-            } else if fault != nil {
-                state.totals.unanswered += 1
-            } else {
-                state.totals.refused += 1
-                state.totals.byReason[Int(answer.reason.rawValue)] += 1
-            }
+            let outcome: RequestOutcome =
+                if let fault {
+                    fault.isUnprocessed ? .notProcessed : fault.isProcessed ? .accepted : .unanswered
+                } else {
+                    answer.status == 200 ? .accepted : .refused(answer.reason)
+                }
+            state.note(outcome, id: id, token: token, place: arrival.place)
         }
         var delayNs = latency.nextNs(using: &random)
-        if case .late(let milliseconds)? = fault {
-            delayNs += Int64(milliseconds) * 1_000_000
+        if case .late(let more)? = fault {
+            delayNs += more.nextNs(using: &random)
             fault = nil
         }
         let reply = Reply(

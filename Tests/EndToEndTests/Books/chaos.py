@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Chaos: a broker, the simulator, a producer and three workers, of which two are killed again and again (kill -9), while
-the broker is stopped and restarted, connections are cut, closed and blackholed, and a fourth worker comes and goes; then
-the audit. One worker is never touched.
+the broker is stopped, restarted, killed and refuses what is written, the simulator is stopped and killed, connections are
+cut, closed and blackholed, and a fourth worker comes and goes; then the audit. One worker is never touched.
 
     chaos.py --minutes 30 --seed 7 --rate 20000 --worker .build/release/apns-worker
     chaos.py --minutes 5 --calm        orderly restarts, rebalances and GOAWAYs, no kill, no fault: nothing twice
+    chaos.py --minutes 3 --only "broker killed,produces refused"        kills, and between them these faults alone
 
 Needs KAFKA_HOME, Java and Python's confluent-kafka (Debian: python3-confluent-kafka). Exit code 0: nothing was lost,
 what was sent again says so and is no more than may be; 1: findings. Figures are those of this machine at this load.
@@ -26,7 +27,7 @@ from confluent_kafka import KafkaException
 import chaos_summary
 import topics
 from chaos_processes import Broker, Partner, Program, Simulator, Worker
-from chaos_schedule import GOAWAYS, Schedule
+from chaos_schedule import CALM, GOAWAYS, LONG, SHORT, Schedule
 
 PARTITIONS = 12
 RETENTION = {"retention.ms": 300_000, "segment.ms": 60_000, "segment.bytes": 33_554_432}
@@ -36,7 +37,7 @@ BACKLOG_SECONDS = 30  # more than so much of the load unanswered holds the produ
 class Chaos:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        self.schedule = Schedule(options.seed, options.calm)
+        self.schedule = Schedule(options.seed, options.calm, options.only)
         self.findings, self.kills, self.counts = [], [], {}
         self.began = time.monotonic()
         self.broker_up = self.simulator_up = 0.0  # since when
@@ -67,10 +68,15 @@ class Chaos:
             servers=self.broker.servers, group="chaos.worker", requests="chaos.requests", results="chaos.results",
             unregistered="chaos.unregistered", dead_letters="chaos.dead-letters", retry="chaos.retry.1s")
         self.names = names
+        # What the workers write to; all of it is restated where one property of it changes.
+        self.written = {
+            names.results: RETENTION, names.retry: {}, names.dead_letters: {},
+            names.unregistered: {"cleanup.policy": "compact"},
+        }
         topics.create(names.servers, {
             names.requests: (PARTITIONS, RETENTION), names.results: (PARTITIONS, RETENTION),
             names.retry: (PARTITIONS, {}), names.dead_letters: (1, {}),
-            names.unregistered: (PARTITIONS, {"cleanup.policy": "compact"}),
+            names.unregistered: (PARTITIONS, self.written[names.unregistered]),
         })
         self.until(lambda: self.lag() == 0, 30, "the topic of the commits")
         self.simulator = Simulator(options.worker, self.folder)
@@ -285,10 +291,31 @@ class Chaos:
         elif kind in ("broker paused", "broker stopped"):
             self.hold(self.broker, draw.seconds(0.3, 1.5) if kind == "broker paused" else draw.seconds(3, 9))
             self.await_broker()
-        elif kind == "broker restart":
-            self.broker.end(signal.SIGTERM)
+        elif kind in ("broker restart", "broker killed"):
+            self.broker.end(signal.SIGTERM if kind == "broker restart" else signal.SIGKILL)
             self.broker.start()
             self.await_broker()
+        elif kind == "produces refused":
+            # As a broker whose replicas have no room: it is there, answers, and takes nothing (NOT_ENOUGH_REPLICAS).
+            self.alter({"min.insync.replicas": "2"})
+            self.wait(draw.seconds(2, 6))
+            self.alter({})
+            self.broker_up = time.monotonic()
+        elif kind == "simulator killed":
+            simulator.end(signal.SIGKILL)
+            self.wait(draw.seconds(0, 3))
+            simulator.start()
+            self.simulator_up = time.monotonic()
+        elif kind == "odd answers":
+            every = max(50, self.options.rate // 20)
+            simulator.post("/faults?" + "&".join(f"fault={fault}@{every * n}" for fault, n in (
+                ("out-of-order", 2), ("split-frames", 3), ("late-~100ms", 1), ("streams-20", 9), ("slow-frames", 11),
+                ("goaway-text", 13), ("goaway-now:TooManyProviderTokenUpdates", 14), ("ServiceUnavailable", 5),
+                ("empty-500", 6))))
+            self.wait(1)
+            simulator.post("/faults?fault=")
+            # Slow as they are, they would go on for minutes.
+            simulator.post("/now?fault=tcp-reset")
         elif kind == "fourth worker":
             fourth = self.workers["fourth"]
             if fourth.is_running:
@@ -303,6 +330,9 @@ class Chaos:
                 self.wait(draw.seconds(0.2, 1))
         else:
             raise ValueError(kind)
+
+    def alter(self, properties):
+        topics.alter(self.names.servers, {name: known | properties for name, known in self.written.items()})
 
     def hold(self, program, seconds):
         program.signal(signal.SIGSTOP)
@@ -339,6 +369,8 @@ def main():
     parser.add_argument("--rate", type=int, default=2_000, help="notifications a second (%(default)s)")
     parser.add_argument("--every", type=float, default=20, help="seconds from kill to kill (%(default)s)")
     parser.add_argument("--calm", action="store_true", help="no kill and no fault; nothing may be sent twice")
+    parser.add_argument("--only", default="", metavar="KIND,KIND",
+                        help="nothing but these faults: " + ", ".join(sorted({*SHORT, *LONG})))
     parser.add_argument("--worker", default=".build/release/apns-worker", help="the built program (%(default)s)")
     parser.add_argument("--kafka-home", default=os.environ.get("KAFKA_HOME"), help="default: $KAFKA_HOME")
     parser.add_argument("--withhold", type=int, default=0, help="the audit leaves out the N-th result, to see it fail")
@@ -347,6 +379,10 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep the folder; it is kept after findings")
     parser.add_argument("--selftest", action="store_true", help="shows that the audit finds each kind of fault")
     options = parser.parse_args()
+    options.only = [kind.strip() for kind in options.only.split(",") if kind.strip()]
+    for kind in options.only:
+        if kind not in (CALM if options.calm else {*SHORT, *LONG}):
+            parser.error(f"there is no fault '{kind}'{' in a calm run' if options.calm else ''}: --help lists them")
     if options.selftest:
         import chaos_selftest
 

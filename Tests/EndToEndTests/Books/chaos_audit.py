@@ -6,6 +6,7 @@ so), `{"do": "started", …}` when the next worker was started, `{"do": "close"}
 `{"do": "finish", "book": FILE}` at the end. It answers, and says twice a second how far it is, in lines of JSON.
 """
 
+import http.client
 import json
 import os
 import pickle
@@ -152,8 +153,16 @@ class ChaosAudit:
     # Kills.
 
     def fetch(self, start):
-        with urllib.request.urlopen(f"{self.simulator}/accepted?from={start}", timeout=60) as answer:
-            return answer.read()
+        """The server's book from a row on; the server may just have been killed, and comes back with its book."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.simulator}/accepted?from={start}", timeout=60) as answer:
+                    return answer.read()
+            except (OSError, http.client.HTTPException):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def killed(self, order):
         """Nobody has taken over, and what the worker wrote has arrived."""
@@ -266,8 +275,8 @@ class ChaosAudit:
             time.sleep(0.5)
             try:
                 self.read_totals()
-            except OSError:
-                pass  # it is stopped, for some seconds
+            except (OSError, http.client.HTTPException):
+                pass  # it is stopped or killed, for some seconds
 
     def summary(self):
         book = self.book

@@ -132,9 +132,15 @@ class Simulator(Program):
         super().__init__("simulator", folder)
         self.port, control = free_ports(2)
         self.control = f"http://127.0.0.1:{control}"
-        self.launch(worker, "simulate", "--listen", f"127.0.0.1:{self.port}", "--control", f"127.0.0.1:{control}",
-                    "--directory", folder, "--latency", "5ms..30ms")
-        self.await_text("listening", 20)
+        # Its book is in a file: it outlives a kill -9.
+        self.words = [worker, "simulate", "--listen", f"127.0.0.1:{self.port}", "--control", f"127.0.0.1:{control}",
+                      "--directory", folder, "--book", os.path.join(folder, "simulator.book"), "--latency", "5ms..30ms"]
+        self.start()
+
+    def start(self):
+        begin = os.path.getsize(self.log) if os.path.exists(self.log) else 0
+        self.launch(*self.words)
+        self.await_text("listening", 60, begin)
 
     def open_connections(self):
         with urllib.request.urlopen(self.control + "/totals", timeout=30) as answer:

@@ -7,18 +7,22 @@ have one that takes as long as it takes. All faults of a kind come once before a
 
 import random
 
-SHORT = ["goaways", "cuts", "resets", "latency", "streams", "simulator paused", "broker paused", "fourth worker"]
-LONG = ["broker restart", "broker stopped", "simulator stopped", "blackhole", "rolling restart", "unanswered",
-        "fourth worker"]
+SHORT = ["goaways", "cuts", "resets", "latency", "streams", "odd answers", "simulator paused", "broker paused",
+         "fourth worker"]
+LONG = ["broker restart", "broker stopped", "broker killed", "produces refused", "simulator stopped",
+        "simulator killed", "blackhole", "rolling restart", "unanswered", "fourth worker"]
 CALM = ["goaways", "latency", "fourth worker", "rolling restart"]
 GOAWAYS = ["goaway", "goaway-shutdown", "goaway-twice"]
 
 
 class Schedule:
-    def __init__(self, seed, calm):
+    """`only`: kinds of fault that are drawn, in place of all."""
+
+    def __init__(self, seed, calm, only=()):
         self.random = random.Random(seed)
         self.details = random.Random(seed)
         self.calm = calm
+        self.only = list(only)
         self.bags = {}
 
     def drawn(self, kinds):
@@ -31,7 +35,7 @@ class Schedule:
     def round(self, number):
         """(whom to kill: 0 or 1, kind of fault)."""
         victim = self.random.randrange(2)
-        return victim, self.drawn(CALM if self.calm else LONG if number % 2 else SHORT)
+        return victim, self.drawn(self.only or (CALM if self.calm else LONG if number % 2 else SHORT))
 
     def seconds(self, least, most):
         return self.details.uniform(least, most)

@@ -6,7 +6,7 @@ from functools import partial
 
 import confluent_kafka
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from commits import Committed, commit_content, commit_place
 
@@ -30,6 +30,15 @@ def create(servers, topics):
             return
         time.sleep(0.05)
     raise TimeoutError("topics have no leader after 30 s: " + ", ".join(topics))
+
+
+def alter(servers, configurations):
+    """`configurations`: topic -> all of its own properties; those that are left out get their defaults back."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    for future in admin.alter_configs(
+            [ConfigResource(ConfigResource.Type.TOPIC, name, set_config={k: str(v) for k, v in configuration.items()})
+             for name, configuration in configurations.items()]).values():
+        future.result(30)
 
 
 def produce(servers, topic, records, book, rate=0, progress=lambda count: None):

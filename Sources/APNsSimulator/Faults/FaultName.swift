@@ -1,0 +1,171 @@
+import PushRecords
+
+/// A fault by its name, as the command line, the control endpoint and the help write it.
+struct NamedFault: Sendable {
+    var name: String
+    var fault: Fault
+    var help: String
+
+    /// All but the reasons, which go by Apple's words, and the families.
+    static let all: [NamedFault] = [
+        .init("no-answer", .noAnswer, "swallowed, never answered"),
+        .init("reset-stream", .resetStream, "RST_STREAM INTERNAL_ERROR"),
+        .init("refuse-stream", .refuseStream, "RST_STREAM REFUSED_STREAM: not processed"),
+        .init("goaway", .goAway(.graceful), "GOAWAY; what was received is answered, then it closes"),
+        .init("goaway-shutdown", .goAway(.reason(.shutdown)), "the same with {\"reason\":\"Shutdown\"}"),
+        .init("goaway-text", .goAway(.text), "the same with plain text in place of a reason"),
+        .init("goaway-twice", .goAway(.twice), "two GOAWAYs, the first with last-stream-id 2^31-1"),
+        .init("goaway-below", .goAway(.below), "GOAWAY with last-stream-id below this request: not processed"),
+        .init("goaway-now", .goAway(.immediate), "GOAWAY and closed at once, answers outstanding"),
+        .init("goaway-environment", .goAway(.badEnvironment), "GOAWAY, last-stream-id 0, BadCertificateEnvironment"),
+        .init("cut-before", .cut(.before), "connection closed in place of the answer"),
+        .init("cut-inside", .cut(.inside), "connection closed in the middle of the answer (accepted)"),
+        .init("cut-after", .cut(.after), "connection closed after the answer (accepted)"),
+        .init("tcp-reset", .cut(.reset), "TCP RST in place of the answer"),
+        .init("blackhole", .blackhole, "the connection takes bytes and answers nothing any more"),
+        .init("stall", .stall, "accepted; the connection gives no window back any more: bodies come to a halt"),
+        .init("one-stream", .oneStream, "accepted; SETTINGS_MAX_CONCURRENT_STREAMS 1 until the next accepted request"),
+        .init("garbage", .garbage, "64 bytes of 0xff in place of the answer, and nothing after them"),
+        .init("split-frames", .splitFrames, "accepted; from now on the connection sends 1 to 7 bytes at a time"),
+        .init("slow-frames", .slowFrames, "accepted; from now on it sends 1 to 7 bytes every 2 ms"),
+        .init("out-of-order", .outOfOrder, "accepted; from now on it answers what comes within 20 ms last first"),
+    ]
+
+    private init(_ name: String, _ fault: Fault, _ help: String) {
+        self.name = name
+        self.fault = fault
+        self.help = help
+    }
+}
+
+/// Faults whose name holds a number, a time or a reason.
+struct FaultFamily: Sendable {
+    /// What all their names begin with.
+    var start: String
+    /// What follows, as the help writes it: `TIME`.
+    var rest: String
+    var help: String
+    /// The device tokens that ask for them, and what their digits mean, as the help writes it.
+    var tokens: (prefix: String, digits: String)
+    /// Some of their names, the ends of the range among them; each has a device token.
+    var examples: [String]
+    /// The fault whose name ends so; `nil`: there is none.
+    private var read: @Sendable (Substring) -> Fault?
+
+    static let all: [FaultFamily] = [
+        .init(
+            "late-", "TIME", "accepted, and answered so much later than others",
+            tokens: ("fa17dNNN", "late by NNN hundredths of a second (d150: late-1500ms)"),
+            ["late-150ms", "late-0", "late-250ms"]
+        ) { text in
+            switch Latency(text: String(text)) {
+            case .fixed(let ns)?: .late(.fixed(ns: ns))
+            case .some(.none): .late(.none)
+            case .uniform?, .exponential?, nil: nil
+            }
+        },
+        .init(
+            "late-~", "TIME", "the same, by chance (seeded, exponential) with this mean",
+            tokens: ("fa17aNNN", "late by chance, NNN hundredths of a second in the mean (a005: late-~50ms)"),
+            ["late-~50ms", "late-~10ms"]
+        ) { text in
+            guard case .exponential(let mean)? = Latency(text: "~\(text)") else { return nil }
+            return .late(.exponential(meanNs: mean))
+        },
+        .init(
+            "status-", "NNN", "that status (400-599) with a reason that nobody knows",
+            tokens: ("fa17eNNN", "status NNN with a reason that nobody knows (e418: status-418)"),
+            ["status-400", "status-418", "status-599"]
+        ) { number($0, 400...599).map { .answer(Answer(status: UInt16($0), reason: .other, body: .unknownReason)) } },
+        .init(
+            "empty-", "NNN", "that status (400-599) without a body",
+            tokens: ("fa17bNNN", "status NNN without a body (b503: empty-503)"),
+            ["empty-400", "empty-503", "empty-599"]
+        ) { number($0, 400...599).map { .answer(Answer(status: UInt16($0), reason: .other, body: .missing)) } },
+        .init(
+            "streams-", "NNN", "accepted; the connection's SETTINGS_MAX_CONCURRENT_STREAMS becomes 0-999",
+            tokens: ("fa171NNN", "accepted; SETTINGS_MAX_CONCURRENT_STREAMS NNN (1007: streams-7)"),
+            ["streams-0", "streams-7", "streams-999"]
+        ) { number($0, 0...999).map { .streams(UInt32($0)) } },
+        .init(
+            "goaway:", "REASON", "as goaway, with that reason (goaway:IdleTimeout)",
+            tokens: ("fa178NNN", "goaway with the reason of fa174NNN; fa179NNN: of fa175NNN (8008: IdleTimeout)"),
+            ["goaway:BadCertificate", "goaway:IdleTimeout", "goaway:ServiceUnavailable"]
+        ) { reason($0).map { .goAway(.reason($0)) } },
+        .init(
+            "goaway-now:", "REASON", "as goaway-now, with that reason",
+            tokens: ("fa176NNN", "goaway-now with the reason of fa174NNN; fa177NNN: of fa175NNN (7031: Shutdown)"),
+            ["goaway-now:BadCertificate", "goaway-now:TooManyProviderTokenUpdates", "goaway-now:Shutdown"]
+        ) { reason($0).map { .goAway(.immediateReason($0)) } },
+    ]
+
+    private init(
+        _ start: String, _ rest: String, _ help: String, tokens: (String, String), _ examples: [String],
+        read: @escaping @Sendable (Substring) -> Fault?
+    ) {
+        self.start = start
+        self.rest = rest
+        self.help = help
+        self.tokens = tokens
+        self.examples = examples
+        self.read = read
+    }
+
+    func fault(name: String) -> Fault? {
+        name.hasPrefix(start) ? read(name.dropFirst(start.count)) : nil
+    }
+
+    private static func number(_ text: Substring, _ range: ClosedRange<Int>) -> Int? {
+        guard text.allSatisfy({ $0.isASCII && $0.isNumber }), let number = Int(text) else { return nil }
+        return range.contains(number) ? number : nil
+    }
+
+    /// A GOAWAY's reason: one of those that have a device token of their own.
+    private static func reason(_ text: Substring) -> ReasonCode? {
+        guard let reason = Fault.reason(String(text)) else { return nil }
+        let code = TokenTable.lines.first { $0.fault == .answer(Answer(reason)) }?.code.description
+        return code?.first == "4" || code?.first == "5" ? reason : nil
+    }
+}
+
+extension Fault {
+    /// A fault by name: one of `NamedFault.all`, a reason of Apple's, or one of a family; `nil`: no such name.
+    package init?(name: String) {
+        if let named = NamedFault.all.first(where: { $0.name == name }) {
+            self = named.fault
+            return
+        }
+        if let reason = Self.reason(name) {
+            self = .answer(Answer(reason))
+            return
+        }
+        for family in FaultFamily.all {
+            guard let fault = family.fault(name: name) else { continue }
+            self = fault
+            return
+        }
+        return nil
+    }
+
+    static func reason(_ text: String) -> ReasonCode? {
+        var text = text
+        return text.withUTF8 { ReasonCode(text: UnsafeRawBufferPointer($0)) }
+    }
+
+    /// Its name, by which `init(name:)` finds it again.
+    package var name: String {
+        if let named = NamedFault.all.first(where: { $0.fault == self }) { return named.name }
+        switch self {
+        case .answer(let answer):
+            if let text = answer.reason.text { return text.description }
+            return answer.body == .missing ? "empty-\(answer.status)" : "status-\(answer.status)"
+        case .late(let latency): return "late-\(latency.text)"
+        case .streams(let count): return "streams-\(count)"
+        case .goAway(.reason(let reason)): return "goaway:\(reason.text?.description ?? "")"
+        case .goAway(.immediateReason(let reason)): return "goaway-now:\(reason.text?.description ?? "")"
+        case .noAnswer, .resetStream, .refuseStream, .goAway, .cut, .blackhole, .stall, .oneStream, .garbage,
+            .splitFrames, .slowFrames, .outOfOrder:
+            preconditionFailure("a fault without a name")
+        }
+    }
+}
