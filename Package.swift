@@ -61,7 +61,7 @@ let package = Package(
         + module("EventLoop", ["CLinux"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux"], settings: wrapper)
         + module("PushRecords", ["JSON"])
-        + module("Delivery", ["PushRecords"], tests: ["APNs"])
+        + module("Delivery", ["PushRecords"])
         + module(
             "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON"],
             tests: ["APNsSimulator"])
@@ -83,13 +83,23 @@ let package = Package(
                 swiftSettings: strict),
             .executableTarget(
                 name: "apns-bench",
-                dependencies: ["Configuration", "Kafka", "TLS", "JSON", "CLinux", "CRdkafka"],
+                dependencies: [
+                    "Configuration", "Kafka", "TLS", "HTTP2", "Network", "EventLoop", "JSON", "CLinux", "CRdkafka",
+                    "CNghttp2", "COpenSSL", "APNs", "Delivery", "PushRecords",
+                ],
                 swiftSettings: strict),
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",
                 swiftSettings: tests),
+            .testTarget(name: "BenchTests", dependencies: ["apns-bench"], swiftSettings: tests),
+            // Optimized: it runs worlds by the thousand.
+            .testTarget(
+                name: "SimulationTests", dependencies: ["Delivery", "APNs", "PushRecords"], swiftSettings: strict),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport"], exclude: ["Books"],
+                swiftSettings: tests),
+            .testTarget(
+                name: "GuardTests", dependencies: ["apns-bench", "TestSupport"], exclude: ["figures.json"],
                 swiftSettings: tests),
         ]
 )

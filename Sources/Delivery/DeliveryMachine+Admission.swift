@@ -67,7 +67,7 @@ extension DeliveryMachine {
 
     /// With several apps, one holds at most half of what may be open, notifications and bytes.
     func isFull(app: Int) -> Bool {
-        apps[app].open * 2 >= settings.maxOpen
+        apps[app].open * 2 >= shares.total
             || apps[app].openBytes * 2 >= settings.maxOpenBytes && apps[app].open > 0
     }
 
@@ -166,11 +166,11 @@ extension DeliveryMachine {
 
     private mutating func joinLane(_ slot: UInt32) {
         let token = notifications[slot].token
-        let app = notifications[slot].app
-        let seed = settings.hashSeed ^ UInt64(truncatingIfNeeded: app) &* 0x9E37_79B9_7F4A_7C15
+        let laneApp = apps[Int(notifications[slot].app)].laneApp
+        let seed = settings.hashSeed ^ UInt64(truncatingIfNeeded: laneApp) &* 0x9E37_79B9_7F4A_7C15
         let hash = UInt32(truncatingIfNeeded: BytesHash.hash(token, seed: seed) >> 16)
         notifications[slot].laneHash = hash
-        guard let head = laneHead(hash: hash, token: token, app: app) else {
+        guard let head = laneHead(hash: hash, token: token, laneApp: laneApp) else {
             notifications[slot].isLaneMember = true
             notifications[slot].laneTail = slot
             notifications[slot].laneCount = 1
@@ -189,9 +189,10 @@ extension DeliveryMachine {
         notifications[head].laneCount += 1
     }
 
-    private func laneHead(hash: UInt32, token: UnsafeRawBufferPointer, app: Int32) -> UInt32? {
+    private func laneHead(hash: UInt32, token: UnsafeRawBufferPointer, laneApp: Int32) -> UInt32? {
         lanes.head(hash: hash) { head in
-            notifications[head].app == app && BytesHash.isEqual(notifications[head].token, token)
+            apps[Int(notifications[head].app)].laneApp == laneApp
+                && BytesHash.isEqual(notifications[head].token, token)
         }
     }
 
@@ -235,8 +236,8 @@ extension DeliveryMachine {
 
     /// A lane has at most `laneLimit` notifications, and this happens when a partition is given up only.
     private mutating func leaveMiddle(_ slot: UInt32, hash: UInt32, next: UInt32) {
-        let app = notifications[slot].app
-        guard let head = laneHead(hash: hash, token: notifications[slot].token, app: app) else {
+        let laneApp = apps[Int(notifications[slot].app)].laneApp
+        guard let head = laneHead(hash: hash, token: notifications[slot].token, laneApp: laneApp) else {
             preconditionFailure("a lane has a head")
         }
         var previous = head

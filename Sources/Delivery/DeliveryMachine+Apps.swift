@@ -41,6 +41,7 @@ extension DeliveryMachine {
             refreshConcurrency(of: app)
             refreshGate(of: app)
         }
+        refreshOpenLimit()
         endStrayProbes()
         refreshRateLimits()
         holdWaiting(of: apps.map(\.isGated))
@@ -56,6 +57,8 @@ extension DeliveryMachine {
         apps.append(AppState())
         controls.append(AppControl(route))
         let app = controls.count - 1
+        let first = controls.firstIndex { $0.route.name == route.name && $0.route.environment == route.environment }
+        apps[app].laneApp = Int32(first ?? app)
         controls[app].circuit = circuitPlace(of: route, app: app)
         refreshGate(of: app)
         refreshRateLimits()
@@ -77,6 +80,14 @@ extension DeliveryMachine {
         if requests > 0 { controls[app.value].lastCapacity = requests }
         if hadNone != (requests <= 0) { watchConnection(of: app.value) }
         refreshConcurrency(of: app.value)
+        refreshOpenLimit()
+    }
+
+    /// No more is held open than keeps the connections busy: what cannot be sent soon waits in Kafka, where it costs
+    /// nothing, rather than in memory and in the caches.
+    private mutating func refreshOpenLimit() {
+        let streams = controls.reduce(0) { $0 + $1.capacity }
+        shares.setTotal(min(settings.maxOpen, Self.openAtLeast + Self.openPerStream * streams))
     }
 
     mutating func refreshConcurrency(of app: Int) {

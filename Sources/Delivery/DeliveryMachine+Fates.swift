@@ -30,8 +30,7 @@ extension DeliveryMachine {
         notifications[slot].isResend = true
         switch fate.kind {
         case .notProcessed:
-            notifications[slot].returns &+= notifications[slot].returns < .max ? 1 : 0
-            sendAgain(slot, tries: notifications[slot].returns)
+            sendAgainReturned(slot)
         case .inDoubt:
             handleDoubt(slot, fate)
         case .answered:
@@ -48,7 +47,6 @@ extension DeliveryMachine {
     private mutating func handleDoubt(_ slot: UInt32, _ fate: Fate) {
         notifications[slot].sends += 1
         notifications[slot].inDoubt += 1
-        notifications[slot].returns = 0
         counters.apps[Int(notifications[slot].app)].inDoubt += 1
         // What happens in quarantine says nothing about the other connections.
         if fate.connectionDied, !isSuspect(slot) { watchTry(Int(notifications[slot].app), isFailure: true) }
@@ -60,7 +58,11 @@ extension DeliveryMachine {
             conclude(slot, .abandoned)
         } else if isNowOrNever(slot) {
             conclude(slot, .expired)
+        } else if fate.connectionWasSilent {
+            // A dead network is nobody's fault: it uses up neither resends nor attempts, however long it lasts.
+            sendAgainReturned(slot)
         } else {
+            notifications[slot].returns = 0
             resend(slot)
         }
     }
@@ -141,6 +143,12 @@ extension DeliveryMachine {
     }
 
     // MARK: Again
+
+    /// Through no fault of its own.
+    private mutating func sendAgainReturned(_ slot: UInt32) {
+        notifications[slot].returns &+= notifications[slot].returns < .max ? 1 : 0
+        sendAgain(slot, tries: notifications[slot].returns)
+    }
 
     /// At once, or after a pause when quick tries came to nothing.
     private mutating func sendAgain(_ slot: UInt32, tries: UInt8) {

@@ -34,9 +34,12 @@ extension DeliveryMachine {
         let isRetry = partition.pointee.tierDelayMs > 0
         let request = parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
         if let retry = request.retry {
-            // Whatever a skewed clock wrote into the header.
+            // Whatever a skewed clock wrote into the header. One that wrote a time still to come was ahead, by more than
+            // the tier is long: who knows when that was, so nobody waits for it.
             let dueMs = min(retry.dueMs, timestampMs + partition.pointee.tierDelayMs)
-            if dueMs > now.wallMs { return .notDue(untilMs: dueMs) }
+            if dueMs > now.wallMs, timestampMs - now.wallMs <= partition.pointee.tierDelayMs {
+                return .notDue(untilMs: dueMs)
+            }
         }
         counters.recordsReceived += 1
 

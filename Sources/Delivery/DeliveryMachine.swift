@@ -32,6 +32,11 @@ package struct DeliveryMachine: ~Copyable {
     /// Tokens of a fan-out admitted before the next record has its turn.
     static let admissionPiece = 256
 
+    /// Notifications open at once, `maxOpen` permitting: so many, and so many for each request that the connections take
+    /// at once. One is on the connection, one waits to follow it, one waits for Kafka to acknowledge its result.
+    static let openAtLeast = 1_000
+    static let openPerStream = 3
+
     /// Once an app's notifications have been held for so long, they go to the tier of 15 minutes.
     static let longHoldingNs: Int64 = 300_000_000_000
     /// An app without a connection, and none to be had, is held after this.
@@ -100,7 +105,7 @@ package struct DeliveryMachine: ~Copyable {
         notifications = Slab(capacity: 1_024, empty: Notification())
         records = Slab(capacity: 1_024, empty: Record())
         blocks = BlockStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
-        shares = Shares(total: settings.maxOpen)
+        shares = Shares(total: min(settings.maxOpen, Self.openAtLeast))
         byteShares = Shares(total: settings.maxOpenBytes)
         counters = DeliveryCounters(apps: 0, tiers: settings.tiers.count)
         _ = addGroup(weight: 1)
@@ -134,7 +139,8 @@ package struct DeliveryMachine: ~Copyable {
     ///
     /// - Parameters:
     ///   - committedOffset: as read from the group at assignment; `nil`: there is none.
-    ///   - metadata: of that commit, as the broker has it; damaged or foreign bytes are ignored with an event.
+    ///   - metadata: of that commit, as the broker has it; of damaged or foreign bytes nothing is believed (there is an
+    ///     event), but that records from there on may have been sent.
     ///   - logEnd: the partition's high watermark (not its last stable offset), asked of its leader after the
     ///     assignment came, where the answer is known: no record from there on can have been read, and so sent, by an
     ///     owner before, although the reach it left behind is ahead of the log. `nil`: unknown, all below the reach may
@@ -154,6 +160,8 @@ package struct DeliveryMachine: ~Copyable {
                 map = read
                 if let reach = map.reach, let logEnd { map.reach = min(reach, max(logEnd, base)) }
             } else {
+                // Whoever wrote that may have sent what is above his offset.
+                map.reach = min(logEnd ?? .max, base + Reach.maximum)
                 events.append(.metadataIgnored(id))
             }
         }

@@ -32,7 +32,7 @@ package struct DeliverySettings: Sendable {
     package var resendMax = 5
     /// Requests older than this when read are `expired`; 0: none.
     package var maxAgeMs: Int64 = 24 * 3_600_000
-    /// Notifications open at once, over all partitions.
+    /// Notifications open at once, over all partitions, at most; fewer while the connections take fewer.
     package var maxOpen = 20_000
     /// Bytes of records held at once, over all partitions.
     package var maxOpenBytes = 16 << 20

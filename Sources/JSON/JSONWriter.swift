@@ -90,6 +90,58 @@
         unsafe out.append(bytes: bytes)
     }
 
+    // MARK: Members, name and value at once
+
+    package mutating func member(_ name: String, _ text: String) {
+        self.name(name)
+        value(text)
+    }
+
+    package mutating func member(_ name: String, _ text: StaticString) {
+        self.name(name)
+        value(text)
+    }
+
+    package mutating func member(_ name: String, _ integer: Int64) {
+        self.name(name)
+        value(integer)
+    }
+
+    package mutating func member(_ name: String, _ integer: Int) { member(name, Int64(integer)) }
+
+    package mutating func member(_ name: String, _ double: Double) {
+        self.name(name)
+        value(double)
+    }
+
+    package mutating func member(_ name: String, _ bool: Bool) {
+        self.name(name)
+        value(bool)
+    }
+
+    /// `null` where there is none.
+    package mutating func member(_ name: String, _ text: String?) {
+        self.name(name)
+        if let text { value(text) } else { null() }
+    }
+
+    /// `null` where there is none.
+    package mutating func member(_ name: String, _ integer: Int64?) {
+        self.name(name)
+        if let integer { value(integer) } else { null() }
+    }
+
+    /// `null` where there is none.
+    package mutating func member(_ name: String, _ integer: Int?) { member(name, integer.map { Int64($0) }) }
+
+    /// An object; `members` writes what is in it.
+    package mutating func member(_ name: String, _ members: (inout JSONWriter) -> Void) {
+        self.name(name)
+        beginObject()
+        members(&self)
+        endObject()
+    }
+
     private mutating func separate() {
         if needsComma { out.append(byte: 0x2C) }
         needsComma = true

@@ -57,10 +57,16 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var groupInstanceID: String
     package var sessionTimeoutMs: Int
     package var assignment: Assignment
+    /// Of all its request topics, as far as one knows: they share `readAheadKilobytes`.
+    package var partitions: Int
+
+    /// Keys and values read ahead by a consumer of request topics that has all partitions; at least 256 for each. In
+    /// memory a record of 200 bytes takes three times as much (kafka.md, Reading).
+    private static let readAheadKilobytes = 4_096
 
     package init(
         cluster: ClusterSettings, role: Role, groupID: String, groupInstanceID: String = "",
-        sessionTimeoutMs: Int = 10_000, assignment: Assignment = .eager
+        sessionTimeoutMs: Int = 10_000, assignment: Assignment = .eager, partitions: Int = 8
     ) {
         self.cluster = cluster
         self.role = role
@@ -68,6 +74,7 @@ package struct ConsumerSettings: Sendable, Equatable {
         self.groupInstanceID = groupInstanceID
         self.sessionTimeoutMs = sessionTimeoutMs
         self.assignment = assignment
+        self.partitions = partitions
     }
 
     /// The group this consumer joins.
@@ -80,7 +87,8 @@ package struct ConsumerSettings: Sendable, Equatable {
         case .requests:
             ours += [
                 KafkaProperty("queued.min.messages", "100000"),
-                KafkaProperty("queued.max.messages.kbytes", "1024"),
+                KafkaProperty(
+                    "queued.max.messages.kbytes", "\(max(256, Self.readAheadKilobytes / max(1, partitions)))"),
                 KafkaProperty("fetch.max.bytes", "1048576"),
                 KafkaProperty("max.partition.fetch.bytes", "262144"),
             ]

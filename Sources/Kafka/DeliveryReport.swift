@@ -99,6 +99,20 @@ import CRdkafka
         _ = unsafe rd_kafka_header_add(headers, name, -1, value, -1)
     }
 
+    /// Adds one to the number that a header says; nothing happens where there is no such header, or it says no number.
+    package func raiseHeader(_ name: String) {
+        var value: UnsafeRawPointer?
+        var size = 0
+        guard let headers = unsafe headers,
+            unsafe rd_kafka_header_get_last(headers, name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR,
+            // Valid as long as the header is (rdkafka.h): copied before it goes.
+            let number = unsafe Int64(
+                String(decoding: UnsafeRawBufferPointer(start: value, count: size), as: UTF8.self))
+        else { return }
+        _ = unsafe rd_kafka_header_remove(headers, name)
+        addHeader(name, "\(number + 1)")
+    }
+
     static func copy(_ bytes: UnsafeRawBufferPointer) -> [UInt8]? {
         unsafe bytes.baseAddress == nil ? nil : Array(bytes)
     }

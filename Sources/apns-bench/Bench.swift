@@ -1,6 +1,5 @@
 import Configuration
 import Glibc
-import Kafka
 
 /// Something that ends the bench; one line that says what to do.
 struct BenchFailure: Error, CustomStringConvertible {
@@ -19,6 +18,7 @@ func runBench(_ arguments: [String]) -> Int32 {
         case .values(let options):
             let report = try measure(options)
             say(options.asJSON ? report.json : report.text)
+            if !options.historyFile.isEmpty { try appendLine(report.json, to: options.historyFile) }
             return 0
         }
     } catch let error as UsageError {
@@ -33,6 +33,8 @@ func runBench(_ arguments: [String]) -> Int32 {
 /// Sets everything up, measures one after the other what is to be compared, and leaves nothing behind.
 private func measure(_ options: BenchOptions) throws -> BenchReport {
     let programs = try Programs(options)
+    // Before anything takes time.
+    if !options.historyFile.isEmpty { try appendLine("", to: options.historyFile) }
     Interruption.holdBack()
     let scratch = try Scratch()
     defer { scratch.remove() }
@@ -41,30 +43,35 @@ private func measure(_ options: BenchOptions) throws -> BenchReport {
 
 /// When this returns, whatever way, every process it started is gone, so that nobody writes to `scratch` any more.
 private func measure(_ options: BenchOptions, _ programs: Programs, _ scratch: Scratch) throws -> BenchReport {
-    let broker = try Broker(options, java: programs.java, scratch: scratch)
-    let traffic = Traffic(devices: options.devices)
-    let topics = try RunTopics(broker, partitions: options.partitions)
-    progress("writing \(options.count) requests")
-    try fill(topics.requests, of: broker, count: options.count, traffic)
-    progress("starting nghttpd")
-    let server = try PushServer(programs.nghttpd, port: options.serverPort, traffic, scratch: scratch)
-
-    var report = BenchReport(options: options, payloadBytes: Traffic.payloadSize)
+    let stage = try Stage(options, programs, scratch)
+    var report = BenchReport(options, Surroundings(programs, scratch))
     for round in 1...options.rounds {
-        let suffix = options.rounds > 1 ? " (\(round) of \(options.rounds))" : ""
-        let outputs = try topics.newRound()
-        progress("the send floor: h2load\(suffix)")
-        report.add(try measureSendFloor(programs.h2load, options, server, traffic, scratch: scratch))
-        progress("the Kafka floor: a bare librdkafka loop\(suffix)")
-        report.add(
-            try measureKafkaFloor(options, broker, topics.requests, outputs.floorResults, scratch: scratch),
-            try ResultBook(of: outputs.floorResults, in: broker, options))
-        progress("the whole worker\(suffix)")
-        report.add(
-            try measureWorker(programs.worker, options, broker, topics.requests, outputs, server, scratch: scratch),
-            try ResultBook(of: outputs.results, in: broker, options))
+        try measureCosts(stage, &report, round: options.rounds > 1 ? " (\(round) of \(options.rounds))" : "")
     }
+    let wanted = options.subjects
+    if wanted.contains(.parts) { report.parts = try measureParts(stage) }
+    if wanted.contains(.latency) { report.latency = try measureLatency(stage) }
+    if wanted.contains(.streams) { report.scaling += try measureScaling(stage, .server) }
+    if wanted.contains(.network) { report.scaling += try measureScaling(stage, .network) }
+    if wanted.contains(.headers) { report.headers = try measureHeaders(stage) }
+    if wanted.contains(.start) { report.start = try measureStart(stage) }
     return report
+}
+
+/// The floors, and the worker at its full speed in all forms: side by side in one round.
+private func measureCosts(_ stage: Stage, _ report: inout BenchReport, round: String) throws {
+    let options = stage.options
+    if options.subjects.contains(.floors) {
+        if let row = try measureH2load(stage, round: round) { report.costs.add(row) }
+        report.costs.add(try measureSendFloor(stage, round: round))
+        report.costs.add(try measureKafkaFloor(stage, round: round))
+    }
+    for subject in Subject.allCases where options.subjects.contains(subject) {
+        guard let workload = subject.workload else { continue }
+        report.costs.add(
+            try measureWorker(
+                stage, subject, workload.form, count: min(options.count, workload.limit), round: round))
+    }
 }
 
 /// Where it is, for whoever waits; on standard error, so that `--json` stays alone.

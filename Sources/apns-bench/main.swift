@@ -2,8 +2,19 @@ import Glibc
 
 // Whoever reads our output may leave; that is an error of a write, not our end.
 signal(SIGPIPE, SIG_IGN)
-// The Kafka floor is measured in a process of its own, which is this program again.
-exit(
-    CommandLine.arguments.dropFirst().first == KafkaFloorOptions.command
-        ? runKafkaFloor(Array(CommandLine.arguments.dropFirst(2)))
-        : runBench(Array(CommandLine.arguments.dropFirst())))
+exit(run(Array(CommandLine.arguments.dropFirst())))
+
+private func run(_ arguments: [String]) -> Int32 {
+    let rest = Array(arguments.dropFirst())
+    switch arguments.first {
+    // Floors, servers and relay have a process of their own, which is this program again.
+    case KafkaFloorOptions.command: return runKafkaFloor(rest)
+    case SendFloorOptions.command: return runSendFloor(rest)
+    case ProbeServerOptions.command: return runProbeServer(rest)
+    case RelayOptions.command: return runRelay(rest)
+    case PlotCommand.name: return runPlot(rest)
+    case PartCommand.name: return PartCommand.run(rest)
+    case GuardCommand.name: return GuardCommand.run(rest)
+    default: return runBench(arguments)
+    }
+}

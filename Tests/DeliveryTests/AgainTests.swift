@@ -259,4 +259,37 @@ struct AgainTests {
         #expect(rig.send() == [])
         #expect(rig.settle().map(\.outcome) == [.expired])
     }
+
+    @Test("A dead network abandons nobody: connections that fall silent use up neither resends nor attempts")
+    func silence() {
+        let rig = Self.ready()
+        for _ in 0..<100 {
+            rig.fate("a") {
+                Fate(
+                    id: $0, kind: .inDoubt, sentAtMs: rig.now.wallMs, connectionDied: true, connectionWasSilent: true)
+            }
+            rig.wait(ms: 1_000)
+            #expect(rig.send() == ["a"])
+            #expect(rig.sent.first?.isSuspect == false)
+        }
+        rig.answer("a")
+        #expect(rig.settle().map(\.description) == ["a accepted  sends 101 doubt 100"])
+    }
+
+    @Test("A record from a time still to come, further than its tier is long: nobody waits for that time")
+    func clockSetBack() {
+        let rig = Rig()
+        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let laterMs = rig.now.wallMs + 3 * 3_600_000
+        let headers = Self.retryHeaders(attempt: 1, dueMs: laterMs + 30_000, firstMs: laterMs - 1_000)
+        guard case .taken = rig.receive(partition, 0, "a", headers: headers, timestampMs: laterMs) else {
+            Issue.record("it is due")
+            return
+        }
+        guard case .notDue = rig.receive(partition, 1, "b", headers: headers, timestampMs: rig.now.wallMs + 30_000)
+        else {
+            Issue.record("it is not due")
+            return
+        }
+    }
 }

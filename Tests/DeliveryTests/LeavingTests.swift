@@ -224,7 +224,7 @@ struct LeavingTests {
         #expect(rig.settle().map(\.description) == ["a accepted  sends 1 doubt 0"])
     }
 
-    @Test("Foreign metadata is ignored, and told")
+    @Test("Foreign metadata is ignored, and told; what its writer may have sent is in doubt")
     func foreign() {
         let rig = Rig()
         let partition = Array("somebody else's".utf8).withUnsafeBytes {
@@ -235,6 +235,9 @@ struct LeavingTests {
         #expect(rig.commit().map(\.offset) == [7])
         rig.receive(partition, 7, "a")
         #expect(rig.send() == ["a"])
+        // Who knows what its writer sent above its offset.
+        rig.answer("a")
+        #expect(rig.settle().map(\.description) == ["a accepted  sends 2 doubt 1"])
     }
 
     @Test("An offset that was reset: everything is sent, and told")

@@ -166,4 +166,25 @@ struct ReloadTests {
         _ = rig.machine.replaceApps([paused], now: rig.now)
         #expect(tier(afterMs: 1) == [.retry(tier: 0)])
     }
+
+    @Test("Removed and there again: its devices wait for what is in flight since before")
+    func removedAndBack() {
+        let shop = ["apns-topic": "com.example.shop"]
+        let rig = Rig(apps: [Rig.app])
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        #expect(rig.send() == ["a"])
+        _ = rig.machine.replaceApps([Rig.news], now: rig.now)
+        let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
+        for app in back.indexes { rig.machine.setCapacity(app, requests: 10) }
+        rig.receive(partition, 1, "a", headers: shop)
+        rig.receive(partition, 2, "b", headers: shop)
+        #expect(rig.send() == ["b"])
+        rig.answer("a")
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        rig.answer("b")
+        rig.settle()
+        #expect(rig.isEmpty)
+    }
 }

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Commands {
     /// The worker seen from outside: its pages over whole runs.
     @Suite(.serialized) struct AdminTests {
         static let kafkaHome = ProcessInfo.processInfo.environment["KAFKA_HOME"]

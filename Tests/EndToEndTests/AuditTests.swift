@@ -1,7 +1,7 @@
 import TestSupport
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Commands {
     @Suite struct AuditTests {
         /// Books that agree are altered, one fault at a time; the audit must find each.
         @Test(.needs(.python))

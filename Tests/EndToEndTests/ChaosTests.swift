@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Deliveries {
     /// `Books/chaos.py`, for a minute; by hand it runs for hours:
     /// `Books/chaos.py --minutes 30 --seed 7 --rate 20000`.
     @Suite(.serialized) struct ChaosTests {
@@ -26,7 +26,7 @@ extension EndToEnd {
         /// so.
         @Test(
             .needs(.worker, .broker, .python),
-            .enabled(if: AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
+            .enabled(if: EndToEnd.Commands.AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
             .timeLimit(.minutes(5)))
         func nothingIsLost() throws {
             let seed = ProcessInfo.processInfo.environment["APNS_WORKER_E2E_CHAOS"] ?? "35"
@@ -38,7 +38,7 @@ extension EndToEnd {
         /// Without a kill or a fault nothing is sent twice; and one result that the audit is not shown is found.
         @Test(
             .needs(.worker, .broker, .python),
-            .enabled(if: AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
+            .enabled(if: EndToEnd.Commands.AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
             .timeLimit(.minutes(5)))
         func nothingIsSentTwiceWithoutAFault() throws {
             let ended = try chaos(

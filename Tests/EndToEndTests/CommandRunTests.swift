@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Commands {
     /// `send`, `tail` and `schema` beside a running worker.
     @Suite(.serialized) struct CommandRunTests {
         private static func token(_ prefix: String) -> String {

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Commands {
     /// What `send`, `tail` and `schema` say without a broker.
     @Suite struct CommandUsageTests {
         private static func run(_ arguments: [String]) throws -> Scene.Finished {

@@ -2,11 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// The built worker between a real broker and a real server, with producers that are not ours; each run ends in the
-/// audit of three books. One after the other: each takes the whole machine.
-@Suite(.serialized) enum EndToEnd {}
 
-extension EndToEnd {
+extension EndToEnd.Deliveries {
     @Suite(.serialized) struct DeliveryTests {
         /// Both forms, fan-outs up to 10,000, each of Apple's 32 reasons, 1 % malformed.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))

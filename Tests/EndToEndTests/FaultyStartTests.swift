@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Commands {
     /// What an operator sees when something is wrong at the start: one line that names it.
     @Suite(.serialized) struct FaultyStartTests {
         /// What is wrong, how the scene is made so, the words that its line must hold, and whether `run` keeps trying.

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Commands {
     /// `Tests/Library`: a program written from the README only, in a package of its own.
     @Suite(.serialized) struct LibraryTests {
         static let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent()

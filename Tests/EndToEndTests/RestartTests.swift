@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd {
+extension EndToEnd.Deliveries {
     /// The worker ends midway, well or badly, and another takes over.
     @Suite(.serialized) struct RestartTests {
         private let records = max(100, Scene.records / 4)

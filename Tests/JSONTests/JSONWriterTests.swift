@@ -110,6 +110,28 @@ import Testing
         #expect(writer.text == "[]")
     }
 
+    @Test func members() {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("text", "\"" as String)
+        writer.member("fixed", "a" as StaticString)
+        writer.member("long", Int64.max)
+        writer.member("integer", -1)
+        writer.member("double", 1.5)
+        writer.member("bool", true)
+        writer.member("some", "x" as String?)
+        writer.member("none", nil as String?)
+        writer.member("number", 7 as Int64?)
+        writer.member("no number", nil as Int64?)
+        writer.member("object") { $0.member("inner", 1) }
+        writer.member("after") { _ in }
+        writer.endObject()
+        #expect(
+            writer.text
+                == #"{"text":"\"","fixed":"a","long":9223372036854775807,"integer":-1,"double":1.5,"bool":true,"#
+                + #""some":"x","none":null,"number":7,"no number":null,"object":{"inner":1},"after":{}}"#)
+    }
+
     @Test func theBufferIsReused() {
         var out = ByteWriter(capacity: 64)
         let first = out.bytes.baseAddress

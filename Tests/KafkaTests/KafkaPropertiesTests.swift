@@ -38,6 +38,13 @@ struct KafkaPropertiesTests {
         #expect(!consumer.contains { $0.name == "compression.type" })
     }
 
+    @Test(arguments: [(0, "4096"), (1, "4096"), (8, "512"), (1_000, "256")])
+    func `Partitions share what is read ahead`(partitions: Int, kilobytes: String) {
+        let consumer = ConsumerSettings(
+            cluster: ClusterSettings(bootstrapServers: "h:1"), role: .requests, groupID: "g", partitions: partitions)
+        #expect(consumer.all.last { $0.name == "queued.max.messages.kbytes" }?.value == kilobytes)
+    }
+
     @Test(arguments: [("no.such.property", "1"), ("linger.ms", "soon"), ("security.protocol", "carrier-pigeon")])
     func `What librdkafka does not take is named`(name: String, value: String) throws {
         let properties = try KafkaProperties(common: [KafkaProperty(name, value)])

@@ -165,13 +165,19 @@ import Testing
         let topic = try writer.producer.topic(cluster.topic)
         try writer.producer.warmUp(timeoutMs: 10_000)
         let header = Seen.Header(name: "push-dlq-reason", value: Array("x".utf8))
+        var number = Seen.Header(name: "push-retry-in-doubt", value: Array("9".utf8))
         #expect(
             writer.produce(
-                to: topic, key: [1], value: [UInt8](repeating: 120, count: 5000), headers: [header], tag: 1) == .none)
+                to: topic, key: [1], value: [UInt8](repeating: 120, count: 5000), headers: [number, header], tag: 1)
+                == .none)
         try writer.run("the refusal") { !writer.undelivered.isEmpty }
         let refused = try #require(writer.undelivered.first)
         #expect(refused.code == .messageTooLarge)
         #expect(refused.dropValue() == 5000)
+        refused.raiseHeader(number.name)
+        refused.raiseHeader(header.name)
+        refused.raiseHeader("none")
+        number.value = Array("10".utf8)
         refused.addHeader("push-dlq-truncated", "5000")
         #expect(writer.producer.produce(refused) == .none)
         try writer.run("the report") { writer.reports[1]?.count == 2 }
@@ -183,7 +189,9 @@ import Testing
         try member.run("both records") { member.records.count == 2 }
         #expect(member.records[0].value == nil)
         #expect(
-            member.records[0].headers == [header, Seen.Header(name: "push-dlq-truncated", value: Array("5000".utf8))])
+            member.records[0].headers == [
+                header, number, Seen.Header(name: "push-dlq-truncated", value: Array("5000".utf8)),
+            ])
     }
 
     @Test func `A timestamp the broker refuses is renewed`() throws {

@@ -1,13 +1,13 @@
-internal import Delivery
+package import Delivery
 internal import Glibc
-internal import HTTP2
+package import HTTP2
 internal import PushRecords
 
 /// Writes the header fields of one request after another into one reused list.
 ///
 /// Loop's thread. Fields are those of Apple's "Sending notification requests to APNs"; what repeats is indexed, of what
 /// changes with each request only the name (see `HeaderIndexing`).
-struct RequestHeaders: ~Copyable {
+package struct RequestHeaders: ~Copyable {
     /// Names indexed once a connection.
     private enum NameSlot {
         static let apnsID: UInt8 = 0
@@ -18,7 +18,7 @@ struct RequestHeaders: ~Copyable {
     }
 
     /// What the transport keeps of responses; see `keep(for:)`.
-    static let wantedHeaders: [StaticString] = ["apns-id", "apns-unique-id"]
+    package static let wantedHeaders: [StaticString] = ["apns-id", "apns-unique-id"]
 
     private static let devicePath: StaticString = "/3/device/"
     private static let broadcastPath: StaticString = "/4/broadcasts/apps/"
@@ -26,7 +26,7 @@ struct RequestHeaders: ~Copyable {
     /// A device token has at most 100 bytes as hex, a bundle id at most 255.
     private static let pathLimit = 512
 
-    private(set) var list = HeaderList()
+    package private(set) var list = HeaderList()
     private let path: UnsafeMutableRawBufferPointer
     private let digits: UnsafeMutableRawBufferPointer
     private let uuid: UnsafeMutableRawBufferPointer
@@ -37,7 +37,7 @@ struct RequestHeaders: ~Copyable {
 
     /// - Parameter hasToken: requests carry `authorization`, set by `setAuthorization`; else a client certificate says who
     ///   sends.
-    init(authority: String, hasToken: Bool) {
+    package init(authority: String, hasToken: Bool) {
         path = .allocate(byteCount: Self.pathLimit, alignment: 8)
         digits = .allocate(byteCount: 16, alignment: 8)
         uuid = .allocate(byteCount: 36, alignment: 8)
@@ -60,13 +60,13 @@ struct RequestHeaders: ~Copyable {
     }
 
     /// The value must stay until it is replaced.
-    mutating func setAuthorization(_ value: UnsafeRawBufferPointer) {
+    package mutating func setAuthorization(_ value: UnsafeRawBufferPointer) {
         guard hasToken else { return }
         list.replaceValue(at: baseCount - 1, value)
     }
 
     /// Makes `list` say `request`; its bytes are lent until the list was submitted.
-    mutating func write(_ request: borrowing OutgoingRequest) {
+    package mutating func write(_ request: borrowing OutgoingRequest) {
         list.truncate(to: baseCount)
         if request.isBroadcast {
             list.replaceValue(at: Self.pathField, joined(Self.broadcastPath, request.topic))
@@ -105,7 +105,7 @@ struct RequestHeaders: ~Copyable {
     }
 
     /// Which response headers matter: `apns-id` only when Apple makes it; `apns-unique-id` only comes in development.
-    static func keep(for request: borrowing OutgoingRequest) -> UInt8 { request.apnsID == .none ? 0b11 : 0b10 }
+    package static func keep(for request: borrowing OutgoingRequest) -> UInt8 { request.apnsID == .none ? 0b11 : 0b10 }
 
     private func joined(_ prefix: StaticString, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let count = prefix.utf8CodeUnitCount

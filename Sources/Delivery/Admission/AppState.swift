@@ -13,6 +13,9 @@ struct AppState {
     /// Some of what is to be sent may have to be held: `causeToHold` says which.
     var isGated = false
     var isRateLimited = false
+    /// Whose lanes its devices have: the first app with its name and environment, so that one that was taken out of the
+    /// configuration and came back waits for what is in flight since before.
+    var laneApp: Int32 = 0
 
     /// Requests at its transport.
     var handed: Int { outstanding + quarantined }

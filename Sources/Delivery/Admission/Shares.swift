@@ -9,7 +9,7 @@ package struct Shares {
         package var reserved = 0
     }
 
-    package let total: Int
+    package private(set) var total: Int
     package private(set) var groups: [Group] = []
     /// Used beyond the reserves.
     private var sharedUsed = 0
@@ -27,6 +27,17 @@ package struct Shares {
     /// A partition of the group begins to be read (1), or is no longer (-1).
     package mutating func addPartitions(_ change: Int, to group: Int) {
         groups[group].partitions += change
+        divide()
+    }
+
+    /// There is more room, or less: who uses more than his share keeps it until he gives it back.
+    package mutating func setTotal(_ total: Int) {
+        guard total != self.total else { return }
+        self.total = total
+        divide()
+    }
+
+    private mutating func divide() {
         let weights = groups.reduce(0) { $0 + ($1.partitions > 0 ? $1.weight : 0) }
         sharedUsed = 0
         for index in groups.indices {

@@ -73,17 +73,14 @@ extension AlertPayload {
         json.name("aps")
         json.beginObject()
         writeAlert(&json)
-        if let badge { json.member("badge", Int64(badge)) }
+        if let badge { json.member("badge", badge) }
         writeSound(&json)
         if let category { json.member("category", category) }
         if let threadID { json.member("thread-id", threadID) }
         if isMutable { json.member("mutable-content", 1) }
         if isContentAvailable { json.member("content-available", 1) }
         if let interruptionLevel { json.member("interruption-level", interruptionLevel.rawValue) }
-        if let relevanceScore {
-            json.name("relevance-score")
-            json.value(relevanceScore)
-        }
+        if let relevanceScore { json.member("relevance-score", relevanceScore) }
         try more.write(to: &json, "aps")
         json.endObject()
         try custom.write(to: &json)
@@ -137,21 +134,8 @@ extension AlertPayload {
             json.beginObject()
             json.member("critical", 1)
             json.member("name", name)
-            json.name("volume")
-            json.value(volume)
+            json.member("volume", volume)
             json.endObject()
         }
-    }
-}
-
-extension JSONWriter {
-    fileprivate mutating func member(_ name: StaticString, _ value: String) {
-        self.name(name)
-        self.value(value)
-    }
-
-    fileprivate mutating func member(_ name: StaticString, _ value: Int64) {
-        self.name(name)
-        self.value(value)
     }
 }

@@ -42,10 +42,7 @@ extension PushNotification {
     ///
     /// Throws what the worker would refuse.
     public func envelopeRecord(toChannel channelID: String) throws(RequestError) -> RequestRecord {
-        try envelope(key: Array(channelID.utf8), 0) { json in
-            json.name("channel_id")
-            json.value(channelID)
-        }
+        try envelope(key: Array(channelID.utf8), 0) { json in json.member("channel_id", channelID) }
     }
 
     private func envelope(
@@ -59,21 +56,11 @@ extension PushNotification {
         var json = JSONWriter(capacity: room + payload.count + 1_024)
         json.beginObject()
         target(&json)
-        if let app {
-            json.name("app")
-            json.value(app)
+        if let app { json.member("app", app) }
+        if let environment { json.member("environment", environment.text) }
+        json.member("headers") { json in
+            for header in fields where header.name.hasPrefix("apns-") { json.member(header.name, header.text) }
         }
-        if let environment {
-            json.name("environment")
-            json.value(environment.text)
-        }
-        json.name("headers")
-        json.beginObject()
-        for header in fields where header.name.hasPrefix("apns-") {
-            json.name(header.name)
-            json.value(header.text)
-        }
-        json.endObject()
         json.name("payload")
         payload.withUnsafeBytes { json.value(json: $0) }
         json.endObject()

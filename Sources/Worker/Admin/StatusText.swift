@@ -12,27 +12,17 @@ struct StatusText: ~Copyable {
     init(_ snapshot: WorkerSnapshot) {
         self.snapshot = snapshot
         json.beginObject()
-        json.name("health")
-        json.value(snapshot.health)
-        json.name("phase")
-        json.value(snapshot.phase.rawValue)
-        if !snapshot.waitingFor.isEmpty {
-            json.name("waiting_for")
-            json.value(snapshot.waitingFor)
-        }
-        json.name("group_id")
-        json.value(snapshot.groupID)
-        json.name("started_at_ms")
-        json.value(snapshot.startedMs)
-        json.name("at_ms")
-        json.value(snapshot.takenMs)
+        json.member("health", snapshot.health)
+        json.member("phase", snapshot.phase.rawValue)
+        if !snapshot.waitingFor.isEmpty { json.member("waiting_for", snapshot.waitingFor) }
+        json.member("group_id", snapshot.groupID)
+        json.member("started_at_ms", snapshot.startedMs)
+        json.member("at_ms", snapshot.takenMs)
         writeProblems()
         writeApps()
         writePartitions()
-        json.name("open_notifications")
-        json.value(snapshot.gauges.openNotifications)
-        json.name("unacknowledged_records")
-        json.value(snapshot.unacknowledged)
+        json.member("open_notifications", snapshot.gauges.openNotifications)
+        json.member("unacknowledged_records", snapshot.unacknowledged)
         json.endObject()
     }
 
@@ -41,10 +31,8 @@ struct StatusText: ~Copyable {
         json.beginArray()
         for problem in snapshot.problems {
             json.beginObject()
-            json.name("subject")
-            json.value(problem.subject)
-            json.name("text")
-            json.value(problem.text)
+            json.member("subject", problem.subject)
+            json.member("text", problem.text)
             json.endObject()
         }
         json.endArray()
@@ -56,38 +44,24 @@ struct StatusText: ~Copyable {
         for (index, app) in snapshot.apps.enumerated() where !app.isRemoved {
             let counters = snapshot.counters.apps[index]
             json.beginObject()
-            json.name("name")
-            json.value(app.name)
-            json.name("environment")
-            json.value(app.environment.text)
-            json.name("paused")
-            json.value(app.status?.isPaused ?? false)
-            json.name("connections")
-            json.beginObject()
-            json.name("dialing")
-            json.value(app.connections.dialing)
-            json.name("open")
-            json.value(app.connections.open)
-            json.name("draining")
-            json.value(app.connections.draining)
-            json.endObject()
-            json.name("streams_allowed")
-            json.value(app.status?.capacity ?? 0)
-            json.name("in_flight")
-            json.value(app.status?.handed ?? 0)
-            json.name("waiting")
-            json.value(app.status?.ready ?? 0)
-            json.name("outcomes")
-            json.beginObject()
-            for outcome in Outcome.allCases {
-                json.name(outcome.rawValue)
-                json.value(counters.outcomes[outcome.place])
+            json.member("name", app.name)
+            json.member("environment", app.environment.text)
+            json.member("paused", app.status?.isPaused ?? false)
+            json.member("connections") { json in
+                json.member("dialing", app.connections.dialing)
+                json.member("open", app.connections.open)
+                json.member("draining", app.connections.draining)
             }
-            json.endObject()
-            json.name("in_doubt")
-            json.value(counters.inDoubt)
-            json.name("held")
-            json.value(counters.held)
+            json.member("streams_allowed", app.status?.capacity ?? 0)
+            json.member("in_flight", app.status?.handed ?? 0)
+            json.member("waiting", app.status?.ready ?? 0)
+            json.member("outcomes") { json in
+                for outcome in Outcome.allCases {
+                    json.member(outcome.rawValue, counters.outcomes[outcome.place])
+                }
+            }
+            json.member("in_doubt", counters.inDoubt)
+            json.member("held", counters.held)
             json.endObject()
         }
         json.endArray()
@@ -98,33 +72,19 @@ struct StatusText: ~Copyable {
         json.beginArray()
         for partition in snapshot.partitions {
             json.beginObject()
-            json.name("topic")
-            json.value(partition.status.topic)
-            json.name("partition")
-            json.value(Int64(partition.status.partition))
-            json.name("role")
-            json.value(partition.role.rawValue)
-            json.name("committed")
-            write(partition.status.committed)
-            json.name("watermark")
-            write(partition.status.watermark)
-            json.name("lag")
-            write(partition.lag)
-            json.name("open_records")
-            json.value(partition.status.openRecords)
-            json.name("open_notifications")
-            json.value(partition.status.openNotifications)
-            json.name("oldest_open_ms")
-            write(partition.status.oldestOpenMs)
-            json.name("draining")
-            json.value(partition.status.isDraining)
+            json.member("topic", partition.status.topic)
+            json.member("partition", Int64(partition.status.partition))
+            json.member("role", partition.role.rawValue)
+            json.member("committed", partition.status.committed)
+            json.member("watermark", partition.status.watermark)
+            json.member("lag", partition.lag)
+            json.member("open_records", partition.status.openRecords)
+            json.member("open_notifications", partition.status.openNotifications)
+            json.member("oldest_open_ms", partition.status.oldestOpenMs)
+            json.member("draining", partition.status.isDraining)
             json.endObject()
         }
         json.endArray()
-    }
-
-    private mutating func write(_ value: Int64?) {
-        if let value { json.value(value) } else { json.null() }
     }
 }
 

@@ -18,10 +18,11 @@ final class GroupReader {
         let topic: [UInt8]
         /// Whether records may be waiting. A queue left unread until it is empty wakes nobody again.
         var mayHaveMore = true
-        /// Wall clock at which the head of a retry partition is due: its queue keeps it until then, and a few records
-        /// behind it. (Not paused and sought back, as kafka.md has it: on librdkafka 2.0.2 a seek was seen to time out,
-        /// which stops the core for a second and leaves it open where reading goes on.)
-        var dueMs: Int64 = 0
+        /// When the head of a retry partition is due, by the monotonic clock (the other may be set back by hours
+        /// meanwhile): its queue keeps it until then, and a few records behind it. (Not paused and sought back, as
+        /// kafka.md has it: on librdkafka 2.0.2 a seek was seen to time out, which stops the core for a second and leaves
+        /// it open where reading goes on.)
+        var dueNs: Int64 = 0
     }
 
     /// Partitions on their way out, until they are drained or it is too late.
@@ -250,10 +251,10 @@ final class GroupReader {
         nextToRead = first + 1
         for step in assigned.indices {
             let index = (first + step) % assigned.count
-            guard assigned[index].mayHaveMore, assigned[index].dueMs <= now.wallMs else { continue }
+            guard assigned[index].mayHaveMore, assigned[index].dueNs <= now.ns else { continue }
             let id = assigned[index].id
             guard machine.room(for: id) > 0 else { continue }
-            assigned[index].dueMs = 0
+            assigned[index].dueNs = 0
             let queue = assigned[index].queue
             queue.read(max: Self.batchLimit) { message in
                 guard machine.room(for: id) > 0 else { return false }
@@ -274,12 +275,12 @@ final class GroupReader {
                     }
                     return true
                 case .notDue(let untilMs):
-                    assigned[index].dueMs = untilMs
+                    assigned[index].dueNs = now.ns + max(0, untilMs - now.wallMs) * 1_000_000
                     return false
                 }
             }
             assigned[index].mayHaveMore = queue.count > 0
-            if assigned[index].mayHaveMore, machine.room(for: id) > 0, assigned[index].dueMs == 0 { hasMore = true }
+            if assigned[index].mayHaveMore, machine.room(for: id) > 0, assigned[index].dueNs == 0 { hasMore = true }
         }
         return hasMore
     }
@@ -305,7 +306,7 @@ final class GroupReader {
             consider(revocation.hasStoppedWaiting ? revocation.lastCommitDeadlineNs : revocation.deadlineNs)
         }
         for partition in assigned {
-            if partition.dueMs > 0 { consider(now.ns + max(0, partition.dueMs - now.wallMs) * 1_000_000) }
+            if partition.dueNs > 0 { consider(partition.dueNs) }
         }
         return deadline
     }

@@ -59,6 +59,8 @@ package final class PushWorker: @unchecked Sendable {
     var unreachable: [Int: TransportNote] = [:]
     var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     let stopRequested = Atomic(false)
+    /// Of the request topics that are named, when it started.
+    private var requestPartitions = 8
 
     enum Stopping {
         case draining
@@ -160,7 +162,8 @@ package final class PushWorker: @unchecked Sendable {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready:
+            case .ready(let requestPartitions):
+                self.requestPartitions = requestPartitions
                 findLeftTiers()
                 return true
             case .unreachable(let reason):
@@ -210,11 +213,13 @@ package final class PushWorker: @unchecked Sendable {
         let tiers = configuration.retry.tiers
         readers = [
             try GroupReader(
-                configuration.consumer(.requests, of: cluster), topics: requests.map(\.name), drainNs: drainNs,
+                configuration.consumer(.requests, of: cluster, partitions: requestPartitions),
+                topics: requests.map(\.name), drainNs: drainNs,
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in .requests(weight: Self.weight(of: topic, among: requests)) }),
             try GroupReader(
-                configuration.consumer(.retries, of: cluster), topics: tiers.map(\.topic) + leftTiers,
+                configuration.consumer(.retries, of: cluster, partitions: requestPartitions),
+                topics: tiers.map(\.topic) + leftTiers,
                 drainNs: drainNs,
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in

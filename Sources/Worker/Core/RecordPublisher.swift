@@ -182,7 +182,13 @@ final class RecordPublisher {
                 about: "\(producer.name(of: report.topic)) \(report.code.name)",
                 ["topic": "\(producer.name(of: report.topic))", "error": "\(report.code.text)"])
         }
-        rewrite(report.detach(), wasAlone: wasAlone, now: now)
+        let record = report.detach()
+        // It may be there twice then, and be sent twice: the second one says so.
+        if report.code == .purgedInFlight, tiers.contains(record.topic) {
+            record.raiseHeader("push-retry-sends")
+            record.raiseHeader("push-retry-in-doubt")
+        }
+        rewrite(record, wasAlone: wasAlone, now: now)
     }
 
     private func rewrite(_ record: UndeliveredRecord, wasAlone: Bool, now: DeliveryTime) {

@@ -21,7 +21,8 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        case ready
+        /// With so many partitions of request topics that are named; those that a pattern finds are not counted.
+        case ready(requestPartitions: Int)
         /// No broker answered; the text says why.
         case unreachable(String)
     }
@@ -55,7 +56,8 @@ package struct ClusterReadiness {
         let configurations = try? topics.configurations(of: check.expected.map(\.name), timeoutMs: timeoutMs)
         let unsafeLines = check.unsafeLines(configurations ?? [:])
         guard unsafeLines.isEmpty else { throw StartFailure(unsafeLines) }
-        return .ready
+        let requests = configuration.requestTopics.compactMap { found[$0.name]?.partitions }
+        return .ready(requestPartitions: requests.reduce(0, +))
     }
 
     private func lastClientError() -> String? {

@@ -19,13 +19,16 @@ extension WorkerConfiguration {
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
     }
 
-    package func consumer(_ role: ConsumerSettings.Role, of cluster: ClusterSettings) -> ConsumerSettings {
+    /// - Parameter partitions: of all request topics.
+    package func consumer(
+        _ role: ConsumerSettings.Role, of cluster: ClusterSettings, partitions: Int = 8
+    ) -> ConsumerSettings {
         var cluster = cluster
         // They tell whether a broker is reached: librdkafka has no event for that.
         if role == .requests { cluster.statisticsIntervalMs = 5_000 }
         return ConsumerSettings(
             cluster: cluster, role: role, groupID: kafka.groupID, groupInstanceID: kafka.groupInstanceID,
             sessionTimeoutMs: Int(kafka.sessionTimeout.milliseconds),
-            assignment: kafka.assignment == .eager ? .eager : .cooperative)
+            assignment: kafka.assignment == .eager ? .eager : .cooperative, partitions: partitions)
     }
 }

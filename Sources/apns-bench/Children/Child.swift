@@ -81,6 +81,13 @@ final class Child {
         return true
     }
 
+    /// What it has resident now; 0 when it is gone.
+    var residentBytes: Int {
+        // proc(5), statm: size and resident, in pages.
+        let fields = contents(of: "/proc/\(processID)/statm")?.split(separator: " ") ?? []
+        return fields.count > 1 ? (Int(fields[1]) ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE))) : 0
+    }
+
     /// Not rusage's maximum: that begins with what the bench had resident when it started the child (execve(2)).
     private func notePeak() {
         guard let status = contents(of: "/proc/\(processID)/status") else { return }

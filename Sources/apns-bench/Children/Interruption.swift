@@ -31,14 +31,7 @@ enum Interruption {
 struct Deadline {
     private let endNs: Int64
 
-    init(seconds: Int) { endNs = Self.nowNs + Int64(seconds) * 1_000_000_000 }
+    init(seconds: Int) { endNs = Clocks.monotonicNs + Int64(seconds) * 1_000_000_000 }
 
-    var isOver: Bool { Self.nowNs >= endNs }
-
-    /// The monotonic clock.
-    static var nowNs: Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
-        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-    }
+    var isOver: Bool { Clocks.monotonicNs >= endNs }
 }

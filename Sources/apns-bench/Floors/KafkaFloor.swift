@@ -95,8 +95,8 @@ private final class KafkaFloor {
             if consumed < options.count {
                 // Returns when the array is full or the time is over, whichever is first.
                 taken = rd_kafka_consume_batch_queue(consumer.queue, 10, batch, Self.batchLimit)
-                if taken > 0, startNs == 0 { startNs = Deadline.nowNs }
-                format.nowMs = Self.wallMs
+                if taken > 0, startNs == 0 { startNs = Clocks.monotonicNs }
+                format.nowMs = Clocks.wallMs
                 for index in 0..<max(0, taken) {
                     let message = batch[index]!
                     if message.pointee.err == RD_KAFKA_RESP_ERR_NO_ERROR {
@@ -111,7 +111,7 @@ private final class KafkaFloor {
                 throw BenchFailure("not done in time: \(consumed) consumed, \(acknowledged) acknowledged")
             }
         }
-        return (Deadline.nowNs - startNs) / 1_000_000
+        return (Clocks.monotonicNs - startNs) / 1_000_000
     }
 
     private func answer(_ message: UnsafeMutablePointer<rd_kafka_message_t>) throws(BenchFailure) {
@@ -147,11 +147,5 @@ private final class KafkaFloor {
                 acknowledged += 1
             }
         }
-    }
-
-    private static var wallMs: Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
     }
 }

@@ -85,6 +85,7 @@ final class Broker {
         share.coordinator.state.topic.min.isr=1
         group.initial.rebalance.delay.ms=0
         log.cleaner.dedupe.buffer.size=2097152
+        log.retention.ms=-1
 
         """
     }

@@ -25,14 +25,50 @@ enum Ports {
 
     /// Whether somebody accepts connections there.
     static func isServed(_ port: Int) -> Bool {
+        guard let descriptor = try? connect(port) else { return false }
+        close(descriptor)
+        return true
+    }
+
+    /// A blocking connection there, without Nagle's algorithm; the caller closes it.
+    static func connect(_ port: Int) throws(BenchFailure) -> Int32 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
         var address = loopback(port: port)
-        return withUnsafePointer(to: &address) {
+        let isConnected = withUnsafePointer(to: &address) {
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
+                Glibc.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
             }
         }
+        guard isConnected else {
+            close(descriptor)
+            throw BenchFailure("nobody accepts connections on port \(port)")
+        }
+        sendAtOnce(descriptor)
+        return descriptor
+    }
+
+    /// TCP_NODELAY.
+    static func sendAtOnce(_ descriptor: Int32) {
+        var one: Int32 = 1
+        setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_NODELAY, &one, socklen_t(MemoryLayout<Int32>.size))
+    }
+
+    /// A socket that listens there; the caller closes it.
+    static func listening(_ port: Int) throws(BenchFailure) -> Int32 {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var one: Int32 = 1
+        setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &one, socklen_t(MemoryLayout<Int32>.size))
+        var address = loopback(port: port)
+        let isListening = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0 && listen(descriptor, 128) == 0
+            }
+        }
+        guard isListening else {
+            close(descriptor)
+            throw BenchFailure("port \(port) is taken")
+        }
+        return descriptor
     }
 
     private static func loopback(port: Int) -> sockaddr_in {

@@ -2,19 +2,19 @@ import Glibc
 
 /// The programs a run needs, looked for before anything takes time.
 struct Programs {
-    let h2load: String
-    let nghttpd: String
+    /// `nil`: it is not installed; the bare loop is the send floor then.
+    let h2load: String?
     let worker: String
     /// `nil`: the broker is somebody else's.
     let java: String?
 
     init(_ options: BenchOptions) throws(BenchFailure) {
-        h2load = try Self.find("h2load", package: "nghttp2-client")
-        nghttpd = try Self.find("nghttpd", package: "nghttp2-server")
+        h2load = Self.find("h2load")
         worker = options.worker.isEmpty ? Self.own.directory + "/apns-worker" : options.worker
         guard access(worker, X_OK) == 0 else {
             throw BenchFailure("there is no worker at \(worker): swift build -c release --product apns-worker")
         }
+        if !options.subjects.isDisjoint(with: Subject.onPushServer) { _ = try Self.nghttpd() }
         guard options.bootstrapServers.isEmpty else {
             java = nil
             return
@@ -29,6 +29,10 @@ struct Programs {
         java = try Self.find("java", package: "openjdk-17-jre-headless")
     }
 
+    static func nghttpd() throws(BenchFailure) -> String {
+        try Self.find("nghttpd", package: "nghttp2-server")
+    }
+
     /// This program.
     static var own: (path: String, directory: String) {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
@@ -38,13 +42,21 @@ struct Programs {
     }
 
     /// Debian keeps servers in /usr/sbin, which not everybody has in PATH.
-    private static func find(_ name: String, package: String) throws(BenchFailure) -> String {
+    static func find(_ name: String) -> String? {
         let path = getenv("PATH").map { String(cString: $0) } ?? ""
         let searched = path.split(separator: ":").map { String($0) } as [String]
         for directory in searched + ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"] {
             let candidate = "\(directory)/\(name)"
             if access(candidate, X_OK) == 0 { return candidate }
         }
-        throw BenchFailure("\(name) is not installed (Debian: apt install \(package))")
+        return nil
+    }
+
+    /// The same of what the run needs.
+    static func find(_ name: String, package: String) throws(BenchFailure) -> String {
+        guard let path = find(name) else {
+            throw BenchFailure("\(name) is not installed (Debian: apt install \(package))")
+        }
+        return path
     }
 }

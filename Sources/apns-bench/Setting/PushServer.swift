@@ -1,24 +1,64 @@
 import Glibc
 import TLS
 
-/// nghttp2's own server in the place of APNs: it answers 200 to a POST of each known device, and looks at nothing else.
-final class PushServer {
-    let port: Int
-    /// PEM of the authority that signed its certificate.
-    let authorityFile: String
-    /// A key as Apple gives them out; nghttpd does not ask for it, but the worker signs with it.
-    let signingKeyFile: String
-    private let process: Child
+/// Where a worker sends to, and what it shows and trusts there.
+struct PushPlace {
+    var port: Int
+    /// PEM of the authority that signed the server's certificate.
+    var authorityFile: String
+    /// A key as Apple gives them out.
+    var signingKeyFile: String
+    var signingKeyID = "BENCHMARK1"
 
-    init(_ nghttpd: String, port: Int, _ traffic: Traffic, scratch: Scratch) throws {
-        self.port = try port == 0 ? Ports.free(1)[0] : port
-        guard !Ports.isServed(self.port) else { throw BenchFailure("port \(self.port) is taken (--nghttpd)") }
+    /// The same by another way.
+    func through(port: Int) -> PushPlace {
+        var place = self
+        place.port = port
+        return place
+    }
+}
+
+/// A certificate for servers of the bench's own, and a key that the worker signs its provider tokens with.
+struct ServerCertificates {
+    let authorityFile: String
+    let certificateFile: String
+    let keyFile: String
+    let signingKeyFile: String
+
+    init(_ scratch: Scratch) throws {
         let authority = try CertificateAuthority(commonName: "apns-bench")
         let issued = try authority.issueServer()
         authorityFile = try scratch.write(authority.certificatePEM, to: "ca.pem")
+        certificateFile = try scratch.write(issued.certificatePEM, to: "server.pem")
+        keyFile = try scratch.write(issued.keyPEM, to: "server.key")
         signingKeyFile = try scratch.write(SelfSigned.privateKey(), to: "AuthKey.p8")
-        let certificate = try scratch.write(issued.certificatePEM, to: "server.pem")
-        let key = try scratch.write(issued.keyPEM, to: "server.key")
+    }
+
+    func place(port: Int) -> PushPlace {
+        PushPlace(port: port, authorityFile: authorityFile, signingKeyFile: signingKeyFile)
+    }
+}
+
+/// Waits until somebody accepts connections there.
+func awaitServing(_ port: Int, by child: Child) throws(BenchFailure) {
+    let deadline = Deadline(seconds: 20)
+    while !Ports.isServed(port) {
+        if child.hasEnded { throw child.failure }
+        guard !deadline.isOver else { throw BenchFailure("\(child.name) does not listen on port \(port)") }
+        try Interruption.pause(ms: 20)
+    }
+}
+
+/// nghttp2's own server in the place of APNs: it answers 200 to a POST of each known device, and looks at nothing else.
+final class PushServer {
+    let place: PushPlace
+    private let process: Child
+
+    init(_ nghttpd: String, port: Int, _ traffic: Traffic, _ certificates: ServerCertificates, scratch: Scratch) throws
+    {
+        let port = try port == 0 ? Ports.free(1)[0] : port
+        guard !Ports.isServed(port) else { throw BenchFailure("port \(port) is taken (--nghttpd)") }
+        place = certificates.place(port: port)
         let root = try scratch.makeDirectory("documents")
         _ = try scratch.makeDirectory("documents/3")
         _ = try scratch.makeDirectory("documents/3/device")
@@ -27,14 +67,9 @@ final class PushServer {
         process = try Child(
             "nghttpd",
             [
-                nghttpd, "-a", "127.0.0.1", "-m", "1000", "-w", "20", "-W", "26", "-d", root, "\(self.port)", key,
-                certificate,
+                nghttpd, "-a", "127.0.0.1", "-m", "1000", "-w", "20", "-W", "26", "-d", root, "\(port)",
+                certificates.keyFile, certificates.certificateFile,
             ], scratch: scratch)
-        let deadline = Deadline(seconds: 20)
-        while !Ports.isServed(self.port) {
-            if process.hasEnded { throw process.failure }
-            guard !deadline.isOver else { throw BenchFailure("nghttpd does not listen on port \(self.port)") }
-            try Interruption.pause(ms: 20)
-        }
+        try awaitServing(port, by: process)
     }
 }

@@ -2,9 +2,8 @@ import CRdkafka
 import Glibc
 import Kafka
 
-/// Where one round's results go.
-struct RoundTopics {
-    let floorResults: String
+/// Where one measurement's results go; the name of the first is its consumer group's too, so that each has a fresh one.
+struct OutputTopics {
     let results: String
     let unregistered: String
     let deadLetters: String
@@ -13,33 +12,39 @@ struct RoundTopics {
 
 /// The topics of one run, with names of their own; deleted at its end where the broker stays.
 final class RunTopics {
-    let requests: String
     private let name = "apns-bench.\(getpid()).\(UInt32.random(in: 0...UInt32.max))"
     private let broker: Broker
     private let partitions: Int
     private var all: [String] = []
-    private var rounds = 0
+    private var sets = 0
 
-    init(_ broker: Broker, partitions: Int) throws {
+    init(_ broker: Broker, partitions: Int) {
         self.broker = broker
         self.partitions = partitions
-        requests = "\(name).requests"
-        try create([NewTopic(requests, partitions: partitions, replicationFactor: 1)])
     }
 
-    /// Creates empty topics for one more round.
-    func newRound() throws -> RoundTopics {
-        rounds += 1
-        let round = RoundTopics(
-            floorResults: "\(name).\(rounds).floor-results", results: "\(name).\(rounds).results",
-            unregistered: "\(name).\(rounds).unregistered", deadLetters: "\(name).\(rounds).dead-letters",
-            retry: "\(name).\(rounds).retry.30s")
+    /// Creates an empty topic for requests.
+    ///
+    /// - Parameter word: tells it from others of the run.
+    func newRequests(_ word: String) throws -> String {
+        let topic = "\(name).\(word).requests"
+        try create([NewTopic(topic, partitions: partitions, replicationFactor: 1)])
+        return topic
+    }
+
+    /// Creates empty topics for what one measurement produces.
+    func newOutputs() throws -> OutputTopics {
+        sets += 1
+        let set = "\(name).\(sets)"
+        let topics = OutputTopics(
+            results: "\(set).results", unregistered: "\(set).unregistered", deadLetters: "\(set).dead-letters",
+            retry: "\(set).retry.30s")
         try create(
-            [round.floorResults, round.results].map { NewTopic($0, partitions: partitions, replicationFactor: 1) }
-                + [round.unregistered, round.deadLetters, round.retry].map {
+            [NewTopic(topics.results, partitions: partitions, replicationFactor: 1)]
+                + [topics.unregistered, topics.deadLetters, topics.retry].map {
                     NewTopic($0, partitions: 1, replicationFactor: 1)
                 })
-        return round
+        return topics
     }
 
     private func create(_ new: [NewTopic]) throws {
@@ -68,66 +73,4 @@ final class RunTopics {
         rd_kafka_DeleteTopic_destroy_array(&list, list.count)
         rd_kafka_queue_destroy(queue)
     }
-}
-
-/// Writes the requests: payload form, keyed by device, with the headers a producer would write. Ends when the broker has
-/// acknowledged all of them.
-func fill(_ topic: String, of broker: Broker, count: Int, _ traffic: Traffic) throws {
-    let producer = try Producer(ProducerSettings(cluster: broker.cluster))
-    let target = try producer.topic(topic)
-    try producer.warmUp(timeoutMs: 10_000)
-    var failure: String?
-    func serve(timeoutMs: Int32) {
-        producer.serve(
-            timeoutMs: timeoutMs,
-            report: { if $0.code != .none { failure = $0.code.text } },
-            event: { if case .fatal(let error) = $0 { failure = error.text } })
-    }
-    let deadline = Deadline(seconds: 600)
-    func checkProgress() throws {
-        if let failure { throw BenchFailure("the requests cannot be written: \(failure)") }
-        guard !deadline.isOver else { throw BenchFailure("the requests were not written in time") }
-        try Interruption.pause(ms: 0)
-    }
-    var topicValue = Traffic.bundleID
-    var typeValue = Traffic.pushType
-    try topicValue.withUTF8 { topicValue in
-        try typeValue.withUTF8 { typeValue in
-            let headers = [
-                MessageHeader(name: bytes("apns-topic"), value: UnsafeRawBufferPointer(topicValue)),
-                MessageHeader(name: bytes("apns-push-type"), value: UnsafeRawBufferPointer(typeValue)),
-            ]
-            for number in 0..<count {
-                var key = traffic.tokens[number % traffic.tokens.count]
-                var value = Traffic.payload(number)
-                while true {
-                    let code = key.withUTF8 { key in
-                        value.withUTF8 { value in
-                            producer.produce(
-                                to: target, key: UnsafeRawBufferPointer(key), value: UnsafeRawBufferPointer(value),
-                                headers: headers, tag: 0)
-                        }
-                    }
-                    if code == .none { break }
-                    guard code == .queueFull else { throw BenchFailure("the requests cannot be written: \(code.text)") }
-                    serve(timeoutMs: 20)
-                    try checkProgress()
-                }
-                if number % 1_000 == 999 {
-                    serve(timeoutMs: 0)
-                    try checkProgress()
-                }
-            }
-        }
-    }
-    while producer.outstanding > 0 {
-        serve(timeoutMs: 100)
-        try checkProgress()
-    }
-    try checkProgress()
-}
-
-/// A fixed text's bytes, which live as long as the program.
-func bytes(_ text: StaticString) -> UnsafeRawBufferPointer {
-    UnsafeRawBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
 }

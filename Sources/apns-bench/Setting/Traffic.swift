@@ -1,4 +1,4 @@
-/// What is sent: the same for h2load, which posts it, and for the topic, which holds it.
+/// What is sent: the same for the floors, which post it, and for the topics, which hold it.
 struct Traffic: Sendable {
     static let bundleID = "com.example.bench"
     static let pushType = "alert"
@@ -7,15 +7,17 @@ struct Traffic: Sendable {
     let tokens: [String]
 
     init(devices: Int) {
-        // A token is random to HPACK: its Huffman code sees 64 hex digits, as with Apple's.
-        var state: UInt64 = 0x9E37_79B9_7F4A_7C15
+        var source = TokenSource()
         tokens = (0..<devices).map { _ in
-            (0..<4).map { _ in
-                state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-                return padded(String(state ^ state >> 29, radix: 16), 16)
-            }.joined()
+            String(unsafeUninitializedCapacity: TokenSource.size) { source.next(into: $0.baseAddress!) }
         }
     }
+
+    /// The bundle id of an app; with one app it is `bundleID`.
+    static func bundleID(app: Int, of apps: Int) -> String { apps == 1 ? bundleID : "\(bundleID).\(app)" }
+
+    /// A provider token's stand-in, about as long as the worker's: header, claims and 64 bytes of signature in base64url.
+    static let authorization = "bearer \(String(repeating: "eyJhbGciOiJFUzI1NiIs", count: 9))"
 
     /// As large for every number below a billion.
     static func payload(_ number: Int) -> String {
@@ -28,7 +30,76 @@ struct Traffic: Sendable {
     static var payloadSize: Int { payload(0).utf8.count }
 }
 
+/// Makes device tokens, the same ones each time. A token is random to HPACK: its Huffman code sees 64 hex digits, as with
+/// Apple's.
+struct TokenSource {
+    static let size = 64
+    private var state: UInt64 = 0x9E37_79B9_7F4A_7C15
+
+    /// Writes the next one's digits; returns how many.
+    mutating func next(into bytes: UnsafeMutablePointer<UInt8>) -> Int {
+        for word in 0..<4 {
+            state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+            let mixed = state ^ state >> 29
+            for place in 0..<16 {
+                let digit = UInt8(truncatingIfNeeded: mixed >> UInt64(60 - 4 * place)) & 15
+                bytes[16 * word + place] = digit < 10 ? 48 + digit : 87 + digit
+            }
+        }
+        return Self.size
+    }
+}
+
+/// A payload whose number is replaced in place, so that a million of them need no million strings.
+struct PayloadText {
+    private(set) var bytes: [UInt8]
+    private let places: [Int]
+    private let width: Int
+
+    /// `Traffic.payload`.
+    init() { self.init(Traffic.payload(0), width: 9) }
+
+    /// A payload that carries when its record was produced, in microseconds of the wall clock; `untimed` until it is set.
+    static var timed: PayloadText {
+        var text = PayloadText(
+            "{\"aps\":{\"alert\":\"Your parcel has arrived\"},\"at_us\":\(String(repeating: "0", count: 16))}",
+            width: 16)
+        text.set(untimed)
+        return text
+    }
+
+    /// A moment long ago, of 16 digits as all until the year 2286: a number does not begin with 0.
+    static let untimed = 1_000_000_000_000_000
+
+    /// - Parameter text: each run of `width` zeros in it is a place of the number.
+    private init(_ text: String, width: Int) {
+        bytes = Array(text.utf8)
+        self.width = width
+        var places: [Int] = []
+        var at = 0
+        while at + width <= bytes.count {
+            if bytes[at..<(at + width)].allSatisfy({ $0 == UInt8(ascii: "0") }) {
+                places.append(at)
+                at += width
+            } else {
+                at += 1
+            }
+        }
+        self.places = places
+    }
+
+    mutating func set(_ number: Int) {
+        for place in places {
+            var rest = number
+            for digit in stride(from: place + width - 1, through: place, by: -1) {
+                bytes[digit] = UInt8(ascii: "0") + UInt8(rest % 10)
+                rest /= 10
+            }
+        }
+    }
+}
+
 /// A number's text with zeros before it.
-private func padded(_ text: String, _ width: Int) -> String {
+func padded(_ text: String, _ width: Int) -> String {
     String(repeating: "0", count: max(0, width - text.utf8.count)) + text
 }

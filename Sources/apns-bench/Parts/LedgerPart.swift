@@ -1,0 +1,53 @@
+import Delivery
+
+/// `ledger`: the books of one partition, as between two commits at full load. What a turn receives settles in it, but
+/// for one in eight, which settles in the next, before the others.
+final class LedgerPart: PartRun {
+    private(set) var count = 0
+    private var ledger = PartitionLedger(committed: 0, map: CommitMap())
+    private var reach = Reach(minimum: 500)
+    private var map = CommitMapWriter()
+    private var nextOffset: Int64 = 0
+    /// Positions that are open since the last turn.
+    private var late: [UInt64] = []
+    private var received: [UInt64] = []
+
+    private static let batch = 256
+
+    func prepare() {}
+
+    func turn() throws {
+        received.removeAll(keepingCapacity: true)
+        for _ in 0..<Self.batch {
+            reach.advance(to: nextOffset)
+            guard case .open = ledger.receive(nextOffset, record: UInt32(truncatingIfNeeded: nextOffset & 0xFFFF))
+            else { throw BenchFailure("offset \(nextOffset) is not new") }
+            received.append(ledger.lastPosition)
+            nextOffset += 1
+        }
+        for position in late { ledger.settle(position) }
+        count += late.count
+        late.removeAll(keepingCapacity: true)
+        // Out of order, as answers come over several connections: 93 is odd, so that each has its turn.
+        for step in 0..<Self.batch {
+            let place = step &* 93 & (Self.batch - 1)
+            if place & 7 == 3 {
+                late.append(received[place])
+            } else {
+                ledger.settle(received[place])
+                count += 1
+            }
+        }
+        try commit()
+    }
+
+    private func commit() throws {
+        guard let base = ledger.committable else { throw BenchFailure("there is nothing to commit") }
+        let next = reach.next(from: base)
+        map.start(base: base, limit: 4_000)
+        ledger.write(to: &map) { _ in nil }
+        map.finish(reach: next)
+        guard !map.isFull, !map.text.isEmpty else { throw BenchFailure("the map does not fit") }
+        reach.acknowledge(next)
+    }
+}

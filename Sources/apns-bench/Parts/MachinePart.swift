@@ -1,0 +1,120 @@
+import Delivery
+import PushRecords
+
+/// `machine` and `fanout`: the Delivery machine, driven as by the worker's core (`PushWorker.turn`), with a transport
+/// that accepts everything and a Kafka that acknowledges everything, both by the next turn.
+///
+/// 8 partitions give a batch each a turn, and a turn is 10 ms: some 100,000 notifications a second.
+final class MachinePart: PartRun {
+    private var machine: DeliveryMachine
+    private var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
+    private var partitions: [PartitionID] = []
+    private var nextOffset: Int64 = 0
+    /// Of one turn; the next one's are the same.
+    private let records: [LentRecord]
+    private let recordsPerPartition: Int
+
+    /// On its way to APNs, and to Kafka.
+    private var flying: [OutgoingRequest] = []
+    private var unacknowledged: [NotificationID] = []
+    private var committing: [CommitOutcome] = []
+    /// What was read of results, so that nobody thinks it is not needed.
+    private var resultBytes = 0
+
+    private static let partitionCount = 8
+    /// As many records as the worker takes from a partition at a time.
+    private static let batch = 128
+    private static let turnMs: Int64 = 10
+
+    init(tokensPerRecord: Int) {
+        let app = AppRoute(name: "bench", environment: .production, bundleIDs: [Traffic.bundleID])
+        machine = DeliveryMachine(settings: DeliverySettings(), apps: [app])
+        if tokensPerRecord == 1 {
+            recordsPerPartition = Self.batch
+            let payload = PartInputs.lasting(Traffic.payload(7))
+            let headers = PartInputs.headers(PartInputs.usualHeaders)
+            records = PartInputs.tokens(Self.partitionCount * Self.batch).map {
+                LentRecord(key: $0, value: payload, headers: headers)
+            }
+        } else {
+            recordsPerPartition = 1
+            let tokens = PartInputs.tokens(Self.partitionCount * tokensPerRecord)
+            let headers = PartInputs.headers([])
+            records = (0..<Self.partitionCount).map { record in
+                let list = tokens[record * tokensPerRecord..<(record + 1) * tokensPerRecord]
+                return LentRecord(
+                    key: PartInputs.nothing, value: PartInputs.envelope(Array(list)), headers: headers)
+            }
+        }
+        machine.setCapacity(AppIndex(0), requests: 4_096)
+        for number in 0..<Int32(Self.partitionCount) {
+            partitions.append(
+                machine.assign(
+                    topic: "apns.requests", partition: number, role: .requests(weight: 1), committedOffset: 0,
+                    metadata: PartInputs.nothing))
+        }
+    }
+
+    var count: Int { machine.counters.notificationsSettled }
+
+    func prepare() {
+        now.ns += Self.turnMs * 1_000_000
+        now.wallMs += Self.turnMs
+    }
+
+    func turn() throws {
+        answer()
+        machine.advance(now: now)
+        acknowledge()
+        try read()
+        machine.sends(now: now) { _, requests in flying = requests }
+        machine.recalls { _, _ in }
+        publish()
+        committing = machine.takeCommit(of: .requests, now: now).map { _ in .acknowledged }
+        _ = machine.takeEvents()
+        _ = machine.nextDeadlineNs
+    }
+
+    /// As the transport's batch of one turn arrives.
+    private func answer() {
+        guard !flying.isEmpty else { return }
+        var batch = FateBatch(app: AppIndex(0))
+        batch.fates.reserveCapacity(flying.count)
+        for request in flying {
+            batch.fates.append(Fate(id: request.id, kind: .answered, status: 200, sentAtMs: now.wallMs - Self.turnMs))
+        }
+        flying = []
+        machine.handle(batch, now: now)
+    }
+
+    private func acknowledge() {
+        if !committing.isEmpty { machine.commitFinished(of: .requests, committing, now: now) }
+        committing = []
+        for id in unacknowledged { machine.acknowledged(id, now: now) }
+        unacknowledged.removeAll(keepingCapacity: true)
+    }
+
+    private func read() throws {
+        for (index, id) in partitions.enumerated() {
+            for place in 0..<recordsPerPartition {
+                let record = records[index * recordsPerPartition + place]
+                guard machine.room(for: id) > 0 else { throw BenchFailure("the machine has no room") }
+                let receipt = machine.receive(
+                    id, offset: nextOffset + Int64(place), timestampMs: now.wallMs - 1, key: record.key,
+                    value: record.value, headers: record.headers, now: now)
+                guard case .taken = receipt else { throw BenchFailure("the machine did not take a record") }
+            }
+        }
+        nextOffset += Int64(recordsPerPartition)
+    }
+
+    private func publish() {
+        while let production = machine.nextProduction {
+            resultBytes &+= machine.withResult(production.id, now: now) { content, ending in
+                content.token.count + content.payload.count + Int(ending.status)
+            }
+            machine.produced(production)
+            unacknowledged.append(production.id)
+        }
+    }
+}

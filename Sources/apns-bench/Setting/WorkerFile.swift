@@ -1,0 +1,42 @@
+/// A worker's configuration.
+struct WorkerFile {
+    var place: PushPlace
+    var requests: RequestTopic
+    var outputs: OutputTopics
+    /// For each app, at most and, with one app, at least.
+    var connections = 2
+    /// `derived` or `apple`.
+    var apnsID = "derived"
+    /// Static membership; empty: dynamic.
+    var instanceID = ""
+
+    func text(_ broker: Broker) -> String {
+        let apps = requests.form.apps
+        let least = apps == 1 ? connections : 1
+        let entries = (0..<apps).map { app in
+            """
+              - name: \(apps == 1 ? "bench" : "bench-\(app)")
+                bundle_ids: [\(Traffic.bundleID(app: app, of: apps))]
+                host: localhost
+                port: \(place.port)
+                token: {key_file: \(place.signingKeyFile), key_id: \(place.signingKeyID), team_id: TEAM123456}
+                tls: {ca_file: \(place.authorityFile)}
+                connections: {min: \(least), max: \(connections)}
+            """
+        }
+        return """
+            kafka: {bootstrap_servers: "\(broker.bootstrapServers)", group_id: \(outputs.results), \
+            group_instance_id: "\(instanceID)"}
+            requests: {topics: [\(requests.name)]}
+            results: {topic: \(outputs.results)}
+            unregistered: {topic: \(outputs.unregistered)}
+            dead_letters: {topic: \(outputs.deadLetters)}
+            retry: {tiers: {30s: \(outputs.retry)}}
+            delivery: {apns_id: \(apnsID)}
+            apps:
+            \(entries.joined(separator: "\n"))
+            admin: {listen: off}
+
+            """
+    }
+}

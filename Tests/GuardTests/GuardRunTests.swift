@@ -1,0 +1,92 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import apns_bench
+
+/// The guard as it is run by hand and in CI, on the program that was built with these tests.
+@Suite("Guard", .serialized)
+struct GuardRunTests {
+    static let figures = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "figures.json")
+        .path
+
+    /// SwiftPM puts the program beside the test bundle.
+    static let program: String? = {
+        let program = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+            .deletingLastPathComponent().appendingPathComponent("apns-bench").path
+        return FileManager.default.isExecutableFile(atPath: program) ? program : nil
+    }()
+
+    static let isPossible =
+        ProcessInfo.processInfo.environment["CI"] == "true"
+        || program != nil && (try? Programs.find("valgrind", package: "valgrind")) != nil
+
+    static func run(_ arguments: [String]) throws -> (ending: ChildProcess.Ending, text: String) {
+        let program = try #require(program, "there is no apns-bench beside the tests")
+        let child = try ChildProcess(program, ["guard"] + arguments)
+        return (try child.wait(seconds: 300), child.text)
+    }
+
+    /// One run over all parts, of which two tests have a look at each half.
+    static let whole = Result { try run(["--figures", figures]) }
+
+    @Test(
+        "No part takes more allocations than committed",
+        .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"),
+        .timeLimit(.minutes(6)))
+    func allocations() throws {
+        let (_, text) = try Self.whole.get()
+        print(text)
+        #expect(!text.contains(" allocations a notification; committed are "), "\(text)")
+        for part in Part.allCases { #expect(text.contains("\n\(part.rawValue) "), "\(part) was not compared: \(text)") }
+    }
+
+    @Test(
+        "No part takes more instructions than committed",
+        .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"),
+        .timeLimit(.minutes(6)))
+    func instructions() throws {
+        let (ending, text) = try Self.whole.get()
+        if let line = text.split(separator: "\n").first(where: { $0.hasPrefix("instructions are not compared") }) {
+            try Test.cancel("\(line)")
+        }
+        #expect(ending == .exited(0), "\(text)")
+    }
+
+    @Test(
+        "Turned around: against figures 5 % and one allocation lower it fails, and names both",
+        .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"),
+        .timeLimit(.minutes(6)))
+    func turnedAround() throws {
+        // What it counts now, first, so that instructions are compared whatever the toolchain is.
+        let folder = FileManager.default.temporaryDirectory.appending(path: "guard-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let file = folder.appending(path: "figures.json").path
+        let (updated, said) = try Self.run(["--update", "--only", "ledger", "--figures", file])
+        try #require(updated == .exited(0), "\(said)")
+        var lower = try Figures(file: file)
+        lower.parts["ledger"]?.instructions /= 1.05
+        lower.parts["ledger"]?.swiftAllocations -= 1
+        try lower.text.write(toFile: file, atomically: true, encoding: .utf8)
+        let (ending, text) = try Self.run(["--only", "ledger", "--figures", file])
+        print(text)
+        #expect(ending == .exited(1))
+        #expect(text.contains("FAILED: ledger: "))
+        #expect(text.contains(" instructions a notification; committed are "))
+        #expect(text.contains(" Swift allocations a notification; committed are "))
+        #expect(text.contains("apns-bench guard --only ledger --top"))
+    }
+
+    @Test(
+        "An unknown part, a file that is not there: one line, and what to do",
+        .enabled(if: isPossible, "missing: valgrind, or apns-bench beside the tests (Docker/setup --tests)"))
+    func usage() throws {
+        let (unknown, words) = try Self.run(["--only", "nothing"])
+        #expect(unknown == .exited(64))
+        #expect(words.contains("expected one of parse, envelope, ledger"))
+        let (absent, line) = try Self.run(["--figures", "/nonexistent/figures.json"])
+        #expect(absent == .exited(1))
+        #expect(line.contains("the figures cannot be read from /nonexistent/figures.json"))
+    }
+}

@@ -1,0 +1,202 @@
+import PushRecords
+
+@testable import Delivery
+
+/// The promise, rule by rule.
+extension SimulatedWorld {
+    func checkSend(
+        _ request: OutgoingRequest, _ place: SimulatedPlace, _ original: SimulatedPlace, _ laneKey: [UInt8],
+        _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker
+    ) {
+        // The reach: a commit that Kafka has names it.
+        let reach = assignment.fenced?.reach ?? logs[place.log].commit?.map.reach ?? -1
+        if place.offset >= reach { breaks("\(place) was sent at or above the reach \(reach)") }
+        let notification = worker.machine.notifications[request.id.slot]
+        if settings.ordering == .device {
+            checkLane(place, laneKey, assignment.number, worker)
+            // First sends in order, in one assignment.
+            if !notification.isResend {
+                let key = OrderKey(assignment: assignment.number, lane: laneKey)
+                if let last = lastFirstSend[key], (last.offset, last.index) >= (place.offset, place.index) {
+                    breaks("\(place) was sent first after \(last)")
+                }
+                lastFirstSend[key] = place
+            }
+        }
+        if let expiration = request.expiration, expiration > 0, time(worker).wallMs >= Int64(expiration) * 1_000 {
+            breaks("\(place) was sent after its time")
+        }
+        // What was settled or refused may be sent again when a map was cut, or damaged, or a drain cut short; it says so.
+        // A retry record need not: it is the request beside it that is sent again, and says so.
+        let isForgotten = (wasMapCut || logs[place.log].wasDamaged) && notification.inDoubt > 0
+        let mayBeTwice = wasMapCut || limitCount > 0 || remakesProducers || logs[original.log].wasDamaged || isForgotten
+        let mayBeForgotten = mayBeTwice && (notification.inDoubt > 0 || place.log >= 3)
+        // What is settled is sent again only when no commit since could say so.
+        if assignment.fenced == nil, let known = settledAt[place], let takenAt = commitTakenAt[known.assignment],
+            known.step < takenAt,
+            !isForgotten
+        {
+            breaks("\(place) settled in step \(known.step), and a commit of step \(takenAt) said so")
+        }
+        // An answer that must not be followed by another try.
+        if let book = books[original], book.rule == .bad && !guardHolds || book.rule == .unregistered,
+            book.processed > 0, book.doubts == 0, crashCount == 0, !mayBeForgotten
+        {
+            breaks("\(original) was refused for good, and sent again: \(book), doubts \(notification.inDoubt)")
+        }
+    }
+
+    /// Per device one in flight: of the same worker, whatever became of the partition or the app that it was sent for,
+    /// and of others that read the same partition, unless they were lost, or cut short.
+    private func checkLane(
+        _ place: SimulatedPlace, _ laneKey: [UInt8], _ assignment: Int, _ worker: SimulatedWorker
+    ) {
+        for other in workers {
+            for flight in other.flights.values where flight.laneKey == laneKey {
+                let areAlive = !deadAssignments.contains(flight.assignment) && !deadAssignments.contains(assignment)
+                guard other === worker || flight.place.log == place.log && areAlive else { continue }
+                breaks("\(place) was sent while its device is in flight: \(flight.place)")
+            }
+        }
+    }
+
+    /// A commit arrives at the broker.
+    func apply(_ committing: SimulatedWorker.Committing) {
+        let log = committing.log
+        let commit = committing.commit
+        if let before = logs[log].commit, commit.offset < before.offset {
+            breaks("log \(log) was committed back from \(before.offset) to \(commit.offset)")
+        }
+        logs[log].commit = commit
+        commitTakenAt[committing.assignment] = commit.takenAt
+        var count = logs[log].committedCount
+        while count < logs[log].records.count, logs[log].records[count].offset < commit.offset {
+            checkSettled(logs[log].records[count], log, "is below the committed offset \(commit.offset)")
+            count += 1
+        }
+        logs[log].committedCount = count
+        guard !commit.map.settled.isEmpty || !commit.map.partials.isEmpty else { return }
+        for record in logs[log].records[count...] {
+            if commit.map.settled.contains(where: { $0.contains(record.offset) }) {
+                checkSettled(record, log, "is named by the map")
+            }
+            for partial in commit.map.partials where partial.offset == record.offset {
+                for index in partial.indexes.joined() {
+                    let place = SimulatedPlace(log: log, offset: record.offset, index: Int32(index))
+                    if !settled.contains(place) { breaks("\(place) is named by the map and not settled") }
+                }
+            }
+        }
+    }
+
+    private func checkSettled(_ record: SimulatedRecord, _ log: Int, _ why: String) {
+        for index in 0..<record.count {
+            let place = SimulatedPlace(log: log, offset: record.offset, index: index)
+            if !settled.contains(place) { breaks("\(place) \(why) and not settled") }
+        }
+    }
+
+    /// When nothing is left to be done: every notification ended as its rule says.
+    func checkEnd() {
+        for (place, book) in books {
+            let isCounted = settings.publishesOnlyFailures && book.countedAsAccepted > 0
+            guard !book.results.isEmpty || isCounted else {
+                breaks("\(place) (\(book)) ended in silence")
+                continue
+            }
+            for result in book.results { checkResult(result, book, place) }
+            // What may have been shown twice says so.
+            if book.delivered > 1, !book.results.contains(where: { $0.inDoubt > 0 }) {
+                breaks("\(place) was delivered \(book.delivered) times and no result says so: \(book)")
+            }
+            if isFaultless {
+                if book.results.contains(where: { $0.inDoubt > 0 }) { breaks("\(place) is in doubt without a fault") }
+                if book.delivered > 1 { breaks("\(place) was delivered twice without a fault") }
+                if book.results.count + (isCounted ? 1 : 0) != 1 {
+                    breaks("\(place) has \(book.results.count) results")
+                }
+            }
+            if book.rule == .unregistered, book.results.contains(where: { $0.outcome == .unregistered }) {
+                // One that crashed may have written the result and not the token; then it is sent again, or is too old.
+                let isSure = book.results.allSatisfy { $0.outcome == .unregistered }
+                if book.deadTokens == 0, isSure { breaks("\(place) has no dead token: \(book)") }
+            } else if book.deadTokens > 0, book.rule != .unregistered {
+                breaks("\(place) has a dead token")
+            }
+        }
+        for worker in workers {
+            for app in worker.machine.apps where app.open != 0 || app.handed != 0 || app.openBytes != 0 {
+                breaks("an app's counts")
+            }
+            if worker.machine.circuits.contains(where: { $0.circuit.probe != nil }) { breaks("a probe is left") }
+            if worker.machine.topicCircuits.contains(where: { $0.circuit.probe != nil }) { breaks("a probe is left") }
+            for group in worker.machine.shares.groups where group.used != 0 { breaks("a share is not given back") }
+            for group in worker.machine.byteShares.groups where group.used != 0 { breaks("bytes are not given back") }
+        }
+    }
+
+    // MARK: Limits
+
+    func checkLimits(_ worker: SimulatedWorker) {
+        if step % 8 == 0 { checkShares(worker) }
+        // Dead letters are taken whatever is open: at most as many as are read at once.
+        let deadLetters = worker.producing.count { books[$0.place]?.isDeadLetter ?? false }
+        let gauges = worker.machine.gauges
+        if gauges.openNotifications > settings.maxOpen + deadLetters { breaks("more is open than max_open") }
+        // A record that began to be taken is; a list of thirty tokens, two kilobytes, and each token for itself.
+        if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
+    }
+
+    /// With several apps, one has at most half of what may be open, but for what is about to leave.
+    private func checkShares(_ worker: SimulatedWorker) {
+        // An app that was alone for a while may have more.
+        guard allApps.count > 1, everRemoved.isEmpty else { return }
+        var open = [Int](repeating: 0, count: worker.machine.apps.count)
+        for slot in 0..<UInt32(worker.machine.notifications.capacity) {
+            let notification = worker.machine.notifications[slot]
+            guard notification.app >= 0, notification.heldFor == nil else { continue }
+            switch notification.state {
+            case .inLane, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
+            case .free, .orphaned, .concluded: break
+            }
+        }
+        for (app, count) in open.enumerated() where count > (settings.maxOpen + 1) / 2 {
+            breaks("app \(app) has \(count) of \(settings.maxOpen)")
+        }
+    }
+
+    // MARK: Ends
+
+    /// Bad tokens may go to the tiers.
+    var guardHolds: Bool { allApps.contains(where: \.guardHolds) }
+
+    var isFaultless: Bool {
+        !faults.doubts && !faults.crashes && !faults.losses && !faults.damage && !wasMapCut && limitCount == 0
+            && !remakesProducers
+    }
+
+    private func checkResult(
+        _ result: (outcome: Outcome, inDoubt: Int, attempts: Int), _ book: SimulatedBook, _ place: SimulatedPlace
+    ) {
+        guard let rule = book.rule else {
+            if result.outcome != .invalid { breaks("\(place) cannot be sent and ended \(result.outcome)") }
+            return
+        }
+        if result.attempts < result.inDoubt { breaks("\(place) counts more doubts than sends") }
+        if result.outcome == rule.outcome { return }
+        switch result.outcome {
+        case .expired where rule == .nowOrNever || clocksJumped || nowMs > SimulatedWorld.shortestAgeMs: return
+        // Tries in doubt use up resends, and these attempts.
+        case .abandoned where result.inDoubt > 0 && !faults.abandonsNobody: return
+        case .abandoned where rule == .bad && guardHolds: return
+        case .invalid where everRemoved.contains(book.app): return
+        default: breaks("\(place) ended \(result.outcome), not \(rule.outcome): \(book)")
+        }
+    }
+}
+
+/// First sends follow offset order per device in one assignment.
+struct OrderKey: Hashable {
+    var assignment: Int
+    var lane: [UInt8]
+}

@@ -1,0 +1,47 @@
+/// What may go wrong in a world.
+struct SimulatedFaults {
+    var name: String
+    /// Sends whose fate stays unknown.
+    var doubts = true
+    /// Connections that are lost, streams that are reset, answers that never come. Without it connections may still fall
+    /// silent, and die under what kills them.
+    var breaks = true
+    /// Connections that fall silent, for minutes on end.
+    var silence = true
+    /// Requests under which every connection dies, in so many worlds of a hundred.
+    var poison = 15
+    var crashes = true
+    /// Partitions that are lost, and owners that learn it late.
+    var losses = true
+    /// Commit metadata that comes back damaged, or as somebody else's.
+    var damage = true
+    /// Refused commits, a broker that goes away, one that writes nothing, producers that have to be made anew, wall
+    /// clocks that jump: none of these makes anybody send twice.
+    var refusals = true
+
+    static let everything = SimulatedFaults(name: "every fault")
+
+    /// Rebalances, stops, GOAWAYs only: nothing is sent twice.
+    static let none = SimulatedFaults(
+        name: "without a fault", doubts: false, breaks: false, silence: false, poison: 0, crashes: false, losses: false,
+        damage: false)
+
+    /// A dead network abandons nobody.
+    static let deadNetwork = SimulatedFaults(name: "dead network", breaks: false, poison: 0)
+
+    /// What kills its connections takes nobody with it.
+    static let poisonous = SimulatedFaults(name: "poison", breaks: false, silence: false, poison: 100)
+
+    /// Of ten worlds, six know every fault.
+    static func of(seed: UInt64) -> SimulatedFaults {
+        switch seed % 10 {
+        case 0...5: .everything
+        case 6, 7: .none
+        case 8: .deadNetwork
+        default: .poisonous
+        }
+    }
+
+    /// Whether nobody may be abandoned but by what APNs answers.
+    var abandonsNobody: Bool { doubts && !breaks }
+}

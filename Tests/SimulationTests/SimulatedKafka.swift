@@ -1,0 +1,123 @@
+import PushRecords
+
+@testable import Delivery
+
+/// A record, or a notification in it, by its place in the simulated Kafka.
+struct SimulatedPlace: Hashable, CustomStringConvertible {
+    var log: Int
+    var offset: Int64
+    var index: Int32 = 0
+
+    var description: String { "log \(log) offset \(offset) index \(index)" }
+}
+
+struct SimulatedRecord {
+    var offset: Int64
+    var timestampMs: Int64
+    var key: [UInt8]?
+    var value: [UInt8]?
+    var headers: [(name: [UInt8], value: [UInt8])] = []
+    /// One for each notification; a dead letter counts as one.
+    var count: Int32 = 1
+    /// What was asked for first: of a retry record its original.
+    var originals: [SimulatedPlace]
+}
+
+/// One partition of a topic, with what its group committed.
+struct SimulatedLog {
+    struct Commit {
+        var offset: Int64
+        var metadata: [UInt8]
+        var map: CommitMap
+        /// The step in which the worker took it.
+        var takenAt: Int
+    }
+
+    var topic: String
+    var partition: Int32
+    var role: PartitionRole
+    var records: [SimulatedRecord] = []
+    var nextOffset: Int64 = 0
+    var commit: Commit?
+    /// Records below the committed offset.
+    var committedCount = 0
+    var isOwned = false
+    /// Its metadata came back as something else: what it said is forgotten.
+    var wasDamaged = false
+
+    /// Everything in it is committed.
+    var isDone: Bool { committedCount == records.count }
+
+    /// The record at an offset; `nil`: there is none.
+    func record(at offset: Int64) -> SimulatedRecord? {
+        var (low, high) = (0, records.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if records[middle].offset < offset { low = middle + 1 } else { high = middle }
+        }
+        return low < records.count && records[low].offset == offset ? records[low] : nil
+    }
+}
+
+/// What a device token of the simulation stands for: how APNs answers.
+enum SimulatedRule: String, CaseIterable {
+    case accept = "k"
+    case unregistered = "u"
+    case bad = "r"
+    /// 429 first.
+    case throttled = "t"
+    /// 503 twice.
+    case shutdown = "s"
+    case failing = "e"
+    /// Our credential is refused first.
+    case credential = "c"
+    /// It is refused for this topic first.
+    case topic = "m"
+    /// IdleTimeout first.
+    case idle = "i"
+    /// Accepted; expiration 0.
+    case nowOrNever = "n"
+    /// Its connection dies under it.
+    case poison = "x"
+
+    /// The answer to the try after `processed` others.
+    func answer(processed: Int) -> (status: UInt16, reason: ReasonCode) {
+        switch self {
+        case .accept, .nowOrNever, .poison: (200, .none)
+        case .unregistered: (410, .unregistered)
+        case .bad: (400, .badDeviceToken)
+        case .throttled: processed == 0 ? (429, .tooManyRequests) : (200, .none)
+        case .shutdown: processed < 2 ? (503, .shutdown) : (200, .none)
+        case .failing: (500, .internalServerError)
+        case .credential: processed == 0 ? (403, .invalidProviderToken) : (200, .none)
+        case .topic: processed == 0 ? (403, .topicMismatch) : (200, .none)
+        case .idle: processed == 0 ? (400, .idleTimeout) : (200, .none)
+        }
+    }
+
+    var outcome: Outcome {
+        switch self {
+        case .accept, .throttled, .shutdown, .credential, .topic, .idle, .nowOrNever: .accepted
+        case .unregistered: .unregistered
+        case .bad: .rejected
+        case .failing, .poison: .abandoned
+        }
+    }
+}
+
+/// The books of one notification as they are in truth.
+struct SimulatedBook {
+    /// `nil`: its token is no token.
+    var rule: SimulatedRule?
+    /// Name of its app.
+    var app = ""
+    var isDeadLetter = false
+    /// Tries that APNs processed, and of these, the ones it delivered.
+    var processed = 0
+    var delivered = 0
+    /// Sends that APNs may have processed and that were not answered to a worker that lived on.
+    var doubts = 0
+    var results: [(outcome: Outcome, inDoubt: Int, attempts: Int)] = []
+    var deadTokens = 0
+    var countedAsAccepted = 0
+}

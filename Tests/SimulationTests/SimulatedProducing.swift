@@ -1,0 +1,217 @@
+import PushRecords
+
+@testable import Delivery
+
+/// What a worker writes to Kafka, and how it leaves.
+extension SimulatedWorld {
+    // MARK: Records
+
+    func produce(_ worker: SimulatedWorker) {
+        while let production = worker.machine.nextProduction {
+            if random.chance(5) { return }  // The queue is full.
+            let notification = worker.machine.notifications[production.id.slot]
+            let record = worker.machine.records[notification.record]
+            guard let log = worker.log(ofSlot: record.partition) else {
+                breaks("a production of an assignment that is gone")
+                return
+            }
+            let place = SimulatedPlace(log: log, offset: record.offset, index: notification.index)
+            let original = logs[log].record(at: record.offset)?.originals[Int(notification.index)] ?? place
+            let append = effect(of: production, place, original, worker)
+            worker.machine.produced(production)
+            queue(production.id, place, worker, append)
+        }
+    }
+
+    private func queue(
+        _ id: NotificationID, _ place: SimulatedPlace, _ worker: SimulatedWorker,
+        _ append: @escaping (SimulatedWorld, _ again: Bool) -> Void
+    ) {
+        let appendMs = nowMs + .random(in: 1...30, using: &random) * slowness
+        worker.producing.append(
+            .init(
+                id: id, assignment: worker.assignments[place.log]?.number ?? 0, place: place, appendMs: appendMs,
+                ackMs: appendMs + .random(in: 0...20, using: &random) * slowness, append: append))
+    }
+
+    func produceDeadLetter(_ id: NotificationID, _ place: SimulatedPlace, _ worker: SimulatedWorker) {
+        queue(id, place, worker) { world, _ in
+            if world.books[place]?.isDeadLetter != true { world.breaks("\(place) is no dead letter") }
+            world.books[place]?.results.append((.invalid, 0, 0))
+            world.settled.insert(place)
+        }
+    }
+
+    /// What is in Kafka once the production is.
+    private func effect(
+        of production: Production, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker
+    ) -> (SimulatedWorld, Bool) -> Void {
+        switch production.kind {
+        case .unregistered:
+            return { world, _ in world.books[original]?.deadTokens += 1 }
+        case .result:
+            let result = worker.machine.withResult(production.id, now: time(worker)) { content, ending in
+                if content.request.offset != original.offset || content.request.index != original.index {
+                    breaks("the result of \(original) names \(content.request.offset)/\(content.request.index)")
+                }
+                return (outcome: ending.outcome, inDoubt: Int(ending.inDoubt), attempts: Int(ending.attempts))
+            }
+            return { world, _ in
+                world.books[original]?.results.append(result)
+                world.settled.insert(place)
+            }
+        case .retry(let tier):
+            let written = retryRecord(production, original, worker, moreDoubts: 0)
+            // What may have been written before says so.
+            let rewritten =
+                remakesProducers ? retryRecord(production, original, worker, moreDoubts: 1) : written
+            return { world, again in
+                world.append(again ? rewritten : written, to: 3 + tier)
+                world.settled.insert(place)
+            }
+        }
+    }
+
+    private func retryRecord(
+        _ production: Production, _ original: SimulatedPlace, _ worker: SimulatedWorker, moreDoubts: Int32
+    ) -> SimulatedRecord {
+        worker.machine.withRetry(production.id) { content, order -> SimulatedRecord in
+            if content.expiration == 0 { breaks("\(original) is now or never") }
+            if Int(order.attempt) > settings.maxAttempts { breaks("\(original) has too many attempts") }
+            let order = RetryOrder(
+                attempt: order.attempt, dueMs: order.dueMs, reason: order.reason, sends: order.sends + moreDoubts,
+                inDoubt: order.inDoubt + moreDoubts)
+            let record = worker.retryWriter.write(content, order)
+            return SimulatedRecord(
+                offset: 0, timestampMs: time(worker).wallMs, key: Array(record.key), value: Array(record.value),
+                headers: record.headers.map { (Array($0.name), Array($0.value)) }, originals: [original])
+        }
+    }
+
+    private func append(_ record: SimulatedRecord, to log: Int) {
+        var record = record
+        record.offset = logs[log].nextOffset
+        logs[log].nextOffset += 1
+        logs[log].records.append(record)
+    }
+
+    func deliverAcknowledgements(_ worker: SimulatedWorker) {
+        guard !worker.producing.isEmpty, nowMs >= fullUntilMs else { return }
+        var left: [SimulatedWorker.Producing] = []
+        for var each in worker.producing {
+            if !each.isAppended, each.appendMs <= nowMs {
+                each.append(self, false)
+                each.isAppended = true
+            }
+            if each.ackMs <= nowMs {
+                // Its dead token first, then its result: the last one settles it.
+                let isLast = worker.machine.notifications[each.id.slot].unacknowledged == 1
+                if isLast, worker.assignments[each.place.log]?.number == each.assignment {
+                    settledAt[each.place] = (step, each.assignment)
+                }
+                worker.machine.acknowledged(each.id, now: time(worker))
+            } else {
+                left.append(each)
+            }
+        }
+        worker.producing = left
+    }
+
+    // MARK: Commits
+
+    func commit(_ worker: SimulatedWorker) {
+        for group in CommitGroup.allCases { commit(group, worker) }
+    }
+
+    private func commit(_ group: CommitGroup, _ worker: SimulatedWorker) {
+        let place = group.rawValue
+        if !worker.commits[place].entries.isEmpty {
+            guard finish(group, worker) else { return }
+        }
+        for entry in worker.machine.takeCommit(of: group, now: time(worker)) {
+            guard let log = worker.log(of: entry.partition) else {
+                breaks("a commit of an assignment that is gone")
+                return
+            }
+            if (log >= 3) != (place == 1) { breaks("a commit of the other group's partition") }
+            guard let map = CommitMap(metadata: entry.metadata, base: entry.offset) else {
+                breaks("a commit that cannot be read back")
+                return
+            }
+            var outcome = CommitOutcome.acknowledged
+            var isTaken = true
+            if worker.assignments[log]?.fenced != nil {
+                (outcome, isTaken) = (.refused, false)
+            } else if entry.metadata.count > metadataLimit {
+                (outcome, isTaken) = (.metadataTooLarge, false)
+            } else if !isCalm, faults.refusals, random.chance(5) {
+                (outcome, isTaken) = (.refused, random.chance(50))
+            }
+            let commit = SimulatedLog.Commit(
+                offset: entry.offset, metadata: Array(entry.metadata), map: map, takenAt: step)
+            let number = worker.assignments[log]?.number ?? 0
+            worker.commits[place].entries.append(
+                .init(log: log, assignment: number, commit: commit, outcome: outcome, isTaken: isTaken))
+        }
+        worker.commits[place].isApplied = false
+        worker.commits[place].appliesMs = nowMs + .random(in: 1...20, using: &random) * slowness
+        worker.commits[place].replyMs =
+            worker.commits[place].appliesMs + .random(in: 0...20, using: &random) * slowness
+    }
+
+    /// Whether the commit under way was answered, or given up.
+    private func finish(_ group: CommitGroup, _ worker: SimulatedWorker) -> Bool {
+        let place = group.rawValue
+        if isKafkaDown {
+            // The client gives up after a while, whatever became of it.
+            guard random.chance(20) else { return false }
+            if !worker.commits[place].isApplied, random.chance(30) { apply(worker.commits[place]) }
+            let refusals = worker.commits[place].entries.map { _ in CommitOutcome.refused }
+            worker.machine.commitFinished(of: group, random.chance(50) ? nil : refusals, now: time(worker))
+            worker.commits[place].entries = []
+            return true
+        }
+        if !worker.commits[place].isApplied, worker.commits[place].appliesMs <= nowMs {
+            apply(worker.commits[place])
+            worker.commits[place].isApplied = true
+        }
+        guard worker.commits[place].replyMs <= nowMs else { return false }
+        worker.machine.commitFinished(of: group, worker.commits[place].entries.map(\.outcome), now: time(worker))
+        worker.commits[place].entries = []
+        return true
+    }
+
+    private func apply(_ flight: SimulatedWorker.CommitFlight) {
+        for each in flight.entries where each.isTaken { apply(each) }
+    }
+
+    // MARK: Leaving
+
+    func drain(_ worker: SimulatedWorker) {
+        for log in worker.assignments.keys.sorted() {
+            guard let assignment = worker.assignments[log], let since = assignment.drainsSince else { continue }
+            if worker.machine.isDrained(assignment.id) {
+                leave(log, assignment, worker)
+            } else if step - since == 20, !isCalm, random.chance(30) {
+                // The drain limit: what is unanswered may be sent by another.
+                worker.machine.stopWaiting([assignment.id])
+                worker.assignments[log]?.isLate = true
+                deadAssignments.insert(assignment.number)
+                limitCount += 1
+                for flight in worker.flights.values where flight.place.log == log {
+                    books[flight.original]?.doubts += 1
+                }
+            } else if step - since > 40, assignment.isLate {
+                // The limit of the last commit.
+                happened["left without a commit", default: 0] += 1
+                lose(log, worker)
+            }
+        }
+    }
+
+    private func leave(_ log: Int, _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker) {
+        worker.assignments[log] = nil
+        worker.machine.release([assignment.id])
+        logs[log].isOwned = false
+    }
+}

@@ -1,0 +1,94 @@
+import PushRecords
+
+@testable import Delivery
+
+/// What operators and the network do to apps.
+extension SimulatedWorld {
+    /// The configuration changes, everywhere at once.
+    func reload() {
+        switch Int.random(in: 0..<5, using: &random) {
+        case 0: change { $0.isPaused.toggle() }
+        case 1: change { $0.rateLimit = random.chance(50) ? .random(in: 20...300, using: &random) : 0 }
+        case 2:
+            lastCredential += 1
+            change { $0.credential = lastCredential }
+        case 3:
+            let number = apps.randomElement(using: &random)?.credential ?? 0
+            for worker in workers { worker.machine.credentialReplaced(number, now: time(worker)) }
+            return
+        default:
+            // The last one is taken out, or all are there again, in another order.
+            if apps.count == allApps.count, apps.count > 1 {
+                everRemoved.insert(apps.removeLast().name)
+            } else {
+                apps = allApps.reversed()
+            }
+        }
+        for worker in workers { worker.reload(apps, now: time(worker)) }
+    }
+
+    private func change(_ body: (inout AppRoute) -> Void) {
+        body(&apps[Int.random(in: 0..<apps.count, using: &random)])
+    }
+
+    /// An app's host cannot be reached any more, or can again.
+    func changeReach(_ worker: SimulatedWorker) {
+        let app = Int.random(in: 0..<worker.capacities.count, using: &random)
+        if worker.capacities[app] > 0 {
+            worker.capacities[app] = 0
+        } else {
+            worker.capacities[app] = .random(in: 1...60, using: &random)
+        }
+        // In whichever order they come.
+        if random.chance(50) {
+            worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker))
+        }
+        worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app])
+        worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker))
+    }
+
+    /// Everything works, and nobody limits it.
+    func heal() {
+        apps = allApps
+        for index in apps.indices { apps[index].rateLimit = 0 }
+        for worker in workers {
+            worker.reload(apps, now: time(worker))
+            for app in worker.capacities.indices {
+                if worker.capacities[app] == 0 { worker.capacities[app] = 10 }
+                worker.machine.setReachable(AppIndex(app), true, now: time(worker))
+                worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app])
+            }
+            for credential in 0...lastCredential { worker.machine.credentialReplaced(credential, now: time(worker)) }
+        }
+    }
+
+    /// Nothing is sent for an app that is not to be, nor faster than it is to be.
+    func checkApp(_ id: NotificationID, _ worker: SimulatedWorker) {
+        let notification = worker.machine.notifications[id.slot]
+        let app = Int(notification.app)
+        let control = worker.machine.controls[app]
+        if control.isRemoved || control.route.isPaused || control.isCutOff {
+            breaks("something was sent for an app that is removed, paused or cut off")
+        }
+        if worker.machine.circuits[control.circuit].circuit.isOpen, !notification.isProbe {
+            breaks("something that is no probe was sent behind an open circuit")
+        }
+        if worker.machine.topicCircuit(of: id.slot, app: app) != nil, !notification.isProbe {
+            breaks("something that is no probe was sent behind the open circuit of its topic")
+        }
+        if notification.isProbe {
+            let probes =
+                worker.machine.circuits.map(\.circuit.probe) + worker.machine.topicCircuits.map(\.circuit.probe)
+            if !probes.contains(id) { breaks("a probe that no circuit knows") }
+        }
+        let rate = control.route.rateLimit
+        guard rate > 0 else { return }
+        var book = worker.rates[app] ?? (sinceNs: ns, sent: 0)
+        book.sent += 1
+        worker.rates[app] = book
+        if book.sent > Int((ns - book.sinceNs) / 1_000) * rate / 1_000_000 + rate / 20 + 2 {
+            let ms = (ns - book.sinceNs) / 1_000_000
+            breaks("\(book.sent) were sent at \(rate) a second in \(ms) ms")
+        }
+    }
+}

@@ -1,0 +1,112 @@
+@testable import Delivery
+
+/// What goes wrong around the workers: Kafka, clocks, owners that do not know yet.
+extension SimulatedWorld {
+    static let hourMs: Int64 = 3_600_000
+    /// The least `max_age` and the least expiration of a world: no run is so long, as clocks go that are right.
+    static let shortestAgeMs: Int64 = 5 * hourMs
+
+    /// The clocks as a worker reads them.
+    func time(_ worker: SimulatedWorker) -> DeliveryTime {
+        DeliveryTime(ns: ns, wallMs: startMs + nowMs + worker.skewMs)
+    }
+
+    var isKafkaDown: Bool { nowMs < kafkaDownUntilMs }
+
+    /// One step of the weather.
+    func disturbAround() {
+        if clocksJumped, random.oneIn(60), let worker = workers.randomElement(using: &random) { jump(worker) }
+        if faults.refusals, random.oneIn(outageChance), !isKafkaDown {
+            happened["Kafka is away", default: 0] += 1
+            kafkaDownUntilMs = nowMs + .random(in: 100...240_000, using: &random)
+        }
+        if faults.refusals, random.oneIn(outageChance) {
+            happened["Kafka writes nothing", default: 0] += 1
+            fullUntilMs = nowMs + .random(in: 100...30_000, using: &random)
+        }
+        if remakesProducers, random.oneIn(50), let worker = workers.randomElement(using: &random) {
+            remakeProducer(worker)
+        }
+        if faults.silence, random.oneIn(120), let worker = workers.randomElement(using: &random) {
+            happened["dead network", default: 0] += 1
+            worker.deafUntilMs = nowMs + .random(in: 1_000...120_000, using: &random)
+        }
+    }
+
+    /// Its wall clock is set, forth or back by hours.
+    private func jump(_ worker: SimulatedWorker) {
+        happened["clock jump", default: 0] += 1
+        worker.skewMs = random.chance(20) ? 0 : .random(in: -6 * Self.hourMs...6 * Self.hourMs, using: &random)
+    }
+
+    /// The producer met a fatal error: what was on its way is written again, also what was there already.
+    private func remakeProducer(_ worker: SimulatedWorker) {
+        guard !worker.producing.isEmpty else { return }
+        happened["producer made anew", default: 0] += 1
+        for place in worker.producing.indices {
+            let each = worker.producing[place]
+            let wasWritten = each.isAppended || random.chance(30)
+            if wasWritten, !each.isAppended { each.append(self, false) }
+            worker.producing[place].isAppended = false
+            worker.producing[place].appendMs = nowMs + .random(in: 1...30, using: &random)
+            worker.producing[place].ackMs = worker.producing[place].appendMs
+            guard wasWritten || random.chance(50) else { continue }
+            // It was in flight: nobody knows.
+            worker.producing[place].append = { world, _ in each.append(world, true) }
+        }
+    }
+
+    // MARK: Owners that learn it late
+
+    /// The partition is given to another one; its owner goes on until it hears of it.
+    func fence(_ log: Int, _ worker: SimulatedWorker) {
+        guard let assignment = worker.assignments[log], assignment.fenced == nil, assignment.drainsSince == nil else {
+            return
+        }
+        happened["fenced", default: 0] += 1
+        crashCount += 1
+        settleCommit(of: worker, log: log)
+        deadAssignments.insert(assignment.number)
+        logs[log].isOwned = false
+        // Those in its hands, and those that it may still take from what it fetched, as far as it may send.
+        worker.assignments[log]?.fenced = .init(
+            untilStep: step + .random(in: 1...15, using: &random), end: logs[log].records.count,
+            reach: logs[log].commit?.map.reach ?? -1)
+        doubtFlights(of: worker, log: log)
+    }
+
+    /// Fenced ones that hear of it now.
+    func hear(_ worker: SimulatedWorker) {
+        for log in worker.assignments.keys.sorted() {
+            guard let assignment = worker.assignments[log], let fenced = assignment.fenced, fenced.untilStep <= step
+            else { continue }
+            worker.assignments[log] = nil
+            for group in worker.commits.indices { worker.commits[group].entries.removeTaken(of: log) }
+            doubtFlights(of: worker, log: log)
+            worker.machine.release([assignment.id])
+        }
+    }
+
+    // MARK: Metadata
+
+    /// Commit metadata as it is read back.
+    func readBack(_ commit: SimulatedLog.Commit?, of log: Int) -> [UInt8] {
+        guard var metadata = commit?.metadata, !metadata.isEmpty else { return [] }
+        guard faults.damage, !isCalm, random.chance(4) else { return metadata }
+        logs[log].wasDamaged = true
+        happened["damaged metadata", default: 0] += 1
+        switch Int.random(in: 0..<3, using: &random) {
+        case 0: metadata[Int.random(in: 0..<metadata.count, using: &random)] ^= 1
+        case 1: metadata.removeLast(Int.random(in: 1...metadata.count, using: &random) - 1)
+        default: metadata = Array("somebody else's".utf8)
+        }
+        return metadata
+    }
+}
+
+extension [SimulatedWorker.Committing] {
+    /// Those of a partition come to nothing.
+    fileprivate mutating func removeTaken(of log: Int) {
+        for place in indices where self[place].log == log { self[place].isTaken = false }
+    }
+}

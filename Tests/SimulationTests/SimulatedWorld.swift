@@ -1,0 +1,359 @@
+import PushRecords
+
+@testable import Delivery
+
+/// Kafka, APNs and workers in one seeded world that moves in steps of some milliseconds. Every rule of the promise is
+/// checked where it could be broken; the first broken one ends the run.
+final class SimulatedWorld {
+    struct Broken: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    var random: SplitMix
+    let faults: SimulatedFaults
+    let settings: DeliverySettings
+    /// As they are configured now.
+    var apps: [AppRoute]
+    /// As they were, and will be in the end.
+    let allApps: [AppRoute]
+    /// Names of apps that were taken out of the configuration for a while: what is read then is `invalid`.
+    var everRemoved: Set<String> = []
+    let metadataLimit: Int
+    /// Records read from a partition in one turn.
+    let readLimit: Int
+    /// Until this step all device tokens are of the other environment.
+    let wrongTokensUntil: Int
+    /// Chances in a step, in per cent.
+    let reloadChance: Int
+    let reachChance: Int
+    let crashChance: Int
+    let moveChance: Int
+    /// Requests under which every connection dies are among them.
+    let hasPoison: Bool
+    /// How much longer everything takes.
+    private(set) var slowness: Int64
+    let outageChance: Int
+    let clocksJumped: Bool
+    let remakesProducers: Bool
+    var logs: [SimulatedLog] = []
+    var books: [SimulatedPlace: SimulatedBook] = [:]
+    /// Settled in truth: its result, retry record or dead letter is in Kafka (or its verdict was counted).
+    var settled: Set<SimulatedPlace> = []
+    /// The step in which the worker learned so, and its assignment.
+    var settledAt: [SimulatedPlace: (step: Int, assignment: Int)] = [:]
+    /// By assignment: the step in which the last commit was taken that Kafka has.
+    var commitTakenAt: [Int: Int] = [:]
+    var assignmentCount = 0
+    var workers: [SimulatedWorker] = []
+    var step = 0
+    var ns: Int64 = 1_000_000_000
+    let startMs: Int64 = 1_800_000_000_000
+    var isCalm = false
+    /// A map was cut: what it no longer names may be sent again.
+    var wasMapCut = false
+    var broken: Broken?
+    /// What the machines told, by kind.
+    var happened: [String: Int] = [:]
+    var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
+    var crashCount = 0
+    /// Assignments that were taken from workers that go on for a while, or were not waited for.
+    var deadAssignments: Set<Int> = []
+    /// No broker answers until then; or they do, but for writes.
+    var kafkaDownUntilMs: Int64 = 0
+    var fullUntilMs: Int64 = 0
+    var lastCredential = 10
+    /// Drains that were cut short.
+    var limitCount = 0
+
+    var now: DeliveryTime { DeliveryTime(ns: ns, wallMs: startMs + ns / 1_000_000) }
+    var nowMs: Int64 { ns / 1_000_000 }
+
+    /// What is to happen in some world of a few dozen.
+    static let kinds =
+        HeldCause.allCases.map { "held: \($0)" }
+        + [
+            "credential circuit", "topic circuit", "connection circuit", "guard tripped", "GOAWAY", "another GOAWAY",
+            "silent connection", "lost connection", "suspect", "metadata refused", "metadata ignored",
+            "damaged metadata", "Kafka is away", "Kafka writes nothing", "clock jump", "producer made anew",
+            "dead network", "fenced", "body waits", "left without a commit",
+        ]
+
+    init(seed: UInt64) {
+        let faults = SimulatedFaults.of(seed: seed)
+        random = SplitMix(seed: seed)
+        self.faults = faults
+        var settings = DeliverySettings()
+        settings.ordering = random.chance(80) ? .device : .none
+        settings.tiers = [.init(delayMs: 200), .init(delayMs: 1_000)]
+        settings.maxAttempts = 3
+        settings.maxOpen = .random(in: 8...60, using: &random)
+        settings.laneLimit = random.chance(30) ? 3 : 100
+        settings.reachMargin = random.chance(50) ? 10 : 500
+        settings.publishesOnlyFailures = random.chance(20)
+        settings.hashSeed = random.next()
+        if random.chance(15) { settings.maxOpenBytes = .random(in: 8_192...65_536, using: &random) }
+        if random.chance(30) { settings.maxAgeMs = Self.shortestAgeMs }
+        if !faults.abandonsNobody {
+            if random.chance(10) { settings.inDoubt = .abandon }
+            if random.chance(20) { settings.resendMax = .random(in: 0...3, using: &random) }
+        }
+        self.settings = settings
+        metadataLimit = random.chance(25) ? .random(in: 32...44, using: &random) : 4_096
+        readLimit = random.chance(30) ? 1 : 50
+        wrongTokensUntil = random.chance(10) ? 70 : 0
+        reloadChance = random.chance(40) ? 5 : 0
+        reachChance = random.chance(40) ? 5 : 0
+        crashChance = random.chance(30) ? 5 : 1
+        moveChance = random.chance(30) ? 15 : 2
+        hasPoison = random.chance(faults.poison)
+        slowness = [1, 1, 1, 1, 1, 1, 1, 1, 5, 30].randomElement(using: &random)!
+        outageChance = random.chance(20) ? 60 : 1_000
+        clocksJumped = random.chance(30) && faults.refusals
+        remakesProducers = random.chance(20) && faults.doubts && faults.refusals
+        var apps = [Self.shop]
+        if random.chance(50) {
+            apps.append(Self.news)
+        }
+        let isShared = random.chance(50)
+        for index in apps.indices {
+            apps[index].credential = isShared ? 0 : index
+            apps[index].rateLimit = random.chance(20) ? .random(in: 20...300, using: &random) : 0
+            apps[index].guardPolicy = [.off, .warn, .hold].randomElement(using: &random)!
+        }
+        self.apps = apps
+        allApps = apps
+        let base = Int64.random(in: 0...1_000, using: &random)
+        for partition in 0..<Int32(2) {
+            logs.append(
+                SimulatedLog(topic: "requests", partition: partition, role: .requests(weight: 1), nextOffset: base))
+        }
+        logs.append(SimulatedLog(topic: "urgent", partition: 0, role: .requests(weight: 4), nextOffset: 7))
+        for tier in settings.tiers {
+            logs.append(
+                SimulatedLog(topic: "retry.\(tier.delayMs)", partition: 0, role: .retry(delayMs: tier.delayMs)))
+        }
+    }
+
+    func breaks(_ rule: @autoclosure () -> String) {
+        if broken == nil { broken = Broken(description: "step \(step): \(rule())") }
+    }
+
+    func addWorker() {
+        workers.append(
+            SimulatedWorker(settings, apps: apps, capacity: .random(in: 1...60, using: &random)))
+    }
+
+    static let shop = AppRoute(
+        name: "shop", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
+    static let news = AppRoute(
+        name: "news", environment: .production, bundleIDs: ["com.example.news"], guardPolicy: .off)
+
+    /// Of 32 bytes, that end in the name's.
+    static func token(_ name: String) -> String {
+        let letters = Array("0123456789abcdef")
+        return String(repeating: "0", count: 64 - name.utf8.count * 2)
+            + String(name.utf8.flatMap { [letters[Int($0 >> 4)], letters[Int($0 & 15)]] })
+    }
+
+    // MARK: Run
+
+    func run(steps: Int) throws {
+        for _ in 0..<2 { addWorker() }
+        for _ in 0..<steps {
+            produceRequests()
+            disturb()
+            disturbAround()
+            try turn()
+        }
+        isCalm = true
+        slowness = 1
+        kafkaDownUntilMs = 0
+        fullUntilMs = 0
+        var left = 3_000
+        while !isFinished {
+            if left % 30 == 0 { heal() }
+            left -= 1
+            guard left > 0 else { throw Broken(description: "step \(step): it does not end: \(unfinished)") }
+            try turn()
+        }
+        checkEnd()
+        if let broken { throw broken }
+    }
+
+    private func turn() throws {
+        step += 1
+        ns += Int64.random(in: 1...(isCalm ? 60 : 15), using: &random) * 1_000_000
+        if !isCalm, random.chance(2) { ns += Int64.random(in: 500...6_000, using: &random) * 1_000_000 }
+        if isKafkaDown { ns += Int64.random(in: 0...8_000, using: &random) * 1_000_000 }
+        assignFree()
+        for worker in workers {
+            hear(worker)
+            turn(worker)
+        }
+        if let broken { throw broken }
+    }
+
+    private var isFinished: Bool { logs.allSatisfy(\.isDone) && workers.allSatisfy(\.isIdle) }
+
+    private var unfinished: String {
+        let logs = logs.enumerated().filter { !$1.isDone }.map { place, log in
+            "\(log.topic)/\(log.partition) \(log.committedCount) of \(log.records.count), commit \(log.commit?.offset ?? -1)"
+        }
+        return logs.joined(separator: "; ") + " workers idle \(workers.map(\.isIdle)) "
+            + "\(workers.map { "\($0.machine.gauges)" })"
+    }
+
+    // MARK: Requests
+
+    private func produceRequests() {
+        guard random.chance(40) else { return }
+        let log = Int.random(in: 0..<3, using: &random)
+        if random.chance(10) { logs[log].nextOffset += Int64.random(in: 1...40, using: &random) }
+        let offset = logs[log].nextOffset
+        logs[log].nextOffset += 1
+        let isDeadLetter = random.chance(2)
+        let count = !isDeadLetter && random.chance(15) ? Int32.random(in: 1...30, using: &random) : 0
+        var timestampMs = startMs + nowMs
+        if clocksJumped, random.chance(3) { timestampMs += .random(in: -6...6, using: &random) * Self.hourMs }
+        var record = SimulatedRecord(
+            offset: offset, timestampMs: timestampMs, count: max(1, count), originals: [])
+        for index in 0..<max(1, count) { record.originals.append(.init(log: log, offset: offset, index: index)) }
+
+        let route = allApps[Int.random(in: 0..<allApps.count, using: &random)]
+        let app = route.bundleIDs[0]
+        if isDeadLetter {
+            books[record.originals[0]] = SimulatedBook(isDeadLetter: true)
+        } else if count > 0 {
+            let tokens = record.originals.map { device(for: $0, log: log, isList: true) }
+            let list = tokens.map { "\"\($0)\"" }.joined(separator: ",")
+            record.value = Array(
+                #"{"device_tokens":[\#(list)],"headers":{"apns-topic":"\#(app)"},"payload":{"aps":{}}}"#.utf8)
+        } else {
+            let token = device(for: record.originals[0], log: log, isList: false)
+            record.headers = [(Array("apns-topic".utf8), Array(app.utf8))]
+            record.headers.append((Array("push-device-token".utf8), Array(token.utf8)))
+            if books[record.originals[0]]?.rule == .nowOrNever {
+                record.headers.append((Array("apns-expiration".utf8), Array("0".utf8)))
+            } else if random.chance(10) {
+                let expiration = (startMs + nowMs + Self.shortestAgeMs) / 1_000
+                record.headers.append((Array("apns-expiration".utf8), Array("\(expiration)".utf8)))
+            }
+            record.value = Array(#"{"aps":{"alert":"Hi"}}"#.utf8)
+        }
+        for place in record.originals { books[place]?.app = route.name }
+        logs[log].records.append(record)
+    }
+
+    /// One of few devices, so that lanes fill; each belongs to one log.
+    private func device(for place: SimulatedPlace, log: Int, isList: Bool) -> String {
+        if random.chance(2) {
+            books[place] = SimulatedBook()
+            return "no-hex"
+        }
+        let rules = SimulatedRule.allCases.filter { (!isList || $0 != .nowOrNever) && ($0 != .poison || hasPoison) }
+        var rule = random.chance(60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
+        if step < wrongTokensUntil { rule = .bad }
+        books[place] = SimulatedBook(rule: rule)
+        return Self.token("\(rule.rawValue)\(log)\(Int.random(in: 0..<6, using: &random))")
+    }
+
+    // MARK: Membership
+
+    private func disturb() {
+        if faults.crashes, random.chance(crashChance) {
+            crash(Int.random(in: 0..<workers.count, using: &random))
+        }
+        if random.chance(reloadChance) { reload() }
+        if random.chance(reachChance), let worker = workers.randomElement(using: &random) { changeReach(worker) }
+        if random.chance(moveChance), let worker = workers.randomElement(using: &random),
+            let log = worker.assignments.keys.sorted().randomElement(using: &random)
+        {
+            if faults.losses, random.chance(30) {
+                lose(log, worker)
+            } else if faults.losses, random.chance(20) {
+                fence(log, worker)
+            } else {
+                revoke([log], worker)
+            }
+        }
+        if random.chance(1), let worker = workers.randomElement(using: &random) {
+            // A graceful stop; whoever is there takes over, this worker too.
+            revoke(worker.assignments.keys.sorted(), worker)
+        }
+    }
+
+    private func revoke(_ list: [Int], _ worker: SimulatedWorker) {
+        let leaving = list.filter { log in
+            worker.assignments[log].map { $0.drainsSince == nil && $0.fenced == nil } ?? false
+        }
+        let ids = leaving.compactMap { worker.assignments[$0]?.id }
+        for log in leaving { worker.assignments[log]?.drainsSince = step }
+        worker.machine.revoke(ids)
+    }
+
+    func lose(_ log: Int, _ worker: SimulatedWorker) {
+        guard let assignment = worker.assignments[log], assignment.fenced == nil else { return }
+        worker.assignments[log] = nil
+        deadAssignments.insert(assignment.number)
+        crashCount += 1
+        settleCommit(of: worker, log: log)
+        logs[log].isOwned = false
+        doubtFlights(of: worker, log: log)
+        worker.machine.release([assignment.id])
+    }
+
+    /// kill -9: what was on its way to Kafka may arrive or not, what was on connections may be processed or not.
+    private func crash(_ place: Int) {
+        let worker = workers.remove(at: place)
+        crashCount += 1
+        for log in worker.assignments.keys.sorted() where worker.assignments[log]?.fenced == nil {
+            settleCommit(of: worker, log: log)
+            doubtFlights(of: worker, log: log)
+            logs[log].isOwned = false
+        }
+        for each in worker.producing where !each.isAppended && random.chance(50) { each.append(self, false) }
+        for connection in worker.connections { loseUnseen(connection, worker) }
+        addWorker()
+    }
+
+    /// What a dead or fenced worker had in flight was sent, or may have been.
+    func doubtFlights(of worker: SimulatedWorker, log: Int) {
+        for flight in worker.flights.values where flight.place.log == log {
+            books[flight.original]?.doubts += 1
+        }
+    }
+
+    /// A commit in flight either made it before its sender was gone, or never will.
+    func settleCommit(of worker: SimulatedWorker, log: Int) {
+        for group in worker.commits.indices where !worker.commits[group].isApplied {
+            for place in worker.commits[group].entries.indices where worker.commits[group].entries[place].log == log {
+                if worker.commits[group].entries[place].isTaken, random.chance(50) {
+                    apply(worker.commits[group].entries[place])
+                } else {
+                    worker.commits[group].entries[place].outcome = .refused
+                }
+                worker.commits[group].entries[place].isTaken = false
+            }
+        }
+    }
+
+    private func assignFree() {
+        guard !isKafkaDown else { return }
+        for log in logs.indices where !logs[log].isOwned {
+            guard isCalm || random.chance(60) else { continue }
+            // Who does not know yet that he lost it cannot be given it.
+            let able = workers.filter { $0.assignments[log] == nil }
+            guard let worker = able.randomElement(using: &random) else { continue }
+            logs[log].isOwned = true
+            let commit = logs[log].commit
+            let id = readBack(commit, of: log).withUnsafeBytes {
+                worker.machine.assign(
+                    topic: logs[log].topic, partition: logs[log].partition, role: logs[log].role,
+                    committedOffset: commit?.offset, metadata: $0,
+                    logEnd: random.chance(50) ? logs[log].nextOffset : nil)
+            }
+            assignmentCount += 1
+            worker.assignments[log] = .init(id: id, number: assignmentCount, position: logs[log].committedCount)
+        }
+    }
+}
