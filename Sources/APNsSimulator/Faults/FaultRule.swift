@@ -25,7 +25,7 @@ package struct FaultRule: Hashable, Sendable {
         let name = String(text[..<at])
         let pace = text[text.index(after: at)...]
         guard let fault = Fault(name: name) else {
-            throw SimulatorError("fault '\(text)': there is no fault '\(name)'; simulate --help lists them")
+            throw SimulatorError("fault '\(text)': there is no fault '\(name)'")
         }
         self.fault = fault
         if let count = Int(pace), count > 0 {
