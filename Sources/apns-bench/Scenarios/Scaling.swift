@@ -51,15 +51,17 @@ func measureScaling(_ stage: Stage, _ distance: Distance) throws -> [ScalingRow]
             place: place, requests: requests, outputs: try stage.topics.newOutputs(), connections: connections)
         progress("\(Distance.milliseconds) ms of the \(distance.rawValue), \(connections) connections")
         let use = MachineUse()
+        let ours = ProcessUse(
+            [getpid(), simulator.processID] + [relay?.processID, stage.broker.processID].compactMap { $0 })
         let run = try WorkerRun(stage, file)
         try run.awaitResults(requests.count)
-        let busy = use.share
+        let busy = (all: use.share, ours: ours.share(with: run.child.processID))
         let usage = try run.end()
         let book = try ResultBook(of: file.outputs.results, for: requests, in: stage.broker)
         rows.append(
             ScalingRow(
                 distance: distance, connections: connections, count: requests.count,
-                ratePerSecond: run.steadyRatePerSecond, machineBusy: busy,
+                ratePerSecond: run.steadyRatePerSecond, machineBusy: busy.all, oursBusy: busy.ours,
                 cpuUs: Double(usage.cpuNs) / 1_000 / Double(requests.count), answerMs: book.answerMs.percentiles))
     }
     return rows

@@ -7,6 +7,9 @@ final class Broker {
     let isOwn: Bool
     private let process: Child?
 
+    /// `nil`: somebody else's.
+    var processID: Int32? { process?.processID }
+
     var cluster: ClusterSettings { ClusterSettings(bootstrapServers: bootstrapServers, clientID: "apns-bench") }
 
     init(_ options: BenchOptions, java: String?, scratch: Scratch) throws {

@@ -36,6 +36,28 @@ enum Clocks {
     }
 }
 
+/// A stretch of time, and how much of all processors some processes used in it.
+struct ProcessUse {
+    private let processIDs: [pid_t]
+    private let atStart: (cpuNs: Int64, ns: Int64)
+
+    init(_ processIDs: [pid_t]) {
+        self.processIDs = processIDs
+        atStart = (Self.cpuNs(processIDs), Clocks.monotonicNs)
+    }
+
+    /// From 0 to 1, with one more process that began after it.
+    func share(with later: pid_t) -> Double {
+        let cpuNs = Self.cpuNs(processIDs + [later]) - atStart.cpuNs
+        let ns = (Clocks.monotonicNs - atStart.ns) * Int64(max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))))
+        return Double(cpuNs) / Double(max(1, ns))
+    }
+
+    private static func cpuNs(_ processIDs: [pid_t]) -> Int64 {
+        processIDs.reduce(0) { $0 + (Clocks.cpuNs(of: $1) ?? 0) }
+    }
+}
+
 /// A stretch of time of the whole machine, and how much of its processors was used in it.
 struct MachineUse {
     private let atStart: (busy: Int64, all: Int64)

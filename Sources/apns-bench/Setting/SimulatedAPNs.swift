@@ -3,6 +3,8 @@ final class SimulatedAPNs {
     let place: PushPlace
     private let process: Child
 
+    var processID: Int32 { process.processID }
+
     /// - Parameter latency: as its option has it: `50ms`; `nil`: none.
     init(_ stage: Stage, latency: String?) throws {
         let ports = try Ports.free(2)
