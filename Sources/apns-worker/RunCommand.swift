@@ -6,7 +6,7 @@ import Worker
 /// `apns-worker run`.
 func runWorker(_ arguments: [String]) -> ExitCode {
     // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
-    linux_limit_heaps(2)
+    linux_tune_malloc(2)
     let table = OptionTable<ConfigurationOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [

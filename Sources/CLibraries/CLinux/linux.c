@@ -41,4 +41,7 @@ int linux_unacknowledged_bytes(int socket) {
     return ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : -1;
 }
 
-void linux_limit_heaps(int count) { mallopt(M_ARENA_MAX, count); }
+void linux_tune_malloc(int heaps) {
+    mallopt(M_ARENA_MAX, heaps);
+    mallopt(M_MXFAST, 0);
+}

@@ -26,9 +26,12 @@ const char *linux_error_name(int code);
 /// Names the calling thread (at most 15 bytes are kept), as `top -H` shows it.
 void linux_name_thread(const char *name);
 
-/// At most `count` heaps for malloc (mallopt(3), M_ARENA_MAX); before the first thread is started. Without it each thread
-/// has one of its own, and each keeps what its busiest moment needed.
-void linux_limit_heaps(int count);
+/// malloc for a process that frees large buffers between many small ones; before the first thread is started.
+///
+/// At most `heaps` heaps (mallopt(3), M_ARENA_MAX): otherwise each thread has one of its own, and each keeps what its
+/// busiest moment needed. No fastbins (M_MXFAST): glibc joins all of them with their neighbours whenever 64 KB are freed,
+/// as librdkafka does with each fetch, and splits them again after; what a thread frees goes to its tcache as before.
+void linux_tune_malloc(int heaps);
 
 /// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, which Swift's Glibc module lacks.
 int linux_accept(int socket, struct sockaddr *address, socklen_t *count);
