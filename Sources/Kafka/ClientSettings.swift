@@ -62,7 +62,7 @@ package struct ConsumerSettings: Sendable, Equatable {
 
     /// Keys and values read ahead by a consumer of request topics that has all partitions; at least 256 for each. In
     /// memory a record of 200 bytes takes three times as much (kafka.md, Reading).
-    private static let readAheadKilobytes = 4_096
+    private static let readAheadKilobytes = 3_072
 
     package init(
         cluster: ClusterSettings, role: Role, groupID: String, groupInstanceID: String = "",
