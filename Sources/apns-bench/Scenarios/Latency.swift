@@ -4,7 +4,7 @@ import Glibc
 /// arrived.
 func measureLatency(_ stage: Stage) throws -> LatencyFigures {
     let perSecond = 1_000
-    let warmUp = perSecond
+    let warmUp = 5 * perSecond
     let count = warmUp + stage.options.latencySeconds * perSecond
     let requests = RequestTopic(
         name: try stage.topics.newRequests("paced"), form: RequestForm(), count: count,
@@ -16,7 +16,7 @@ func measureLatency(_ stage: Stage) throws -> LatencyFigures {
     progress("latency at \(perSecond) a second, for \(stage.options.latencySeconds) s")
     let producer = try PacedProducer(stage, requests, perSecond: perSecond)
     let run = try WorkerRun(stage, file)
-    // Group joined, connections open, caches warm.
+    // Group joined, connections open, caches warm, the broker's code compiled.
     try producer.send(0..<warmUp, isTimed: false)
     try run.awaitResults(warmUp)
     let fromMs = Clocks.wallMs
@@ -65,7 +65,7 @@ private struct PacedProducer {
             try producer.produce(key: tokens[number % tokens.count], value: payload.bytes) {
                 RequestProducer.headers(topic: topic)
             }
-            if number % 100 == 0 { try producer.serve(timeoutMs: 0) }
+            try producer.serve(timeoutMs: 0)
         }
         try producer.drain(until: Deadline(seconds: 30))
         return Percentiles(ofMicroseconds: Array(producer.acknowledgedUs[before...]))
