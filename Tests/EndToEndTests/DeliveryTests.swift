@@ -2,7 +2,6 @@ import Foundation
 import TestSupport
 import Testing
 
-
 extension EndToEnd.Deliveries {
     @Suite(.serialized) struct DeliveryTests {
         /// Both forms, fan-outs up to 10,000, each of Apple's 32 reasons, 1 % malformed.
