@@ -218,7 +218,7 @@ package final class PushWorker: @unchecked Sendable {
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in .requests(weight: Self.weight(of: topic, among: requests)) }),
             try GroupReader(
-                configuration.consumer(.retries, of: cluster, partitions: requestPartitions),
+                configuration.consumer(.retries, of: cluster),
                 topics: tiers.map(\.topic) + leftTiers,
                 drainNs: drainNs,
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,

@@ -19,7 +19,7 @@ extension WorkerConfiguration {
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
     }
 
-    /// - Parameter partitions: of all request topics.
+    /// - Parameter partitions: of all request topics; of no use to the retries.
     package func consumer(
         _ role: ConsumerSettings.Role, of cluster: ClusterSettings, partitions: Int = 8
     ) -> ConsumerSettings {

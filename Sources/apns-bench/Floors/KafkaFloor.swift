@@ -37,18 +37,7 @@ struct KafkaFloorOptions: Sendable {
 
 /// `apns-bench kafka-floor`: prints the milliseconds from the first record to the last acknowledgement.
 func runKafkaFloor(_ arguments: [String]) -> Int32 {
-    do {
-        guard case .values(let options) = try KafkaFloorOptions.table.parse(arguments, KafkaFloorOptions()) else {
-            say(KafkaFloorOptions.table.help)
-            return 0
-        }
-        let floor = try KafkaFloor(options)
-        say("\(try floor.run())\n")
-        return 0
-    } catch {
-        complain("\(error)")
-        return 1
-    }
+    runChild(KafkaFloorOptions.table, arguments, KafkaFloorOptions()) { say("\(try KafkaFloor($0).run())\n") }
 }
 
 /// The least that a program in C does with librdkafka for what the worker does with Kafka: take each record with its

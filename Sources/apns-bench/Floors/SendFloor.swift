@@ -40,17 +40,7 @@ struct SendFloorOptions: Sendable {
 
 /// `apns-bench send-floor`: prints the milliseconds from the first request to the last answer.
 func runSendFloor(_ arguments: [String]) -> Int32 {
-    do {
-        guard case .values(let options) = try SendFloorOptions.table.parse(arguments, SendFloorOptions()) else {
-            say(SendFloorOptions.table.help)
-            return 0
-        }
-        say("\(try SendFloor(options).run())\n")
-        return 0
-    } catch {
-        complain("\(error)")
-        return 1
-    }
+    runChild(SendFloorOptions.table, arguments, SendFloorOptions()) { say("\(try SendFloor($0).run())\n") }
 }
 
 /// The least that a program in C does with nghttp2 and OpenSSL for what the worker does with APNs: post each request, read

@@ -28,11 +28,9 @@ struct ProbeServerOptions: Sendable {
 
 /// `apns-bench probe-server`: runs until SIGTERM, then prints what it has seen: a name and a number a line.
 func runProbeServer(_ arguments: [String]) -> Int32 {
-    do {
-        guard case .values(let options) = try ProbeServerOptions.table.parse(arguments, ProbeServerOptions()) else {
-            say(ProbeServerOptions.table.help)
-            return 0
-        }
+    runChild(
+        ProbeServerOptions.table, arguments, ProbeServerOptions(), prefix: "apns-bench probe-server: "
+    ) { options in
         guard let certificate = contents(of: options.certificateFile), let key = contents(of: options.keyFile) else {
             throw BenchFailure("\(options.certificateFile) or \(options.keyFile) cannot be read")
         }
@@ -48,10 +46,6 @@ func runProbeServer(_ arguments: [String]) -> Int32 {
         loop.run()
         withExtendedLifetime((listener, signals)) {}
         say(counts.text)
-        return 0
-    } catch {
-        complain("apns-bench probe-server: \(error)")
-        return 1
     }
 }
 

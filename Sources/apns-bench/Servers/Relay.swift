@@ -30,17 +30,7 @@ struct RelayOptions: Sendable {
 
 /// `apns-bench relay`.
 func runRelay(_ arguments: [String]) -> Int32 {
-    do {
-        guard case .values(let options) = try RelayOptions.table.parse(arguments, RelayOptions()) else {
-            say(RelayOptions.table.help)
-            return 0
-        }
-        try Relay(options).run()
-        return 0
-    } catch {
-        complain("apns-bench relay: \(error)")
-        return 1
-    }
+    runChild(RelayOptions.table, arguments, RelayOptions(), prefix: "apns-bench relay: ") { try Relay($0).run() }
 }
 
 /// Passes bytes on after a delay, as much as comes: what limits a connection through it is the sender's own window.
