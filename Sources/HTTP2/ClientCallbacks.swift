@@ -61,11 +61,12 @@ enum ClientCallbacks {
     }()
 
     /// Says how much of the body fits this DATA frame; `sendData` then writes it without a copy in between.
-    static let readBody: nghttp2_data_source_read_callback = { _, _, _, length, flags, source, _ in
+    static let readBody: nghttp2_data_source_read_callback = { session, _, _, length, flags, source, user in
         let slot = unsafe source!.pointee.ptr.assumingMemoryBound(to: StreamSlot.self)
         // Settled meanwhile: the bytes may be gone; a RST_STREAM is on its way.
         guard unsafe slot.pointee.body != nil else { return Int(NGHTTP2_ERR_DEFERRED.rawValue) }
-        let count = unsafe min(length, slot.pointee.bodyLeft)
+        let window = unsafe Int(nghttp2_session_get_remote_window_size(session))
+        let count = unsafe min(length, slot.pointee.bodyLeft, stateOf(user).pointee.untilHalf(window: window))
         unsafe flags!.pointee |= NGHTTP2_DATA_FLAG_NO_COPY.rawValue
         if unsafe count == slot.pointee.bodyLeft { unsafe flags!.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
         return count
@@ -196,6 +197,9 @@ enum ClientCallbacks {
             let streams = unsafe nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
             unsafe state.pointee.allowedStreams = min(Int(streams), state.pointee.streamLimit)
             unsafe state.pointee.sink.append(ClientState.Entry(event: .settings, slot: .max))
+        case NGHTTP2_WINDOW_UPDATE.rawValue:
+            let window = unsafe Int(nghttp2_session_get_remote_window_size(session))
+            unsafe state.pointee.wholeWindow = unsafe max(window, state.pointee.wholeWindow)
         case NGHTTP2_GOAWAY.rawValue:
             let goAway = unsafe frame.pointee.goaway
             unsafe state.pointee.isClosing = true

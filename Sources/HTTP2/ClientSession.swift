@@ -113,6 +113,13 @@ package final class ClientSession {
     /// Body bytes that the whole connection can take before the peer's next WINDOW_UPDATE.
     package var connectionWindow: Int { unsafe max(0, Int(nghttp2_session_get_remote_window_size(session))) }
 
+    /// Whether the connection's window is worth a request with so many body bytes: they all fit, or as many of them as make
+    /// the peer give window back. Anything else would only hold up what is behind it.
+    package func hasWindow(for bodyCount: Int) -> Bool {
+        let window = connectionWindow
+        return unsafe window >= bodyCount || window >= state.pointee.untilHalf(window: window)
+    }
+
     /// The id the next stream will have; ids end at 2^31 - 1.
     package var nextStreamID: UInt32 { unsafe nghttp2_session_get_next_stream_id(session) }
 

@@ -170,29 +170,6 @@ import Testing
         #expect(Frame.all(peers.takeClient()) == [Frame(type: 0, flags: 1, stream: 1, payload: five)])
     }
 
-    @Test func theConnectionWindowIsCounted() throws {
-        var options = ServerOptions()
-        options.canStall = true
-        let peers = try Peers(server: options)
-        try peers.connect()
-        try peers.server.setStalled(true)
-        #expect(peers.client.connectionWindow == 65_535)
-        var push = Push()
-        push.body = Lent(String(repeating: "x", count: 4_096))
-        var written = 0
-        while case .written = try push.submit(to: peers.client, user: UInt32(written)) { written += 1 }
-        #expect(written == 15)
-        #expect(peers.client.connectionWindow == 0)
-        try peers.exchange()
-        #expect(peers.clientEvents() == [])
-        try peers.server.setStalled(false)
-        try peers.exchange()
-        guard case .bodySent(user: 15, _) = peers.clientEvents().last else {
-            Issue.record("the sixteenth body was not sent")
-            return
-        }
-    }
-
     @Test func aCancelledStreamIsSilentAndItsBodyUntouched() throws {
         var server = ServerOptions()
         server.settings = [.initialWindowSize(10)]

@@ -63,6 +63,8 @@ final class Connection: SecureChannelDelegate {
     private var closedEntries: [Window.Closed] = []
     /// Requests on it at once, whatever the peer allows.
     private var limit = Int.max
+    /// Bytes of the last body that the peer's window had no room for.
+    private var unfitBody = 1
     /// Given up because nothing came any more.
     private var isSilent = false
     /// Those in doubt when it died, while it was not silent; of a quarantine connection only.
@@ -112,10 +114,10 @@ final class Connection: SecureChannelDelegate {
 
     // MARK: Requests
 
-    /// Whether every stream the peer allows is taken, or its window for the whole connection spent.
+    /// Whether every stream the peer allows is taken, or its window for the whole connection too small for what came last.
     var isFull: Bool {
         guard phase == .ready, let session else { return true }
-        return session.freeStreams == 0 || session.connectionWindow == 0
+        return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
     }
 
     /// Takes requests from the queue's front as long as it can, until it has `most` on it.
@@ -146,9 +148,10 @@ final class Connection: SecureChannelDelegate {
         while !queue.isEmpty, window.count < most, session.freeStreams > 0,
             session.nextStreamID < configuration.retirementStreamID
         {
-            // The peer's window for the whole connection counts: what does not fit would hold up all that is behind.
-            let room = session.connectionWindow
-            guard room >= queue.first.payload.count || window.isEmpty else { return }
+            guard session.hasWindow(for: queue.first.payload.count) || window.isEmpty else {
+                unfitBody = queue.first.payload.count
+                return
+            }
             headers.write(queue.first)
             let ticket = window.open(queue.first.id, token: token, nowNs: now.monotonicNs, nowMs: now.wallMs)
             let submission: Submission

@@ -103,8 +103,7 @@ final class EncodePart: PartRun {
         while next < requests.count, window.count < Self.batch, client.freeStreams > 0,
             client.nextStreamID < 2_000_000_000
         {
-            let room = client.connectionWindow
-            guard room >= requests[next].payload.count || window.isEmpty else { return }
+            guard client.hasWindow(for: requests[next].payload.count) || window.isEmpty else { return }
             headers.write(requests[next])
             let ticket = window.open(requests[next].id, token: 1, nowNs: nowNs, nowMs: nowNs / 1_000_000)
             switch try client.submit(

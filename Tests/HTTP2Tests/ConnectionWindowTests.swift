@@ -1,0 +1,82 @@
+import HTTP2
+import Testing
+
+/// The peer's window for the whole connection (RFC 9113, section 6.9).
+@Suite struct ConnectionWindowTests {
+    @Test func theConnectionWindowIsCounted() throws {
+        var options = ServerOptions()
+        options.canStall = true
+        let peers = try Peers(server: options)
+        try peers.connect()
+        try peers.server.setStalled(true)
+        #expect(peers.client.connectionWindow == 65_535)
+        var push = Push()
+        push.body = Lent(String(repeating: "x", count: 4_096))
+        var written = 0
+        while case .written = try push.submit(to: peers.client, user: UInt32(written)) { written += 1 }
+        #expect(written == 15)
+        #expect(peers.client.connectionWindow == 0)
+        try peers.exchange()
+        #expect(peers.clientEvents() == [])
+        try peers.server.setStalled(false)
+        try peers.exchange()
+        guard case .bodySent(user: 15, _) = peers.clientEvents().last else {
+            Issue.record("the sixteenth body was not sent")
+            return
+        }
+    }
+
+    /// A peer that gives window back in halves gives all of it back in one round trip, whatever the bodies' sizes are.
+    @Test(
+        arguments: [[146], [1_000], [4_096], [90, 700, 146, 3_011], [32_767], [65_535]], [65_535, 1 << 20] as [Int32])
+    func theWholeWindowGoesRound(sizes: [Int], window: Int32) throws {
+        var options = ServerOptions()
+        options.connectionWindow = window
+        var client = ClientOptions()
+        client.outputLimit = 2 << 20
+        let peers = try Peers(client: client, server: options)
+        try peers.connect()
+        #expect(peers.client.connectionWindow == window)
+        let pushes = sizes.map { size in
+            var push = Push()
+            push.body = Lent(String(repeating: "x", count: size))
+            return push
+        }
+        peers.clientBytes = []
+        var made = 0
+        var ranOutOfStreams = false
+        let rounds = 20
+        for _ in 0..<rounds {
+            // As much as can go, to a peer whose answers are a round trip away.
+            while true {
+                let push = pushes[made % pushes.count]
+                ranOutOfStreams = ranOutOfStreams || peers.client.freeStreams == 0
+                guard peers.client.freeStreams > 0, peers.client.hasWindow(for: push.body.bytes.count) else { break }
+                try #require(push.submit(to: peers.client, user: UInt32(made)) != .refused)
+                made += 1
+            }
+            let bytes = peers.takeClient()
+            try bytes.withUnsafeBytes { try peers.server.receive($0) }
+            try peers.answerAll()
+            try peers.exchange()
+            _ = peers.clientEvents()
+        }
+        let sent = Frame.all(peers.clientBytes).filter { $0.type == 0 }.map(\.payload.count).reduce(0, +)
+        #expect(ranOutOfStreams || sent >= rounds * Int(window - 1), "\(sent) bytes in \(rounds) rounds")
+        // Frames that end at the halves are few: two more for each window.
+        #expect(Frame.all(peers.clientBytes).filter { $0.type == 0 }.count <= made + 2 * rounds + sent / 16_384)
+    }
+
+    @Test func aBodyThatWouldOnlyWaitIsNotTaken() throws {
+        let peers = try Peers()
+        try peers.connect()
+        var push = Push()
+        push.body = Lent(String(repeating: "x", count: 65_534))
+        #expect(peers.client.hasWindow(for: 65_534))
+        _ = try push.submit(to: peers.client)
+        #expect(peers.client.connectionWindow == 1)
+        #expect(peers.client.hasWindow(for: 1))
+        // One byte of it would reach no half: the peer would give nothing back for it.
+        #expect(!peers.client.hasWindow(for: 2))
+    }
+}
