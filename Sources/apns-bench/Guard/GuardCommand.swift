@@ -12,13 +12,21 @@ enum GuardCommand {
         /// `nil`: all of them.
         var only: Part?
         var worker = false
+        var form = Form.payload
         var showsTop = false
         /// Of the whole worker's shorter run.
         var count = 10_000
     }
 
+    /// What the whole worker is given.
+    enum Form: String, CaseIterable {
+        case payload, envelope
+
+        var requests: RequestForm { RequestForm(shape: self == .payload ? .payload : .envelope(tokens: 1)) }
+    }
+
     static let table = OptionTable<Options>(
-        command: "apns-bench guard", usage: ["[OPTIONS]", "--worker [--top]"],
+        command: "apns-bench guard", usage: ["[OPTIONS]", "--worker [--form FORM] [--top]"],
         about: [
             "Counts what one notification takes in each part of the worker, in instructions and allocations, and compares with the committed figures. Each part runs under valgrind's callgrind twice, over different numbers of notifications; the difference is what notifications cost. No clock is looked at: the counts repeat on a busy machine too.",
             "A part fails that takes \(fixed(Comparison.instructionMargin * 100, 0)) % more instructions, or \(fixed(Comparison.allocationMargin, 1)) more allocations a notification, than is committed.",
@@ -38,6 +46,10 @@ enum GuardCommand {
                 "worker", nil,
                 "The whole apns-worker instead, with a Kafka broker and nghttpd: instructions by module and allocations by library, and fails above \(fixed(WorkerProfile.swiftAllocationLimit, 0)) Swift allocation a notification."
             ) { $0.worker = true },
+            .init("form", value: "FORM", "What --worker is given: payload (default) or envelope.") {
+                options, text throws(UsageError) in
+                options.form = try OptionValue.choice(text)
+            },
             .init("top", nil, "Show the functions that take most, too.") { $0.showsTop = true },
             .init("count", "n", value: "N", "Notifications of --worker's shorter run (default 10000).") {
                 options, text throws(UsageError) in
@@ -121,7 +133,7 @@ enum GuardCommand {
     // MARK: The whole worker
 
     private static func profileWorker(_ options: Options, _ scratch: Scratch) throws -> Int32 {
-        let profile = try WorkerProfile(scratch: scratch).measure(count: options.count)
+        let profile = try WorkerProfile(scratch: scratch).measure(options.form.requests, count: options.count)
         say(ProfileText.whole(profile))
         if options.showsTop { say("\n" + ProfileText.top(of: profile)) }
         let limit = WorkerProfile.swiftAllocationLimit

@@ -19,15 +19,15 @@ struct WorkerProfile {
         worker = try callgrind.readable(stage.programs.worker)
     }
 
-    /// Over `count` notifications in payload form, and over three times as many.
-    func measure(count: Int) throws -> Profile {
-        let short = try run(count)
-        let long = try run(3 * count)
+    /// Over `count` notifications, and over three times as many.
+    func measure(_ form: RequestForm, count: Int) throws -> Profile {
+        let short = try run(form, count)
+        let long = try run(form, 3 * count)
         return Profile(short: short, count, long: long, 3 * count)
     }
 
-    private func run(_ count: Int) throws -> CallgrindFile {
-        let requests = try stage.requests(RequestForm(), count: count)
+    private func run(_ form: RequestForm, _ count: Int) throws -> CallgrindFile {
+        let requests = try stage.requests(form, count: count)
         let file = WorkerFile(
             place: try stage.server().place, requests: requests, outputs: try stage.topics.newOutputs(),
             connections: stage.options.connections)
