@@ -60,9 +60,9 @@ package struct ConsumerSettings: Sendable, Equatable {
     /// Of all its request topics, as far as one knows: they share `readAheadKilobytes`.
     package var partitions: Int
 
-    /// Keys and values read ahead by a consumer of request topics that has all partitions; at least 256 for each. In
-    /// memory a record of 200 bytes takes three times as much (kafka.md, Reading).
-    private static let readAheadKilobytes = 3_072
+    /// Keys and values read ahead by a consumer of request topics that has all partitions; at least 64 for each, and one
+    /// response of a broker more. In memory a record of 200 bytes takes three times as much (kafka.md, Reading).
+    private static let readAheadKilobytes = 1_024
 
     package init(
         cluster: ClusterSettings, role: Role, groupID: String, groupInstanceID: String = "",
@@ -88,9 +88,9 @@ package struct ConsumerSettings: Sendable, Equatable {
             ours += [
                 KafkaProperty("queued.min.messages", "100000"),
                 KafkaProperty(
-                    "queued.max.messages.kbytes", "\(max(256, Self.readAheadKilobytes / max(1, partitions)))"),
+                    "queued.max.messages.kbytes", "\(max(64, Self.readAheadKilobytes / max(1, partitions)))"),
                 KafkaProperty("fetch.max.bytes", "1048576"),
-                KafkaProperty("max.partition.fetch.bytes", "262144"),
+                KafkaProperty("max.partition.fetch.bytes", "131072"),
             ]
         case .retries:
             ours += [
@@ -100,7 +100,7 @@ package struct ConsumerSettings: Sendable, Equatable {
                 KafkaProperty("max.partition.fetch.bytes", "262144"),
             ]
         }
-        // Since 2.2.0; before, a fetcher above its limits sleeps for up to a second.
+        // Since 2.2.0; before, a fetcher above its limits sleeps until it is woken (`FetchWaker`).
         if KafkaLibrary.version >= 0x0202_0000 { ours.append(KafkaProperty("fetch.queue.backoff.ms", "20")) }
         var fixed = [
             KafkaProperty("group.id", memberGroupID),

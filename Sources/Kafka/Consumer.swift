@@ -8,7 +8,7 @@ import CRdkafka
 @safe package final class Consumer {
     private let client: ClientHandle
     private let mainQueue: OpaquePointer
-    private let buffer = MessageBuffer()
+    private let buffer: MessageBuffer
     private let sink = ConsumerSink()
     private let wakeUpDescriptor: Int32
     private var queues: [TopicPartition: PartitionQueue] = [:]
@@ -20,9 +20,11 @@ import CRdkafka
     /// `wakeUpDescriptor`: an eventfd(2) that gets 1 added whenever the main queue or a partition's queue has something
     /// after it was empty; non-blocking; kept open until the consumer is gone. -1: none.
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
+        let properties = settings.all
         client = try ClientHandle(
-            .consumer, settings.all,
+            .consumer, properties,
             events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS)
+        buffer = MessageBuffer(waker: FetchWaker(client, properties))
         self.wakeUpDescriptor = wakeUpDescriptor
         guard let queue = unsafe rd_kafka_queue_get_consumer(client.raw) else { throw KafkaError(.wrongState) }
         unsafe mainQueue = queue

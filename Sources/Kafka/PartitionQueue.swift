@@ -139,9 +139,11 @@ struct KeptRecords {
 @safe final class MessageBuffer {
     private static let capacity = 512
     private let slots: UnsafeMutablePointer<UnsafeMutablePointer<rd_kafka_message_t>?>
+    private let waker: FetchWaker?
     private var isLent = false
 
-    init() {
+    init(waker: FetchWaker?) {
+        self.waker = waker
         unsafe slots = .allocate(capacity: Self.capacity)
         unsafe slots.initialize(repeating: nil, count: Self.capacity)
     }
@@ -159,11 +161,14 @@ struct KeptRecords {
         // It waits until the array is full or the timeout is over, hence no timeout (kafka.md).
         let taken = unsafe rd_kafka_consume_batch_queue(queue, 0, slots, min(max, Self.capacity))
         var isRefused = false
+        var bytes = 0
         for index in 0..<Swift.max(0, taken) {
             let message = unsafe Message(adopting: slots[index]!)
+            unsafe bytes += message.key.count + message.value.count
             isRefused = isRefused || !body(message)
             if isRefused { kept.append(message.keep()) }
         }
+        waker?.took(bytes)
     }
 }
 

@@ -55,6 +55,34 @@ struct ConsumerScenarios {
         #expect(ends == [Int64(count - odd.count), nil, Int64(odd.count)])
     }
 
+    /// Queues that were full are filled again as they are read: no fetcher sleeps its second out (`FetchWaker`).
+    func fullQueuesAreFilledAgain() throws {
+        let cluster = try Cluster(place)
+        // Batches of 15 kB: a response is one of them, and fills the queue.
+        let batches = 30
+        let writer = try Writer(cluster.servers)
+        let texts = (0..<15).map { "\($0) " + String(repeating: "x", count: 1000) }
+        for _ in 0..<batches { try writer.fill(cluster.topic, texts) }
+        let count = batches * texts.count
+        let member = try cluster.member(properties: [
+            KafkaProperty("queued.max.messages.kbytes", "8"), KafkaProperty("max.partition.fetch.bytes", "16384"),
+        ])
+        member.readsAtMost = 0
+        try member.run("an assignment") { member.queues.count == 1 }
+        let queue = try #require(member.queues.values.first)
+        let clock = ContinuousClock()
+        let taken = try clock.measure {
+            while member.records.count < count {
+                try member.run("records", seconds: 60) { queue.count > 0 }
+                // Nothing tells when the fetcher has found the queue full and gone to sleep.
+                usleep(10_000)
+                member.read(queue, max: count)
+            }
+        }
+        // Up to a second each time without.
+        #expect(taken < .seconds(8), "\(taken)")
+    }
+
     /// The metadata of a commit comes back byte for byte.
     func commitMetadataComesBack() throws {
         let cluster = try Cluster(place, partitions: 3)
@@ -203,6 +231,7 @@ struct ConsumerScenarios {
     let scenarios = ConsumerScenarios(place: .mock)
 
     @Test func `Records arrive as they were written`() throws { try scenarios.recordsArriveAsWritten() }
+    @Test func `Full queues are filled again`() throws { try scenarios.fullQueuesAreFilledAgain() }
     @Test func `Commit metadata comes back`() throws { try scenarios.commitMetadataComesBack() }
     @Test func `A queue that is not read holds back`() throws { try scenarios.unreadQueueHoldsBack() }
     @Test func `A head that is not due is kept`() throws { try scenarios.headIsKept() }
@@ -239,6 +268,7 @@ struct ConsumerScenarios {
     let scenarios = ConsumerScenarios(place: .broker)
 
     @Test func `Records arrive as they were written`() throws { try scenarios.recordsArriveAsWritten() }
+    @Test func `Full queues are filled again`() throws { try scenarios.fullQueuesAreFilledAgain() }
     @Test func `Commit metadata comes back`() throws { try scenarios.commitMetadataComesBack() }
     @Test func `A queue that is not read holds back`() throws { try scenarios.unreadQueueHoldsBack() }
     @Test func `A head that is not due is kept`() throws { try scenarios.headIsKept() }

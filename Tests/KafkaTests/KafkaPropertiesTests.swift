@@ -38,7 +38,7 @@ struct KafkaPropertiesTests {
         #expect(!consumer.contains { $0.name == "compression.type" })
     }
 
-    @Test(arguments: [(0, "3072"), (1, "3072"), (8, "384"), (1_000, "256")])
+    @Test(arguments: [(0, "1024"), (1, "1024"), (8, "128"), (1_000, "64")])
     func `Partitions share what is read ahead`(partitions: Int, kilobytes: String) {
         let consumer = ConsumerSettings(
             cluster: ClusterSettings(bootstrapServers: "h:1"), role: .requests, groupID: "g", partitions: partitions)
