@@ -1,10 +1,12 @@
 import Glibc
 
 /// 1,000 requests a second, evenly, each sent by the producer as soon as it is there; the probe server tells when each
-/// arrived.
+/// arrived. Before that a rush of requests, at most 200,000: a broker that was just started spends the cores on
+/// compiling its own code, and acknowledges late.
 func measureLatency(_ stage: Stage) throws -> LatencyFigures {
     let perSecond = 1_000
-    let warmUp = 5 * perSecond
+    let rush = min(200_000, stage.options.count)
+    let warmUp = rush + 5 * perSecond
     let count = warmUp + stage.options.latencySeconds * perSecond
     let requests = RequestTopic(
         name: try stage.topics.newRequests("paced"), form: RequestForm(), count: count,
@@ -16,8 +18,10 @@ func measureLatency(_ stage: Stage) throws -> LatencyFigures {
     progress("latency at \(perSecond) a second, for \(stage.options.latencySeconds) s")
     let producer = try PacedProducer(stage, requests, perSecond: perSecond)
     let run = try WorkerRun(stage, file)
-    // Group joined, connections open, caches warm, the broker's code compiled.
-    try producer.send(0..<warmUp, isTimed: false)
+    // Group joined, connections open, caches warm.
+    try producer.send(0..<rush, isTimed: false, isPaced: false)
+    try run.awaitResults(rush)
+    try producer.send(rush..<warmUp, isTimed: false)
     try run.awaitResults(warmUp)
     let fromMs = Clocks.wallMs
     let cpuBefore = Clocks.cpuNs(of: run.child.processID) ?? 0
@@ -54,13 +58,13 @@ private struct PacedProducer {
     ///
     /// - Returns: from each to its acknowledgement by the broker.
     @discardableResult
-    func send(_ numbers: Range<Int>, isTimed: Bool) throws(BenchFailure) -> Percentiles {
+    func send(_ numbers: Range<Int>, isTimed: Bool, isPaced: Bool = true) throws(BenchFailure) -> Percentiles {
         let before = producer.acknowledgedUs.count
         var payload = PayloadText.timed
         let topic = Array(Traffic.bundleID.utf8)
         let startNs = Clocks.monotonicNs
         for number in numbers {
-            Clocks.sleep(untilNs: startNs + Int64(number - numbers.lowerBound) * stepNs)
+            if isPaced { Clocks.sleep(untilNs: startNs + Int64(number - numbers.lowerBound) * stepNs) }
             if isTimed { payload.set(Int(Clocks.wallNs / 1_000)) }
             try producer.produce(key: tokens[number % tokens.count], value: payload.bytes) {
                 RequestProducer.headers(topic: topic)
