@@ -73,7 +73,7 @@ struct KafkaPropertiesTests {
         let producer = ProducerSettings(cluster: cluster).all
         for (name, value) in [
             "acks": "all", "enable.idempotence": "true", "message.timeout.ms": "0", "message.max.bytes": "10000000",
-            "compression.type": "lz4",
+            "compression.type": "lz4", "partitioner": "murmur2_random",
         ] { #expect(producer.last { $0.name == name }?.value == value, "\(name)") }
     }
 
