@@ -100,8 +100,7 @@ package struct ConsumerSettings: Sendable, Equatable {
                 KafkaProperty("max.partition.fetch.bytes", "262144"),
             ]
         }
-        // Since 2.2.0; before, a fetcher above its limits sleeps until it is woken (`FetchWaker`).
-        if KafkaLibrary.version >= 0x0202_0000 { ours.append(KafkaProperty("fetch.queue.backoff.ms", "20")) }
+        if KafkaLibrary.hasFetchQueueBackOff { ours.append(KafkaProperty("fetch.queue.backoff.ms", "20")) }
         var fixed = [
             KafkaProperty("group.id", memberGroupID),
             KafkaProperty("session.timeout.ms", "\(sessionTimeoutMs)"),

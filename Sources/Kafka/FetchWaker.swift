@@ -19,7 +19,7 @@ import CRdkafka
 
     /// `nil` where librdkafka does not need it. `properties` are the client's.
     init?(_ client: ClientHandle, _ properties: [KafkaProperty]) {
-        guard KafkaLibrary.version < 0x0202_0000 else { return nil }
+        guard !KafkaLibrary.hasFetchQueueBackOff else { return nil }
         func value(_ name: String) -> String? { properties.last { $0.name == name }?.value }
         self.client = client
         username = value("sasl.username") ?? ""
@@ -33,8 +33,7 @@ import CRdkafka
         takenBytes += bytes
         guard takenBytes >= portionBytes else { return }
         takenBytes = 0
-        if let error = unsafe rd_kafka_sasl_set_credentials(client.raw, username, password) {
-            unsafe rd_kafka_error_destroy(error)
-        }
+        // It refuses nothing but null.
+        try? unsafe check(rd_kafka_sasl_set_credentials(client.raw, username, password))
     }
 }

@@ -89,4 +89,8 @@ func check(_ error: OpaquePointer?) throws(KafkaError) {
 package enum KafkaLibrary {
     /// As `RD_KAFKA_VERSION`: 0xMMmmrrff.
     package static var version: Int32 { rd_kafka_version() }
+
+    /// Whether a fetcher above its limits looks again by itself (`fetch.queue.backoff.ms`, since 2.2.0), or sleeps until it
+    /// is woken (`FetchWaker`).
+    static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }
 }
