@@ -162,7 +162,7 @@ extension DeliveryMachine {
         }
         partitions[Int(records[record].partition)]?.pointee.isDirty = true
         counters.notificationsSettled += 1
-        counters.settleTimes.count(now.wallMs - records[record].firstMs)
+        counters.settleTimes.count(RecordTime.age(of: records[record].firstMs, nowMs: now.wallMs))
         free(slot)
         finish(record: record)
     }
