@@ -127,7 +127,7 @@ final class Courier {
             case .capacity(let app, let requests): machine.setCapacity(app, requests: requests)
             case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
             case .closed: isClosed = true
-            case .connections, .note: break
+            case .connections, .note, .credentialRefused: break
             }
         }
         events = []

@@ -8,8 +8,11 @@ package struct ErrorBody: Equatable, Sendable {
     package var reason: ReasonCode = .none
     /// With `reason == .other`: the word as it came, at most 200 bytes.
     package var text: String?
-    /// Milliseconds since the epoch; 0: none.
+    /// Milliseconds since the epoch, before the year 10000; 0: none, or none that can be one.
     package var timestampMs: Int64 = 0
+
+    /// 9999-12-31T23:59:59.999Z.
+    private static let lastTimestampMs: Int64 = 253_402_300_799_999
 
     package init() {}
 
@@ -26,7 +29,7 @@ package struct ErrorBody: Equatable, Sendable {
                     found.setReason(value)
                 } else if Self.equal(name, "timestamp") {
                     guard let value = scanner.number() else { return }
-                    found.timestampMs = value
+                    found.timestampMs = value <= Self.lastTimestampMs ? value : 0
                 } else if !scanner.skipScalar() {
                     return
                 }
