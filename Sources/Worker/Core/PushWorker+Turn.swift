@@ -89,7 +89,7 @@ extension PushWorker {
             } else {
                 outOfReach.insert(app.value)
             }
-        case .credentialRefused: break
+        case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
         case .note(let app, let note):
             switch note {
             case .connectFailed: unreachable[app.value] = note
