@@ -203,6 +203,26 @@ import Testing
         #expect(window.nextDeadlineNs == 10 + Self.timeoutNs, "the body that waits")
         _ = window.ended(slow, isRefused: true, status: 0)
         #expect(window.nextDeadlineNs == 50 + Self.timeoutNs)
+        let slower = window.open(Self.id(2), token: 1, nowNs: 90, nowMs: 0)
+        window.handed(slower, stream: 5, end: nil)
+        #expect(window.nextDeadlineNs == 50 + Self.timeoutNs, "the one that was sent before")
+    }
+
+    /// A reset while the body waits: nothing of its end was ever out.
+    @Test func aResetWhileTheBodyWaitsIsNotInDoubt() {
+        var (window, _) = Self.window(1)
+        let slow = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 1_001)
+        window.handed(slow, stream: 3, end: nil)
+        #expect(window.ended(slow, isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
+    }
+
+    /// What was answered before a request was opened says nothing about the connection since.
+    @Test func onlyAnswersAfterABodyBeganToWaitShowThatTheConnectionLives() {
+        var (window, tickets) = Self.window(1)
+        #expect(window.responded(tickets[0]) != nil)
+        let slow = window.open(Self.id(1), token: 1, nowNs: 30, nowMs: 1_001)
+        window.handed(slow, stream: 3, end: nil)
+        #expect(window.expire(nowNs: 30 + Self.timeoutNs) == .connection)
     }
 
     /// The kernel's position never goes back, whatever is said of it.
