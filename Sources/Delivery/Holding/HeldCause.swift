@@ -14,11 +14,13 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
     case topic
     /// No connection can be made for the app.
     case unreachable
+    /// So much is settled above it that a commit can hardly name it all.
+    case span
 
     /// Whether it is told notification by notification; the others begin and end.
     var isSporadic: Bool {
         switch self {
-        case .lane, .share: true
+        case .lane, .share, .span: true
         case .paused, .removed, .credential, .topic, .unreachable: false
         }
     }
