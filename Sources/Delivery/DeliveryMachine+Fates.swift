@@ -51,7 +51,7 @@ extension DeliveryMachine {
     private mutating func handleReturn(_ slot: UInt32, _ fate: Fate) {
         if fate.unprocessed == .refusedByPeer { notifications[slot].refusals.countUp() }
         guard notifications[slot].refusals >= Self.heldRefusals else { return sendAgainReturned(slot) }
-        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.phase != .active {
+        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.isSending != true {
             drop(slot)
         } else {
             hold(slot, .unprocessed)
@@ -180,7 +180,7 @@ extension DeliveryMachine {
     /// At once, or after a pause when quick tries came to nothing.
     private mutating func sendAgain(_ slot: UInt32, tries: UInt8) {
         counters.apps[Int(notifications[slot].app)].resends &+= 1
-        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.phase != .active {
+        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.isSending != true {
             drop(slot)
         } else if let cause = causeToHold(slot) {
             hold(slot, cause)
