@@ -185,11 +185,14 @@ extension DeliveryMachine {
         } else if let cause = causeToHold(slot) {
             hold(slot, cause)
         } else if tries <= Self.quickTries {
-            becomeReady(slot, first: true)
+            becomeReady(slot, first: goesFirst(slot))
         } else {
             backOff(slot)
         }
     }
+
+    /// What APNs refused goes behind what was not: were its refusal to end the connection, others had been answered first.
+    func goesFirst(_ slot: UInt32) -> Bool { notifications[slot].refusals == 0 }
 
     /// All wait equally long, so that the list is in the order of their times.
     mutating func backOff(_ slot: UInt32) {

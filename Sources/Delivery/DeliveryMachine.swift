@@ -201,7 +201,7 @@ package struct DeliveryMachine: ~Copyable {
         while !backingOff.isEmpty, notifications[backingOff.head].due <= now.ns {
             let slot = backingOff.head
             backingOff.remove(slot, from: &notifications)
-            becomeReady(slot, first: true)
+            becomeReady(slot, first: goesFirst(slot))
         }
     }
 }

@@ -99,10 +99,10 @@ enum ClientCallbacks {
         _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
     ) -> Int32 {
         guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state) else { return 0 }
-        if unsafe slot.pointee.status < 200 {
-            unsafe slot.pointee.forgetInterim()
-        } else {
+        if unsafe slot.pointee.status >= 200 {
             unsafe slot.pointee.flags.insert(.trailersBegan)
+        } else if unsafe slot.pointee.hasResponse {
+            unsafe slot.pointee.forgetInterim()
         }
         return 0
     }

@@ -69,6 +69,9 @@ struct StreamSlot {
         unsafe keptCapacity = capacity
     }
 
+    /// Something of a response was seen.
+    var hasResponse: Bool { unsafe status != 0 || keptCount != 0 || flags.contains(.bodyBegan) }
+
     /// What an interim response (1xx) said, its body too: all ranges lie within what is kept.
     mutating func forgetInterim() {
         unsafe status = 0

@@ -43,6 +43,33 @@ struct AgainRefusedTests {
         #expect(rig.isEmpty)
     }
 
+    @Test("What APNs refused goes behind what it did not: others are answered before it ends the next connection")
+    func behindOthers() {
+        let rig = Rig(capacity: 1)
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        #expect(rig.send() == ["a"])
+        Self.refuse(rig, "a")
+        #expect(rig.send() == ["b"])
+        rig.giveBack("b")
+        #expect(rig.send() == ["b"], "which was never sent")
+        rig.answer("b")
+        #expect(rig.send() == ["c"])
+        rig.answer("c")
+        for _ in 0..<3 {
+            rig.send()
+            Self.refuse(rig, "a")
+        }
+        rig.receive(partition, 3, "d")
+        rig.receive(partition, 4, "e")
+        #expect(rig.send() == ["d"])
+        rig.wait(ms: 1_000)
+        rig.answer("d")
+        #expect(rig.send() == ["e"], "after its pause, too")
+        rig.answer("e")
+        #expect(rig.send() == ["a"])
+    }
+
     @Test("What was never sent is nobody's fault: it is tried on, and is no suspect")
     func neverSent() {
         let rig = AgainTests.ready()
