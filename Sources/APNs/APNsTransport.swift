@@ -279,6 +279,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         quarantineConnection = nil
         suspects.died(under: connection.diedUnder)
         let failures = quarantine.failures
+        quarantine.doesHostAnswer = !reachability.isOnProbation
         tellQuarantine(.closed)
         if !isClosing, quarantine.failures > failures, !connection.wasReady {
             note(
