@@ -2,6 +2,7 @@ package import Delivery
 package import EventLoop
 internal import HTTP2
 package import Network
+internal import PushRecords
 
 /// Sends one app's notifications to APNs over HTTP/2: a pool of connections on one loop. Loop's thread.
 ///
@@ -36,12 +37,15 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     private(set) var era = 0
     /// No connection of this era has been tried to its end: what waits goes on waiting.
     private var isReplacing = false
+    private var reachability = Reachability()
     /// What was said last; `nil`: nothing yet.
     private var isReachable: Bool?
     private var saidConnections = ConnectionCounts()
 
     private var fates: FateBatch
     private var events: [TransportEvent] = []
+    /// Why APNs refused the credential by a GOAWAY, in this turn.
+    private var refusals: [ReasonCode] = []
     private var asksForTurnEnd = false
     private var reportedCapacity = 0
     private var saturation = Saturation()
@@ -53,7 +57,8 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     ///
     /// - Parameters:
     ///   - token: shared by the apps of one key on this loop; `nil`: the TLS context's client certificate says who sends.
-    ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: fates first.
+    ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: refusals of the
+    ///     credential, then fates, then the others.
     package init(
         app: AppIndex, configuration: APNsConfiguration, token: ProviderToken?, loop: Loop, dialer: Dialer,
         emit: @escaping ([TransportEvent]) -> Void
@@ -118,6 +123,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
         seenToken = 0
         isReplacing = true
+        reachability.replaced()
         tellQuarantine(.replace)
         tell(.replace(minimum: configuration.minimumConnections, maximum: configuration.maximumConnections))
     }
@@ -168,6 +174,11 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
 
     func providerTokenExpired() { _ = token?.renewIfAllowed(now: loop.now) }
 
+    func credentialRefused(_ reason: ReasonCode) {
+        askForTurnEnd()
+        if !refusals.contains(reason) { refusals.append(reason) }
+    }
+
     // MARK: The plan
 
     private func tell(_ event: PoolPlan.Event) {
@@ -210,7 +221,8 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         if connection.isQuarantine { return tellQuarantine(.opened) }
         if connection.era == era {
             isReplacing = false
-            say(isReachable: true)
+            reachability.connected()
+            sayReachable()
         }
         tell(.opened(connection.id))
     }
@@ -218,8 +230,13 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     func connectionAnswered(_ connection: Connection) {
         if connection.isQuarantine { return tellQuarantine(.answered) }
         // That the old credential is still good says nothing about the new one.
-        if connection.era == era { tell(.answered(connection.id)) }
+        guard connection.era == era else { return }
+        reachability.answered()
+        sayReachable()
+        tell(.answered(connection.id))
     }
+
+    var refusalsLimit: Int { reachability.isOnProbation ? 1 : Reachability.refusalsLimit }
 
     func connectionRetires(_ connection: Connection, isFault: Bool) {
         if connection.isQuarantine { return tellQuarantine(.retired(isFault: isFault)) }
@@ -236,14 +253,24 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         connections.removeAll { $0 === connection }
         let failures = plan.failures
         tell(.closed(connection.id))
-        if connection.era == era, !connection.wasReady, !isClosing {
-            isReplacing = false
-            if !connections.contains(where: { $0.phase == .ready }) { say(isReachable: false) }
+        guard !isClosing else { return }
+        var reason = plan.failures > failures && !connection.wasReady ? end.text : nil
+        if connection.era == era {
+            if connection.wasReady {
+                reachability.ended(connection.end)
+                if reachability.isOnProbation {
+                    reason =
+                        "\(Reachability.endsLimit) connections in a row ended without an answer, the last one: "
+                        + (connection.lastWords ?? end.text)
+                }
+            } else {
+                isReplacing = false
+                reachability.failed(isAnotherReady: connections.contains { $0.phase == .ready })
+            }
+            sayReachable()
         }
-        if !isClosing, plan.failures > failures, !connection.wasReady {
-            note(
-                .connectFailed(
-                    host: configuration.host, reason: end.text, retryInMs: plan.lastWaitNs / 1_000_000))
+        if let reason {
+            note(.connectFailed(host: configuration.host, reason: reason, retryInMs: plan.lastWaitNs / 1_000_000))
         }
     }
 
@@ -252,6 +279,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         quarantineConnection = nil
         suspects.died(under: connection.diedUnder)
         let failures = quarantine.failures
+        quarantine.doesHostAnswer = !reachability.isOnProbation
         tellQuarantine(.closed)
         if !isClosing, quarantine.failures > failures, !connection.wasReady {
             note(
@@ -280,8 +308,8 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         events.append(.connections(app: app, counts))
     }
 
-    private func say(isReachable: Bool) {
-        guard self.isReachable != isReachable else { return }
+    private func sayReachable() {
+        guard let isReachable = reachability.isReachable, self.isReachable != isReachable else { return }
         self.isReachable = isReachable
         askForTurnEnd()
         events.append(.reachable(app: app, isReachable))
@@ -334,6 +362,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         let streams = connections.reduce(0) { $0 + $1.allowedStreams }
         // Between two credentials there is no more to hand over, and no less: the next connection is being made.
         if streams == 0, isReplacing { return reportedCapacity }
+        if reachability.isOnProbation { return min(streams, 1) }
         return streams + min(streams / 8, Self.slackLimit)
     }
 
@@ -343,6 +372,11 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
             events.insert(.fates(fates), at: 0)
             fates = FateBatch(app: app)
             fates.fates.reserveCapacity(count)
+        }
+        if !refusals.isEmpty {
+            // Before the fates: nothing is to be sent again with a credential that was refused.
+            events.insert(contentsOf: refusals.map { .credentialRefused(app: app, reason: $0) }, at: 0)
+            refusals = []
         }
         if capacity != reportedCapacity {
             reportedCapacity = capacity

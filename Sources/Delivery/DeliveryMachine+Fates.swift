@@ -12,7 +12,7 @@ extension DeliveryMachine {
         guard Int(slot) < notifications.capacity, notifications[slot].generation == fate.id.generation,
             notifications[slot].state == .handed || notifications[slot].state == .orphaned
         else {
-            counters.late += 1
+            counters.late &+= 1
             return
         }
         if isSuspect(slot) {
@@ -22,15 +22,16 @@ extension DeliveryMachine {
         }
         records[notifications[slot].record].handed -= 1
         if notifications[slot].state == .orphaned {
-            counters.late += 1
+            counters.late &+= 1
             forgetOrphan(slot)
             return
         }
         if fate.sentAtMs != 0 { notifications[slot].sentAtMs = fate.sentAtMs }
         notifications[slot].isResend = true
+        if notifications[slot].isProbe, fate.kind != .answered { failTrial(slot) }
         switch fate.kind {
         case .notProcessed:
-            sendAgainReturned(slot)
+            handleReturn(slot, fate)
         case .inDoubt:
             handleDoubt(slot, fate)
         case .answered:
@@ -38,20 +39,41 @@ extension DeliveryMachine {
         }
     }
 
+    // MARK: Not processed
+
+    /// Tried again for as long as nobody ever saw it: that is the network's fault. What APNs itself refuses is not tried
+    /// for ever: thrice at once, then once a second; after `suspectRefusals` in a row alone over the quarantine
+    /// connection, and after `heldRefusals` it is held in a tier. So it holds its partition's watermark back for seven
+    /// pauses of a second and ten tries, the quarantine connection's dialling (at most a minute) among them.
+    ///
+    /// Held, it uses up no attempt: what APNs refuses of everybody for an hour must not be abandoned. It ends by its
+    /// expiration or `maxAgeMs`; where that is 0, each holding is an attempt.
+    private mutating func handleReturn(_ slot: UInt32, _ fate: Fate) {
+        if fate.unprocessed == .refusedByPeer { notifications[slot].refusals.countUp() }
+        guard notifications[slot].refusals >= Self.heldRefusals else { return sendAgainReturned(slot) }
+        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.isSending != true {
+            drop(slot)
+        } else {
+            hold(slot, .unprocessed)
+        }
+    }
+
     // MARK: In doubt
 
-    /// Connections died under it, and it goes over the quarantine connection from now on.
+    /// Connections died under it, or APNs would not process it: it goes over the quarantine connection from now on.
     @inline(__always)
-    func isSuspect(_ slot: UInt32) -> Bool { notifications[slot].deaths >= Self.suspectDeaths }
+    func isSuspect(_ slot: UInt32) -> Bool {
+        notifications[slot].deaths >= Self.suspectDeaths || notifications[slot].refusals >= Self.suspectRefusals
+    }
 
     private mutating func handleDoubt(_ slot: UInt32, _ fate: Fate) {
-        notifications[slot].sends += 1
-        notifications[slot].inDoubt += 1
-        counters.apps[Int(notifications[slot].app)].inDoubt += 1
+        notifications[slot].sends.countUp()
+        notifications[slot].inDoubt.countUp()
+        counters.apps[Int(notifications[slot].app)].inDoubt &+= 1
         // What happens in quarantine says nothing about the other connections.
         if fate.connectionDied, !isSuspect(slot) { watchTry(Int(notifications[slot].app), isFailure: true) }
         if fate.connectionDied, !fate.connectionWasSilent {
-            notifications[slot].deaths &+= notifications[slot].deaths < .max ? 1 : 0
+            notifications[slot].deaths.countUp()
         }
         markDoubted(slot)
         if settings.inDoubt == .abandon {
@@ -63,6 +85,7 @@ extension DeliveryMachine {
             sendAgainReturned(slot)
         } else {
             notifications[slot].returns = 0
+            notifications[slot].refusals = 0
             resend(slot)
         }
     }
@@ -82,8 +105,9 @@ extension DeliveryMachine {
     private mutating func handleAnswer(_ slot: UInt32, _ fate: Fate, _ batch: FateBatch) {
         let text = fate.reasonText >= 0 ? batch.texts[Int(fate.reasonText)] : nil
         let row = verdicts.row(reason: fate.reason, text: text, status: fate.status)
-        notifications[slot].sends += 1
+        notifications[slot].sends.countUp()
         notifications[slot].returns = 0
+        notifications[slot].refusals = 0
         notifications[slot].status = fate.status
         notifications[slot].reason = fate.reason
         if row.verdict != .accept, fate.reason == .none || fate.reason == .other {
@@ -91,12 +115,15 @@ extension DeliveryMachine {
             notifications[slot].reason = .other
         }
         notifications[slot].answeredID = fate.apnsID
-        notifications[slot].unregisteredAtMs = fate.unregisteredAtMs
-        if fate.uniqueIDText >= 0 { uniqueIDs[slot] = batch.texts[Int(fate.uniqueIDText)] }
+        notifications[slot].unregisteredAtMs = RecordTime.checked(fate.unregisteredAtMs)
+        if fate.uniqueIDText >= 0 {
+            uniqueIDs[slot] = batch.texts[Int(fate.uniqueIDText)]
+            takeBytes(batch.texts[Int(fate.uniqueIDText)].utf8.count, for: slot)
+        }
         let app = Int(notifications[slot].app)
         counters.apps[app].answerTimes.count(handedForMs(slot))
         watchAnswer(app, status: fate.status, reason: fate.reason)
-        if row.verdict != .accept { counters.apps[app].reasons[Int(fate.reason.rawValue)] += 1 }
+        if row.verdict != .accept { counters.apps[app].reasons[Int(fate.reason.rawValue)] &+= 1 }
 
         var verdict = row.verdict
         // A credential that was replaced since, or a token that was renewed: the new one may do.
@@ -146,23 +173,26 @@ extension DeliveryMachine {
 
     /// Through no fault of its own.
     private mutating func sendAgainReturned(_ slot: UInt32) {
-        notifications[slot].returns &+= notifications[slot].returns < .max ? 1 : 0
+        notifications[slot].returns.countUp()
         sendAgain(slot, tries: notifications[slot].returns)
     }
 
     /// At once, or after a pause when quick tries came to nothing.
     private mutating func sendAgain(_ slot: UInt32, tries: UInt8) {
-        counters.apps[Int(notifications[slot].app)].resends += 1
-        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.phase != .active {
+        counters.apps[Int(notifications[slot].app)].resends &+= 1
+        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.isSending != true {
             drop(slot)
         } else if let cause = causeToHold(slot) {
             hold(slot, cause)
         } else if tries <= Self.quickTries {
-            becomeReady(slot, first: true)
+            becomeReady(slot, first: goesFirst(slot))
         } else {
             backOff(slot)
         }
     }
+
+    /// What APNs refused goes behind what was not: were its refusal to end the connection, others had been answered first.
+    func goesFirst(_ slot: UInt32) -> Bool { notifications[slot].refusals == 0 }
 
     /// All wait equally long, so that the list is in the order of their times.
     mutating func backOff(_ slot: UInt32) {
@@ -200,10 +230,11 @@ extension DeliveryMachine {
             return
         }
         notifications[slot].isRetryAttempt = asAttempt
-        notifications[slot].tier = Int16(tier)
-        notifications[slot].due = now.wallMs + tiers.delayMs(of: tier)
+        notifications[slot].due = RecordTime.adding(tiers.delayMs(of: tier), to: now.wallMs)
+        // The record's own block goes when the producer has it; what the producer has stays until it is acknowledged.
+        takeBytes(body.pointee.payload.count, for: slot)
         let app = Int(notifications[slot].app)
-        if asAttempt { counters.apps[app].retries[tier] += 1 }
+        if asAttempt { counters.apps[app].retries[tier] &+= 1 }
         leaveLane(slot)
         notifications[slot].state = .concluded
         produce(slot, .retry(tier: tier))

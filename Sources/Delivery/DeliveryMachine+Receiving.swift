@@ -6,6 +6,7 @@ extension DeliveryMachine {
     package func room(for id: PartitionID) -> Int {
         guard let partition = find(id), partition.pointee.phase == .active, partition.pointee.firstAdmitting == noSlot
         else { return 0 }
+        if partition.pointee.deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         let bytes = byteShares.room(for: partition.pointee.group)
         guard bytes > 0 else { return 0 }
         return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean))
@@ -14,7 +15,7 @@ extension DeliveryMachine {
     /// Takes one record. Key, value and headers are lent for the call; what is needed is copied. A `nil` base address
     /// says that the record has no key, or no value (a tombstone).
     ///
-    /// Offsets of a partition come in ascending order; lower ones than before are `.known`.
+    /// Offsets of a partition come in ascending order; lower ones than before are `.below`.
     package mutating func receive(
         _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>, now: DeliveryTime
@@ -22,6 +23,7 @@ extension DeliveryMachine {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = find(id), partition.pointee.phase == .active else { return .unassigned }
+        guard OffsetLimit.holds(offset) else { return .unassigned }
         if partition.pointee.ledger.isReset(offset) {
             events.append(
                 .offsetReset(id, committed: partition.pointee.ledger.committedAtAssignment ?? 0, offset: offset))
@@ -30,7 +32,9 @@ extension DeliveryMachine {
             partition.pointee.reach = Reach(minimum: settings.reachMargin)
             partition.pointee.pending = nil
         }
-        guard !partition.pointee.ledger.isKnown(offset) else { return .known }
+        if partition.pointee.ledger.isBelow(offset) {
+            return .below(highest: partition.pointee.ledger.highestReceived)
+        }
 
         let isRetry = partition.pointee.tierDelayMs > 0
         let request = parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
@@ -42,7 +46,7 @@ extension DeliveryMachine {
                 return .notDue(untilMs: dueMs)
             }
         }
-        counters.recordsReceived += 1
+        counters.recordsReceived &+= 1
 
         let arrival = partition.pointee.ledger.receive(offset, record: records.take())
         let settledIndexes: [Range<Int64>]
@@ -51,7 +55,7 @@ extension DeliveryMachine {
             return .known
         case .settledBefore:
             partition.pointee.isDirty = true
-            counters.duplicatesSkipped += 1
+            counters.duplicatesSkipped &+= 1
             return .known
         case .open(let indexes):
             settledIndexes = indexes
@@ -71,7 +75,7 @@ extension DeliveryMachine {
         case .none:
             record.cursor.index = 1
             records[slot] = record
-            let notification = admitDeadLetter(record: slot)
+            let notification = admitDeadLetter(record: slot, key, value, headers)
             let reason = request.deadLetter ?? .badEnvelope
             return .deadLetter(id: notification, reason: reason, detail: request.detail)
         case .devices: isList = true
@@ -176,6 +180,7 @@ extension DeliveryMachine {
                 attempt: request.retry?.attempt ?? 0,
                 tierDelayMs: tierDelayMs, topicHash: partition.pointee.topicHash))
         findApp(request, body)
+        body.pointee.countRepeated()
         let app = Int(body.pointee.app)
         if app >= 0 { apps[app].openBytes += BlockStore.rounded(size) }
         return body
@@ -194,12 +199,19 @@ extension DeliveryMachine {
         }
     }
 
-    /// A record from which nothing can be read is one notification that is only produced.
-    private mutating func admitDeadLetter(record: UInt32) -> NotificationID {
-        counters.deadLetters += 1
+    /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes
+    /// until that is acknowledged.
+    private mutating func admitDeadLetter(
+        record: UInt32, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        _ headers: UnsafeBufferPointer<RecordHeader>
+    ) -> NotificationID {
+        counters.deadLetters &+= 1
         let slot = admitNotification(record: record, index: 0, app: -1)
         notifications[slot].state = .concluded
         notifications[slot].unacknowledged = 1
+        notifications[slot].isDeadLetter = true
+        partitions[Int(records[record].partition)]?.pointee.deadLetters += 1
+        takeBytes(headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count }, for: slot)
         return NotificationID(slot: slot, generation: notifications[slot].generation)
     }
 }

@@ -99,11 +99,10 @@ enum ClientCallbacks {
         _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ state: State
     ) -> Int32 {
         guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state) else { return 0 }
-        // What an interim response (1xx) said is forgotten.
-        if unsafe slot.pointee.status < 200 {
-            unsafe slot.pointee.status = 0
-            unsafe slot.pointee.keptCount = 0
-            for index in 0..<4 { unsafe slot.pointee.headers[index] = KeptRange() }
+        if unsafe slot.pointee.status >= 200 {
+            unsafe slot.pointee.flags.insert(.trailersBegan)
+        } else if unsafe slot.pointee.hasResponse {
+            unsafe slot.pointee.forgetInterim()
         }
         return 0
     }
@@ -124,7 +123,7 @@ enum ClientCallbacks {
             guard unsafe wanted.count == field.len, unsafe memcmp(wanted.name!, text, field.len) == 0 else { continue }
             guard let slot = unsafe slotOf(session, frame.pointee.hd.stream_id, state),
                 unsafe slot.pointee.keep & (1 << UInt8(index)) != 0,
-                unsafe !slot.pointee.flags.contains(.bodyBegan)
+                unsafe slot.pointee.flags.isDisjoint(with: [.bodyBegan, .trailersBegan])
             else { return 0 }
             let bytes = unsafe nghttp2_rcbuf_get_buf(value)
             guard let base = unsafe bytes.base else { return 0 }
@@ -227,9 +226,10 @@ enum ClientCallbacks {
         unsafe state.pointee.openStreams -= 1
         unsafe slot.pointee.flags.insert(.closed)
         if unsafe !slot.pointee.flags.contains(.settled) {
+            // An interim response (1xx) is none: what becomes of the request is open.
+            let status = unsafe slot.pointee.status < 200 ? 0 : slot.pointee.status
             unsafe state.pointee.settle(
-                slot,
-                .ended(user: slot.pointee.user, code: ErrorCode(rawValue: code), status: slot.pointee.status))
+                slot, .ended(user: slot.pointee.user, code: ErrorCode(rawValue: code), status: status))
         } else if unsafe !slot.pointee.flags.contains(.eventPending) {
             unsafe state.pointee.slab.give(slot)
         }

@@ -4,7 +4,7 @@ internal import CNghttp2
 package enum ClientEvent: BitwiseCopyable, Sendable, Equatable {
     /// A complete response; its headers and body can be read until the next `nextEvent`. The last event of its stream.
     case response(user: UInt32, status: UInt16)
-    /// The stream ended without a complete response; `status` is 0 when no response header came. The last event of its
+    /// The stream ended without a complete response; `status` is 0 when no final one (200 or above) came. The last event of its
     /// stream. `refusedStream` means never processed, whether the peer reset the stream or a GOAWAY was below it.
     case ended(user: UInt32, code: ErrorCode, status: UInt16)
     /// A body that had waited for flow control is in the output up to its END_STREAM, at this position of the output.

@@ -25,6 +25,8 @@ struct StreamSlot {
         static let notSent = Flags(rawValue: 32)
         /// Body bytes have arrived: what follows are trailers.
         static let bodyBegan = Flags(rawValue: 64)
+        /// HEADERS came after those with the final status.
+        static let trailersBegan = Flags(rawValue: 128)
     }
 
     var user: UInt32 = 0
@@ -65,6 +67,18 @@ struct StreamSlot {
         }
         unsafe kept = unsafe larger
         unsafe keptCapacity = capacity
+    }
+
+    /// Something of a response was seen.
+    var hasResponse: Bool { unsafe status != 0 || keptCount != 0 || flags.contains(.bodyBegan) }
+
+    /// What an interim response (1xx) said, its body too: all ranges lie within what is kept.
+    mutating func forgetInterim() {
+        unsafe status = 0
+        unsafe flags.remove(.bodyBegan)
+        unsafe keptCount = 0
+        for index in 0..<4 { unsafe headers[index] = KeptRange() }
+        unsafe responseBody = KeptRange()
     }
 
     mutating func reset() {

@@ -132,6 +132,9 @@ package final class DialAttempt {
         switch result {
         case .failure(let end): finish(.failure(end))
         case .success(let all):
+            guard !all.isEmpty else {
+                return finish(.failure(ChannelEnd(.unresolved, "\(host): has no IPv4 or IPv6 address")))
+            }
             let first = ((target.firstAddress % all.count) + all.count) % all.count
             addresses = (all[first...] + all[..<first])[...]
             tryNext()

@@ -82,7 +82,17 @@ final class ProxyTunnel {
         else {
             return "does not speak HTTP"
         }
-        return (200...299).contains(status) ? nil : "refused to connect: \(words[1...].joined(separator: " "))"
+        return (200...299).contains(status)
+            ? nil : "refused to connect: \(printable(words[1...].joined(separator: " ")))"
+    }
+
+    /// The first 200 characters, without control characters: for a log line.
+    private static func printable(_ text: String) -> String {
+        var line = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars.prefix(200) {
+            line.append(scalar.properties.generalCategory == .control ? "?" : scalar)
+        }
+        return String(line)
     }
 
     private func finish(_ failure: String?) {

@@ -22,6 +22,22 @@ import Testing
         #expect(body.timestampMs == 1_700_000_000_123)
     }
 
+    /// None beyond the year 9999: what comes after can reckon with it.
+    @Test(
+        arguments: [
+            ("0", 0), ("1", 1), ("253402300799999", 253_402_300_799_999), ("253402300800000", 0),
+            ("999999999999999999", 0),
+        ] as [(String, Int64)])
+    func aTimestampAtItsEnds(text: String, expected: Int64) {
+        let body = Self.parse(#"{"reason":"Unregistered","timestamp":\#(text)}"#)
+        #expect(body.reason == .unregistered && body.timestampMs == expected)
+    }
+
+    @Test(arguments: ["9223372036854775807", "9223372036854775808", "-1", "1e3", String(repeating: "9", count: 4_000)])
+    func aTimestampThatIsNoneLeavesTheStatusToDecide(text: String) {
+        #expect(Self.parse(#"{"reason":"Unregistered","timestamp":\#(text)}"#) == ErrorBody())
+    }
+
     @Test func anUnknownReasonKeepsItsText() {
         let body = Self.parse(#"{"timestamp":5,"reason":"SomethingNew","extra":true,"more":"x\"y","n":-1.5e3}"#)
         #expect(body.reason == .other)
@@ -59,16 +75,86 @@ import Testing
 
     @Test func isRenewedAtFiftyMinutesAndNotBeforeTwenty() {
         var age = TokenAge()
-        #expect(age.isDue(nowNs: 0))
-        age.made(nowNs: 0)
-        #expect(!age.isDue(nowNs: 50 * Self.minute - 1))
-        #expect(age.isDue(nowNs: 50 * Self.minute))
-        #expect(!age.mayRenew(nowNs: 20 * Self.minute - 1))
-        #expect(age.mayRenew(nowNs: 20 * Self.minute))
-        age.made(nowNs: 20 * Self.minute)
+        #expect(Self.isDue(age, 0))
+        Self.make(&age, 0)
+        #expect(!Self.isDue(age, 50 * Self.minute - 1_000_000))
+        #expect(Self.isDue(age, 50 * Self.minute))
+        #expect(!Self.mayRenew(age, 20 * Self.minute - 1_000_000))
+        #expect(Self.mayRenew(age, 20 * Self.minute))
+        Self.make(&age, 20 * Self.minute)
         #expect(age.generation == 2)
-        #expect(!age.mayRenew(nowNs: 39 * Self.minute))
-        #expect(!age.isDue(nowNs: 69 * Self.minute))
+        #expect(!Self.mayRenew(age, 39 * Self.minute))
+        #expect(!Self.isDue(age, 69 * Self.minute))
+    }
+
+    private static let epochMs: Int64 = 1_790_000_000_000
+
+    /// `stepNs`: how far the wall clock is ahead of where it would be had it run like the monotonic one.
+    private static func wallMs(_ nowNs: Int64, _ stepNs: Int64) -> Int64 { epochMs + (nowNs + stepNs) / 1_000_000 }
+    private static func isDue(_ age: TokenAge, _ nowNs: Int64, step: Int64 = 0) -> Bool {
+        age.isDue(nowNs: nowNs, wallMs: wallMs(nowNs, step))
+    }
+    private static func mayRenew(_ age: TokenAge, _ nowNs: Int64, step: Int64 = 0) -> Bool {
+        age.mayRenew(nowNs: nowNs, wallMs: wallMs(nowNs, step))
+    }
+    private static func make(_ age: inout TokenAge, _ nowNs: Int64, step: Int64 = 0) {
+        age.made(nowNs: nowNs, wallMs: wallMs(nowNs, step))
+    }
+
+    /// A machine slept for an hour, or its clock was an hour slow when the token was made: APNs would call it expired.
+    @Test func aWallClockThatJumpsForwardRenewsTheTokenOnce() {
+        var age = TokenAge()
+        Self.make(&age, 0)
+        #expect(!Self.isDue(age, 5 * Self.minute, step: 44 * Self.minute))
+        #expect(Self.isDue(age, 5 * Self.minute, step: 60 * Self.minute))
+        Self.make(&age, 5 * Self.minute, step: 60 * Self.minute)
+        #expect(!Self.isDue(age, 6 * Self.minute, step: 60 * Self.minute))
+        #expect(!Self.mayRenew(age, 6 * Self.minute, step: 60 * Self.minute))
+        // The clock jumps again and again: no more than one in 20 minutes of the monotonic clock.
+        #expect(!Self.isDue(age, 6 * Self.minute, step: 200 * Self.minute))
+        #expect(!Self.mayRenew(age, 24 * Self.minute, step: 200 * Self.minute))
+        #expect(Self.isDue(age, 25 * Self.minute, step: 200 * Self.minute))
+    }
+
+    /// The clock was hours ahead when the token was made: its `iat` lies in the future.
+    @Test func aWallClockThatJumpsBackRenewsTheTokenOnce() {
+        var age = TokenAge()
+        Self.make(&age, 0)
+        #expect(!Self.isDue(age, 0, step: -59_000_000_000), "a small correction is none")
+        #expect(Self.isDue(age, 0, step: -60_000_000_000))
+        #expect(Self.isDue(age, 2 * Self.minute, step: -180 * Self.minute))
+        Self.make(&age, 2 * Self.minute, step: -180 * Self.minute)
+        #expect(!Self.isDue(age, 3 * Self.minute, step: -180 * Self.minute))
+        #expect(!Self.isDue(age, 3 * Self.minute, step: -400 * Self.minute))
+    }
+
+    /// APNs says that it expired: a clock that was stepped by minutes allows another one, a clock that was not does not.
+    @Test func anExpiredTokenMayBeRenewedAfterAStep() {
+        var age = TokenAge()
+        Self.make(&age, 0)
+        #expect(!Self.mayRenew(age, 3 * Self.minute, step: 59_000_000_000))
+        #expect(Self.mayRenew(age, 3 * Self.minute, step: 10 * Self.minute))
+        #expect(Self.mayRenew(age, 3 * Self.minute, step: -10 * Self.minute))
+    }
+
+    /// Renewed as usual while the clocks agree: that uses up nothing.
+    @Test func ordinaryRenewalsLeaveTheExceptionOpen() {
+        var age = TokenAge()
+        Self.make(&age, 0)
+        Self.make(&age, 50 * Self.minute)
+        #expect(Self.isDue(age, 51 * Self.minute, step: 60 * Self.minute))
+    }
+
+    @Test(arguments: [Int64.min, .min + 1, -1, 0, 1, .max - 1, .max])
+    func anyWallClockIsTaken(wallMs: Int64) {
+        for otherMs in [Int64.min, -1, 0, 1, 1_790_000_000_000, .max] {
+            var age = TokenAge()
+            age.made(nowNs: 1, wallMs: wallMs)
+            _ = age.isDue(nowNs: 2, wallMs: otherMs)
+            _ = age.mayRenew(nowNs: 2, wallMs: otherMs)
+            age.made(nowNs: 3, wallMs: otherMs)
+            #expect(age.generation == 2)
+        }
     }
 
     @Test func isAJSONWebToken() throws {

@@ -118,6 +118,33 @@ private let second: Int64 = 1_000_000_000
         #expect(plan.live == 3)
     }
 
+    /// A connection was lost, and its successor is waited for: streams are few for that reason.
+    @Test func doesNotGrowWhileASuccessorIsWaitedFor() {
+        var plan = PoolPlan(minimum: 2, maximum: 4)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), [.dial(1, firstAddress: 1)]), (.opened(1), []),
+                (.answered(0), []), (.answered(1), []), (.closed(1), [Self.wait]), (.saturated, []),
+                (.due, [.dial(2, firstAddress: 2)]), (.opened(2), []),
+            ])
+        #expect(plan.live == 2)
+    }
+
+    /// What was grown for is still there with another credential.
+    @Test func aReplacementHasAsManyConnectionsAsBefore() {
+        var plan = PoolPlan(minimum: 1, maximum: 3)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+                (.saturated, [.dial(1, firstAddress: 1)]), (.opened(1), []),
+                (.replace(minimum: 1, maximum: 3), [.drain(0), .drain(1), .dial(2, firstAddress: 2)]),
+                (.opened(2), [.dial(3, firstAddress: 3)]), (.opened(3), []),
+            ])
+        #expect(plan.live == 2)
+    }
+
     @Test func shrinksToTheMinimumAfterIdleness() {
         var plan = PoolPlan(minimum: 1, maximum: 3)
         Self.run(
@@ -293,6 +320,15 @@ private let second: Int64 = 1_000_000_000
 
     @Test func aBusyThreadNeedsNoMoreConnections() {
         #expect(Self.run(every: 10, busy: 9) { _ in true }.isEmpty)
+    }
+
+    /// A period begins where the one before it ended, however long that one's last turn was.
+    @Test func aLongTurnIsNoPartOfTheNextPeriod() {
+        var saturation = Saturation()
+        let said = [(0, 100), (160, 161), (202, 203)].map { began, ended in
+            saturation.turned(isFull: true, beganNs: 1 + began * Self.ms, endedNs: 1 + ended * Self.ms)
+        }
+        #expect(said == [false, false, true])
     }
 
     @Test func streamsToSpare() {

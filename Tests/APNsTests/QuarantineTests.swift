@@ -62,6 +62,21 @@ import Testing
             ])
     }
 
+    @Test func anAnswerAndANewCredentialStartTheBackOffOver() {
+        for event in [Quarantine.Event.answered, .replace] {
+            var plan = Quarantine()
+            Self.run(
+                &plan,
+                [
+                    (.wanted, [.dial(0)]), (.closed, [.giveBack, Self.wait]), (.due, []), (.wanted, [.dial(1)]),
+                    (.opened, []),
+                ])
+            #expect(plan.failures == 1)
+            Self.run(&plan, [(event, event == .replace ? [.drain] : [])])
+            #expect(plan.failures == 0)
+        }
+    }
+
     @Test func replacedAndClosed() {
         var plan = Quarantine()
         Self.run(

@@ -146,6 +146,7 @@ final class World {
     private(set) var notes: [TransportNote] = []
     private(set) var isClosed = false
     private(set) var reachable: [Bool] = []
+    private(set) var refusals: [ReasonCode] = []
     /// Texts of each fate, resolved at once.
     private(set) var reasonText: [UInt32: String] = [:]
     private(set) var uniqueID: [UInt32: String] = [:]
@@ -194,6 +195,12 @@ final class World {
             case .capacity(_, let requests):
                 capacity = requests
                 capacities.append(requests)
+            case .credentialRefused(_, let reason):
+                #expect(
+                    !events.prefix(while: { if case .credentialRefused = $0 { false } else { true } }).contains {
+                        if case .fates = $0 { true } else { false }
+                    })
+                refusals.append(reason)
             case .connections: break
             case .reachable(_, let isReachable): reachable.append(isReachable)
             case .note(_, let note): notes.append(note)

@@ -9,10 +9,11 @@ import Testing
     static func id(_ number: UInt32) -> NotificationID { NotificationID(slot: number, generation: 7) }
 
     static func closed(
-        _ number: UInt32, _ kind: Fate.Kind, token: UInt32 = 1, died: Bool = false
+        _ number: UInt32, _ kind: Fate.Kind, isRefused: Bool = false, token: UInt32 = 1, died: Bool = false
     ) -> Window.Closed {
         Window.Closed(
-            id: id(number), kind: kind, sentAtMs: 1_000 + Int64(number), token: token, connectionDied: died)
+            id: id(number), kind: kind, isRefused: isRefused, sentAtMs: 1_000 + Int64(number), token: token,
+            connectionDied: died)
     }
 
     /// A window with streams 1, 3, 5, ...: END_STREAMs at 100, 200, 300, ..., and the tickets.
@@ -42,7 +43,7 @@ import Testing
         var (window, tickets) = Self.window(4)
         var closed: [Window.Closed] = []
         window.goneAway(last: 3, into: &closed)
-        #expect(closed == [Self.closed(2, .notProcessed), Self.closed(3, .notProcessed)])
+        #expect(closed == [2, 3].map { Self.closed($0, .notProcessed, isRefused: true) })
         #expect(window.count == 2)
         // nghttp2 says refused for each of them, too: nobody is there any more.
         #expect(window.ended(tickets[2], isRefused: true, status: 0) == nil)
@@ -56,7 +57,7 @@ import Testing
         window.goneAway(last: .max, into: &closed)
         #expect(closed.isEmpty)
         window.goneAway(last: 1, into: &closed)
-        #expect(closed == [Self.closed(1, .notProcessed), Self.closed(2, .notProcessed)])
+        #expect(closed == [1, 2].map { Self.closed($0, .notProcessed, isRefused: true) })
         #expect(window.count == 1)
     }
 
@@ -64,13 +65,13 @@ import Testing
         var (window, _) = Self.window(2)
         var closed: [Window.Closed] = []
         window.goneAway(last: 0, into: &closed)
-        #expect(closed.map(\.kind) == [.notProcessed, .notProcessed])
+        #expect(closed.map(\.kind) == [.notProcessed, .notProcessed] && closed.allSatisfy(\.isRefused))
         #expect(window.isEmpty)
     }
 
     @Test func refusedStreamIsNotProcessed() {
         var (window, tickets) = Self.window(1)
-        #expect(window.ended(tickets[0], isRefused: true, status: 0) == Self.closed(0, .notProcessed))
+        #expect(window.ended(tickets[0], isRefused: true, status: 0) == Self.closed(0, .notProcessed, isRefused: true))
     }
 
     @Test func anotherResetIsInDoubt() {
@@ -81,7 +82,7 @@ import Testing
     @Test func aResetBeforeEndStreamWasWrittenIsNotProcessed() {
         var (window, tickets) = Self.window(2, kernelHas: 199)
         #expect(window.ended(tickets[0], isRefused: false, status: 0) == Self.closed(0, .inDoubt))
-        #expect(window.ended(tickets[1], isRefused: false, status: 0) == Self.closed(1, .notProcessed))
+        #expect(window.ended(tickets[1], isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
     }
 
     @Test func aBodyCutOffIsDecidedByItsStatus() {
@@ -131,7 +132,9 @@ import Testing
         window.handed(quick, stream: 3, end: 100)
         #expect(window.responded(quick) != nil)
         #expect(window.nextDeadlineNs == 10 + Self.timeoutNs)
-        #expect(window.expire(nowNs: 10 + Self.timeoutNs) == .entry(stream: 1, Self.closed(0, .notProcessed)))
+        #expect(
+            window.expire(nowNs: 10 + Self.timeoutNs)
+                == .entry(stream: 1, Self.closed(0, .notProcessed, isRefused: true)))
     }
 
     /// Whose fault it is when no response comes: the connection's, if nobody was answered meanwhile.
@@ -159,6 +162,99 @@ import Testing
         var (window, tickets) = Self.window(2)
         #expect(window.ended(tickets[1], isRefused: true, status: 0) != nil)
         #expect(window.expire(nowNs: 20 + Self.timeoutNs) == .entry(stream: 1, Self.closed(0, .inDoubt)))
+    }
+
+    /// Whoever is first among those the kernel has not yet closes; the next one's time runs all the same.
+    @Test func theTimeOfTheNextRunsWhenTheFirstUnsentOneCloses() {
+        var (window, tickets) = Self.window(3, kernelHas: 0)
+        #expect(window.ended(tickets[0], isRefused: true, status: 0) != nil)
+        window.kernelTook(300, nowNs: 70)
+        #expect(window.nextDeadlineNs == 70 + Self.timeoutNs)
+        #expect(window.expire(nowNs: 70 + Self.timeoutNs) == .connection)
+    }
+
+    /// What was answered while a request waited for the kernel says nothing about whether it is answered.
+    @Test func onlyAnswersAfterARequestWasSentShowThatTheConnectionLives() {
+        var (window, tickets) = Self.window(2, kernelHas: 100)
+        #expect(window.responded(tickets[0]) != nil)
+        window.kernelTook(200, nowNs: 50)
+        #expect(window.expire(nowNs: 50 + Self.timeoutNs) == .connection)
+    }
+
+    /// The kernel takes some of them: the time of each begins when its own end was taken.
+    @Test func eachIsTimedFromItsOwnEnd() {
+        var (window, tickets) = Self.window(3, kernelHas: 100)
+        window.kernelTook(299, nowNs: 60)
+        #expect(window.responded(tickets[0]) != nil)
+        #expect(window.nextDeadlineNs == 60 + Self.timeoutNs)
+        #expect(window.responded(tickets[1]) != nil)
+        #expect(window.nextDeadlineNs == nil, "the third has not been sent")
+        window.kernelTook(300, nowNs: 80)
+        #expect(window.nextDeadlineNs == 80 + Self.timeoutNs)
+    }
+
+    @Test func theNearerOfTwoDeadlinesIsNext() {
+        var window = Window(timeoutNs: Self.timeoutNs)
+        let slow = window.open(Self.id(0), token: 1, nowNs: 10, nowMs: 0)
+        window.handed(slow, stream: 1, end: nil)
+        let quick = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 0)
+        window.handed(quick, stream: 3, end: 100)
+        window.kernelTook(100, nowNs: 50)
+        #expect(window.nextDeadlineNs == 10 + Self.timeoutNs, "the body that waits")
+        _ = window.ended(slow, isRefused: true, status: 0)
+        #expect(window.nextDeadlineNs == 50 + Self.timeoutNs)
+        let slower = window.open(Self.id(2), token: 1, nowNs: 90, nowMs: 0)
+        window.handed(slower, stream: 5, end: nil)
+        #expect(window.nextDeadlineNs == 50 + Self.timeoutNs, "the one that was sent before")
+    }
+
+    /// A reset while the body waits: nothing of its end was ever out.
+    @Test func aResetWhileTheBodyWaitsIsNotInDoubt() {
+        var (window, _) = Self.window(1)
+        let slow = window.open(Self.id(1), token: 1, nowNs: 10, nowMs: 1_001)
+        window.handed(slow, stream: 3, end: nil)
+        #expect(window.ended(slow, isRefused: false, status: 0) == Self.closed(1, .notProcessed, isRefused: true))
+    }
+
+    /// What was answered before a request was opened says nothing about the connection since.
+    @Test func onlyAnswersAfterABodyBeganToWaitShowThatTheConnectionLives() {
+        var (window, tickets) = Self.window(1)
+        #expect(window.responded(tickets[0]) != nil)
+        let slow = window.open(Self.id(1), token: 1, nowNs: 30, nowMs: 1_001)
+        window.handed(slow, stream: 3, end: nil)
+        #expect(window.expire(nowNs: 30 + Self.timeoutNs) == .connection)
+    }
+
+    /// The kernel's position never goes back, whatever is said of it.
+    @Test func whatTheKernelHadItKeeps() {
+        var (window, tickets) = Self.window(2, kernelHas: 200)
+        window.kernelTook(0, nowNs: 90)
+        #expect(window.ended(tickets[0], isRefused: false, status: 0) == Self.closed(0, .inDoubt))
+        var closed: [Window.Closed] = []
+        window.lost(written: 0, into: &closed)
+        #expect(closed.map(\.kind) == [.inDoubt])
+    }
+
+    /// Positions, times and stream ids at their ends.
+    @Test func boundariesDoNotTrap() {
+        var window = Window(timeoutNs: Self.timeoutNs)
+        let last = window.open(Self.id(0), token: .max, nowNs: 0, nowMs: .max)
+        window.handed(last, stream: .max, end: .max)
+        window.kernelTook(.max, nowNs: 0)
+        var closed: [Window.Closed] = []
+        window.goneAway(last: .max, into: &closed)
+        #expect(closed.isEmpty && window.nextDeadlineNs == 1 + Self.timeoutNs)
+        window.goneAway(last: .min, into: &closed)
+        #expect(closed.count == 1 && closed[0].isRefused && window.isEmpty)
+        #expect(window.responded(last) == nil && window.ended(.max, isRefused: false, status: 200) == nil)
+    }
+
+    /// What never left is told apart from what the peer refused.
+    @Test func whatNeverLeftWasNotRefused() {
+        var (window, _) = Self.window(1, kernelHas: 0)
+        var closed: [Window.Closed] = []
+        window.lost(written: 99, into: &closed)
+        #expect(closed == [Self.closed(0, .notProcessed)])
     }
 
     @Test func aBodyThatWaitedIsTimedFromItsEnd() {

@@ -33,6 +33,8 @@ import Testing
             ),
             ("HTTP/1.0 502 Bad Gateway\r\n\r\n", "refused to connect: 502 Bad Gateway"),
             ("SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP"), ("HTTP/1.1 20\r\n\r\n", "does not speak HTTP"),
+            ("HTTP/1.1 +20 OK\r\n\r\n", "refused to connect: +20"), ("HTTP/1.1 2é OK\r\n\r\n", "does not speak HTTP"),
+            ("HTTP/1.1 500 a\u{1b}[31m\u{7}b\r\n\r\n", "refused to connect: 500 a?[31m?b"),
             (String(repeating: "x", count: 9_000), "too long"), ("", "ended the connection instead of answering"),
         ])
     func aProxyThatRefusesIsNamed(answer: String, words: String) throws {
@@ -44,6 +46,12 @@ import Testing
         #expect(client.end?.kind == .proxyRefused)
         #expect(client.end?.text.contains(words) == true, "\(client.end?.text ?? "")")
         #expect(client.end?.text.contains("proxy 127.0.0.1:\(proxy.port)") == true)
+    }
+
+    /// What a proxy says goes into a log line.
+    @Test func aLongReasonOfAProxyIsCut() {
+        let answer = Array("HTTP/1.1 500 \(String(repeating: "é", count: 3_000))\r\n\r\n".utf8)
+        #expect(ProxyTunnel.verdict(answer)?.count == "refused to connect: ".count + 200)
     }
 
     @Test func aSilentProxyEndsInTime() throws {

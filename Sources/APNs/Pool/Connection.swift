@@ -14,6 +14,8 @@ protocol ConnectionOwner: AnyObject {
     func connectionSettled(_ connection: Connection)
     /// Its first response came that was no fault of the connection.
     func connectionAnswered(_ connection: Connection)
+    /// Streams in a row that a connection may refuse before it answered anything.
+    var refusalsLimit: Int { get }
     /// It must take no more requests.
     func connectionRetires(_ connection: Connection, isFault: Bool)
     func connectionIdle(_ connection: Connection)
@@ -25,6 +27,8 @@ protocol ConnectionOwner: AnyObject {
     func text(_ text: String) -> Int32
     /// APNs refused the provider token as too old.
     func providerTokenExpired()
+    /// A GOAWAY said that APNs does not accept the credential.
+    func credentialRefused(_ reason: ReasonCode)
     func note(_ note: TransportNote)
 }
 
@@ -52,6 +56,12 @@ final class Connection: SecureChannelDelegate {
     private var alarmNs = Int64.max
     private var isDirty = false
     private var isAnswered = false
+    /// Streams refused before anything was answered.
+    private var refusals = 0
+    /// What the peer said, or did, that ended it: better than that it is closed.
+    private(set) var lastWords: String?
+    /// The provider token of the last requests.
+    private var lastToken: UInt32 = 0
     /// It took requests once.
     private(set) var wasReady = false
     /// We closed it, with nothing on it.
@@ -110,7 +120,12 @@ final class Connection: SecureChannelDelegate {
     /// Streams that the peer allows; 0 unless it takes requests.
     var allowedStreams: Int { phase == .ready ? session?.allowedStreams ?? 0 : 0 }
 
-    var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
+    /// How it ended, once it is closed.
+    var end: Reachability.End {
+        Reachability.End(wasAnswered: isAnswered, wasAsked: (session?.nextStreamID ?? 1) > 1, lifeNs: lifeNs)
+    }
+
+    private var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
 
     // MARK: Requests
 
@@ -145,6 +160,7 @@ final class Connection: SecureChannelDelegate {
     ) throws(HTTP2Error) {
         let now = loop.now
         let token = owner.tokenGeneration
+        lastToken = token
         while !queue.isEmpty, window.count < most, session.freeStreams > 0,
             session.nextStreamID < configuration.retirementStreamID
         {
@@ -322,6 +338,7 @@ final class Connection: SecureChannelDelegate {
                     continue
                 }
                 settle(closed, status: status)
+                if closed.isRefused { refused() }
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
             case .goAway(let last, let code): goneAway(last: last, code: code, session)
             case .settings: settingsCame(session)
@@ -357,11 +374,25 @@ final class Connection: SecureChannelDelegate {
         owner.connectionAnswered(self)
     }
 
+    /// A peer that refuses stream after stream and never answers is of no use.
+    private func refused() {
+        guard !isAnswered, !isQuarantine else { return }
+        refusals += 1
+        guard refusals >= owner.refusalsLimit else { return }
+        lastWords = lastWords ?? "\(address): refused every stream"
+        owner.connectionRetires(self, isFault: true)
+    }
+
     /// What an answer says about the connection or the token, beyond its own notification.
     private func heed(_ reason: ReasonCode, isCurrentToken: Bool) {
         switch reason {
-        case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates, .shutdown, .idleTimeout:
+        case .unrelatedKeyIdInToken, .tooManyProviderTokenUpdates:
+            lastWords = reason.text.map { "\(address): answered \($0)" }
             owner.connectionRetires(self, isFault: true)
+        case .shutdown, .idleTimeout:
+            // No fault, and no answer that speaks for the host: its successor is dialled at once after other answers.
+            lastWords = reason.text.map { "\(address): answered \($0)" }
+            owner.connectionRetires(self, isFault: !isAnswered)
         case .expiredProviderToken:
             answered()
             if isCurrentToken { owner.providerTokenExpired() }
@@ -372,7 +403,8 @@ final class Connection: SecureChannelDelegate {
     private func settle(_ closed: Window.Closed, status: UInt16 = 0) {
         owner.settled(
             Fate(
-                id: closed.id, kind: closed.kind, status: status, sentAtMs: closed.sentAtMs,
+                id: closed.id, kind: closed.kind, unprocessed: closed.isRefused ? .refusedByPeer : .neverSent,
+                status: status, sentAtMs: closed.sentAtMs,
                 connectionDied: closed.connectionDied, connectionWasSilent: closed.wasSilent,
                 carriedOlderToken: carriedOlder(closed.token)))
     }
@@ -389,14 +421,27 @@ final class Connection: SecureChannelDelegate {
         window.goneAway(last: last, into: &closedEntries)
         let resent = closedEntries.count
         settleClosedEntries()
-        let data = session.goAwayData
-        let said = data.withUnsafeBytes { bytes in
-            let body = ErrorBody(parsing: bytes)
-            return body.text ?? body.reason.text?.description ?? String(decoding: bytes.prefix(200), as: UTF8.self)
+        let body = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
+        let said =
+            body.text ?? body.reason.text?.description
+            ?? String(decoding: session.goAwayData.prefix(200), as: UTF8.self)
+        let reason = said.isEmpty ? "\(code)" : "\(code) \(said)"
+        lastWords = "\(address): GOAWAY \(reason)"
+        owner.note(.goAway(address: address, reason: reason, resent: resent))
+        let meaning = GoAwayMeaning(body.reason)
+        if meaning == .credentialRefused, era == owner.era { credentialRefused(body.reason) }
+        let isFault = meaning != .leaves && (code != .noError || meaning != .unsaid || lifeNs < Self.shortLifeNs)
+        owner.connectionRetires(self, isFault: isFault || !isAnswered)
+    }
+
+    /// Unless a newer token than its last requests carried is there, or can be made.
+    private func credentialRefused(_ reason: ReasonCode) {
+        if lastToken != 0, lastToken != owner.tokenGeneration { return }
+        if reason == .expiredProviderToken {
+            owner.providerTokenExpired()
+            if lastToken != owner.tokenGeneration { return }
         }
-        owner.note(.goAway(address: address, reason: said.isEmpty ? "\(code)" : "\(code) \(said)", resent: resent))
-        let isFault = !isAnswered || code != .noError || lifeNs < Self.shortLifeNs
-        owner.connectionRetires(self, isFault: isFault)
+        owner.credentialRefused(reason)
     }
 
     private func settingsCame(_ session: ClientSession) {

@@ -4,7 +4,8 @@ package import Delivery
 /// says.
 ///
 /// It is dialled when a suspect waits, stays as long as it is of use, and is dialled again only when it is gone. After a
-/// death, or a dial that failed, the next one waits (`BackOff`).
+/// death, or a dial that failed, the next one waits (`BackOff`); after a death no longer than four seconds while the host
+/// answers others: then its suspects are what ends it, and each of them is tried a few times only.
 package struct Quarantine: Sendable {
     package enum Event: Sendable, Equatable {
         /// A suspect waits.
@@ -46,6 +47,10 @@ package struct Quarantine: Sendable {
     private var backOff: BackOff
     /// The wait asked for last.
     package private(set) var lastWaitNs: Int64 = 0
+    /// The host answers on other connections, as far as is known.
+    package var doesHostAnswer = true
+
+    private static let deathWaitNs: Int64 = 4_000_000_000
 
     package init(backOff: BackOff = BackOff()) { self.backOff = backOff }
 
@@ -63,8 +68,9 @@ package struct Quarantine: Sendable {
         case (.open, .answered):
             backOff.succeeded()
             return []
-        case (.dialing, .closed): return [.giveBack] + wait(using: &random)
-        case (.open, .closed), (.draining(mustWait: true), .closed): return wait(using: &random)
+        case (.dialing, .closed): return [.giveBack] + wait(atMostNs: .max, using: &random)
+        case (.open, .closed), (.draining(mustWait: true), .closed):
+            return wait(atMostNs: doesHostAnswer ? Self.deathWaitNs : .max, using: &random)
         case (.open, .retired(let isFault)): return drain(mustWait: isFault)
         case (.open, .idle): return [.forget] + drain(mustWait: false)
         case (.draining(mustWait: false), .closed), (.waiting, .due):
@@ -102,9 +108,9 @@ package struct Quarantine: Sendable {
         return [.drain]
     }
 
-    private mutating func wait(using random: inout some RandomNumberGenerator) -> [Action] {
+    private mutating func wait(atMostNs: Int64, using random: inout some RandomNumberGenerator) -> [Action] {
         phase = .waiting
-        lastWaitNs = backOff.failed(using: &random)
+        lastWaitNs = min(atMostNs, backOff.failed(using: &random))
         return [.wake(afterNs: lastWaitNs)]
     }
 }

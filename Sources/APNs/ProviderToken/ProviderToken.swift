@@ -1,8 +1,8 @@
 package import EventLoop
 package import TLS
 
-/// The provider token of one key (`authorization: bearer <jwt>`): made, renewed at 50 minutes, never sooner than 20 after
-/// the last. All connections that use the key share one. Loop's thread.
+/// The provider token of one key (`authorization: bearer <jwt>`): made, renewed at 50 minutes, not sooner than 20 after
+/// the last (`TokenAge` has the one exception). All connections that use the key share one. Loop's thread.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 package final class ProviderToken {
@@ -26,20 +26,20 @@ package final class ProviderToken {
     /// The header's value; valid until `refresh` returned true, or `renew`.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
 
-    /// Makes the first token, or a new one when the current one has become 50 minutes old.
+    /// Makes the first token, or a new one when the current one has become 50 minutes old by either clock.
     ///
     /// - Returns: true when there is another one now.
     package func refresh(now: LoopTime) -> Bool {
-        guard age.isDue(nowNs: now.monotonicNs) else { return false }
+        guard age.isDue(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
         return true
     }
 
-    /// APNs said ExpiredProviderToken: makes a new one if the current one is 20 minutes old.
+    /// APNs said ExpiredProviderToken: makes a new one if `TokenAge.mayRenew`.
     ///
     /// - Returns: true when there is another one now.
     package func renewIfAllowed(now: LoopTime) -> Bool {
-        guard age.mayRenew(nowNs: now.monotonicNs) else { return false }
+        guard age.mayRenew(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
         return true
     }
@@ -49,7 +49,7 @@ package final class ProviderToken {
         text.deallocate()
         text = .allocate(byteCount: value.count, alignment: 1)
         text.copyBytes(from: value)
-        age.made(nowNs: now.monotonicNs)
+        age.made(nowNs: now.monotonicNs, wallMs: now.wallMs)
     }
 
     /// `bearer` and the JWT (RFC 7519): `iat` is a number, in seconds.
@@ -97,20 +97,56 @@ package final class ProviderToken {
 }
 
 /// When a provider token is to be renewed, and when it may be; a value machine.
+///
+/// APNs looks at `iat`, which is of the wall clock; that clock can be stepped, and the monotonic one stands still while the
+/// machine sleeps. So the token is too old when either says so. Where the two disagree about its age, its `iat` may be
+/// hours off: then one renewal is allowed at once, the next such one 20 minutes (monotonic) later.
 package struct TokenAge: Sendable {
     private static let dueNs: Int64 = 50 * 60 * 1_000_000_000
     private static let earliestNs: Int64 = 20 * 60 * 1_000_000_000
+    /// Clocks that differ by less were only adjusted; an `iat` so little ahead of the time does no harm.
+    private static let toleranceNs: Int64 = 60 * 1_000_000_000
 
     private var madeNs: Int64 = 0
+    private var madeWallMs: Int64 = 0
+    /// When one was made sooner than 20 minutes after the last, because the clocks disagreed; `nil`: never.
+    private var exceptionNs: Int64?
     package private(set) var generation: UInt32 = 0
 
     package init() {}
 
-    package mutating func made(nowNs: Int64) {
+    /// A token with `wallMs` as its `iat` was made.
+    package mutating func made(nowNs: Int64, wallMs: Int64) {
+        if generation > 0, ageNs(nowNs) < Self.earliestNs { exceptionNs = nowNs }
         madeNs = nowNs
-        generation += 1
+        madeWallMs = wallMs
+        generation &+= 1
     }
 
-    package func isDue(nowNs: Int64) -> Bool { generation == 0 || nowNs - madeNs >= Self.dueNs }
-    package func mayRenew(nowNs: Int64) -> Bool { generation == 0 || nowNs - madeNs >= Self.earliestNs }
+    /// It is to be made anew before the next request.
+    package func isDue(nowNs: Int64, wallMs: Int64) -> Bool {
+        if generation == 0 || ageNs(nowNs) >= Self.dueNs { return true }
+        let wallNs = wallAgeNs(wallMs)
+        guard wallNs >= Self.dueNs || wallNs <= -Self.toleranceNs else { return false }
+        return mayRenew(nowNs: nowNs, wallMs: wallMs)
+    }
+
+    /// APNs would not say TooManyProviderTokenUpdates.
+    package func mayRenew(nowNs: Int64, wallMs: Int64) -> Bool {
+        if generation == 0 || ageNs(nowNs) >= Self.earliestNs { return true }
+        let apart = wallAgeNs(wallMs).subtractingReportingOverflow(ageNs(nowNs))
+        guard apart.overflow || apart.partialValue.magnitude >= UInt64(Self.toleranceNs) else { return false }
+        guard let exceptionNs else { return true }
+        return nowNs &- exceptionNs >= Self.earliestNs
+    }
+
+    private func ageNs(_ nowNs: Int64) -> Int64 { nowNs &- madeNs }
+
+    /// Within Int64, whatever the wall clock says.
+    private func wallAgeNs(_ wallMs: Int64) -> Int64 {
+        let ageMs = wallMs.subtractingReportingOverflow(madeWallMs)
+        guard !ageMs.overflow else { return wallMs < madeWallMs ? .min : .max }
+        let ageNs = ageMs.partialValue.multipliedReportingOverflow(by: 1_000_000)
+        return ageNs.overflow ? (ageMs.partialValue < 0 ? .min : .max) : ageNs.partialValue
+    }
 }

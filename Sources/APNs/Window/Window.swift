@@ -10,6 +10,9 @@ package struct Window: Sendable {
     package struct Closed: Equatable, Sendable {
         package var id: NotificationID
         package var kind: Fate.Kind
+        /// With `notProcessed`: the peer would not have it (REFUSED_STREAM, above a GOAWAY, reset or starved of window before
+        /// its end was out). Otherwise it never left this process whole, through no doing of the peer's.
+        package var isRefused: Bool
         package var sentAtMs: Int64
         /// Counts provider tokens: which one this request carried.
         package var token: UInt32
@@ -18,11 +21,12 @@ package struct Window: Sendable {
         package var wasSilent: Bool
 
         package init(
-            id: NotificationID, kind: Fate.Kind, sentAtMs: Int64, token: UInt32, connectionDied: Bool,
-            wasSilent: Bool = false
+            id: NotificationID, kind: Fate.Kind, isRefused: Bool = false, sentAtMs: Int64, token: UInt32,
+            connectionDied: Bool, wasSilent: Bool = false
         ) {
             self.id = id
             self.kind = kind
+            self.isRefused = isRefused
             self.sentAtMs = sentAtMs
             self.token = token
             self.connectionDied = connectionDied
@@ -53,6 +57,19 @@ package struct Window: Sendable {
         var list: List = .free
         var previous: UInt32 = none
         var next: UInt32 = none
+    }
+
+    /// What an entry's end means.
+    private enum End {
+        case answered, inDoubt, refused, unsent
+
+        var kind: Fate.Kind {
+            switch self {
+            case .answered: .answered
+            case .inDoubt: .inDoubt
+            case .refused, .unsent: .notProcessed
+            }
+        }
     }
 
     private enum List: UInt8 { case free, waiting, sent }
@@ -151,13 +168,12 @@ package struct Window: Sendable {
         answers &+= 1
         guard isOpen(ticket) else { return nil }
         if status != 0 { return close(ticket, .answered) }
-        if isRefused { return close(ticket, .notProcessed) }
-        return close(ticket, kernelHas(ticket) ? .inDoubt : .notProcessed)
+        return close(ticket, isRefused || !kernelHas(ticket) ? .refused : .inDoubt)
     }
 
     /// A GOAWAY: streams above `last` were not processed; the others go on. The next one can only be lower.
     package mutating func goneAway(last: Int32, into closed: inout [Closed]) {
-        closeAll(into: &closed) { entry in entry.stream > last ? .notProcessed : nil }
+        closeAll(into: &closed) { entry in entry.stream > last ? .refused : nil }
     }
 
     /// The connection is no more; the kernel had taken `position` bytes of the output.
@@ -167,7 +183,7 @@ package struct Window: Sendable {
         written = max(written, position)
         let written = written
         closeAll(into: &closed) { entry in
-            entry.end >= 0 && entry.end <= written ? .inDoubt : .notProcessed
+            entry.end >= 0 && entry.end <= written ? .inDoubt : .unsent
         }
         for index in closed.indices where closed[index].kind == .inDoubt {
             closed[index].connectionDied = true
@@ -185,15 +201,15 @@ package struct Window: Sendable {
         }
         if waiting.first != Self.none {
             let entry = entries[Int(waiting.first)]
-            if entry.openedNs + timeoutNs <= nowNs { return expire(waiting.first, .notProcessed) }
+            if entry.openedNs + timeoutNs <= nowNs { return expire(waiting.first, .refused) }
         }
         return nil
     }
 
-    private mutating func expire(_ ticket: UInt32, _ kind: Fate.Kind) -> Expiry {
+    private mutating func expire(_ ticket: UInt32, _ end: End) -> Expiry {
         let entry = entries[Int(ticket)]
         if entry.answersBefore == answers { return .connection }
-        return .entry(stream: entry.stream, close(ticket, kind))
+        return .entry(stream: entry.stream, close(ticket, end))
     }
 
     /// When `expire` has something to do next, by the monotonic clock; `nil`: nothing is waited for.
@@ -217,19 +233,20 @@ package struct Window: Sendable {
         return end >= 0 && end <= written
     }
 
-    private mutating func close(_ ticket: UInt32, _ kind: Fate.Kind) -> Closed {
+    private mutating func close(_ ticket: UInt32, _ end: End) -> Closed {
         let entry = entries[Int(ticket)]
         release(ticket)
         return Closed(
-            id: entry.id, kind: kind, sentAtMs: entry.openedMs, token: entry.token, connectionDied: false)
+            id: entry.id, kind: end.kind, isRefused: end == .refused, sentAtMs: entry.openedMs, token: entry.token,
+            connectionDied: false)
     }
 
-    private mutating func closeAll(into closed: inout [Closed], _ kind: (Entry) -> Fate.Kind?) {
+    private mutating func closeAll(into closed: inout [Closed], _ end: (Entry) -> End?) {
         for first in [sent.first, waiting.first] {
             var ticket = first
             while ticket != Self.none {
                 let next = entries[Int(ticket)].next
-                if let kind = kind(entries[Int(ticket)]) { closed.append(close(ticket, kind)) }
+                if let end = end(entries[Int(ticket)]) { closed.append(close(ticket, end)) }
                 ticket = next
             }
         }

@@ -266,7 +266,7 @@ final class GroupReader {
                         value: message.value, headers: $0, now: now)
                 }
                 switch receipt {
-                case .taken, .known, .unassigned: return true
+                case .taken, .known, .below, .unassigned: return true
                 case .deadLetter(let production, let reason, let detail):
                     assigned[index].topic.withUnsafeBytes { topic in
                         let place = RequestPlace(

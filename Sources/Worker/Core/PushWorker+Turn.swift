@@ -79,9 +79,17 @@ extension PushWorker {
         case .fates(let batch): machine.handle(batch, now: now)
         case .capacity(let app, let requests):
             machine.setCapacity(app, requests: requests)
-            if requests > 0 { unreachable[app.value] = nil }
+            if requests > 0, !outOfReach.contains(app.value) { unreachable[app.value] = nil }
         case .connections(let app, let counts): appRows[app.value].connections = counts
-        case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
+        case .reachable(let app, let isReachable):
+            machine.setReachable(app, isReachable, now: now)
+            if isReachable {
+                outOfReach.remove(app.value)
+                unreachable[app.value] = nil
+            } else {
+                outOfReach.insert(app.value)
+            }
+        case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
         case .note(let app, let note):
             switch note {
             case .connectFailed: unreachable[app.value] = note

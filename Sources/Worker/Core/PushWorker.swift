@@ -57,6 +57,8 @@ package final class PushWorker: @unchecked Sendable {
     var hasBeenReady = false
     var lastHousekeepingNs: Int64 = 0
     var unreachable: [Int: TransportNote] = [:]
+    /// Apps of which the transport said so last; one that takes connections and answers nothing has capacity now and then.
+    var outOfReach: Set<Int> = []
     var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     let stopRequested = Atomic(false)
     /// Of the request topics that are named, when it started.

@@ -1,0 +1,51 @@
+/// Whether an app's host is of any use, by how its connections end: a value machine; the transport says what it finds.
+///
+/// A host that cannot be connected to is out of reach at once. One that takes connections and answers nothing on them
+/// (GOAWAY at once, every stream refused, closed after SETTINGS, silent) is out of reach after three such connections in
+/// a row, and then only an answer shows the contrary, for which one request at a time is handed over.
+struct Reachability: Sendable, Equatable {
+    /// How a connection of use once ended.
+    struct End: Sendable, Equatable {
+        /// A request was answered on it that did not ask for another connection.
+        var wasAnswered: Bool
+        /// A request was handed to it.
+        var wasAsked: Bool
+        var lifeNs: Int64
+    }
+
+    /// Connections in a row.
+    static let endsLimit = 3
+    /// Streams in a row that a connection may refuse before it answered anything; with the next it is given up.
+    static let refusalsLimit = 32
+    /// Nothing asked and nothing answered for so long is idleness, not a fault.
+    static let shortLifeNs: Int64 = 30_000_000_000
+
+    /// `nil`: no connection has been tried to its end.
+    private(set) var isReachable: Bool?
+    /// Connections in a row that ended without an answer.
+    private(set) var endsInRow = 0
+
+    /// Connecting is not enough: it takes an answer.
+    var isOnProbation: Bool { endsInRow >= Self.endsLimit }
+
+    /// A connection is ready.
+    mutating func connected() { if !isOnProbation { isReachable = true } }
+
+    /// A connection could not be made.
+    mutating func failed(isAnotherReady: Bool) { if !isAnotherReady { isReachable = false } }
+
+    mutating func answered() {
+        endsInRow = 0
+        isReachable = true
+    }
+
+    /// A connection that was ready is gone, not because we wanted it.
+    mutating func ended(_ end: End) {
+        guard !end.wasAnswered, end.wasAsked || end.lifeNs < Self.shortLifeNs else { return }
+        endsInRow += endsInRow < Self.endsLimit ? 1 : 0
+        if isOnProbation { isReachable = false }
+    }
+
+    /// Connections are made with another credential, host or proxy from now on: what was found holds no more.
+    mutating func replaced() { endsInRow = 0 }
+}

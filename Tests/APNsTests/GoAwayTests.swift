@@ -1,0 +1,223 @@
+import Delivery
+import EventLoop
+import Foundation
+import HTTP2
+import Network
+import PushRecords
+import Testing
+
+@testable import APNs
+
+/// What a GOAWAY says is acted on, for every reason there is.
+@Suite(.serialized) struct GoAwayTests {
+    /// Apple's words that lay the blame on the credential.
+    static let ofCredential: Set<ReasonCode> = [
+        .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .invalidProviderToken,
+        .missingProviderToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken, .topicMismatch,
+    ]
+
+    @Test(arguments: ReasonCode.allCases)
+    func everyReasonHasItsMeaning(reason: ReasonCode) {
+        let meaning = GoAwayMeaning(reason)
+        switch reason {
+        case .none, .other: #expect(meaning == .unsaid)
+        case .shutdown, .idleTimeout: #expect(meaning == .leaves)
+        default: #expect(meaning == (Self.ofCredential.contains(reason) ? .credentialRefused : .other))
+        }
+        // And the table of answers agrees on whose fault it is.
+        let verdict = VerdictTable().row(reason: reason, text: nil, status: 0).verdict
+        #expect((meaning == .credentialRefused) == (verdict == .credentialFault))
+    }
+
+    /// The first connection answers a request, lives longer than a moment, and leaves with this reason.
+    @Test(arguments: ReasonCode.allCases.filter { $0 != .other })
+    func theCredentialIsToldBeforeAnythingIsSentAgain(reason: ReasonCode) throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in
+            guard peer.number == 0, request.stream > 1 else { return peer.respond(request.stream) }
+            guard request.stream == 5 else { return }
+            let data = reason.text.map { #"{"reason":"\#($0)"}"# } ?? ""
+            try? peer.session.goAway(lastStreamID: 1, .noError, Array(data.utf8))
+        }
+        try world.connect()
+        world.send(0..<1)
+        world.run("an answer") { world.fates.count == 1 }
+        world.send(1..<3)
+        world.run("given back") { world.fates.count == 3 }
+        for number in 1..<3 as Range<UInt32> {
+            #expect(world.fateOf[number]?.kind == .notProcessed)
+            #expect(world.fateOf[number]?.unprocessed == .refusedByPeer)
+        }
+        #expect(world.refusals == (Self.ofCredential.contains(reason) ? [reason] : []))
+        world.run("a successor") { world.server.peers.count == 2 }
+        world.close()
+    }
+
+    /// Whether the successor is dialled at once: the back-off is far longer than the test.
+    @Test(arguments: ["Shutdown", "IdleTimeout", "BadCertificate", "TooManyRequests"], [true, false])
+    func onlyWhoLeavesInOrderIsReplacedAtOnce(reason: String, isAnswer: Bool) throws {
+        let world = try World()
+        world.configuration.backOff.firstNs = 3_600_000_000_000
+        world.configuration.backOff.lastNs = 3_600_000_000_000
+        world.server.onRequest = { peer, request in
+            guard peer.number == 0, request.stream > 1 else { return peer.respond(request.stream) }
+            let data = #"{"reason":"\#(reason)"}"#
+            if isAnswer {
+                peer.respond(request.stream, 503, data)
+            } else {
+                try? peer.session.goAway(lastStreamID: 1, .noError, Array(data.utf8))
+            }
+        }
+        try world.connect()
+        world.send(0..<1)
+        world.run("an answer") { world.fates.count == 1 }
+        world.send(1..<2)
+        world.run("the end") { world.fates.count == 2 }
+        let leaves = reason == "Shutdown" || reason == "IdleTimeout"
+        if leaves {
+            world.run("a successor") { world.server.peers.count == 2 && world.capacity > 0 }
+        } else {
+            world.runFor(seconds: 0.1)
+            #expect(world.server.peers.count == 1)
+        }
+        world.close()
+    }
+
+    /// Nobody is answered: each one in turn says that it shuts down.
+    @Test(arguments: [true, false])
+    func whoShutsDownWithoutAnAnswerIsNotReplacedAtOnce(isAnswer: Bool) throws {
+        let world = try World()
+        world.configuration.backOff.firstNs = 3_600_000_000_000
+        world.configuration.backOff.lastNs = 3_600_000_000_000
+        world.server.onRequest = { peer, request in
+            if isAnswer {
+                peer.respond(request.stream, 503, #"{"reason":"Shutdown"}"#)
+            } else {
+                try? peer.session.goAway(lastStreamID: 0, .noError, Array(#"{"reason":"Shutdown"}"#.utf8))
+            }
+        }
+        try world.connect()
+        world.send(0..<1)
+        world.run("the end") { world.fates.count == 1 }
+        world.runFor(seconds: 0.1)
+        #expect(world.server.peers.count == 1)
+        world.close()
+    }
+
+    /// A credential that was replaced meanwhile: what the old connection says is old.
+    @Test func anOldConnectionSaysNothingAboutTheNewCredential() throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in if peer.number > 0 { peer.respond(request.stream) } }
+        try world.connect()
+        world.send(0..<1)
+        world.run("asked") { world.server.arrived == 1 }
+        world.transport.replace(configuration: world.configuration, token: try World.providerToken(keyID: "NEWKEY1234"))
+        world.run("the new one") { world.server.peers.count == 2 && world.capacity > 0 }
+        try world.server.peers[0].session.goAway(
+            lastStreamID: 0, .noError, Array(#"{"reason":"BadCertificate"}"#.utf8))
+        world.server.peers[0].flush()
+        world.run("given back") { world.fates.count == 1 }
+        #expect(world.refusals.isEmpty)
+        world.close()
+    }
+
+    // MARK: Out of reach
+
+    enum Ending: CaseIterable {
+        case goAwayAtOnce, refusesEveryStream, closedAfterSettings, answersShutdown
+    }
+
+    @Test(arguments: Ending.allCases)
+    func anAppWhoseConnectionsAnswerNothingIsOutOfReach(ending: Ending) throws {
+        let world = try World()
+        var isGood = false
+        world.server.onRequest = { peer, request in
+            if isGood { return peer.respond(request.stream) }
+            switch ending {
+            case .goAwayAtOnce: try? peer.session.goAway(lastStreamID: 0, .noError, Array("why".utf8))
+            case .refusesEveryStream: try? peer.session.reset(stream: request.stream, .refusedStream)
+            case .closedAfterSettings: peer.channel.reset()
+            case .answersShutdown: peer.respond(request.stream, 503, #"{"reason":"Shutdown"}"#)
+            }
+        }
+        try world.start()
+        var next: UInt32 = 0
+        var mostAtOnce = 0
+        func turn() {
+            let outstanding = Int(next) - world.fates.count
+            let room = min(100, world.capacity) - outstanding
+            if room > 0, world.capacity > 0 {
+                world.send(next..<(next + UInt32(room)))
+                next += UInt32(room)
+            }
+            if world.reachable.last == false { mostAtOnce = max(mostAtOnce, Int(next) - world.fates.count) }
+        }
+        world.run("out of reach") {
+            turn()
+            return world.reachable.last == false
+        }
+        #expect(world.reachable == [true, false])
+        mostAtOnce = 0
+        world.run("told why") {
+            turn()
+            return world.notes.contains {
+                if case .connectFailed(_, let reason, _) = $0 {
+                    reason.contains("3 connections in a row")
+                } else {
+                    false
+                }
+            }
+        }
+        let peers = world.server.peers.count
+        world.run("tried again") {
+            turn()
+            return world.server.peers.count >= peers + 2
+        }
+        #expect(world.reachable == [true, false], "connecting alone shows nothing")
+        #expect(mostAtOnce <= 1, "one request at a time")
+        isGood = true
+        world.run("in reach") {
+            turn()
+            return world.reachable.last == true && world.capacity > 100
+        }
+        #expect(world.reachable == [true, false, true])
+        world.close()
+    }
+
+    /// Answers between them: streams that are refused are about their requests.
+    @Test func refusedStreamsAmongAnswersLeaveTheConnectionAlone() throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in
+            if request.stream == 1 || request.stream == 201 {
+                peer.respond(request.stream)
+            } else {
+                try? peer.session.reset(stream: request.stream, .refusedStream)
+            }
+        }
+        try world.connect()
+        world.send(0..<1)
+        world.run("an answer") { world.fates.count == 1 }
+        world.send(1..<101)
+        world.run("all") { world.fates.count == 101 }
+        #expect(world.fates.count { $0.unprocessed == .refusedByPeer } == 99)
+        #expect(world.server.peers.count == 1 && world.reachable == [true])
+        world.close()
+    }
+
+    /// Not handed over, or recalled: that is no refusal.
+    @Test func whatWaitedHereWasNotRefused() throws {
+        let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
+        world.configuration.maximumConnections = 1
+        world.server.onRequest = { _, _ in }
+        try world.connect()
+        world.send(0..<3)
+        world.run("one on the connection") { world.server.arrived == 1 }
+        world.transport.handle(.recall([NotificationID(slot: 1, generation: 3)]))
+        world.run("recalled") { world.fates.count == 1 }
+        world.transport.handle(.close)
+        world.run("given back") { world.fates.count == 2 }
+        #expect(world.fates.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
+        world.server.peers[0].respond(1)
+        world.run("closed") { world.isClosed }
+    }
+}

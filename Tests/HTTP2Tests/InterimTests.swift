@@ -1,0 +1,201 @@
+import Foundation
+import HTTP2
+import Testing
+
+/// Interim responses (1xx), trailers and answers in odd shapes, as raw bytes of a peer.
+@Suite struct InterimTests {
+    static let endStream: UInt8 = 1
+    static let endHeaders: UInt8 = 4
+
+    /// A HEADERS frame for stream 1: `:status` spelled out (name index 8), then other fields, literal.
+    static func headers(_ status: String?, _ fields: [(String, String)] = [], isEnd: Bool) -> [UInt8] {
+        var block: [UInt8] = []
+        if let status { block += [0x08, UInt8(status.utf8.count)] + Array(status.utf8) }
+        for (name, value) in fields {
+            block += [0x00, UInt8(name.utf8.count)] + Array(name.utf8) + [UInt8(value.utf8.count)] + Array(value.utf8)
+        }
+        return frame(type: 1, flags: endHeaders | (isEnd ? endStream : 0), block)
+    }
+
+    static func data(_ bytes: [UInt8], isEnd: Bool) -> [UInt8] {
+        frame(type: 0, flags: isEnd ? endStream : 0, bytes)
+    }
+
+    static func reset(_ code: ErrorCode) -> [UInt8] {
+        frame(type: 3, flags: 0, (0..<4).map { UInt8(code.rawValue >> (24 - 8 * $0) & 255) })
+    }
+
+    static func frame(type: UInt8, flags: UInt8, stream: UInt8 = 1, _ payload: [UInt8]) -> [UInt8] {
+        let count = payload.count
+        return [UInt8(count >> 16), UInt8(count >> 8 & 255), UInt8(count & 255), type, flags, 0, 0, 0, stream] + payload
+    }
+
+    /// A client with one request, `apns-id` wanted, that gets these bytes.
+    static func client(receiving bytes: [UInt8]) throws -> ClientSession {
+        var options = ClientOptions()
+        options.wantedHeaders = ["apns-id"]
+        let peers = try Peers(client: options)
+        try peers.connect()
+        _ = try Push().submit(to: peers.client, user: 7, keep: 1)
+        try (peers.takeServer() + bytes).withUnsafeBytes { try peers.client.receive($0) }
+        return peers.client
+    }
+
+    static func events(of client: ClientSession) -> [ClientEvent] {
+        var all: [ClientEvent] = []
+        while let event = client.nextEvent() { all.append(event) }
+        return all
+    }
+
+    /// Nothing was decided: in doubt, or refused as the code says, but no answer.
+    @Test(arguments: ["100", "103", "199"], [ErrorCode.internalError, .refusedStream, .cancel, .noError])
+    func anInterimResponseAndAResetAreNoAnswer(status: String, code: ErrorCode) throws {
+        let client = try Self.client(receiving: Self.headers(status, isEnd: false) + Self.reset(code))
+        #expect(Self.events(of: client) == [.ended(user: 7, code: code, status: 0)])
+    }
+
+    @Test func aFinalStatusAndAResetKeepTheStatus() throws {
+        let client = try Self.client(
+            receiving: Self.headers("103", isEnd: false) + Self.headers("200", isEnd: false)
+                + Self.reset(.internalError))
+        #expect(Self.events(of: client) == [.ended(user: 7, code: .internalError, status: 200)])
+    }
+
+    @Test(arguments: ["100", "103", "199"])
+    func anInterimResponseThatEndsTheStreamIsNoAnswer(status: String) throws {
+        let client = try Self.client(receiving: Self.headers(status, isEnd: true))
+        #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
+    }
+
+    @Test func anInterimResponseAndThenNoStatusIsNoAnswer() throws {
+        let client = try Self.client(
+            receiving: Self.headers("103", isEnd: false) + Self.headers(nil, [("x", "y")], isEnd: true))
+        #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
+    }
+
+    @Test func aDataFrameThatEndsAStreamWithoutAFinalStatusIsNoAnswer() throws {
+        let client = try Self.client(
+            receiving: Self.headers("103", isEnd: false) + Self.data(Array("{}".utf8), isEnd: true))
+        #expect(Self.events(of: client) == [.ended(user: 7, code: .protocolError, status: 0)])
+    }
+
+    /// What an interim response carried is not the answer's, its body neither; what is lent lies within what was kept.
+    @Test func bodiesOfInterimResponsesAreForgotten() throws {
+        let full = [UInt8](repeating: 0x61, count: 4_096)
+        let client = try Self.client(
+            receiving: Self.headers("103", isEnd: false) + Self.data(full, isEnd: false)
+                + Self.headers("103", [("apns-id", "old")], isEnd: false) + Self.data(full, isEnd: false)
+                + Self.headers("410", [("apns-id", "new")], isEnd: false) + Self.data(Array("{}".utf8), isEnd: true))
+        #expect(client.nextEvent() == .response(user: 7, status: 410))
+        #expect(String(decoding: client.responseHeader(0), as: UTF8.self) == "new")
+        #expect(String(decoding: client.responseBody, as: UTF8.self) == "{}")
+    }
+
+    /// Trailers, after a body and without one: neither their status nor their fields count.
+    @Test(arguments: [true, false])
+    func trailersChangeNothing(hasBody: Bool) throws {
+        let body = hasBody ? Self.data(Array("{}".utf8), isEnd: false) : []
+        let client = try Self.client(
+            receiving: Self.headers("400", [("apns-id", "id")], isEnd: false) + body
+                + Self.headers("200", [("apns-id", "other")], isEnd: true))
+        #expect(client.nextEvent() == .response(user: 7, status: 400))
+        #expect(String(decoding: client.responseHeader(0), as: UTF8.self) == "id")
+        #expect(String(decoding: client.responseBody, as: UTF8.self) == (hasBody ? "{}" : ""))
+    }
+
+    @Test func twoStatusesInOneBlockAreTheFirst() throws {
+        let block: [UInt8] = [0x08, 3] + Array("400".utf8) + [0x08, 3] + Array("200".utf8)
+        let client = try Self.client(
+            receiving: Self.frame(type: 1, flags: Self.endHeaders | Self.endStream, block))
+        #expect(Self.events(of: client) == [.response(user: 7, status: 400)])
+    }
+}
+
+/// Numbers of a peer at their ends.
+@Suite struct BoundaryTests {
+    static func settings(_ entries: [(UInt16, UInt32)]) -> [UInt8] {
+        var payload: [UInt8] = []
+        for (id, value) in entries {
+            payload += [UInt8(id >> 8), UInt8(id & 255)] + (0..<4).map { UInt8(value >> (24 - 8 * $0) & 255) }
+        }
+        return InterimTests.frame(type: 4, flags: 0, stream: 0, payload)
+    }
+
+    /// A client whose first bytes from its peer are these.
+    static func client(receiving bytes: [UInt8]) throws -> ClientSession {
+        let client = try ClientSession()
+        try client.consumeOutput(client.output.count)
+        try bytes.withUnsafeBytes { try client.receive($0) }
+        return client
+    }
+
+    @Test(arguments: [0, 1, 999, 1_000, 1_001, 1 << 31 - 1, 1 << 31, .max] as [UInt32])
+    func streams(allowed: UInt32) throws {
+        let client = try Self.client(receiving: Self.settings([(3, allowed)]))
+        #expect(client.isReady && client.allowedStreams == Int(min(allowed, 1_000)))
+        #expect(client.freeStreams == client.allowedStreams)
+    }
+
+    /// RFC 9113, 6.5.2: a larger window is a FLOW_CONTROL_ERROR, a frame size outside its range a PROTOCOL_ERROR.
+    @Test(
+        arguments: [
+            (4, 0, true), (4, 1 << 31 - 1, true), (4, 1 << 31, false), (4, .max, false), (5, 16_383, false),
+            (5, 16_384, true), (5, 1 << 24 - 1, true), (5, 1 << 24, false), (1, 0, true), (1, .max, true), (6, 0, true),
+            (6, .max, true), (2, 2, false), (0xffff, .max, true),
+        ] as [(UInt16, UInt32, Bool)])
+    func settingsAtTheirEnds(id: UInt16, value: UInt32, isFine: Bool) throws {
+        let client = try Self.client(receiving: Self.settings([(id, value)]))
+        #expect(client.isFinished == !isFine)
+        guard isFine else { return }
+        let push = Push()
+        for _ in 0..<3 { #expect(try push.submit(to: client) != .refused) }
+        #expect(client.hasWindow(for: .max) || client.connectionWindow > 0)
+    }
+
+    @Test(
+        arguments: [(1 << 31 - 1 - 65_535, true), (1 << 31 - 65_535, false), (1 << 31 - 1, false), (0, false)]
+            as [(UInt32, Bool)])
+    func theWindowOfTheConnectionAtItsEnd(increment: UInt32, isFine: Bool) throws {
+        let payload = (0..<4).map { UInt8(increment >> (24 - 8 * UInt32($0)) & 255) }
+        let client = try Self.client(
+            receiving: Self.settings([]) + InterimTests.frame(type: 8, flags: 0, stream: 0, payload))
+        #expect(client.isFinished == !isFine)
+        if isFine {
+            #expect(client.connectionWindow == 1 << 31 - 1)
+            #expect(client.hasWindow(for: 1 << 31 - 1))
+            #expect(try Push().submit(to: client) != .refused)
+        }
+    }
+
+    /// A GOAWAY as long as a frame may be: some of it is kept. A longer one ends the session.
+    @Test(arguments: [16_384 - 8, 16_384, 5_000_000])
+    func aGoAwayWithMuchToSay(count: Int) throws {
+        let payload = [0, 0, 0, 0, 0, 0, 0, 2] + [UInt8](repeating: 0x61, count: count)
+        let client = try Self.client(
+            receiving: Self.settings([]) + InterimTests.frame(type: 7, flags: 0, stream: 0, payload))
+        #expect(try Push().submit(to: client) == .refused)
+        #expect(client.goAwayData.count == (count <= 16_384 - 8 ? 1_024 : 0))
+        #expect(client.isFinished)
+    }
+
+    /// Response headers without end: the session ends, and keeps no more than its limit.
+    @Test func headersWithoutEnd() throws {
+        let peers = try Peers()
+        try peers.connect()
+        _ = try Push().submit(to: peers.client, user: 1)
+        _ = peers.takeClient()
+        let field = [0x00, 1, 0x78, 0x7f, 0x80, 0x7f] + [UInt8](repeating: 0x61, count: 127 + 127 * 128)
+        var isOver = false
+        for round in 0..<100 where !isOver {
+            let frame = InterimTests.frame(
+                type: round == 0 ? 1 : 9, flags: 0, Array(field.prefix(16_000)))
+            do {
+                try frame.withUnsafeBytes { try peers.client.receive($0) }
+                isOver = peers.client.isFinished
+            } catch {
+                isOver = true
+            }
+        }
+        #expect(isOver)
+    }
+}
