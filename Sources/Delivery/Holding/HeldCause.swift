@@ -14,14 +14,18 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
     case topic
     /// No connection can be made for the app.
     case unreachable
+    /// APNs refuses to process it, again and again.
+    case unprocessed
+    /// Its dead token cannot be written down now.
+    case unwritable
     /// So much is settled above it that a commit can hardly name it all.
     case span
 
     /// Whether it is told notification by notification; the others begin and end.
     var isSporadic: Bool {
         switch self {
-        case .lane, .share, .span: true
-        case .paused, .removed, .credential, .topic, .unreachable: false
+        case .lane, .share, .unprocessed, .span: true
+        case .paused, .removed, .credential, .topic, .unreachable, .unwritable: false
         }
     }
 }

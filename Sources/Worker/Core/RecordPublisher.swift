@@ -89,7 +89,13 @@ final class RecordPublisher {
 
     /// Produces what the machine has, until it has no more or the producer's queue is full.
     func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
-        while let production = machine.nextProduction {
+        publish(.results, of: &machine, now)
+        publish(.unregistered, of: &machine, now)
+        for tier in tiers.indices { publish(.retry(tier: tier), of: &machine, now) }
+    }
+
+    private func publish(_ target: ProductionTarget, of machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        while let production = machine.nextProduction(for: target) {
             let code =
                 switch production.kind {
                 case .result:
