@@ -7,6 +7,7 @@ extension DeliveryMachine {
         guard let partition = find(id), partition.pointee.phase == .active, partition.pointee.firstAdmitting == noSlot,
             !partition.pointee.isSpanFull
         else { return 0 }
+        if partition.pointee.deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         let bytes = byteShares.room(for: partition.pointee.group)
         guard bytes > 0 else { return 0 }
         return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean))
@@ -46,7 +47,7 @@ extension DeliveryMachine {
                 return .notDue(untilMs: dueMs)
             }
         }
-        counters.recordsReceived += 1
+        counters.recordsReceived &+= 1
 
         let arrival = partition.pointee.ledger.receive(offset, record: records.take())
         let settledIndexes: [Range<Int64>]
@@ -57,7 +58,7 @@ extension DeliveryMachine {
             return .known
         case .settledBefore:
             partition.pointee.isDirty = true
-            counters.duplicatesSkipped += 1
+            counters.duplicatesSkipped &+= 1
             return .known
         case .open(let indexes):
             settledIndexes = indexes
@@ -77,7 +78,7 @@ extension DeliveryMachine {
         case .none:
             record.cursor.index = 1
             records[slot] = record
-            let notification = admitDeadLetter(record: slot)
+            let notification = admitDeadLetter(record: slot, key, value, headers)
             let reason = request.deadLetter ?? .badEnvelope
             return .deadLetter(id: notification, reason: reason, detail: request.detail)
         case .devices: isList = true
@@ -210,6 +211,7 @@ extension DeliveryMachine {
                 attempt: request.retry?.attempt ?? 0,
                 tierDelayMs: tierDelayMs, topicHash: partition.pointee.topicHash))
         findApp(request, body)
+        body.pointee.countRepeated()
         let app = Int(body.pointee.app)
         if app >= 0 { apps[app].openBytes += BlockStore.rounded(size) }
         return body
@@ -228,12 +230,19 @@ extension DeliveryMachine {
         }
     }
 
-    /// A record from which nothing can be read is one notification that is only produced.
-    private mutating func admitDeadLetter(record: UInt32) -> NotificationID {
-        counters.deadLetters += 1
+    /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes
+    /// until that is acknowledged.
+    private mutating func admitDeadLetter(
+        record: UInt32, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        _ headers: UnsafeBufferPointer<RecordHeader>
+    ) -> NotificationID {
+        counters.deadLetters &+= 1
         let slot = admitNotification(record: record, index: 0, app: -1)
         notifications[slot].state = .concluded
         notifications[slot].unacknowledged = 1
+        notifications[slot].isDeadLetter = true
+        partitions[Int(records[record].partition)]?.pointee.deadLetters += 1
+        takeBytes(headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count }, for: slot)
         return NotificationID(slot: slot, generation: notifications[slot].generation)
     }
 }
