@@ -80,7 +80,8 @@ struct MachineTopicTests {
     /// The only one that is assigned.
     static func partition(_ rig: Rig) -> PartitionID { PartitionID(slot: 0, epoch: 1) }
 
-    @Test("What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one")
+    @Test(
+        "What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one")
     func emptied() {
         let rig = Self.answered([("a", 503, .shutdown), ("b", 503, .shutdown)])
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
