@@ -128,7 +128,7 @@ struct FanOutTests {
     }
 
     @Test("The rest of a list is admitted in one turn, piece by piece, as far as there is room")
-    func pieces() {
+    func restInOneTurn() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, envelope: (0..<700).map { "t\($0)" })
