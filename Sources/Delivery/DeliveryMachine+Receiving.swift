@@ -21,6 +21,7 @@ extension DeliveryMachine {
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>, now: DeliveryTime
     ) -> Receipt {
         self.now = now
+        let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = find(id), partition.pointee.phase == .active else { return .unassigned }
         guard OffsetLimit.holds(offset) else { return .unassigned }
         if partition.pointee.ledger.isReset(offset) {
@@ -40,7 +41,7 @@ extension DeliveryMachine {
         if let retry = request.retry {
             // Whatever a skewed clock wrote into the header. One that wrote a time still to come was ahead, by more than
             // the tier is long: who knows when that was, so nobody waits for it.
-            let dueMs = min(retry.dueMs, timestampMs + partition.pointee.tierDelayMs)
+            let dueMs = min(retry.dueMs, RecordTime.adding(partition.pointee.tierDelayMs, to: timestampMs))
             if dueMs > now.wallMs, timestampMs - now.wallMs <= partition.pointee.tierDelayMs {
                 return .notDue(untilMs: dueMs)
             }
@@ -171,7 +172,8 @@ extension DeliveryMachine {
                 apnsID: request.apnsID, expiration: request.expiration, pushType: request.pushType,
                 priority: request.priority, isBroadcast: isBroadcast, app: -1,
                 isInvalid: request.isInvalid,
-                isExpired: settings.maxAgeMs > 0 && now.wallMs - firstMs > settings.maxAgeMs,
+                isExpired: settings.maxAgeMs > 0
+                    && RecordTime.age(of: firstMs, nowMs: now.wallMs) > settings.maxAgeMs,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
                 inDoubt: request.retry?.inDoubt ?? 0, isInheritedDoubt: isInheritedDoubt,
