@@ -79,10 +79,9 @@ extension DeliveryMachine {
     /// Since when a full app is waited for: its oldest unsent notification waits so long for a stream, or, when all it
     /// has are in flight, so long nothing more of it could be admitted.
     private mutating func fullNs(app: Int) -> Int64 {
-        if let oldestNs = queues[app].oldestNs(in: notifications) { return oldestNs }
         let sinceNs = apps[app].fullSinceNs ?? now.ns
         apps[app].fullSinceNs = sinceNs
-        return sinceNs
+        return queues[app].oldestNs(in: notifications) ?? sinceNs
     }
 
     /// When a record that waits for its app's share is held instead; `nil`: it waits for something else.

@@ -22,6 +22,7 @@ extension DeliveryMachine {
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>, now: DeliveryTime
     ) -> Receipt {
         self.now = now
+        let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = find(id), partition.pointee.phase == .active else { return .unassigned }
         guard OffsetLimit.holds(offset) else { return .unassigned }
         let timestampMs = RecordTime.checked(timestampMs)
