@@ -79,10 +79,9 @@ extension DeliveryMachine {
     /// Since when a full app is waited for: its oldest unsent notification waits so long for a stream, or, when all it
     /// has are in flight, so long nothing more of it could be admitted.
     private mutating func fullNs(app: Int) -> Int64 {
-        if let oldestNs = queues[app].oldestNs(in: notifications) { return oldestNs }
         let sinceNs = apps[app].fullSinceNs ?? now.ns
         apps[app].fullSinceNs = sinceNs
-        return sinceNs
+        return queues[app].oldestNs(in: notifications) ?? sinceNs
     }
 
     /// When a record that waits for its app's share is held instead; `nil`: it waits for something else.
@@ -141,9 +140,12 @@ extension DeliveryMachine {
         }
     }
 
+    /// Settled, or under way since before its record was read again.
     private func isSettled(_ index: Int32, in record: UInt32) -> Bool {
         guard let words = records[record].settledIndexes else { return false }
-        return words[Int(index / 64)] >> UInt64(index % 64) & 1 == 1
+        let place = Int(index / 64)
+        let word = words[place] | (records[record].lentIndexes.map { $0[place] } ?? 0)
+        return word >> UInt64(index % 64) & 1 == 1
     }
 
     private mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: UInt32) -> UnsafeRawBufferPointer {

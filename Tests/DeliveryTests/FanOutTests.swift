@@ -153,7 +153,7 @@ struct FanOutTests {
         while ended < 40 {
             let sent = rig.send()
             guard !sent.isEmpty else { break }
-            expect(sent.count <= 8, is: true)
+            expect(sent.count <= 12, is: true)
             // A list that began is held itself, and one of its tokens.
             expect(rig.machine.gauges.openBytes <= settings.maxOpenBytes + 2 * 1_024, is: true)
             for device in sent { rig.answer(device) }

@@ -67,10 +67,8 @@ struct MachineTopicTests {
 
     @Test("What is to be tried again passes over a tier that cannot be written, and is due as that other tier says")
     func passedOver() {
-        let rig = Self.answered([])
+        let rig = AgainTests.ready()
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
-        rig.receive(rig.machine.partitionStatuses.isEmpty ? rig.assignReady() : Self.partition(rig), 0, "a")
-        rig.send()
         rig.answer("a", 503, .shutdown)
         let written = rig.settle()
         #expect(written.map(\.kind) == [.retry(tier: 2)])
@@ -80,7 +78,8 @@ struct MachineTopicTests {
     /// The only one that is assigned.
     static func partition(_ rig: Rig) -> PartitionID { PartitionID(slot: 0, epoch: 1) }
 
-    @Test("What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one")
+    @Test(
+        "What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one")
     func emptied() {
         let rig = Self.answered([("a", 503, .shutdown), ("b", 503, .shutdown)])
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)

@@ -10,7 +10,7 @@ struct AppState {
     /// Notifications of it that are open, and the bytes they hold.
     var open = 0
     var openBytes = 0
-    /// Since when records wait for its share although nothing of it waits for a stream; `nil`: none do.
+    /// Since when records wait for its share and none is admitted; `nil`: none wait.
     var fullSinceNs: Int64?
     /// Some of what is to be sent may have to be held: `causeToHold` says which.
     var isGated = false
