@@ -26,7 +26,7 @@ enum NewerClientLibrary {
         let link = libraries.appending(path: "librdkafka.so.1")
         if FileManager.default.fileExists(atPath: link.path) { return libraries.path }
         let ended = try Scene.run(
-            "python3",
+            Tool.python.path(),
             [
                 "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target", target.path,
                 package,
