@@ -84,7 +84,7 @@ struct StartTests {
                 "app a: \(certificate): holds no private key, but: CERTIFICATE",
                 "app b: \(certificate): is not PKCS#12",
                 "app c: certificate.pkcs12: is not base64",
-                "app d: cannot read /nowhere/pass: No such file or directory",
+                "app d: /nowhere/pass: cannot be read: No such file or directory",
                 "app e: certificate.key: is not PEM: no line -----BEGIN PRIVATE KEY-----",
             ])
     }
