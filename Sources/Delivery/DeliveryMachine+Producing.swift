@@ -1,3 +1,4 @@
+internal import CLinux
 package import PushRecords
 
 extension DeliveryMachine {
@@ -96,6 +97,7 @@ extension DeliveryMachine {
     ) -> R {
         let slot = id.slot
         let record = lendBody(id)
+        defer { crash_nowhere() }
         var ending = Ending(
             outcome: notifications[slot].outcome, status: notifications[slot].status,
             reason: notifications[slot].reason, reasonText: texts[notifications[slot].reasonText],
@@ -115,6 +117,7 @@ extension DeliveryMachine {
     ) -> R {
         let slot = id.slot
         let record = lendBody(id)
+        defer { crash_nowhere() }
         let isAttempt = notifications[slot].isRetryAttempt
         var reason = StaticString("held").lentBytes
         if isAttempt { reason = notifications[slot].reason.text?.lentBytes ?? texts[notifications[slot].reasonText] }
@@ -129,6 +132,7 @@ extension DeliveryMachine {
         guard let body = records[notifications[id.slot].record].body else {
             preconditionFailure("what is to be produced has its bytes")
         }
+        crash_at(body.place)
         return body
     }
 

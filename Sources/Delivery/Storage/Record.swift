@@ -1,3 +1,4 @@
+internal import CLinux
 import PushRecords
 
 /// A record of Kafka with something open in it: what the ledger needs, as long as it needs it.
@@ -41,6 +42,8 @@ struct Record {
 
 /// What the notifications of a record share; at the head of the block that holds its bytes.
 struct RecordBody {
+    /// Where it was read. The first: what points to a body points to its place.
+    var place: CrashPlace
     var blockSize: Int
     var payload: UnsafeRawBufferPointer
     var topic: UnsafeRawBufferPointer
@@ -81,4 +84,9 @@ struct RecordBody {
     var tierDelayMs: Int64
     /// Of the topic it was read from.
     var topicHash: UInt64
+}
+
+extension UnsafeMutablePointer<RecordBody> {
+    /// Its record's place, as long as the body is there.
+    var place: UnsafePointer<CrashPlace> { UnsafeRawPointer(self).assumingMemoryBound(to: CrashPlace.self) }
 }

@@ -85,7 +85,7 @@ extension RecordSchema {
           "properties": {
             "push-dlq-reason": {
               "type": "string", "minLength": 1,
-              "description": "tombstone, not-json, no-device-token, bad-envelope, too-many-tokens, bad-retry-headers"
+              "description": "tombstone, not-json, no-device-token, bad-envelope, too-many-tokens, bad-retry-headers, worker-crashed"
             },
             "push-dlq-detail": {"type": "string", "description": "For people"},
             "push-dlq-topic": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},

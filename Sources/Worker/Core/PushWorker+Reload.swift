@@ -199,6 +199,7 @@ extension WorkerConfiguration {
             ("dead_letters", deadLetters == other.deadLetters), ("retry", retry == other.retry),
             ("delivery", delivery == other.delivery), ("drain", drain == other.drain),
             ("admin", admin == other.admin), ("log.format", log.format == other.log.format),
+            ("crash", crash == other.crash),
         ]
         return sections.filter { !$0.isSame }.map(\.key)
     }
