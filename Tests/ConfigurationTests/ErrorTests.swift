@@ -248,7 +248,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         Wrong(
             "{bootstrap_servers: a, librdkafka: {max.poll.interval.ms: 9000000}, "
                 + "consumer: {max.poll.interval.ms: 20000}}",
-            "w.yaml:1:113: kafka.consumer.max.poll.interval.ms: drain.rebalance (30s) and 5 s for the last commit must "
+            "w.yaml:1:109: kafka.consumer.max.poll.interval.ms: drain.rebalance (30s) and 5 s for the last commit must "
                 + "fit max.poll.interval.ms (20000 ms), or the group puts the worker out while it drains; shorten the "
                 + "one, or set the other under kafka.consumer"),
         Wrong(

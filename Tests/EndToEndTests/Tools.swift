@@ -7,7 +7,7 @@ enum Tool: String {
     /// The built `apns-worker`.
     case worker = "apns-worker"
     case broker = "a Kafka broker"
-    case python = "a Python with confluent_kafka, jsonschema and pip"
+    case python = "a Python with confluent_kafka and jsonschema"
     case kcat, nghttpd, openssl, curl
 
     /// Where it is (nothing to know of a broker before it is started); `nil`: it is missing.
@@ -37,10 +37,13 @@ enum Tool: String {
     }
 
     /// The one that `Docker/setup` saw to.
-    private static var pythonWithModules: String? {
+    private static var pythonWithModules: String? { python() }
+
+    /// One that has these modules; without any named, those that the books need.
+    static func python(with modules: String...) -> String? {
         let chooser = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "Docker/python").path
-        guard let process = try? ChildProcess(chooser, []), (try? process.wait(seconds: 60)) == .exited(0) else {
+        guard let process = try? ChildProcess(chooser, modules), (try? process.wait(seconds: 60)) == .exited(0) else {
             return nil
         }
         return process.text.split(separator: "\n").last.map(String.init)
