@@ -61,9 +61,9 @@ let package = Package(
         + module("EventLoop", ["CLinux"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux"], settings: wrapper)
         + module("PushRecords", ["JSON"])
-        + module("Delivery", ["PushRecords"])
+        + module("Delivery", ["PushRecords", "CLinux"])
         + module(
-            "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON"],
+            "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux"],
             tests: ["APNsSimulator"])
         + module("APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer"])
         + module("Observability", ["CLinux"])
@@ -72,7 +72,7 @@ let package = Package(
             "Worker",
             [
                 "Kafka", "Delivery", "APNs", "PushRecords", "Configuration", "Observability", "EventLoop", "Network",
-                "TLS", "HTTPServer", "JSON",
+                "TLS", "HTTPServer", "JSON", "CLinux",
             ], tests: ["TestSupport", "APNsSimulator"]) + [
             .executableTarget(
                 name: "apns-worker",

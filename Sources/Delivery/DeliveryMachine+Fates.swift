@@ -1,3 +1,4 @@
+internal import CLinux
 import PushRecords
 
 extension DeliveryMachine {
@@ -5,6 +6,7 @@ extension DeliveryMachine {
     package mutating func handle(_ batch: FateBatch, now: DeliveryTime) {
         self.now = now
         for fate in batch.fates { handle(fate, batch) }
+        crash_nowhere()
     }
 
     private mutating func handle(_ fate: Fate, _ batch: FateBatch) {
@@ -15,6 +17,7 @@ extension DeliveryMachine {
             counters.late &+= 1
             return
         }
+        if let body = records[notifications[slot].record].body { crash_at(body.place) }
         if isSuspect(slot) {
             apps[Int(notifications[slot].app)].quarantined -= 1
         } else {

@@ -1,3 +1,4 @@
+internal import CLinux
 package import PushRecords
 
 extension DeliveryMachine {
@@ -104,6 +105,7 @@ extension DeliveryMachine {
     ) -> R {
         let slot = id.slot
         let record = lendBody(id)
+        defer { crash_nowhere() }
         var ending = Ending(
             outcome: notifications[slot].outcome, status: notifications[slot].status,
             reason: notifications[slot].reason, reasonText: texts[notifications[slot].reasonText],
@@ -123,6 +125,7 @@ extension DeliveryMachine {
     ) -> R {
         let slot = id.slot
         let record = lendBody(id)
+        defer { crash_nowhere() }
         let isAttempt = notifications[slot].isRetryAttempt
         var reason = StaticString("held").lentBytes
         if isAttempt { reason = notifications[slot].reason.text?.lentBytes ?? texts[notifications[slot].reasonText] }
@@ -137,6 +140,7 @@ extension DeliveryMachine {
         guard let body = records[notifications[id.slot].record].body else {
             preconditionFailure("what is to be produced has its bytes")
         }
+        crash_at(body.place)
         return body
     }
 

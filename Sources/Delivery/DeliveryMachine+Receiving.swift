@@ -1,3 +1,4 @@
+package import CLinux
 package import PushRecords
 
 extension DeliveryMachine {
@@ -13,13 +14,19 @@ extension DeliveryMachine {
         return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean))
     }
 
+    /// The place of a partition's records, with an offset of 0; nothing where the assignment is gone.
+    package func place(of id: PartitionID) -> CrashPlace { find(id)?.pointee.place ?? CrashPlace() }
+
     /// Takes one record. Key, value and headers are lent for the call; what is needed is copied. A `nil` base address
     /// says that the record has no key, or no value (a tombstone).
     ///
     /// Offsets of a partition come in ascending order; lower ones than before are `.below`.
+    ///
+    /// - Parameter unread: not even look at it: it is a dead letter for this reason.
     package mutating func receive(
         _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
-        value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>, now: DeliveryTime
+        value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
+        unread: DeadLetterReason? = nil, now: DeliveryTime
     ) -> Receipt {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
@@ -38,7 +45,9 @@ extension DeliveryMachine {
         }
 
         let isRetry = partition.pointee.tierDelayMs > 0
-        let request = parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
+        let request =
+            unread.map { .unread($0) }
+            ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
         if let retry = request.retry, timestampMs != RecordTime.unknown {
             // Whatever a skewed clock wrote into the header. One that wrote a time still to come was ahead, by more than
             // the tier is long: who knows when that was, so nobody waits for it.
@@ -194,9 +203,11 @@ extension DeliveryMachine {
             place = retry.request
             place.topic = writer.copy(originalTopic)
         }
+        var readAt = partition.pointee.place
+        readAt.offset = offset
         body.initialize(
             to: RecordBody(
-                blockSize: size, payload: writer.copy(payload), topic: writer.copy(request.topic),
+                place: readAt, blockSize: size, payload: writer.copy(payload), topic: writer.copy(request.topic),
                 collapseID: writer.copy(request.collapseID), key: writer.copy(request.key),
                 tokens: writer.copy(token), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
@@ -218,7 +229,14 @@ extension DeliveryMachine {
     }
 
     private mutating func findApp(_ request: ParsedRequest, _ body: UnsafeMutablePointer<RecordBody>) {
-        switch directory.find(name: request.app, environment: request.environment, topic: request.topic) {
+        var match = directory.find(name: request.app, environment: request.environment, topic: request.topic)
+        // The worker that wrote a retry record knew the app; here it may have another name, while workers are replaced
+        // or for good.
+        if case .failure = match, request.retry != nil, !request.app.isEmpty, !request.topic.isEmpty {
+            let noName = UnsafeRawBufferPointer(start: nil, count: 0)
+            match = directory.find(name: noName, environment: request.environment, topic: request.topic)
+        }
+        switch match {
         case .app(let app, let defaultTopic):
             body.pointee.app = Int32(app.value)
             if request.topic.isEmpty { body.pointee.topic = defaultTopic }

@@ -91,7 +91,7 @@ extension DeliveryMachine {
             token: notifications[slot].token, payload: body.pointee.payload, topic: body.pointee.topic,
             collapseID: body.pointee.collapseID, apnsID: requestID(body, index: notifications[slot].index),
             expiration: body.pointee.expiration, pushType: body.pointee.pushType, priority: body.pointee.priority,
-            isBroadcast: body.pointee.isBroadcast, isSuspect: isSuspect(slot))
+            isBroadcast: body.pointee.isBroadcast, isSuspect: isSuspect(slot), place: body.place)
     }
 
     /// The id that the request carries; `.none`: Apple makes one.

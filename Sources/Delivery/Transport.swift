@@ -1,3 +1,4 @@
+package import CLinux
 package import PushRecords
 
 // What the Delivery machine and a transport say to each other: batches of requests in, batches of fates out.
@@ -44,11 +45,14 @@ package struct OutgoingRequest: @unchecked Sendable {
     /// A notification under which connections died (`delivery.md`: quarantine). It goes over the app's quarantine
     /// connection, whose room is its own: it does not count towards the capacity reported.
     package var isSuspect: Bool
+    /// Where its record was read, for whoever dies at it; `nil`: it is of none.
+    package var place: UnsafePointer<CrashPlace>?
 
     package init(
         id: NotificationID, token: UnsafeRawBufferPointer, payload: UnsafeRawBufferPointer,
         topic: UnsafeRawBufferPointer, collapseID: UnsafeRawBufferPointer, apnsID: NotificationUUID,
-        expiration: UInt32?, pushType: PushType, priority: UInt8, isBroadcast: Bool = false, isSuspect: Bool = false
+        expiration: UInt32?, pushType: PushType, priority: UInt8, isBroadcast: Bool = false, isSuspect: Bool = false,
+        place: UnsafePointer<CrashPlace>? = nil
     ) {
         self.id = id
         self.token = token
@@ -61,6 +65,7 @@ package struct OutgoingRequest: @unchecked Sendable {
         self.priority = priority
         self.isBroadcast = isBroadcast
         self.isSuspect = isSuspect
+        self.place = place
     }
 }
 

@@ -28,15 +28,27 @@ package final class FileWatch {
         var changedNs: Int64
     }
 
-    /// Remembers the files' contents now and reports, on the loop's thread, the paths of those that have others.
+    /// Reports, on the loop's thread, the paths of files that hold something else than is remembered of them.
+    ///
+    /// - Parameter files: each file's path, and the hash of the contents that were taken over from it: of the bytes that
+    ///   were read, since a file may be replaced before it is watched. `nil`: whatever it holds is news.
     package init(
-        _ paths: [String], loop: Loop, intervalNs: Int64 = 10_000_000_000, onChange: @escaping ([String]) -> Void
+        _ files: [(path: String, hash: UInt64?)], loop: Loop, intervalNs: Int64 = 10_000_000_000,
+        onChange: @escaping ([String]) -> Void
     ) {
-        files = paths.map { File(path: $0, stamp: Self.stamp($0), hash: Self.hash($0)) }
+        self.files = files.map { File(path: $0.path, stamp: nil, hash: $0.hash) }
         self.onChange = onChange
         self.intervalNs = intervalNs
         alarm = Alarm(loop: loop) { [weak self] in self?.look() }
         alarm?.set(afterNs: intervalNs)
+    }
+
+    /// Remembers what was taken over from a file, as it was read.
+    package func remember(_ path: String, hash: UInt64?) {
+        guard let index = files.firstIndex(where: { $0.path == path }) else { return }
+        files[index].hash = hash
+        // It may hold something else by now: the next look has to see for itself.
+        files[index].stamp = nil
     }
 
     /// Looks now, without waiting for the interval.
@@ -66,19 +78,32 @@ package final class FileWatch {
         Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
     }
 
-    /// FNV-1a, 64 bits, of at most `hashedLimit` bytes.
+    /// FNV-1a, 64 bits, of at most `hashedLimit` bytes: what a file's contents are remembered by.
+    package static func hash(of bytes: some Sequence<UInt8>) -> UInt64 {
+        var hash = emptyHash
+        for byte in bytes.prefix(hashedLimit) { add(byte, to: &hash) }
+        return hash
+    }
+
+    private static let emptyHash: UInt64 = 0xcbf2_9ce4_8422_2325
+
+    private static func add(_ byte: UInt8, to hash: inout UInt64) {
+        hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3
+    }
+
     private static func hash(_ path: String) -> UInt64? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+        var hash = emptyHash
         var chunk = [UInt8](repeating: 0, count: 16_384)
         var total = 0
         while total < hashedLimit {
-            let count = unsafe chunk.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
+            let limit = min(chunk.count, hashedLimit - total)
+            let count = unsafe chunk.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, limit) }
             if count < 0 { return nil }
             if count == 0 { break }
-            for byte in chunk[..<count] { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
+            for byte in chunk[..<count] { add(byte, to: &hash) }
             total += count
         }
         return hash

@@ -6,8 +6,8 @@ package enum Trust: Hashable, Sendable {
     case system
     /// A PEM file with one or more CA certificates, instead of the system's.
     case file(String)
-    /// The same, as text.
-    case pem(String)
+    /// The same, as text; `name` says in errors where it came from.
+    case pem(String, name: String = "CA certificate")
     /// Anyone: no verification at all.
     case anyone
 }
@@ -174,7 +174,7 @@ private func setTrust(_ trust: Trust, _ context: OpaquePointer) throws(TLSError)
         // SSL_CTX_set_cert_store(3) takes over a reference.
         unsafe X509_STORE_up_ref(store)
     case .file(let file): unsafe store = try makeStore(PEM(file: file))
-    case .pem(let text): unsafe store = try makeStore(PEM(text: text, name: "CA certificate"))
+    case .pem(let text, let name): unsafe store = try makeStore(PEM(text: text, name: name))
     }
     unsafe SSL_CTX_set_cert_store(context, store)
 }

@@ -51,6 +51,8 @@ package enum CredentialSource: Hashable, Sendable {
     case file(String)
     /// PEM, or base64 of PKCS#12; errors begin with `name` and never have the text.
     case text(String, name: String)
+    /// What a file held when it was read: PEM, or PKCS#12 as it is. Errors begin with `name`.
+    case bytes([UInt8], name: String)
 }
 
 /// A certificate, its chain and its private key. Immutable; any thread.
@@ -90,6 +92,7 @@ package final class Identity: Sendable {
         let (bytes, name): ([UInt8], String)
         switch pkcs12 {
         case .file(let path): (bytes, name) = (try readCredential(file: path), path)
+        case .bytes(let read, let source): (bytes, name) = (read, source)
         case .text(let text, let source):
             guard let decoded = decodedBase64(text) else { throw TLSError(.credential, "\(source): is not base64") }
             (bytes, name) = (decoded, source)

@@ -19,6 +19,7 @@ struct PEM {
         switch source {
         case .file(let path): try self.init(file: path)
         case .text(let text, let name): self.init(text: text, name: name)
+        case .bytes(let bytes, let name): self.init(text: String(decoding: bytes, as: UTF8.self), name: name)
         }
     }
 
@@ -91,7 +92,9 @@ struct PEM {
 }
 
 /// Reads a credential's file, at most 1 MiB.
-func readCredential(file: String) throws(TLSError) -> [UInt8] {
+///
+/// - Throws: `TLSError` of kind `credential` that begins with the file's name.
+package func readCredential(file: String) throws(TLSError) -> [UInt8] {
     let descriptor = unsafe open(file, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { throw unreadable(file) }
     defer { close(descriptor) }

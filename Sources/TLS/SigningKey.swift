@@ -14,6 +14,11 @@ package final class SigningKey: Sendable {
     /// The same from text.
     package convenience init(pem: String) throws(TLSError) { try self.init(PEM(text: pem, name: "signing key")) }
 
+    /// The same from what a file held when it was read; errors begin with `name`.
+    package convenience init(pem: [UInt8], name: String) throws(TLSError) {
+        try self.init(PEM(.bytes(pem, name: name)))
+    }
+
     private init(_ pem: PEM) throws(TLSError) {
         if pem.labels.contains("ENCRYPTED PRIVATE KEY") || pem.text.contains("Proc-Type: 4,ENCRYPTED") {
             throw pem.failure(

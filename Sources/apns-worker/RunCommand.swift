@@ -28,16 +28,36 @@ func runWorker(_ arguments: [String]) -> ExitCode {
         for warning in loaded.warnings {
             logger.warning(.worker, "configuration", about: warning, ["text": .text(warning)])
         }
-        return work(loaded.configuration, logger, reread: options.read)
+        let crashes = loaded.configuration.crash == .contain ? CrashContainment.history : CrashHistory()
+        if let excess = crashes.excess(nowMs: CrashContainment.nowMs) {
+            complain("apns-worker run: \(excess): ending, so that it is seen")
+            return .failed
+        }
+        if loaded.configuration.crash == .contain {
+            CrashContainment.begin(crashes, name: "apns-worker run")
+        }
+        return work(loaded.configuration, logger, crashes, reread: options.read)
     }
 }
 
 /// Runs the worker until it is told to stop.
 private func work(
-    _ configuration: WorkerConfiguration, _ logger: Logger, reread: @escaping PushWorker.Rereading
+    _ configuration: WorkerConfiguration, _ logger: Logger, _ crashes: CrashHistory,
+    reread: @escaping PushWorker.Rereading
 ) -> ExitCode {
+    if let death = crashes.deaths.last {
+        let place = death.place?.description ?? "none that is known"
+        let isCondemned = death.place.map(crashes.condemned.contains) ?? false
+        logger.error(
+            .worker, "died and replaced itself",
+            [
+                "signal": "\(death.signalName)", "record": "\(place)", "crashes": .count(crashes.total),
+                "to_dead_letters": .boolean(isCondemned),
+            ])
+    }
     do throws(StartFailure) {
-        switch try PushWorker(configuration, logger: logger).run(handlesSignals: true, reread: reread) {
+        switch try PushWorker(configuration, logger: logger, crashes: crashes).run(handlesSignals: true, reread: reread)
+        {
         case .stopped: return .fine
         case .failed(let reason):
             complain("apns-worker run: \(reason)")

@@ -23,7 +23,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         Wrong("max_open: 3", "w.yaml:6:1: max_open: unknown key; did you mean delivery.max_open?"),
         Wrong(
             "zzz: {}",
-            "w.yaml:6:1: zzz: unknown key; valid here: admin, apps, dead_letters, delivery, drain, kafka, log, requests, "
+            "w.yaml:6:1: zzz: unknown key; valid here: admin, apps, crash, dead_letters, delivery, drain, kafka, log, requests, "
                 + "results, retry, unregistered"),
         Wrong(
             "delivery: {response_timout: 3s}",
@@ -107,6 +107,22 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         Wrong(
             "results: {copy_headers: [a, outcome]}",
             "w.yaml:6:29: results.copy_headers[1]: results have a header outcome of their own"),
+        Wrong(
+            "results: {copy_headers: [a, apns-topic]}",
+            "w.yaml:6:29: results.copy_headers[1]: \"apns-topic\" is Apple's: what a request says to Apple is no "
+                + "result's; give what results are told apart by a header of its own, such as x-campaign"),
+        Wrong(
+            "results: {copy_headers: [Push-App]}",
+            "w.yaml:6:26: results.copy_headers[0]: \"Push-App\" is the worker's own; give what results are told apart "
+                + "by a header of its own, such as x-campaign"),
+        Wrong(
+            "crash: restart",
+            "w.yaml:6:8: crash: expected one of contain, core, found \"restart\""),
+        Wrong(
+            "drain: {rebalance: 296s}",
+            "w.yaml:6:20: drain.rebalance: drain.rebalance (296s) and 5 s for the last commit must fit "
+                + "max.poll.interval.ms (300000 ms), or the group puts the worker out while it drains; shorten the one, "
+                + "or set the other under kafka.consumer"),
         Wrong("results: {copy_headers: [a, a]}", "w.yaml:6:29: results.copy_headers[1]: \"a\" stands twice"),
         Wrong("requests: {topics: []}", "w.yaml:6:20: requests.topics: must name at least one"),
         Wrong("requests: {topics: a}", "w.yaml:6:20: requests.topics: expected a list, found a single value"),
@@ -220,6 +236,21 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         Wrong(
             "{bootstrap_servers: a, session_timeout: 10}",
             "w.yaml:1:48: kafka.session_timeout: expected a duration (ms, s, m or h) from 1s to 1h, found \"10\""),
+        Wrong(
+            "{bootstrap_servers: a, session_timeout: 3s}",
+            "w.yaml:1:48: kafka.session_timeout: heartbeat.interval.ms (3000 ms) must be below session_timeout (3s), at "
+                + "best a third of it, or the group forgets the worker between two heartbeats; it is set under "
+                + "kafka.consumer"),
+        Wrong(
+            "{bootstrap_servers: a, session_timeout: 301s}",
+            "w.yaml:1:48: kafka.session_timeout: session_timeout (301s) must not be above max.poll.interval.ms "
+                + "(300000 ms)"),
+        Wrong(
+            "{bootstrap_servers: a, librdkafka: {max.poll.interval.ms: 9000000}, "
+                + "consumer: {max.poll.interval.ms: 20000}}",
+            "w.yaml:1:109: kafka.consumer.max.poll.interval.ms: drain.rebalance (30s) and 5 s for the last commit must "
+                + "fit max.poll.interval.ms (20000 ms), or the group puts the worker out while it drains; shorten the "
+                + "one, or set the other under kafka.consumer"),
         Wrong(
             "{bootstrap_servers: a, librdkafka: {acks: [1]}}",
             "w.yaml:1:50: kafka.librdkafka.acks: expected a text, found a list"),

@@ -246,4 +246,19 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
     func aProxyIsAURL(url: String, expected: ProxySettings?) {
         #expect(ProxySettings(url: url) == expected)
     }
+
+    @Test func timesThatFitAreTaken() throws {
+        for (kafka, drain) in [
+            ("session_timeout: 2s, consumer: {heartbeat.interval.ms: 500}", "295s"),
+            ("librdkafka: {max.poll.interval.ms: 3605000}", "1h"),
+            ("consumer: {max.poll.interval.ms: none}", "30s"),
+        ] {
+            let text = """
+                kafka: {bootstrap_servers: a, \(kafka)}
+                drain: {rebalance: \(drain)}
+                apps: [{name: a, bundle_ids: [b], token: {key: k, key_id: ABC123DEFG, team_id: TEAM123456}}]
+                """
+            _ = try load(text)
+        }
+    }
 }

@@ -25,8 +25,9 @@ enum NewerClientLibrary {
         let libraries = target.appending(path: "confluent_kafka.libs")
         let link = libraries.appending(path: "librdkafka.so.1")
         if FileManager.default.fileExists(atPath: link.path) { return libraries.path }
+        guard let python = Tool.python(with: "pip") else { throw Unexpected("missing: a Python with pip") }
         let ended = try Scene.run(
-            "python3",
+            python,
             [
                 "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target", target.path,
                 package,

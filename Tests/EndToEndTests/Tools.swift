@@ -7,7 +7,7 @@ enum Tool: String {
     /// The built `apns-worker`.
     case worker = "apns-worker"
     case broker = "a Kafka broker"
-    case python = "Python with confluent_kafka"
+    case python = "a Python with confluent_kafka and jsonschema"
     case kcat, nghttpd, openssl, curl
 
     /// Where it is (nothing to know of a broker before it is started); `nil`: it is missing.
@@ -17,7 +17,7 @@ enum Tool: String {
         var places: [Tool: String] = [:]
         places[.worker] = Self.builtWorker
         places[.broker] = KafkaBroker.isAvailable ? "" : nil
-        places[.python] = Self.pythonWithClient
+        places[.python] = Self.pythonWithModules
         for tool in [Tool.kcat, .nghttpd, .openssl, .curl] { places[tool] = Self.command(tool.rawValue) }
         return places
     }()
@@ -36,14 +36,17 @@ enum Tool: String {
             .first { FileManager.default.isExecutableFile(atPath: $0) }
     }
 
-    /// Debian's Python has Debian's confluent-kafka; another that comes first on the path may not.
-    private static var pythonWithClient: String? {
-        let chosen = ProcessInfo.processInfo.environment["APNS_WORKER_PYTHON"]
-        for python in [chosen, command("python3"), "/usr/bin/python3"].compactMap(\.self) {
-            let tried = try? ChildProcess(python, ["-c", "import confluent_kafka"])
-            if (try? tried?.wait(seconds: 30)) == .exited(0) { return python }
+    /// The one that `Docker/setup` saw to.
+    private static var pythonWithModules: String? { python() }
+
+    /// One that has these modules; without any named, those that the books need.
+    static func python(with modules: String...) -> String? {
+        let chooser = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().appending(path: "Docker/python").path
+        guard let process = try? ChildProcess(chooser, modules), (try? process.wait(seconds: 60)) == .exited(0) else {
+            return nil
         }
-        return nil
+        return process.text.split(separator: "\n").last.map(String.init)
     }
 }
 

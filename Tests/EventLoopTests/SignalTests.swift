@@ -29,7 +29,9 @@ import Testing
         try Data("one".utf8).write(to: key)
         let loop = try Loop()
         var changes: [[String]] = []
-        let watch = FileWatch([key.path, other.path], loop: loop) { changes.append($0) }
+        let watch = FileWatch(
+            [(key.path, FileWatch.hash(of: "one".utf8)), (other.path, nil)], loop: loop
+        ) { changes.append($0) }
         watch.look()
         #expect(changes.isEmpty)
         // The same contents in a new file: another inode, no news.
@@ -64,7 +66,9 @@ import Testing
         symlink("..2", spare)
         let loop = try Loop()
         var changes: [[String]] = []
-        let watch = FileWatch([link + "/key"], loop: loop, intervalNs: 1_000_000) {
+        let watch = FileWatch(
+            [(link + "/key", FileWatch.hash(of: "one".utf8))], loop: loop, intervalNs: 1_000_000
+        ) {
             changes.append($0)
             loop.stop()
         }

@@ -24,6 +24,14 @@ struct StartTests {
         #expect(failure?.lines.first?.contains("kafka.producer: acks cannot be set") == true)
     }
 
+    @Test(.enabled(if: KafkaLibrary.version < 0x020A_0000, "the library that runs mends it"))
+    func `Cooperative assignment is refused below the library that mends it`() {
+        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
+        configuration.kafka.assignment = .cooperative
+        let failure = #expect(throws: StartFailure.self) { try configuration.cluster() }
+        #expect(failure?.lines.first?.hasPrefix("kafka.assignment: cooperative needs librdkafka 2.10.0") == true)
+    }
+
     @Test func `Each credential that cannot be used has a line that names app and file`() throws {
         let fine = app("fine", key: .text(try SelfSigned.privateKey()))
         var untrusting = app("untrusting", key: .text(try SelfSigned.privateKey()))
@@ -84,7 +92,7 @@ struct StartTests {
                 "app a: \(certificate): holds no private key, but: CERTIFICATE",
                 "app b: \(certificate): is not PKCS#12",
                 "app c: certificate.pkcs12: is not base64",
-                "app d: cannot read /nowhere/pass: No such file or directory",
+                "app d: /nowhere/pass: cannot be read: No such file or directory",
                 "app e: certificate.key: is not PEM: no line -----BEGIN PRIVATE KEY-----",
             ])
     }

@@ -1,3 +1,4 @@
+internal import CLinux
 internal import Delivery
 internal import EventLoop
 internal import HTTP2
@@ -161,6 +162,7 @@ final class Connection: SecureChannelDelegate {
         let now = loop.now
         let token = owner.tokenGeneration
         lastToken = token
+        defer { crash_nowhere() }
         while !queue.isEmpty, window.count < most, session.freeStreams > 0,
             session.nextStreamID < configuration.retirementStreamID
         {
@@ -168,6 +170,7 @@ final class Connection: SecureChannelDelegate {
                 unfitBody = queue.first.payload.count
                 return
             }
+            crash_at(queue.first.place)
             headers.write(queue.first)
             let ticket = window.open(queue.first.id, token: token, nowNs: now.monotonicNs, nowMs: now.wallMs)
             let submission: Submission

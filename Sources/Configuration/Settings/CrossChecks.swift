@@ -4,7 +4,38 @@ extension WorkerConfiguration {
     func check(_ reading: Reading) {
         checkTopics(reading)
         checkApps(reading)
+        checkTimes(reading)
     }
+
+    /// What the group waits for: a member that drains for longer than that is put out, and drains in vain.
+    private func checkTimes(_ reading: Reading) {
+        let poll = kafka.milliseconds(ofConsumerProperty: "max.poll.interval.ms", default: 300_000)
+        let heartbeat = kafka.milliseconds(ofConsumerProperty: "heartbeat.interval.ms", default: 3_000)
+        let session = kafka.sessionTimeout.milliseconds
+        if drain.rebalance.milliseconds + Self.lastCommitMs > poll.value {
+            reading.refuse(
+                reading.isGiven("drain.rebalance") ? "drain.rebalance" : poll.path,
+                "drain.rebalance (\(Quantity.text(drain.rebalance))) and \(Self.lastCommitMs / 1_000) s for the last commit "
+                    + "must fit max.poll.interval.ms (\(poll.value) ms), or the group puts the worker out while it drains; "
+                    + "shorten the one, or set the other under kafka.consumer")
+        }
+        if session > poll.value {
+            reading.refuse(
+                reading.isGiven("kafka.session_timeout") ? "kafka.session_timeout" : poll.path,
+                "session_timeout (\(Quantity.text(kafka.sessionTimeout))) must not be above max.poll.interval.ms "
+                    + "(\(poll.value) ms)")
+        }
+        if heartbeat.value >= session {
+            reading.refuse(
+                reading.isGiven(heartbeat.path) ? heartbeat.path : "kafka.session_timeout",
+                "heartbeat.interval.ms (\(heartbeat.value) ms) must be below session_timeout "
+                    + "(\(Quantity.text(kafka.sessionTimeout))), at best a third of it, or the group forgets the worker "
+                    + "between two heartbeats; it is set under kafka.consumer")
+        }
+    }
+
+    /// How long the last commit of a rebalance may take, beyond `drain.rebalance`.
+    package static let lastCommitMs: Int64 = 5_000
 
     /// No topic has two uses, and no pattern reads what the worker itself writes: it would answer its own answers.
     private func checkTopics(_ reading: Reading) {
@@ -41,5 +72,19 @@ extension WorkerConfiguration {
         for (index, app) in apps.enumerated() where !app.name.isEmpty && !names.insert(app.name).inserted {
             reading.refuse("apps[\(index)].name", "another app has the name \(quoted(app.name))")
         }
+    }
+}
+
+extension KafkaSettings {
+    /// The value that a consumer has of a librdkafka property, and where it stands: the last one of the most particular
+    /// section. What is no number is for librdkafka to refuse.
+    fileprivate func milliseconds(
+        ofConsumerProperty name: String, default: Int64
+    ) -> (value: Int64, path: String) {
+        for (section, list) in [("kafka.consumer", consumerProperties), ("kafka.librdkafka", properties)] {
+            guard let property = list.last(where: { $0.name == name }) else { continue }
+            return (Int64(property.value) ?? `default`, "\(section).\(name)")
+        }
+        return (`default`, "kafka.consumer.\(name)")
     }
 }

@@ -24,7 +24,12 @@ package enum Secret: Hashable, Sendable, CustomStringConvertible, CustomDebugStr
 
     /// A passphrase: `load` as text, without the line break at its end.
     package func loadLine() throws(FileError) -> String {
-        String(decoding: withoutLineBreak(try load()), as: UTF8.self)
+        Self.line(in: try load())
+    }
+
+    /// The bytes as text, without the line break at their end.
+    package static func line(in bytes: [UInt8]) -> String {
+        String(decoding: withoutLineBreak(bytes), as: UTF8.self)
     }
 
     /// The file it stands in; `nil`: it stands in the configuration.

@@ -15,6 +15,7 @@ package struct WorkerConfiguration: Hashable, Sendable {
     package var drain = DrainSettings()
     package var admin = AdminSettings()
     package var log = LogSettings()
+    package var crash = CrashHandling.contain
 
     package init(kafka: KafkaSettings, apps: [AppSettings]) {
         self.kafka = kafka
@@ -28,6 +29,14 @@ package struct WorkerConfiguration: Hashable, Sendable {
             ("dead_letters.topic", deadLetters.topic),
         ] + retry.tiers.map { ("retry.tiers.\($0.name)", $0.topic) }
     }
+}
+
+/// `crash`: what a death by a signal does.
+package enum CrashHandling: String, CaseIterable, Sendable {
+    /// The process replaces itself, and a record that it died at twice becomes a dead letter.
+    case contain
+    /// It ends, and leaves a core dump where the system makes one: for developers.
+    case core
 }
 
 /// One entry of `requests.topics`.
@@ -113,6 +122,7 @@ extension WorkerConfiguration {
         }
         document.section("admin") { admin.read(&$0) }
         document.section("log") { log.read(&$0) }
+        document.read("crash", into: &crash) { $0.choice() }
         document.finish()
     }
 }
@@ -146,6 +156,14 @@ extension ResultSettings {
                 else { continue }
                 if ["outcome", "reason", "apns-id", "request"].contains(name) {
                     item.refuse("results have a header \(name) of their own")
+                } else if name.lowercased().hasPrefix("apns-") {
+                    item.refuse(
+                        "\(quoted(name)) is Apple's: what a request says to Apple is no result's; give what results are "
+                            + "told apart by a header of its own, such as x-campaign")
+                } else if name.lowercased().hasPrefix("push-") {
+                    item.refuse(
+                        "\(quoted(name)) is the worker's own; give what results are told apart by a header of its own, "
+                            + "such as x-campaign")
                 } else if names.contains(name) {
                     item.refuse("\(quoted(name)) stands twice")
                 } else {

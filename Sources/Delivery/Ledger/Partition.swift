@@ -1,3 +1,4 @@
+internal import CLinux
 import PushRecords
 
 /// One assignment of a partition: its ledger, its reach, and how far it is on its way in and out.
@@ -34,6 +35,8 @@ struct Partition: ~Copyable {
     let topic: UnsafeRawBufferPointer
     let topicHash: UInt64
     let number: Int32
+    /// Its records' place (of offset 0), for whoever dies at one.
+    let place: CrashPlace
     let group: Int
     /// Delay of its tier; 0: a request topic.
     let tierDelayMs: Int64
@@ -89,6 +92,9 @@ struct Partition: ~Copyable {
         self.topic = UnsafeRawBufferPointer(bytes)
         topicHash = DerivedID.topicHash(UnsafeRawBufferPointer(bytes))
         self.number = number
+        place = CrashPlace(
+            topic: crash_topic(bytes.baseAddress, Int32(bytes.count)), topic_count: Int32(bytes.count),
+            partition: number, offset: 0)
         self.group = group
         self.tierDelayMs = tierDelayMs
         flight = (tierDelayMs > 0 ? CommitGroup.retries : .requests).rawValue

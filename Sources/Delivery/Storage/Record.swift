@@ -1,3 +1,4 @@
+internal import CLinux
 import PushRecords
 
 /// A record of Kafka with something open in it: what the ledger needs, as long as it needs it.
@@ -43,6 +44,8 @@ struct Record {
 
 /// What the notifications of a record share; at the head of the block that holds its bytes.
 struct RecordBody {
+    /// Where it was read. The first: what points to a body points to its place.
+    var place: CrashPlace
     var blockSize: Int
     var payload: UnsafeRawBufferPointer
     var topic: UnsafeRawBufferPointer
@@ -95,4 +98,9 @@ struct RecordBody {
         for header in copiedHeaders { bytes += header.name.count + header.value.count }
         repeatedBytes = Int32(clamping: max(0, bytes - Self.fixedResultBytes))
     }
+}
+
+extension UnsafeMutablePointer<RecordBody> {
+    /// Its record's place, as long as the body is there.
+    var place: UnsafePointer<CrashPlace> { UnsafeRawPointer(self).assumingMemoryBound(to: CrashPlace.self) }
 }

@@ -103,6 +103,13 @@ extension ParsedRequest {
         retry = nil
     }
 
+    /// Of a record that is not to be looked at.
+    package static func unread(_ reason: DeadLetterReason) -> Self {
+        var request = Self(copiedHeaders: UnsafeBufferPointer(start: nil, count: 0))
+        request.bury(reason, Detail("the worker died at this record twice"))
+        return request
+    }
+
     /// No notification can be read from the record.
     mutating func bury(_ reason: DeadLetterReason, _ detail: Detail) {
         target = .none

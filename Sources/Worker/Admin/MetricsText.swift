@@ -30,6 +30,10 @@ struct MetricsText {
         out.sample(snapshot.isReady ? 1 : 0)
         out.family("apns_worker_degraded", .gauge, "1 while something keeps it from its work; /status says what.")
         out.sample(snapshot.problems.isEmpty ? 0 : 1)
+        out.family(
+            "apns_worker_crashes_total", .counter,
+            "Deaths after which the process replaced itself; /status says at which record the last was.")
+        out.sample(snapshot.crashes.total)
     }
 
     // MARK: Notifications

@@ -23,6 +23,7 @@ struct StatusText: ~Copyable {
         writePartitions()
         json.member("open_notifications", snapshot.gauges.openNotifications)
         json.member("unacknowledged_records", snapshot.unacknowledged)
+        writeCrashes()
         json.endObject()
     }
 
@@ -36,6 +37,22 @@ struct StatusText: ~Copyable {
             json.endObject()
         }
         json.endArray()
+    }
+
+    /// `condemned`: the records that go to the dead letters unread.
+    private mutating func writeCrashes() {
+        let crashes = snapshot.crashes
+        json.member("crashes") { json in
+            json.member("total", crashes.total)
+            if let last = crashes.deaths.last {
+                json.member("last_signal", last.signalName)
+                json.member("last_record", last.place?.description)
+            }
+            json.name("condemned")
+            json.beginArray()
+            for place in crashes.condemned.map(\.description).sorted() { json.value(place) }
+            json.endArray()
+        }
     }
 
     private mutating func writeApps() {

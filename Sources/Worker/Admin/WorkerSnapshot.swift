@@ -65,6 +65,7 @@ struct WorkerSnapshot: Sendable {
     var partitions: [Partition] = []
     var counters: DeliveryCounters
     var gauges: DeliveryGauges
+    var crashes = CrashHistory()
     /// Handed to the producer and not acknowledged.
     var unacknowledged = 0
     /// Records refused by Kafka that wait to be written again.

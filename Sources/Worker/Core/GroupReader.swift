@@ -1,3 +1,4 @@
+internal import CLinux
 internal import Configuration
 internal import Delivery
 internal import Kafka
@@ -47,6 +48,10 @@ final class GroupReader {
     private var revocation: Revocation?
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
+    /// Where it reads, for whoever dies there.
+    private let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
+    /// Records that are not to be looked at: the worker died at them.
+    var condemned: Set<CrashHistory.Place> = []
     private(set) var isLeaving = false
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
@@ -58,12 +63,13 @@ final class GroupReader {
     private static let batchLimit = 128
     private static let committedTimeoutMs: Int32 = 1_000
     /// How long after the drain limit the last commit may take.
-    private static let lastCommitNs: Int64 = 5_000_000_000
+    private static let lastCommitNs = WorkerConfiguration.lastCommitMs * 1_000_000
 
     init(
         _ settings: ConsumerSettings, topics: [String], drainNs: Int64, wakeUpDescriptor: Int32, logger: Logger,
         roleOfTopic: @escaping RoleOfTopic
     ) throws(KafkaError) {
+        place.initialize(to: CrashPlace())
         name = settings.memberGroupID
         self.logger = logger
         self.drainNs = drainNs
@@ -71,6 +77,8 @@ final class GroupReader {
         consumer = try Consumer(settings, wakeUpDescriptor: wakeUpDescriptor)
         try consumer.subscribe(to: topics)
     }
+
+    deinit { place.deallocate() }
 
     // MARK: The group
 
@@ -256,14 +264,19 @@ final class GroupReader {
             guard machine.room(for: id) > 0 else { continue }
             assigned[index].dueNs = 0
             let queue = assigned[index].queue
+            place.pointee = machine.place(of: id)
             queue.read(max: Self.batchLimit) { message in
                 guard machine.room(for: id) > 0 else { return false }
+                crash_next(place, message.offset)
+                crash_at(place)
+                defer { crash_nowhere() }
+                let isCondemned = !condemned.isEmpty && isCondemned(queue.partition, message.offset)
                 headers.removeAll(keepingCapacity: true)
-                message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
+                if !isCondemned { message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) } }
                 let receipt = headers.withUnsafeBufferPointer {
                     machine.receive(
                         id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
-                        value: message.value, headers: $0, now: now)
+                        value: message.value, headers: $0, unread: isCondemned ? .workerCrashed : nil, now: now)
                 }
                 switch receipt {
                 case .taken, .known, .below, .unassigned: return true
@@ -283,6 +296,11 @@ final class GroupReader {
             if assigned[index].mayHaveMore, machine.room(for: id) > 0, assigned[index].dueNs == 0 { hasMore = true }
         }
         return hasMore
+    }
+
+    private func isCondemned(_ partition: TopicPartition, _ offset: Int64) -> Bool {
+        condemned.contains(
+            CrashHistory.Place(topic: partition.topic, partition: partition.partition, offset: offset))
     }
 
     // MARK: Commits and deadlines

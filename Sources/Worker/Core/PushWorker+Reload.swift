@@ -51,9 +51,9 @@ extension PushWorker {
         configuration.log.parts = new.log.parts
         take(new.apps, changed)
         configuration.apps = new.apps
+        watchFiles()
         // Files that have other contents under the same name.
         fileWatch?.look()
-        watchFiles()
         logger.notice(.worker, "configuration reloaded", ["apps": .count(new.apps.count)])
     }
 
@@ -131,8 +131,17 @@ extension PushWorker {
     /// Watches the files that credentials are read from; Kubernetes swaps them under their names.
     func watchFiles() {
         let files = CredentialFiles(apps.map(\.settings))
-        fileWatch = FileWatch(files.paths, loop: loop) { [unowned self] paths in
+        fileWatch = FileWatch(loadedHashes(of: files.paths), loop: loop) { [unowned self] paths in
             for index in files.apps(using: paths) where !appRows[index.value].isRemoved { readAgain(index) }
+        }
+    }
+
+    /// What the apps read from each file; `nil` where they read different things, or none that is left read it.
+    private func loadedHashes(of paths: [String]) -> [(path: String, hash: UInt64?)] {
+        let living = apps.indices.filter { !appRows[$0].isRemoved }
+        return paths.map { path in
+            let hashes = Set(living.compactMap { apps[$0].fileHashes[path] })
+            return (path, hashes.count == 1 ? hashes.first : nil)
         }
     }
 
@@ -141,6 +150,9 @@ extension PushWorker {
         do throws(StartFailure) {
             let loaded = try LoadedApp(apps[index.value].settings)
             replace(index, with: loaded)
+            for (path, hash) in loadedHashes(of: Array(loaded.fileHashes.keys)) {
+                fileWatch?.remember(path, hash: hash)
+            }
             logger.notice(.apns, "credential read again: its connections are made anew", ["app": "\(name)"])
         } catch {
             for line in error.lines {
@@ -187,6 +199,7 @@ extension WorkerConfiguration {
             ("dead_letters", deadLetters == other.deadLetters), ("retry", retry == other.retry),
             ("delivery", delivery == other.delivery), ("drain", drain == other.drain),
             ("admin", admin == other.admin), ("log.format", log.format == other.log.format),
+            ("crash", crash == other.crash),
         ]
         return sections.filter { !$0.isSame }.map(\.key)
     }

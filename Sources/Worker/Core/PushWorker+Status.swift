@@ -31,6 +31,7 @@ extension PushWorker {
         var snapshot = WorkerSnapshot(
             groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: now.wallMs, apps: appRows,
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
+        snapshot.crashes = crashes
         snapshot.phase = phase
         snapshot.waitingFor = waitingFor
         snapshot.hasBeenReady = hasBeenReady

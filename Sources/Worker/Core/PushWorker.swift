@@ -52,6 +52,8 @@ package final class PushWorker: @unchecked Sendable {
     let board: StatusBoard
     var lastSnapshotNs: Int64 = 0
     let startedMs: Int64
+    /// What this process died of before.
+    let crashes: CrashHistory
     /// Why it is still starting.
     var waitingFor = ""
     var hasBeenReady = false
@@ -78,9 +80,12 @@ package final class PushWorker: @unchecked Sendable {
     static let closeNs: Int64 = 2_000_000_000
 
     /// - Throws: `StartFailure` when the configuration or a credential cannot be used.
-    package init(_ configuration: WorkerConfiguration, logger: Logger) throws(StartFailure) {
+    package init(
+        _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory()
+    ) throws(StartFailure) {
         self.configuration = configuration
         self.logger = logger
+        self.crashes = crashes
         cluster = try configuration.cluster()
         apps = try LoadedApp.load(configuration.apps)
         eventLog = EventLog(logger: logger, names: configuration.apps.map(\.name))
@@ -228,6 +233,7 @@ package final class PushWorker: @unchecked Sendable {
                     .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? LeftTiers.delayMs)
                 }),
         ]
+        for reader in readers { reader.condemned = crashes.condemned }
         // The last that can fail: it starts a thread.
         let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in
             for event in batch { take(event) }

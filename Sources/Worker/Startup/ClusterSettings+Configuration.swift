@@ -16,8 +16,19 @@ extension WorkerConfiguration {
             let place = kafka.place(ofProperty: error.name).map { "\($0): " } ?? ""
             throw StartFailure(["\(place)\(error)"])
         }
+        if kafka.assignment == .cooperative, KafkaLibrary.version < Self.cooperativeVersion {
+            let found = KafkaLibrary.version
+            throw StartFailure([
+                "kafka.assignment: cooperative needs librdkafka 2.10.0 or newer, and this is "
+                    + "\(found >> 24).\(found >> 16 & 0xFF).\(found >> 8 & 0xFF), which may leave a member without "
+                    + "partitions after a rebalance; use eager, or a newer library"
+            ])
+        }
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
     }
+
+    /// 2.10.0, as `KafkaLibrary.version` counts.
+    private static let cooperativeVersion: Int32 = 0x020A_0000
 
     /// - Parameter partitions: of all request topics; of no use to the retries.
     package func consumer(

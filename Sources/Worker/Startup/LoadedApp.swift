@@ -1,4 +1,5 @@
 package import Configuration
+internal import EventLoop
 package import Network
 package import TLS
 
@@ -13,6 +14,8 @@ package struct LoadedApp: Sendable {
     package let certificate: CertificateDetails?
     /// Which provider token the app sends; apps with the same share one, since Apple counts a key's tokens.
     let tokenIdentity: TokenIdentity?
+    /// By path, the hash (`FileWatch.hash`) of what was read from each of its files.
+    let fileHashes: [String: UInt64]
 
     /// - Throws: `StartFailure` with a line for each file that cannot be used.
     package init(_ settings: AppSettings) throws(StartFailure) {
@@ -20,18 +23,20 @@ package struct LoadedApp: Sendable {
         var lines: [String] = []
         var signingKey: SigningKey?
         var identity: Identity?
+        var files = ReadFiles()
         do {
             switch settings.credential {
-            case .token(let credential): signingKey = try credential.signingKey()
-            case .certificate(let credential): identity = try credential.identity()
+            case .token(let credential): signingKey = try credential.signingKey(&files)
+            case .certificate(let credential): identity = try credential.identity(&files)
             }
         } catch {
             lines.append("app \(settings.name): \(error)")
         }
-        let trust: Trust =
-            !settings.verifiesHost ? .anyone : settings.caFile.map { .file($0) } ?? .system
         var context: ClientContext?
         do {
+            let trust: Trust =
+                !settings.verifiesHost
+                ? .anyone : try settings.caFile.map { .pem(try files.text($0), name: $0) } ?? .system
             context = try ClientContext(ClientOptions(trust: trust, identity: identity))
         } catch {
             lines.append("app \(settings.name): tls: \(error)")
@@ -39,6 +44,7 @@ package struct LoadedApp: Sendable {
         guard lines.isEmpty, let context else { throw StartFailure(lines) }
         self.context = context
         self.signingKey = signingKey
+        fileHashes = files.hashes
         certificate = identity?.details
         tokenIdentity =
             if case .token(let credential) = settings.credential, let signingKey {
@@ -82,25 +88,55 @@ struct TokenIdentity: Hashable, Sendable {
     var publicKey: String
 }
 
+/// Reads each file once, and remembers what it held: what was loaded is what a watch compares with.
+private struct ReadFiles {
+    private(set) var hashes: [String: UInt64] = [:]
+
+    mutating func bytes(_ path: String) throws(TLSError) -> [UInt8] {
+        let bytes = try readCredential(file: path)
+        let hash = FileWatch.hash(of: bytes)
+        // Read twice, as certificate and key, and replaced in between: the first is remembered, and the next look tells.
+        if hashes[path] == nil { hashes[path] = hash }
+        return bytes
+    }
+
+    mutating func text(_ path: String) throws(TLSError) -> String {
+        String(decoding: try bytes(path), as: UTF8.self)
+    }
+
+    mutating func source(_ secret: Secret, _ name: String) throws(TLSError) -> CredentialSource {
+        switch secret {
+        case .text(let text): .text(text, name: name)
+        case .file(let path): .bytes(try bytes(path), name: path)
+        }
+    }
+
+    /// A passphrase, without the line break at its end.
+    mutating func line(_ secret: Secret) throws -> String {
+        if let path = secret.path { return Secret.line(in: try bytes(path)) }
+        return try secret.loadLine()
+    }
+}
+
 extension TokenCredential {
-    fileprivate func signingKey() throws -> SigningKey {
+    fileprivate func signingKey(_ files: inout ReadFiles) throws -> SigningKey {
         switch key {
-        case .file(let path): try SigningKey(file: path)
+        case .file(let path): try SigningKey(pem: files.bytes(path), name: path)
         case .text(let pem): try SigningKey(pem: pem)
         }
     }
 }
 
 extension CertificateCredential {
-    fileprivate func identity() throws -> Identity {
-        let passphrase = try passphrase?.loadLine()
+    fileprivate func identity(_ files: inout ReadFiles) throws -> Identity {
+        let passphrase = try passphrase.map { try files.line($0) }
         switch form {
         case .pem(let certificate, let key):
             return try Identity(
-                certificate: certificate.source("certificate.pem"), key: key?.source("certificate.key"),
-                passphrase: passphrase)
+                certificate: files.source(certificate, "certificate.pem"),
+                key: key.map { try files.source($0, "certificate.key") }, passphrase: passphrase)
         case .pkcs12(let bundle):
-            return try Identity(pkcs12: bundle.source("certificate.pkcs12"), passphrase: passphrase)
+            return try Identity(pkcs12: files.source(bundle, "certificate.pkcs12"), passphrase: passphrase)
         }
     }
 
@@ -109,15 +145,6 @@ extension CertificateCredential {
         switch form {
         case .pem(let certificate, _): certificate.path ?? "certificate.pem"
         case .pkcs12(let bundle): bundle.path ?? "certificate.pkcs12"
-        }
-    }
-}
-
-extension Secret {
-    fileprivate func source(_ name: String) -> CredentialSource {
-        switch self {
-        case .text(let text): .text(text, name: name)
-        case .file(let path): .file(path)
         }
     }
 }

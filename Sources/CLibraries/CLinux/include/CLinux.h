@@ -1,5 +1,6 @@
 // The system calls and C globals that Swift's Glibc module does not offer, or not safely.
 #pragma once
+#include "crash.h"
 #include <getopt.h>
 #include <signal.h>
 #include <stdint.h>

@@ -1,0 +1,60 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+/// Records that the worker does not look at, and apps that it knows under another name.
+struct UnreadTests {
+    @Test("A record that is not to be read is a dead letter, whatever it holds, and settles once that is written")
+    func unread() throws {
+        let rig = Rig()
+        let partition = rig.assignReady(0)
+        // Bytes that nobody may look at: reading them would be a fault.
+        let poison = UnsafeRawBufferPointer(start: UnsafeRawPointer(bitPattern: 8), count: 1 << 20)
+        let receipt = rig.machine.receive(
+            partition, offset: 0, timestampMs: rig.now.wallMs, key: poison, value: poison,
+            headers: UnsafeBufferPointer(start: nil, count: 0), unread: .workerCrashed, now: rig.now)
+        guard case .deadLetter(let id, .workerCrashed, let detail) = receipt else {
+            Issue.record("not a dead letter: \(receipt)")
+            return
+        }
+        #expect(detail.text.description == "the worker died at this record twice")
+        rig.receive(partition, 1, "b")
+        #expect(rig.send() == ["b"])
+        rig.answer("b")
+        rig.settle()
+        rig.wait(ms: 1_000)
+        #expect(rig.takeCommit().allSatisfy { $0.offset == 0 })
+        rig.finishCommit([.acknowledged])
+        rig.machine.acknowledged(id, now: rig.now)
+        rig.wait(ms: 1_000)
+        #expect(rig.takeCommit().map(\.offset) == [2])
+    }
+
+    @Test("A retry record of an app with another name here is found by its topic; a request that names one is told")
+    func renamed() {
+        let rig = Rig()
+        let tier = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let requests = rig.assignReady(0)
+        var headers = AgainTests.retryHeaders(attempt: 1, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs)
+        headers["push-app"] = "its name before"
+        rig.receive(tier, 0, "a", headers: headers)
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        rig.receive(requests, 0, "b", headers: ["push-app": "another", "apns-topic": "com.example.shop"])
+        #expect(rig.send() == [])
+        // Of another environment, or of a topic that nobody has here, it is nobody's.
+        headers["push-environment"] = "development"
+        rig.receive(tier, 1, "c", headers: headers)
+        headers["push-environment"] = "production"
+        headers["apns-topic"] = "com.example.gone"
+        rig.receive(tier, 2, "d", headers: headers)
+        #expect(rig.send() == [])
+        #expect(Set(rig.settle().compactMap(\.outcome)) == [.accepted, .invalid])
+    }
+
+    @Test("Whoever dies at a record finds its place: a body begins with it")
+    func place() {
+        #expect(MemoryLayout<RecordBody>.offset(of: \.place) == 0)
+    }
+}

@@ -1,0 +1,69 @@
+// Preloaded into a worker (LD_PRELOAD) by CrashTests: it dies where a record holds POISON_WORD, which no product does.
+// POISON_AT: `read` (as the record is read), `send` (as its request is encoded, on the net thread), `dial` (at no record).
+// POISON_BY: `trap`, `segv`, `abort` or `stack` (which runs out).
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <librdkafka/rdkafka.h>
+#include <nghttp2/nghttp2.h>
+#include <stdlib.h>
+#include <string.h>
+
+static volatile int depth;
+static const rd_kafka_message_t *with_headers, *stamped;
+
+static __attribute__((noinline)) int deeper(int number) {
+    volatile char waste[4096];
+    waste[0] = (char)number;
+    depth++;
+    return deeper(number + 1) + waste[0];
+}
+
+static void die_at(const char *place) {
+    const char *at = getenv("POISON_AT"), *by = getenv("POISON_BY");
+    if (!at || strcmp(at, place) != 0) return;
+    if (!by || strcmp(by, "trap") == 0) __builtin_trap();
+    if (strcmp(by, "segv") == 0) *(volatile int *)8 = 1;
+    if (strcmp(by, "abort") == 0) abort();
+    if (strcmp(by, "stack") == 0) depth = deeper(0);
+}
+
+static int is_poison(const void *bytes, size_t count) {
+    const char *word = getenv("POISON_WORD");
+    return word && bytes && memmem(bytes, count, word, strlen(word)) != NULL;
+}
+
+int64_t rd_kafka_message_timestamp(const rd_kafka_message_t *message, rd_kafka_timestamp_type_t *type) {
+    static int64_t (*real)(const rd_kafka_message_t *, rd_kafka_timestamp_type_t *);
+    if (!real) real = dlsym(RTLD_NEXT, "rd_kafka_message_timestamp");
+    // A record is read headers first; one that is passed on unread is asked for its time before them, and again later.
+    if (is_poison(message->payload, message->len)) {
+        if (with_headers == message && stamped != message) die_at("read");
+        stamped = message;
+    }
+    return real(message, type);
+}
+
+rd_kafka_resp_err_t rd_kafka_message_headers(const rd_kafka_message_t *message, rd_kafka_headers_t **headers) {
+    static rd_kafka_resp_err_t (*real)(const rd_kafka_message_t *, rd_kafka_headers_t **);
+    if (!real) real = dlsym(RTLD_NEXT, "rd_kafka_message_headers");
+    if (is_poison(message->payload, message->len)) with_headers = message;
+    return real(message, headers);
+}
+
+int32_t nghttp2_submit_request(nghttp2_session *session, const nghttp2_priority_spec *priority, const nghttp2_nv *fields,
+                               size_t count, const nghttp2_data_provider *data, void *user) {
+    static int32_t (*real)(nghttp2_session *, const nghttp2_priority_spec *, const nghttp2_nv *, size_t,
+                           const nghttp2_data_provider *, void *);
+    if (!real) real = dlsym(RTLD_NEXT, "nghttp2_submit_request");
+    for (size_t index = 0; index < count; index++)
+        if (is_poison(fields[index].value, fields[index].valuelen)) die_at("send");
+    return real(session, priority, fields, count, data, user);
+}
+
+int nghttp2_submit_settings(nghttp2_session *session, uint8_t flags, const nghttp2_settings_entry *entries,
+                            size_t count) {
+    static int (*real)(nghttp2_session *, uint8_t, const nghttp2_settings_entry *, size_t);
+    if (!real) real = dlsym(RTLD_NEXT, "nghttp2_submit_settings");
+    die_at("dial");
+    return real(session, flags, entries, count);
+}

@@ -1,0 +1,165 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd.Deliveries {
+    /// Records at which the worker dies. The product has no such record: a library that is loaded before it dies for it
+    /// (`Books/poison.c`).
+    @Suite(.serialized) struct CrashTests {
+        /// In the payload (`read`), or in the device token (`send`).
+        private static let word = "badbadbadbadbadbadbadbadbadbad"
+
+        /// Three workers, 5,000 records, one of which kills whoever reads it.
+        @Test(.needs(.worker, .broker, .python, .kcat, .curl), .needsClang, .timeLimit(.minutes(4)))
+        func oneRecordKillsNobodyElsesNotifications() throws {
+            let scene = try Scene("crashed", partitions: 6)
+            let simulator = try scene.startSimulator("--latency", "20ms")
+            let library = try Self.library(in: scene)
+            var workers: [(process: ChildProcess, port: Int)] = []
+            for name in ["first", "second", "third"] {
+                let port = KafkaBroker.freePorts(1)[0]
+                scene.configuration.admin = "127.0.0.1:\(port)"
+                let worker = try scene.startWorker(
+                    named: name, kafka: "group_instance_id: \(name)", environment: poison(library, at: "read"))
+                try worker.waitFor("partitions assigned group=\(scene.configuration.group) ", seconds: 60)
+                workers.append((worker, port))
+            }
+            try write(5_000, poisonAt: 2_500, in: scene)
+
+            let died = try awaitDeath(of: workers.map(\.process))
+            let deadline = Date(timeIntervalSinceNow: 15 * Self.patience)
+            var answered = 0
+            while answered < 4_999, Date() < deadline {
+                usleep(200_000)
+                answered = Set(try scene.resultsWithKcat().compactMap { $0.split(separator: " ").first }).count
+            }
+            let said = workers.map { $0.process.text.suffix(3_000) }.joined(separator: "\n--\n")
+            #expect(answered == 4_999, "\(said)")
+
+            let letters = try deadLetters(of: scene)
+            #expect(letters.count == 1, "\(letters)")
+            let letter = try #require(letters.first)
+            #expect(letter.contains("push-dlq-reason=worker-crashed") && letter.contains(Self.word))
+            // Who died said where, twice, and is the same process; nobody else died.
+            let place = try #require(died.text.firstMatch(of: /died of SIG\w+ at record (\S+);/)).1
+            #expect(died.text.ranges(of: "died of").count == 2)
+            #expect(place.hasPrefix("\(scene.configuration.requests)/"))
+            for field in ["partition", "offset"] {
+                let value = try #require(
+                    letter.firstMatch(of: try Regex("push-dlq-\(field)=([0-9]+)"))?.output[1].substring)
+                #expect(place.split(separator: "/").contains(value))
+            }
+            #expect(!died.text.contains(Self.word), "no payload in the log")
+            for (worker, _) in workers {
+                #expect(worker.ended == nil)
+                #expect(worker.text.contains("died of") == (worker === died))
+            }
+            let port = try #require(workers.first { $0.process === died }?.port)
+            let page = try Scene.run(Tool.curl.path(), ["-s", "http://127.0.0.1:\(port)/metrics"], within: 10).text
+            #expect(page.contains("\napns_worker_crashes_total 2\n"), "\(page.suffix(2_000))")
+            let status = try Scene.run(Tool.curl.path(), ["-s", "http://127.0.0.1:\(port)/status"], within: 10).text
+            #expect(status.contains("\"condemned\":[\"\(place)\"]"), "\(status)")
+
+            // Every partition is read on.
+            try write(300, poisonAt: nil, from: 100_000, in: scene)
+            try scene.settle(died)
+            for (worker, _) in workers { try scene.stop(worker) }
+            try simulator.process.stop()
+        }
+
+        /// However it dies, and on whichever thread.
+        @Test(
+            .needs(.worker, .broker, .python, .kcat), .needsClang, .timeLimit(.minutes(4)),
+            arguments: [("read", "abort"), ("read", "stack"), ("send", "segv"), ("send", "stack")])
+        func aRecordThatKillsTwiceIsADeadLetter(at place: String, by way: String) throws {
+            let scene = try Scene("died-\(place)-\(way)", partitions: 1)
+            let simulator = try scene.startSimulator()
+            let library = try Self.library(in: scene)
+            let worker = try scene.startWorker(
+                kafka: "group_instance_id: one", environment: poison(library, at: place, by: way))
+            try write(20, poisonAt: 10, in: scene)
+            try scene.settle(worker)
+            #expect(try deadLetters(of: scene).count == 1)
+            #expect(worker.text.ranges(of: "died of").count == 2, "\(worker.text.suffix(4_000))")
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        /// What no record is known for is given up soon, and `crash: core` gives up at once.
+        @Test(.needs(.worker, .broker, .python), .needsClang, .timeLimit(.minutes(4)))
+        func deathsAtNoRecordEndTheProcess() throws {
+            let scene = try Scene("unknown", partitions: 1)
+            let simulator = try scene.startSimulator()
+            let library = try Self.library(in: scene)
+            let worker = try scene.startWorker(
+                kafka: "group_instance_id: one", environment: poison(library, at: "dial"))
+            #expect(try worker.wait(seconds: 60) == .exited(1))
+            #expect(worker.text.ranges(of: "died of").count == 3, "\(worker.text.suffix(4_000))")
+            #expect(worker.text.contains("died 3 times within 60 s at no record that is known"))
+
+            scene.configuration.more = "crash: core"
+            let developer = try scene.startWorker(environment: poison(library, at: "dial", by: "abort"))
+            #expect(try developer.wait(seconds: 60) == .signalled(SIGABRT))
+            #expect(!developer.text.contains("died of"))
+            try simulator.process.stop()
+        }
+
+        // MARK: Parts
+
+        /// On a machine that does several things at once.
+        private static let patience = Double(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_PATIENCE"] ?? "") ?? 1
+
+        private static func library(in scene: Scene) throws -> String {
+            let path = scene.file("poison.so")
+            let source = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+                .appending(path: "Books/poison.c").path
+            let ended = try Scene.run("clang", ["-shared", "-fPIC", "-O1", "-w", "-o", path, source, "-ldl"])
+            guard ended.ending == .exited(0) else { throw Unexpected("clang: \(ended.text)") }
+            return path
+        }
+
+        private func poison(_ library: String, at place: String, by way: String = "trap") -> [String: String] {
+            ["LD_PRELOAD": library, "POISON_WORD": Self.word, "POISON_AT": place, "POISON_BY": way]
+        }
+
+        /// Plain records, each for a device of its own; one of them has the word in payload and device token.
+        private func write(_ count: Int, poisonAt poison: Int?, from first: Int = 0, in scene: Scene) throws {
+            let lines = (first..<first + count).map { number in
+                let isPoison = number - first == poison
+                let token = isPoison ? Self.word + hex(number, digits: 34) : hex(number, digits: 64)
+                return "\(token):{\"aps\":{\"alert\":\"\(isPoison ? Self.word : "Hi")\"}}"
+            }
+            try scene.write(lines.joined(separator: "\n") + "\n", to: "lines.txt")
+            try scene.produceWithKcat("lines.txt")
+        }
+
+        private func awaitDeath(of workers: [ChildProcess]) throws -> ChildProcess {
+            let deadline = Date(timeIntervalSinceNow: 60)
+            while Date() < deadline {
+                if let died = workers.first(where: { $0.text.contains("died of") }) { return died }
+                usleep(20_000)
+            }
+            throw Unexpected("nobody died:\n" + workers.map { $0.text.suffix(2_000) }.joined(separator: "\n--\n"))
+        }
+
+        private func deadLetters(of scene: Scene) throws -> [String] {
+            try Scene.run(
+                Tool.kcat.path(),
+                [
+                    "-C", "-q", "-e", "-b", scene.servers, "-t", scene.configuration.deadLetters, "-o", "beginning",
+                    "-f", "%h %s\n",
+                ]
+            ).text.split(separator: "\n").map(String.init)
+        }
+    }
+}
+
+extension Trait where Self == ConditionTrait {
+    fileprivate static var needsClang: Self {
+        let path = ProcessInfo.processInfo.environment["PATH", default: ""]
+        let isThere = path.split(separator: ":").contains {
+            FileManager.default.isExecutableFile(atPath: "\($0)/clang")
+        }
+        return .enabled(if: isThere, "missing: clang, to build what a worker dies of")
+    }
+}
