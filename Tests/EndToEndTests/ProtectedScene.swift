@@ -16,8 +16,7 @@ final class ProtectedScene {
         broker = try KafkaBroker(home: home, hasRights: true)
         scene = try Scene(label, partitions: partitions, on: broker)
         scene.configuration.servers = broker.protectedServers ?? ""
-        let properties = KafkaBroker.workerProperties.map { "\($0.name): \($0.value)" }.joined(separator: ", ")
-        scene.configuration.kafka = "librdkafka: {\(properties)}"
+        scene.configuration.kafka = "librdkafka: \(KafkaBroker.workerPropertiesText)"
         scene.configuration.admin = "127.0.0.1:0"
         scene.configuration.more = "drain: {shutdown: \(Self.drain)s}"
     }

@@ -47,6 +47,10 @@ extension KafkaBroker {
         KafkaProperty("sasl.username", "worker"), KafkaProperty("sasl.password", "worker-secret"),
     ]
 
+    /// The same as a flow mapping of YAML.
+    package static let workerPropertiesText =
+        "{" + workerProperties.map { "\($0.name): \($0.value)" }.joined(separator: ", ") + "}"
+
     /// The part of server.properties that brings rights: everyone on the plain listener is a super user.
     static let rights = """
         authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
