@@ -48,7 +48,7 @@ import CRdkafka
     }
 
     deinit {
-        for unsafe topic in unsafe topics.values { unsafe rd_kafka_topic_destroy(topic) }
+        unsafe topics.values.forEach { unsafe rd_kafka_topic_destroy($0) }
         unsafe rd_kafka_queue_destroy(replies)
         unsafe rd_kafka_queue_destroy(queue)
     }
