@@ -38,7 +38,8 @@ final class GroupReader {
     }
 
     let consumer: Consumer
-    private let name: String
+    /// The group's id.
+    let name: String
     private let logger: Logger
     private let roleOfTopic: RoleOfTopic
     private let drainNs: Int64
@@ -56,6 +57,8 @@ final class GroupReader {
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
     private(set) var fatalError: KafkaError?
+    /// What its client said last, which may be over.
+    private(set) var lastError: KafkaError?
     /// Whether a broker is connected, as far as the last statistics told (where they are asked for).
     private(set) var isBrokerReached = true
 
@@ -104,6 +107,7 @@ final class GroupReader {
             case .client(.statistics(let text)):
                 if let isReached = isAnyBrokerUp(inStatistics: text) { isBrokerReached = isReached }
             case .client(let event):
+                if case .error(let error) = event { lastError = error }
                 EventLog.write(event, of: name, to: logger)
             }
         }
