@@ -47,6 +47,12 @@ import CRdkafka
         try check(unsafe rd_kafka_subscribe(client.raw, list.raw))
     }
 
+    /// Leaves the group and joins it again, so that what is assigned is given out anew: first it is revoked by an event.
+    package func rejoin(_ topics: [String]) throws(KafkaError) {
+        try check(unsafe rd_kafka_unsubscribe(client.raw))
+        try subscribe(to: topics)
+    }
+
     // MARK: Events
 
     /// Hands what has happened to `handler`, waiting at most `timeoutMs` for the first event; returns how many there were.
