@@ -30,6 +30,12 @@
 
     @inlinable public mutating func removeAll() { used = 0 }
 
+    /// Takes back what was written from there on.
+    public mutating func remove(from start: Int) {
+        precondition(start >= 0 && start <= used, "a place in what was written")
+        used = start
+    }
+
     /// Makes room for `more` bytes, so that appending them moves nothing.
     @inlinable public mutating func reserve(_ more: Int) {
         if more > capacity &- used { grow(more) }

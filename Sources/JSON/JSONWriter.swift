@@ -196,6 +196,29 @@
         }
     }
 
+    /// The same, ended before the character with which it would take more than `limit` bytes.
+    @inline(__always)
+    package mutating func escaped(_ bytes: UnsafeRawBufferPointer, limit: Int) {
+        let start = out.count
+        unsafe escaped(bytes)
+        if out.count &- start > limit { unsafe escapeAgain(bytes, from: start, limit: limit) }
+    }
+
+    @inline(never)
+    private mutating func escapeAgain(_ bytes: UnsafeRawBufferPointer, from start: Int, limit: Int) {
+        guard var p = bytes.baseAddress else { return }
+        let end = unsafe p + bytes.count
+        out.remove(from: start)
+        while unsafe p < end {
+            let written = out.count
+            unsafe p = unsafe special(p, end)
+            if out.count - start > limit {
+                out.remove(from: written)
+                return
+            }
+        }
+    }
+
     /// Writes the one character at `p`, which cannot stay as it is or is not ASCII; returns what follows it.
     private mutating func special(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer {
         let byte = unsafe p.load(as: UInt8.self)

@@ -7,14 +7,14 @@
 /// print(letter.place, letter.reason, letter.detail ?? "")
 /// ```
 public struct DeadLetter: Hashable, Sendable {
-    /// `nil`: the record had none.
+    /// `nil`: the record had none. Its first bytes where it was cut (`truncatedKeyBytes`).
     public var key: [UInt8]?
-    /// `nil`: a tombstone, or left out (`truncatedBytes`).
+    /// `nil`: a tombstone, or left out; its first bytes where it was cut (`truncatedBytes`).
     public var value: [UInt8]?
-    /// The record's own headers, those of this product (`push-dlq-…`) taken out.
+    /// The record's own headers, those of this product (`push-dlq-…`) taken out. None where the value was cut.
     public var headers: [HeaderField]
-    /// `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens` or `bad-retry-headers`; later
-    /// versions may have more.
+    /// `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`, `bad-retry-headers` or
+    /// `worker-crashed`; later versions may have more.
     public var reason: String
     /// In words, for people.
     public var detail: String?
@@ -26,8 +26,10 @@ public struct DeadLetter: Hashable, Sendable {
     public var offset: Int64
     /// The record's timestamp, in milliseconds since the epoch.
     public var timestampMs: Int64
-    /// How many bytes the value had, where the broker refused it as too large and it was left out.
+    /// How many bytes the value had, where the broker refused the whole record as too large.
     public var truncatedBytes: Int?
+    /// How many bytes the key had, where the broker refused the whole record as too large and it was cut.
+    public var truncatedKeyBytes: Int?
 
     /// `topic/partition/offset`.
     public var place: String { "\(topic)/\(partition)/\(offset)" }
@@ -64,5 +66,6 @@ extension DeadLetter {
         offset = try number("push-dlq-offset").required("push-dlq-offset")
         timestampMs = try number("push-dlq-timestamp").required("push-dlq-timestamp")
         truncatedBytes = try number("push-dlq-truncated")
+        truncatedKeyBytes = try number("push-dlq-key-truncated")
     }
 }

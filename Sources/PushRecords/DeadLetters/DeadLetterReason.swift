@@ -12,6 +12,8 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     case tooManyTokens
     /// A record of a retry topic whose `push-retry-*` headers are missing or cannot be read.
     case badRetryHeaders
+    /// The worker died at it twice. Nothing of it was looked at.
+    case workerCrashed
 
     /// Value of `push-dlq-reason`.
     package var text: StaticString {
@@ -22,6 +24,7 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
         case .badEnvelope: "bad-envelope"
         case .tooManyTokens: "too-many-tokens"
         case .badRetryHeaders: "bad-retry-headers"
+        case .workerCrashed: "worker-crashed"
         }
     }
 }

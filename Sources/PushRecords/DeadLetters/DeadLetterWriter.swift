@@ -1,9 +1,11 @@
 import JSON
 
 /// Writes the headers of dead letters (`apns.dead-letters`): the record's own, untouched, then `push-dlq-*`. Key and
-/// value are the record's own bytes. Reuses its buffers; not thread-safe.
+/// value are the record's own bytes; what is added has at most `RecordLimits.deadLetterGrowth`. Reuses its buffers; not
+/// thread-safe.
 package struct DeadLetterWriter: ~Copyable {
-    private var text = JSONWriter(capacity: 1_024)
+    private var words = JSONWriter(capacity: 2_048)
+    private var text = HeaderText()
     private var list = HeaderList()
 
     package init() {}
@@ -19,20 +21,19 @@ package struct DeadLetterWriter: ~Copyable {
     ) -> UnsafeBufferPointer<RecordHeader> {
         list.removeAll()
         text.removeAll()
-        // Nothing moves below: the detail, of which each byte may be escaped, and four numbers.
-        text.out.reserve(6 * (detail.text.utf8CodeUnitCount + Detail.subjectLimit) + 256)
+        words.removeAll()
         list.append(contentsOf: original)
         list.append("push-dlq-reason", reason.text.lentBytes)
         if !detail.isEmpty {
             // As in a result, without the quotes: whatever the subject is, the header's value is printable UTF-8.
-            text.detail(detail)
-            list.append("push-dlq-detail", text.out.bytes(from: 1, to: text.out.count - 1))
+            words.detail(detail)
+            list.append("push-dlq-detail", words.out.bytes(from: 1, to: words.out.count - 1))
         }
-        list.append("push-dlq-topic", place.topic)
-        list.append("push-dlq-partition", text.out.appendLent(Int64(place.partition)))
-        list.append("push-dlq-offset", text.out.appendLent(place.offset))
-        list.append("push-dlq-timestamp", text.out.appendLent(timestampMs))
-        if let truncatedBytes { list.append("push-dlq-truncated", text.out.appendLent(Int64(truncatedBytes))) }
+        list.append("push-dlq-topic", place.topic.cut(RecordLimits.kafkaTopic))
+        list.append("push-dlq-partition", text.add(Int64(place.partition)))
+        list.append("push-dlq-offset", text.add(place.offset))
+        list.append("push-dlq-timestamp", text.add(timestampMs))
+        if let truncatedBytes { list.append("push-dlq-truncated", text.add(Int64(truncatedBytes))) }
         return list.list
     }
 }

@@ -1,6 +1,6 @@
 import JSON
 
-/// The constant parts of records that depend on the app only, made once.
+/// The constant parts of records that depend on the app only, made once. Names are cut at `RecordLimits.app`.
 struct AppParts: ~Copyable {
     private let text: ByteWriter
     private let parts: [Part]
@@ -17,11 +17,15 @@ struct AppParts: ~Copyable {
         var parts: [Part] = []
         for app in apps {
             let nameStart = writer.out.count
-            writer.out.append(text: app.name)
+            var name = app.name
+            name.withUTF8 { writer.out.append(bytes: UnsafeRawBufferPointer($0).cutText(RecordLimits.app)) }
             let nameEnd = writer.out.count
             writer.removeStructure()
             writer.name("app")
-            writer.value(app.name)
+            writer.out.append("\"")
+            name.withUTF8 { writer.text(UnsafeRawBufferPointer($0), limit: RecordLimits.app) }
+            writer.out.append("\",")
+            writer.removeStructure()
             writer.name("environment")
             writer.value(app.environment.text)
             parts.append(

@@ -4,7 +4,7 @@ struct HeaderList: ~Copyable {
     private var capacity: Int
     private var count = 0
 
-    init(capacity: Int = RequestParser.copiedHeaderLimit + 24) {
+    init(capacity: Int = RecordLimits.copiedHeaders + 24) {
         storage = .allocate(capacity: capacity)
         self.capacity = capacity
     }

@@ -55,7 +55,7 @@ package struct Detail {
     /// Lent; may be any bytes. Empty: none. Writers cut it at `Detail.subjectLimit` bytes.
     package var subject: UnsafeRawBufferPointer
 
-    package static let subjectLimit = 100
+    package static let subjectLimit = RecordLimits.detailSubject
     @inlinable package static var none: Detail { Detail("") }
 
     @inlinable package init(

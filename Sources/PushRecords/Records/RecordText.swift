@@ -3,34 +3,33 @@ import JSON
 // What several writers write alike.
 
 extension ByteWriter {
-    /// Appends an id's text and returns it, lent: there must be room already, so that nothing moves.
+    /// Appends an id's text.
     @inline(__always)
-    mutating func appendLent(_ id: NotificationUUID) -> UnsafeRawBufferPointer {
+    mutating func append(_ id: NotificationUUID) {
         withUnsafeTemporaryAllocation(byteCount: NotificationUUID.textCount, alignment: 8) { text in
             id.writeText(to: text.baseAddress!)
             append(bytes: UnsafeRawBufferPointer(text))
         }
-        return bytes(from: count - NotificationUUID.textCount, to: count)
-    }
-
-    /// Appends a number and returns its text, lent: there must be room already, so that nothing moves.
-    mutating func appendLent(_ number: Int64) -> UnsafeRawBufferPointer {
-        let start = count
-        append(integer: number)
-        return bytes(from: start, to: count)
     }
 }
 
 extension JSONWriter {
-    /// `"…"`, or `null` when there is nothing.
-    mutating func stringOrNull(_ bytes: UnsafeRawBufferPointer) {
+    /// `"…"` with at most `limit` bytes between the quotes, or `null` when there is nothing.
+    mutating func stringOrNull(_ bytes: UnsafeRawBufferPointer, limit: Int) {
         guard bytes.count > 0 else {
             out.append("null")
             return
         }
         out.append("\"")
-        escaped(bytes)
+        text(bytes, limit: limit)
         out.append("\"")
+    }
+
+    /// The inside of a string, cut so that it takes at most `limit` bytes when escaped, and ends with a whole character.
+    @inline(__always)
+    mutating func text(_ bytes: UnsafeRawBufferPointer, limit: Int) {
+        // Escaping never makes it shorter.
+        escaped(bytes.cutText(limit), limit: limit)
     }
 
     /// The number, or `null` when it is 0.
@@ -38,33 +37,28 @@ extension JSONWriter {
         if number == 0 { out.append("null") } else { out.append(integer: number) }
     }
 
-    /// `"text: subject"`, or `null`.
+    /// `"text: subject"` with at most `RecordLimits.detail` bytes between the quotes, or `null`.
     mutating func detail(_ detail: borrowing Detail) {
         guard !detail.isEmpty else {
             out.append("null")
             return
         }
         out.append("\"")
-        escaped(detail.text.lentBytes)
-        if detail.subject.count > 0 {
+        let start = out.count
+        text(detail.text.lentBytes, limit: RecordLimits.detail)
+        let left = RecordLimits.detail - (out.count - start) - 2
+        if detail.subject.count > 0, left > 0 {
             out.append(": ")
-            escaped(detail.subject.cut(Detail.subjectLimit))
+            text(detail.subject.cutText(Detail.subjectLimit), limit: left)
         }
         out.append("\"")
     }
 }
 
-extension UnsafeRawBufferPointer {
-    /// At most the first `limit` bytes.
-    func cut(_ limit: Int) -> UnsafeRawBufferPointer {
-        count <= limit ? self : UnsafeRawBufferPointer(rebasing: self[..<limit])
-    }
-}
-
 extension Ending {
-    /// The reason's text; empty when there is none.
+    /// The reason's text, cut at its limit; empty when there is none.
     var reasonBytes: UnsafeRawBufferPointer {
-        if reason == .other { return reasonText }
+        if reason == .other { return reasonText.cutText(RecordLimits.reason) }
         return reason.text?.lentBytes ?? .nothing
     }
 }

@@ -2,7 +2,7 @@ import JSON
 
 extension RequestPlace {
     /// Longest name of a topic that Kafka allows.
-    static let topicLimit = 249
+    static let topicLimit = RecordLimits.kafkaTopic
 
     /// Reads `topic/partition/offset/index`; `nil` for anything else. The topic's range is lent from `text`.
     package init?(text: UnsafeRawBufferPointer) {
@@ -37,9 +37,9 @@ extension RequestPlace {
 }
 
 extension ByteWriter {
-    /// Appends `topic/partition/offset/index`.
+    /// Appends `topic/partition/offset/index`, at most `RecordLimits.place` bytes.
     mutating func append(_ place: borrowing RequestPlace) {
-        append(bytes: place.topic)
+        append(bytes: place.topic.cut(RequestPlace.topicLimit))
         append(byte: UInt8(ascii: "/"))
         append(integer: Int64(place.partition))
         append(byte: UInt8(ascii: "/"))

@@ -17,7 +17,7 @@ struct CopiedHeaders: ~Copyable {
         self.names = names
         lengths = names.reduce(0) { $0 | 1 << UInt64(min($1.utf8.count, 63)) }
         includesKnown = names.contains { $0.utf8.withUnsafeBytes { HeaderName($0) != nil } }
-        found = .allocate(capacity: RequestParser.copiedHeaderLimit)
+        found = .allocate(capacity: RecordLimits.copiedHeaders)
     }
 
     deinit { found.deallocate() }
@@ -38,7 +38,7 @@ struct CopiedHeaders: ~Copyable {
             return
         }
         let size = header.name.count + header.value.count
-        guard count < RequestParser.copiedHeaderLimit, bytes + size <= RequestParser.copiedByteLimit else { return }
+        guard count < RecordLimits.copiedHeaders, bytes + size <= RecordLimits.copiedBytes else { return }
         (found + count).initialize(to: header)
         count += 1
         bytes += size

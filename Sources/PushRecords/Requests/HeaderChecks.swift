@@ -8,14 +8,11 @@ struct Fault {
 
     init(_ reason: ReasonCode, _ text: StaticString, _ subject: UnsafeRawBufferPointer = .nothing) {
         self.reason = reason
-        detail = Detail(text, subject)
+        detail = Detail(text, subject.cutText(RecordLimits.detailSubject))
     }
 }
 
 enum HeaderCheck {
-    static let topicLimit = 255
-    static let collapseIDLimit = 64
-
     /// Whether `value` is 1 to `limit` bytes of printable ASCII without a space at either end.
     @inline(__always)
     static func isClean(_ value: UnsafeRawBufferPointer, limit: Int) -> Bool {
@@ -38,15 +35,16 @@ enum HeaderCheck {
         return true
     }
 
-    /// A decimal number without sign; `nil` when it is something else or has more than 18 digits.
+    /// A decimal number without sign; `nil` when it is something else, has more than 19 digits or does not fit.
     static func unsigned(_ value: UnsafeRawBufferPointer) -> Int64? {
-        guard value.count > 0, value.count <= 18 else { return nil }
-        var number: Int64 = 0
+        // 19 nines are less than 2 to the power of 64.
+        guard value.count > 0, value.count <= 19 else { return nil }
+        var number: UInt64 = 0
         for byte in value {
             guard byte &- 0x30 < 10 else { return nil }
-            number = number &* 10 &+ Int64(byte &- 0x30)
+            number = number &* 10 &+ UInt64(byte &- 0x30)
         }
-        return number
+        return Int64(exactly: number)
     }
 
     /// 1, 5 or 10; `nil` for anything else. Source: "Sending notification requests to APNs", apns-priority.

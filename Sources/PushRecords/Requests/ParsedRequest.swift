@@ -2,6 +2,7 @@
 ///
 /// Plain data that owns nothing. Every range is lent: it points into the record's key, value or headers, or into the
 /// parser's scratch, so it is valid until the record is given back or the parser parses again, whichever comes first.
+/// No text but payload and list of tokens is longer than its limit (`RecordLimits`), also where the request is invalid.
 package struct ParsedRequest {
     package enum Target: UInt8 {
         /// No notification can be read: the record is a dead letter (`deadLetter` and `detail` say why).
@@ -29,7 +30,8 @@ package struct ParsedRequest {
     /// Of the dead letter, or of what is invalid.
     package var detail: Detail
 
-    /// As the producer wrote it, not checked yet: `DeviceToken.normalize` checks and lower-cases it.
+    /// As the producer wrote it, not checked yet: `DeviceToken.normalize` checks and lower-cases it. Of one that is too
+    /// long to be a token, one byte more than a token may have.
     package var token: UnsafeRawBufferPointer
     /// The JSON list of the tokens, brackets included; every element is a string. Read it, or a copy, with a
     /// `TokenCursor`.
@@ -57,10 +59,10 @@ package struct ParsedRequest {
     package var apnsID: NotificationUUID
     /// The record's key where results must name it (`request.key`): a `nil` base address when there is none, or it is
     /// the token itself. For a fan-out it is the key as it came, and the writer compares it with each token. Of a retry
-    /// record: the original's key.
+    /// record: the original's key. Cut at `RecordLimits.key` bytes.
     package var key: UnsafeRawBufferPointer
     /// Headers that results carry on: `traceparent`, `tracestate` and the configured ones. At most
-    /// `RequestParser.copiedHeaderLimit` with together `RequestParser.copiedByteLimit` bytes; what is beyond is left out.
+    /// `RecordLimits.copiedHeaders` with together `RecordLimits.copiedBytes` bytes; what is beyond is left out.
     package var copiedHeaders: UnsafeBufferPointer<RecordHeader>
     /// Set exactly for a record of a retry topic that is not a dead letter.
     package var retry: RetryFields?
@@ -118,15 +120,19 @@ extension ParsedRequest {
         detail = fault.detail
     }
 
-    /// Keeps the record's key where results must name it.
+    /// Keeps the record's key where results must name it; cuts it and the token.
     mutating func keepKey(_ key: UnsafeRawBufferPointer) {
         switch target {
         case .none: break
-        case .devices: self.key = key
-        case .device: if !key.isSameToken(token) { self.key = key }
-        case .channel: if !key.isSameToken(channelID) { self.key = key }
+        case .devices: self.key = key.cutText(RecordLimits.key)
+        case .device: if !key.isSameToken(token) { self.key = key.cutText(RecordLimits.key) }
+        case .channel: if !key.isSameToken(channelID) { self.key = key.cutText(RecordLimits.key) }
         }
+        cutToken()
     }
+
+    /// One byte more than a token may have stays, so that no token is left of something longer.
+    mutating func cutToken() { token = token.cut(RecordLimits.deviceToken + 1) }
 }
 
 extension UnsafeRawBufferPointer {

@@ -9,9 +9,6 @@ import JSON
 package struct RequestParser: ~Copyable {
     /// Most tokens in one record.
     package static let tokenLimit = 10_000
-    /// Most headers carried on to results, and most bytes (names and values) in them.
-    package static let copiedHeaderLimit = 32
-    package static let copiedByteLimit = 4_096
     package static let payloadLimit = 4_096
     /// For voip and for broadcasts.
     package static let largePayloadLimit = 5_120
@@ -110,7 +107,7 @@ package struct RequestParser: ~Copyable {
             }
             request.target = .device
             request.token = token
-        } else if key.count >= 64 && key.count & 1 == 0 && Hex.isHex(key) {
+        } else if Self.isTokenKey(key) {
             request.target = .device
             request.token = key
         } else {
@@ -126,7 +123,8 @@ package struct RequestParser: ~Copyable {
                 return
             }
             request.retry = retry
-            request.key = fields[.retryKey] ?? .nothing
+            request.key = (fields[.retryKey] ?? .nothing).cutText(RecordLimits.key)
+            request.cutToken()
         } else {
             request.keepKey(key)
         }
@@ -137,18 +135,26 @@ package struct RequestParser: ~Copyable {
         checkPayload(&request, kind)
     }
 
+    /// Whether a record's key is taken for its device token when nothing else names one: 64 or more hex digits, an even
+    /// number of them.
+    static func isTokenKey(_ key: UnsafeRawBufferPointer) -> Bool {
+        key.count >= 64 && key.count & 1 == 0 && Hex.isHex(key)
+    }
+
     // MARK: - What both forms share
 
     /// Checks what is in the field table and puts it into the request.
     mutating func readFields(_ request: inout ParsedRequest) {
         let isBroadcast = request.target == .channel
         request.pushType = isBroadcast ? .liveactivity : .alert
-        if isBroadcast && !HeaderCheck.isClean(request.channelID, limit: DeviceToken.textLimit) {
+        if isBroadcast && !HeaderCheck.isClean(request.channelID, limit: RecordLimits.channelID) {
             request.fail(Fault(.badChannelId, "a channel id is printable ASCII of 1 to 200 bytes"))
+            request.channelID = request.channelID.cutText(RecordLimits.channelID)
         }
         if let value = fields[.topic] {
             request.topic = value
-            if !HeaderCheck.isClean(value, limit: HeaderCheck.topicLimit) {
+            if !HeaderCheck.isClean(value, limit: RecordLimits.topic) {
+                request.topic = value.cutText(RecordLimits.topic)
                 request.fail(Fault(.badTopic, "apns-topic must be printable ASCII of 1 to 255 bytes", value))
             }
         }
@@ -183,7 +189,8 @@ package struct RequestParser: ~Copyable {
         }
         if let value = fields[.collapseID] {
             request.collapseID = value
-            if !HeaderCheck.isClean(value, limit: HeaderCheck.collapseIDLimit) {
+            if !HeaderCheck.isClean(value, limit: RecordLimits.collapseID) {
+                request.collapseID = value.cutText(RecordLimits.collapseID)
                 request.fail(
                     Fault(.badCollapseId, "apns-collapse-id must be printable ASCII of 1 to 64 bytes", value))
             }
@@ -196,8 +203,12 @@ package struct RequestParser: ~Copyable {
             }
         }
         if let value = fields[.app] {
-            request.app = value
+            // One byte more than a name may have, so that no app has the name that is left of a longer one.
+            request.app = value.cut(RecordLimits.app + 1)
             if value.count == 0 { request.fail(Fault(.none, "the app's name is empty")) }
+            if value.count > RecordLimits.app {
+                request.fail(Fault(.none, "the app's name has more than 100 bytes", value))
+            }
         }
         if let value = fields[.environment] {
             if let environment = HeaderCheck.environment(value) {

@@ -32,7 +32,7 @@ package struct NotificationContent {
     /// The original request, also of a notification read from a retry topic.
     package var request: RequestPlace
     /// As in `ParsedRequest.key`. Results leave it out when it is the token (in either case), and cut it at
-    /// `ResultWriter.keyLimit` bytes.
+    /// `RecordLimits.key` bytes when it is escaped.
     package var requestKey: UnsafeRawBufferPointer
     /// Timestamp of the original request record.
     package var requestedAtMs: Int64

@@ -1,15 +1,13 @@
 import JSON
 
-/// Writes results (`apns.results`) into buffers it reuses: no allocation per result once they have grown.
+/// Writes results (`apns.results`), each of at most `RecordLimits.result` bytes with key and headers, into buffers it
+/// reuses: no allocation per result.
 ///
 /// Not thread-safe: one writer belongs to one thread.
 package struct ResultWriter: ~Copyable {
-    /// Most bytes of `request.key`.
-    package static let keyLimit = 1_024
-
     private let apps: AppParts
-    private var json = JSONWriter(capacity: 2_048)
-    private var text = ByteWriter(capacity: 512)
+    private var json = JSONWriter(capacity: RecordLimits.result)
+    private var text = HeaderText()
     private var headers = HeaderList()
 
     package init(apps: [RecordApp]) {
@@ -20,37 +18,32 @@ package struct ResultWriter: ~Copyable {
     ///
     /// Headers: `outcome`, `reason` and `apns-id` where there are any, `request`, then the copied ones.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
-        let key =
-            content.requestKey.isSameToken(content.token) ? .nothing : content.requestKey.cut(Self.keyLimit)
+        let key: UnsafeRawBufferPointer =
+            content.requestKey.isSameToken(content.token) ? .nothing : content.requestKey
         let reason = ending.reasonBytes
-        // Nothing moves below: 6 bytes for each that may be escaped, and what is fixed.
         json.removeAll()
-        json.out.reserve(
-            1_024 + content.request.topic.count
-                + 6 * (content.token.count + content.topic.count + ending.uniqueID.count + reason.count + key.count))
         text.removeAll()
-        text.reserve(content.request.topic.count + 64)
         headers.removeAll()
 
         json.out.append("{\"apns_id\":")
-        var id = UnsafeRawBufferPointer.nothing
+        let idStart = json.out.count + 1
         if content.apnsID == .none {
             json.out.append("null")
         } else {
             json.out.append("\"")
-            id = json.out.appendLent(content.apnsID)
+            json.out.append(content.apnsID)
             json.out.append("\"")
         }
         json.out.append(",\"apns_unique_id\":")
-        json.stringOrNull(ending.uniqueID)
+        json.stringOrNull(ending.uniqueID, limit: RecordLimits.uniqueID)
         if content.isBroadcast {
             json.out.append(",\"device_token\":null,\"channel_id\":")
         } else {
             json.out.append(",\"device_token\":")
         }
-        json.stringOrNull(content.token)
+        json.stringOrNull(content.token, limit: RecordLimits.deviceToken)
         json.out.append(",\"apns_topic\":")
-        json.stringOrNull(content.topic)
+        json.stringOrNull(content.topic, limit: RecordLimits.topicText)
         json.out.append(",")
         json.out.append(bytes: apps.members(content.app))
         json.out.append(",\"outcome\":\"")
@@ -58,7 +51,7 @@ package struct ResultWriter: ~Copyable {
         json.out.append("\",\"status\":")
         json.numberOrNull(Int64(ending.status))
         json.out.append(",\"reason\":")
-        json.stringOrNull(reason)
+        json.stringOrNull(reason, limit: RecordLimits.reason)
         json.out.append(",\"detail\":")
         json.detail(ending.detail)
         json.out.append(",\"unregistered_at_ms\":")
@@ -77,16 +70,19 @@ package struct ResultWriter: ~Copyable {
 
         headers.append("outcome", ending.outcome.text.lentBytes)
         if reason.count > 0 { headers.append("reason", reason) }
-        if id.count > 0 { headers.append("apns-id", id) }
-        text.append(content.request)
-        headers.append("request", text.bytes)
+        if content.apnsID != .none {
+            // The value is complete: its buffer moves no more.
+            headers.append("apns-id", json.out.bytes(from: idStart, to: idStart + NotificationUUID.textCount))
+        }
+        headers.append("request", text.add(content.request))
         headers.append(contentsOf: content.copiedHeaders)
-        return EncodedRecord(key: content.token, value: json.bytes, headers: headers.list)
+        return EncodedRecord(
+            key: content.token.cut(RecordLimits.deviceToken), value: json.bytes, headers: headers.list)
     }
 
     private mutating func writeRequest(_ request: borrowing RequestPlace, _ key: UnsafeRawBufferPointer) {
         json.out.append(",\"request\":{\"topic\":\"")
-        json.out.append(bytes: request.topic)
+        json.out.append(bytes: request.topic.cut(RecordLimits.kafkaTopic))
         json.out.append("\",\"partition\":")
         json.out.append(integer: Int64(request.partition))
         json.out.append(",\"offset\":")
@@ -95,7 +91,7 @@ package struct ResultWriter: ~Copyable {
         json.out.append(integer: Int64(request.index))
         if key.count > 0 {
             json.out.append(",\"key\":\"")
-            json.escaped(key)
+            json.text(key, limit: RecordLimits.key)
             json.out.append("\"}}")
         } else {
             json.out.append("}}")

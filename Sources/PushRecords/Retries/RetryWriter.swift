@@ -20,10 +20,11 @@ package struct RetryOrder {
 }
 
 /// Writes retry records (`apns.retry.<delay>`): payload form, the notification's headers spelled out with the defaults
-/// they got, and `push-retry-*`. Reuses its buffers; not thread-safe.
+/// they got, and `push-retry-*`. At most `RecordLimits.retryGrowth` bytes more than the record that the notification was
+/// read from. Reuses its buffers; not thread-safe.
 package struct RetryWriter: ~Copyable {
     private let apps: AppParts
-    private var text = ByteWriter(capacity: 1_024)
+    private var text = HeaderText()
     private var headers = HeaderList()
 
     package init(apps: [RecordApp]) {
@@ -36,32 +37,36 @@ package struct RetryWriter: ~Copyable {
     {
         headers.removeAll()
         text.removeAll()
-        // Nothing moves below: one topic's name, one id, and at most nine numbers.
-        text.reserve(content.request.topic.count + 512)
         if content.topic.count > 0 { headers.append("apns-topic", content.topic) }
         headers.append("apns-push-type", content.pushType.text.lentBytes)
-        if content.priority > 0 { headers.append("apns-priority", text.appendLent(Int64(content.priority))) }
+        if content.priority > 0 { headers.append("apns-priority", text.add(Int64(content.priority))) }
         if let expiration = content.expiration {
-            headers.append("apns-expiration", text.appendLent(Int64(expiration)))
+            headers.append("apns-expiration", text.add(Int64(expiration)))
         }
         if content.collapseID.count > 0 { headers.append("apns-collapse-id", content.collapseID) }
-        if content.apnsID != .none { headers.append("apns-id", text.appendLent(content.apnsID)) }
-        headers.append(content.isBroadcast ? "apns-channel-id" : "push-device-token", content.token)
+        if content.apnsID != .none { headers.append("apns-id", text.add(content.apnsID)) }
+        if content.isBroadcast {
+            headers.append("apns-channel-id", content.token)
+        } else if !RequestParser.isTokenKey(content.token) {
+            headers.append("push-device-token", content.token)
+        }
         if content.app >= 0 {
             headers.append("push-app", apps.name(content.app))
             headers.append("push-environment", apps.environment(content.app).text.lentBytes)
         }
-        let start = text.count
-        text.append(content.request)
-        headers.append("push-retry-request", text.bytes(from: start, to: text.count))
-        headers.append("push-retry-attempt", text.appendLent(Int64(order.attempt)))
-        headers.append("push-retry-due-ms", text.appendLent(order.dueMs))
-        headers.append("push-retry-first-ms", text.appendLent(content.requestedAtMs))
+        headers.append("push-retry-request", text.add(content.request))
+        headers.append("push-retry-attempt", text.add(Int64(min(order.attempt, RecordLimits.count))))
+        headers.append("push-retry-due-ms", text.add(RecordTime.checked(order.dueMs)))
+        headers.append("push-retry-first-ms", text.add(RecordTime.checked(content.requestedAtMs)))
         let keyIsToken = content.requestKey.isSameToken(content.token)
-        if !keyIsToken, content.requestKey.baseAddress != nil { headers.append("push-retry-key", content.requestKey) }
-        if order.reason.count > 0 { headers.append("push-retry-reason", order.reason) }
-        headers.append("push-retry-sends", text.appendLent(Int64(order.sends)))
-        headers.append("push-retry-in-doubt", text.appendLent(Int64(order.inDoubt)))
+        if !keyIsToken, content.requestKey.baseAddress != nil {
+            headers.append("push-retry-key", content.requestKey.cutText(RecordLimits.key))
+        }
+        if order.reason.count > 0 {
+            headers.append("push-retry-reason", order.reason.cutText(RecordLimits.reason))
+        }
+        headers.append("push-retry-sends", text.add(Int64(min(order.sends, RecordLimits.count))))
+        headers.append("push-retry-in-doubt", text.add(Int64(min(order.inDoubt, RecordLimits.count))))
         headers.append(contentsOf: content.copiedHeaders)
         return EncodedRecord(key: content.token, value: content.payload, headers: headers.list)
     }

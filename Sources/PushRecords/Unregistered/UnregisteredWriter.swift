@@ -1,6 +1,7 @@
 import JSON
 
-/// Writes dead tokens (`apns.unregistered`) into buffers it reuses. Not thread-safe.
+/// Writes dead tokens (`apns.unregistered`), each of at most `RecordLimits.unregistered` bytes, into buffers it reuses.
+/// Not thread-safe.
 package struct UnregisteredWriter: ~Copyable {
     private let apps: AppParts
     private var json = JSONWriter(capacity: 1_024)
@@ -14,19 +15,20 @@ package struct UnregisteredWriter: ~Copyable {
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         json.removeAll()
         json.out.append("{\"device_token\":")
-        json.stringOrNull(content.token)
+        json.stringOrNull(content.token, limit: RecordLimits.deviceToken)
         json.out.append(",\"apns_topic\":")
-        json.stringOrNull(content.topic)
+        json.stringOrNull(content.topic, limit: RecordLimits.topicText)
         json.out.append(",")
         json.out.append(bytes: apps.members(content.app))
         json.out.append(",\"reason\":")
-        json.stringOrNull(ending.reasonBytes)
+        json.stringOrNull(ending.reasonBytes, limit: RecordLimits.reason)
         json.out.append(",\"unregistered_at_ms\":")
         json.numberOrNull(ending.unregisteredAtMs)
         json.out.append(",\"observed_at_ms\":")
         json.out.append(integer: ending.settledAtMs)
         json.out.append("}")
         return EncodedRecord(
-            key: content.token, value: json.bytes, headers: UnsafeBufferPointer(start: nil, count: 0))
+            key: content.token.cut(RecordLimits.deviceToken), value: json.bytes,
+            headers: UnsafeBufferPointer(start: nil, count: 0))
     }
 }

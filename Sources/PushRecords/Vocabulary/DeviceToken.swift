@@ -59,7 +59,7 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
 
 extension DeviceToken {
     /// Most bytes of a token's text, and of the result key of a token that is not one.
-    package static let textLimit = 200
+    package static let textLimit = RecordLimits.deviceToken
 
     /// How a token looks in its buffer.
     package struct Normalized {

@@ -1,0 +1,64 @@
+/// A record's own copy of its bytes, for what is made long after the machine forgot the notification.
+package struct OwnedRecord: Equatable, Sendable {
+    package struct Header: Equatable, Sendable {
+        package var name: [UInt8]
+        package var value: [UInt8]?
+
+        package init(_ name: [UInt8], _ value: [UInt8]?) {
+            self.name = name
+            self.value = value
+        }
+    }
+
+    package var key: [UInt8]?
+    package var value: [UInt8]?
+    package var headers: [Header]
+
+    package init(key: [UInt8]?, value: [UInt8]?, headers: [Header]) {
+        self.key = key
+        self.value = value
+        self.headers = headers
+    }
+
+    /// A copy of lent bytes; a `nil` base address is a `nil` here.
+    package init(
+        copying key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, headers: some Sequence<RecordHeader>
+    ) {
+        func copy(_ bytes: UnsafeRawBufferPointer) -> [UInt8]? { bytes.baseAddress == nil ? nil : Array(bytes) }
+        self.key = copy(key)
+        self.value = copy(value)
+        self.headers = headers.map { Header(Array($0.name), copy($0.value)) }
+    }
+
+    /// Key, value, names and values of headers, in bytes.
+    package var byteCount: Int {
+        headers.reduce((key?.count ?? 0) + (value?.count ?? 0)) { $0 + $1.name.count + ($1.value?.count ?? 0) }
+    }
+
+    /// Lends key, value and headers for the time of the call, as a reader of Kafka does.
+    func withLent<R>(
+        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<RecordHeader>) -> R
+    ) -> R {
+        // One block, since arrays of arrays cannot be lent at once. It has at least a byte: an empty value has an address.
+        let block = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount + 1, alignment: 1)
+        defer { block.deallocate() }
+        var used = 0
+        func lend(_ bytes: [UInt8]?) -> UnsafeRawBufferPointer {
+            guard let bytes else { return .nothing }
+            let room = UnsafeMutableRawBufferPointer(rebasing: block[used..<(used + bytes.count)])
+            room.copyBytes(from: bytes)
+            used += bytes.count
+            return UnsafeRawBufferPointer(room)
+        }
+        let lentKey = lend(key)
+        let lentValue = lend(value)
+        let lentHeaders = headers.map { RecordHeader(name: lend($0.name), value: lend($0.value)) }
+        return lentHeaders.withUnsafeBufferPointer { body(lentKey, lentValue, $0) }
+    }
+}
+
+extension OwnedRecord.Header {
+    init(_ name: StaticString, _ value: some StringProtocol) {
+        self.init(Array(name.lentBytes), Array(value.utf8))
+    }
+}

@@ -1,0 +1,164 @@
+import JSON
+
+/// The small forms, of at most `RecordLimits.reduced` bytes each, of records that a broker refuses as too large even when
+/// they come alone. Each is made from the refused record's own bytes: the notification may be long forgotten.
+///
+/// They say what became of the notification, and where it was asked for; what else there is room for.
+package enum ReducedRecord {
+    /// The small form of a result; `nil` when `refused` is none.
+    ///
+    /// Copied headers, the request's key, Apple's unique id and the detail are left out; then, until it fits, topic and
+    /// app, the token (the record's key still has it), the ids, the reason.
+    package static func result(_ refused: OwnedRecord) -> OwnedRecord? {
+        guard let value = refused.value, var result = try? DeliveryResult(json: value) else { return nil }
+        result.detail = "the broker refused the whole result as too large"
+        return reduced(result, key: refused.key)
+    }
+
+    /// The result of a notification that cannot be retried, since the retry topic refuses its record as too large:
+    /// `abandoned`. `nil` when `refused` is no retry record.
+    package static func abandonedResult(ofRetry refused: OwnedRecord, settledAtMs: Int64) -> OwnedRecord? {
+        refused.withLent { key, value, headers in
+            var parser = RequestParser()
+            let request = parser.parse(key: key, value: value, headers: headers, role: .retry)
+            guard let retry = request.retry else { return nil }
+            func text(_ bytes: UnsafeRawBufferPointer) -> String? {
+                bytes.count == 0 ? nil : String(decoding: bytes, as: UTF8.self)
+            }
+            let reason = text(retry.reason)
+            let place = retry.request
+            let result = DeliveryResult(
+                apnsID: request.apnsID == .none ? nil : request.apnsID, apnsUniqueID: nil,
+                deviceToken: text(request.token), channelID: text(request.channelID), apnsTopic: text(request.topic),
+                app: text(request.app), environment: request.environment, outcome: .abandoned, status: nil,
+                reason: reason == "held" ? nil : reason.map { Reason(rawValue: $0) },
+                detail: "the retry topic refuses a record of \(refused.byteCount) bytes as too large",
+                unregisteredAtMs: nil, attempts: Int(retry.sends), inDoubt: Int(retry.inDoubt),
+                requestedAtMs: retry.firstMs, sentAtMs: nil, settledAtMs: settledAtMs,
+                request: DeliveryResult.Request(
+                    topic: String(decoding: place.topic, as: UTF8.self), partition: place.partition,
+                    offset: place.offset, index: place.index))
+            return reduced(result, key: refused.key)
+        }
+    }
+
+    /// The small form of a dead letter: its coordinates and reason, and the first bytes of key and value with the sizes
+    /// that they had. The record's own headers are left out.
+    package static func deadLetter(_ refused: OwnedRecord) -> OwnedRecord {
+        let isReason = { (header: OwnedRecord.Header) in header.name.elementsEqual("push-dlq-reason".utf8) }
+        let said = refused.headers[(refused.headers.lastIndex(where: isReason) ?? refused.headers.endIndex)...]
+        var headers: [OwnedRecord.Header] = []
+        var valueSize = refused.value?.count ?? 0
+        for header in said {
+            let limit: Int
+            switch String(decoding: header.name, as: UTF8.self) {
+            case "push-dlq-reason": limit = RecordLimits.reason
+            case "push-dlq-detail": limit = RecordLimits.reducedBytes
+            case "push-dlq-topic": limit = RecordLimits.kafkaTopic
+            case "push-dlq-partition", "push-dlq-offset", "push-dlq-timestamp": limit = 20
+            case "push-dlq-truncated":
+                // Left out before, with its size noted.
+                if refused.value == nil { valueSize = Int(String(decoding: header.value ?? [], as: UTF8.self)) ?? 0 }
+                continue
+            default: continue
+            }
+            headers.append(OwnedRecord.Header(header.name, header.value.map { cut($0, limit) }))
+        }
+        headers.append(OwnedRecord.Header("push-dlq-truncated", "\(valueSize)"))
+        if let size = refused.key?.count, size > RecordLimits.reducedBytes {
+            headers.append(OwnedRecord.Header("push-dlq-key-truncated", "\(size)"))
+        }
+        return OwnedRecord(
+            key: refused.key.map { Array($0.prefix(RecordLimits.reducedBytes)) },
+            value: refused.value.map { Array($0.prefix(RecordLimits.reducedBytes)) }, headers: headers)
+    }
+
+    private static func cut(_ bytes: [UInt8], _ limit: Int) -> [UInt8] {
+        bytes.withUnsafeBytes { Array($0.cutText(limit)) }
+    }
+}
+
+// MARK: - Results
+
+extension ReducedRecord {
+    /// What is left out, one after the other, until the record fits. The last one always does.
+    private enum Omission: CaseIterable {
+        case unneeded, topicAndApp, token, idHeaders, detail, id, reason, place, key
+    }
+
+    private static func reduced(_ result: DeliveryResult, key: [UInt8]?) -> OwnedRecord {
+        var result = result
+        var key = key.map { cut($0, RecordLimits.deviceToken) }
+        var headers: [OwnedRecord.Header] = [
+            OwnedRecord.Header("outcome", result.outcome.rawValue), OwnedRecord.Header("request", "\(result.request)"),
+        ]
+        if let reason = result.reason?.rawValue, !reason.isEmpty {
+            headers.append(OwnedRecord.Header(Array("reason".utf8), cut(Array(reason.utf8), RecordLimits.reason)))
+        }
+        if let id = result.apnsID { headers.append(OwnedRecord.Header("apns-id", id.description)) }
+        var record = OwnedRecord(key: key, value: nil, headers: headers)
+        for omission in Omission.allCases {
+            switch omission {
+            case .unneeded:
+                result.apnsUniqueID = nil
+                result.request.key = nil
+            case .topicAndApp:
+                result.apnsTopic = nil
+                result.app = nil
+                result.environment = nil
+            case .token:
+                result.deviceToken = nil
+                if result.channelID != nil { result.channelID = "" }
+            case .idHeaders: record.headers = Array(headers[..<2])
+            case .detail: result.detail = nil
+            case .id: result.apnsID = nil
+            case .reason: result.reason = nil
+            case .place: record.headers = Array(headers[..<1])
+            case .key: key = nil
+            }
+            record.key = key
+            record.value = json(result)
+            if record.byteCount <= RecordLimits.reduced { return record }
+        }
+        return record
+    }
+
+    private static func json(_ result: DeliveryResult) -> [UInt8] {
+        var json = JSONWriter()
+        func member(_ name: StaticString, _ text: String?, limit: Int) {
+            json.name(name)
+            guard var text else { return json.null() }
+            json.out.append("\"")
+            text.withUTF8 { json.text(UnsafeRawBufferPointer($0), limit: limit) }
+            json.out.append("\",")
+            json.removeStructure()
+        }
+        json.beginObject()
+        json.member("apns_id", result.apnsID?.description)
+        json.member("apns_unique_id", result.apnsUniqueID)
+        member("device_token", result.deviceToken, limit: RecordLimits.deviceToken)
+        if let channel = result.channelID { member("channel_id", channel, limit: RecordLimits.channelID) }
+        member("apns_topic", result.apnsTopic, limit: RecordLimits.topicText)
+        member("app", result.app, limit: RecordLimits.app)
+        json.member("environment", result.environment?.text.description)
+        json.member("outcome", result.outcome.rawValue)
+        json.member("status", result.status)
+        member("reason", result.reason?.rawValue, limit: RecordLimits.reason)
+        member("detail", result.detail, limit: RecordLimits.detail)
+        json.member("unregistered_at_ms", result.unregisteredAtMs)
+        json.member("attempts", result.attempts)
+        json.member("in_doubt", result.inDoubt)
+        json.member("requested_at_ms", result.requestedAtMs)
+        json.member("sent_at_ms", result.sentAtMs)
+        json.member("settled_at_ms", result.settledAtMs)
+        json.name("request")
+        json.beginObject()
+        member("topic", result.request.topic, limit: RecordLimits.kafkaTopic)
+        json.member("partition", Int64(result.request.partition))
+        json.member("offset", result.request.offset)
+        json.member("index", Int64(result.request.index))
+        json.endObject()
+        json.endObject()
+        return Array(json.bytes)
+    }
+}
