@@ -42,6 +42,10 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let groupAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
     package static let clusterAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED)
     package static let coordinatorNotAvailable = KafkaCode(RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE)
+    package static let coordinatorLoading = KafkaCode(RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS)
+    package static let requestTimedOut = KafkaCode(RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT)
+    package static let timedOutInQueue = KafkaCode(RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE)
+    package static let allBrokersDown = KafkaCode(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
     package static let notCoordinator = KafkaCode(RD_KAFKA_RESP_ERR_NOT_COORDINATOR)
     package static let waitingForCoordinator = KafkaCode(RD_KAFKA_RESP_ERR__WAIT_COORD)
 

@@ -15,7 +15,7 @@ extension PushWorker {
         let now = now
         board.turned(nowNs: now.ns)
         machine.advance(now: now)
-        if hasKafkaNews || now.ns - lastServedNs >= Self.serveEveryNs || stopping != nil {
+        if hasKafkaNews || now.ns - lastServedNs >= Self.serveEveryNs || stopping != nil || isKafkaDue(now) {
             hasKafkaNews = false
             lastServedNs = now.ns
             for (index, reader) in readers.enumerated() {
@@ -57,6 +57,12 @@ extension PushWorker {
         if hasMore { loop.wantAnotherTurn() }
     }
 
+    /// Whether something of Kafka is due without news of it.
+    private func isKafkaDue(_ now: DeliveryTime) -> Bool {
+        if let next = publisher?.nextDeadlineNs, next <= now.ns { return true }
+        return readers.contains { $0.nextDeadlineNs(now: now).map { $0 <= now.ns } ?? false }
+    }
+
     private func name(of id: PartitionID) -> String {
         for reader in readers {
             if let partition = reader.partition(of: id) { return partition.description }
@@ -71,7 +77,8 @@ extension PushWorker {
         for reader in readers {
             if let next = reader.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
         }
-        alarm?.set(atNs: max(deadlineNs, now.ns + 1))
+        // What was due in this turn and is so still waits for something else than time.
+        alarm?.set(atNs: max(deadlineNs, now.ns + Self.leastPauseNs))
     }
 
     func take(_ event: TransportEvent) {

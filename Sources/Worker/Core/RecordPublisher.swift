@@ -28,6 +28,7 @@ final class RecordPublisher {
     private var unregisteredWriter: UnregisteredWriter
     private var retryWriter: RetryWriter
     private var deadLetterWriter = DeadLetterWriter()
+    private let smaller: SmallerForms
     private var headers: [RecordHeader] = []
     /// Of the dead letters that are not acknowledged, by their tags.
     private var deadLetterSizes: [UInt64: Int] = [:]
@@ -58,6 +59,7 @@ final class RecordPublisher {
         var tiers: [ProducerTopic] = []
         for tier in configuration.retry.tiers { tiers.append(try producer.topic(tier.topic)) }
         self.tiers = tiers
+        smaller = SmallerForms(results: results, deadLetters: deadLetters, tiers: tiers)
         targets = producer.topicNames.map { TargetTopic($0) }
         saidOpen = targets.map { _ in true }
         resultWriter = ResultWriter(apps: apps)
@@ -261,8 +263,8 @@ final class RecordPublisher {
         let record = report.detach()
         // It may be there twice then, and be sent twice: the second one says so.
         if record.mayBeWritten, tiers.contains(topic) {
-            record.raiseHeader("push-retry-sends", limit: Int64(Int32.max))
-            record.raiseHeader("push-retry-in-doubt", limit: Int64(Int32.max))
+            record.raiseHeader("push-retry-sends", limit: Int64(RecordLimits.count))
+            record.raiseHeader("push-retry-in-doubt", limit: Int64(RecordLimits.count))
         }
         let isPurged = code == .purgedInQueue || code == .purgedInFlight
         guard wasAlone, let form = targets[topic.index].form(of: record.tag) else {
@@ -281,7 +283,7 @@ final class RecordPublisher {
 
     /// A record by itself was too large: its next form is written, until there is none.
     private func shrink(_ record: UndeliveredRecord, _ form: TargetTopic.Form, _ now: DeliveryTime) {
-        switch smaller(record, form) {
+        switch smaller.form(after: form, of: record, settledAtMs: now.wallMs) {
         case .same(let smaller, let form):
             targets[record.topic.index].shrunk(to: smaller, form, nowNs: now.ns)
         case .result(let result):
@@ -291,18 +293,6 @@ final class RecordPublisher {
             block(record.topic, .messageTooLarge, now)
             targets[record.topic.index].refused(record, .messageTooLarge, nowNs: now.ns)
         }
-    }
-
-    private enum Smaller {
-        /// For the same topic.
-        case same(UndeliveredRecord, TargetTopic.Form)
-        /// For the results, under the same tag.
-        case result(UndeliveredRecord)
-    }
-
-    /// What is written in the place of a record that is too large in this form; `nil`: nothing smaller says what it must.
-    private func smaller(_ record: UndeliveredRecord, _ form: TargetTopic.Form) -> Smaller? {
-        nil
     }
 
     private func producerForOne() -> Producer? {
@@ -337,7 +327,9 @@ final class RecordPublisher {
                 if byItself { mustRebuildLonely = true } else { mustRebuild = true }
                 return
             case .messageTooLarge:
-                switch smaller(refused.record, max(refused.form, .alone)) {
+                switch smaller.form(
+                    after: max(refused.form, .alone), of: refused.record, settledAtMs: now.wallMs)
+                {
                 case .same(let smaller, let form):
                     targets[index].replaceFirst(by: smaller, form)
                 case .result(let result):
