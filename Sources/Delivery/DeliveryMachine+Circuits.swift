@@ -1,4 +1,4 @@
-import PushRecords
+package import PushRecords
 
 extension DeliveryMachine {
     // MARK: Credentials
@@ -30,14 +30,39 @@ extension DeliveryMachine {
         return circuits.count - 1
     }
 
+    /// The transport was told so by a GOAWAY (`TransportEvent.credentialRefused`): nothing more of this credential is
+    /// sent before a probe went well, with one app as with many. To be said before the fates of the same turn.
+    package mutating func credentialRefused(_ app: AppIndex, _ reason: ReasonCode, now: DeliveryTime) {
+        self.now = now
+        let app = app.value
+        tellFault(app, reason)
+        let place = controls[app].circuit
+        switch credentialFault(app, reason, handedNs: now.ns) {
+        case .opened:
+            holdWaiting(of: controls.map { $0.circuit == place })
+        case .none:
+            // The probe's connection ended so: no other answer to it will come.
+            guard let probe = circuits[place].circuit.probe, notifications[probe.slot].state == .handed else { return }
+            notifications[probe.slot].isProbe = false
+            circuits[place].circuit.probeFailed(now: now.ns)
+        case .outdated:
+            break
+        }
+    }
+
+    private mutating func tellFault(_ app: Int, _ reason: ReasonCode) {
+        guard now.ns >= controls[app].nextFaultEventNs else { return }
+        controls[app].nextFaultEventNs = now.ns + Self.eventPauseNs
+        events.append(.credentialFault(app: AppIndex(app), reason: reason))
+    }
+
     /// An answer that lays the blame on our credential: nothing more of it is resent before a probe went well.
     mutating func handleCredentialFault(_ slot: UInt32, _ reason: ReasonCode) {
         let app = Int(notifications[slot].app)
-        if now.ns >= controls[app].nextFaultEventNs {
-            controls[app].nextFaultEventNs = now.ns + Self.eventPauseNs
-            events.append(.credentialFault(app: AppIndex(app), reason: reason))
-        }
-        let effect = reason.isOfTopic ? topicFault(slot, app, reason) : credentialFault(slot, app, reason)
+        tellFault(app, reason)
+        let effect =
+            reason.isOfTopic
+            ? topicFault(slot, app, reason) : credentialFault(app, reason, handedNs: handedNs(slot))
         switch effect {
         case .outdated:
             resend(slot)
@@ -50,9 +75,9 @@ extension DeliveryMachine {
         }
     }
 
-    private mutating func credentialFault(_ slot: UInt32, _ app: Int, _ reason: ReasonCode) -> Circuit.Effect {
+    private mutating func credentialFault(_ app: Int, _ reason: ReasonCode, handedNs: Int64) -> Circuit.Effect {
         let place = controls[app].circuit
-        let effect = circuits[place].circuit.fault(reason, handedNs: handedNs(slot), now: now.ns)
+        let effect = circuits[place].circuit.fault(reason, handedNs: handedNs, now: now.ns)
         if case .opened = effect {
             counters.circuitsOpened += 1
             events.append(.circuitOpened(.credential(of: AppIndex(app)), reason: reason))

@@ -30,7 +30,7 @@ extension DeliveryMachine {
         notifications[slot].isResend = true
         switch fate.kind {
         case .notProcessed:
-            sendAgainReturned(slot)
+            handleReturn(slot, fate)
         case .inDoubt:
             handleDoubt(slot, fate)
         case .answered:
@@ -38,11 +38,32 @@ extension DeliveryMachine {
         }
     }
 
+    // MARK: Not processed
+
+    /// Tried again for as long as nobody ever saw it: that is the network's fault. What APNs itself refuses is not tried
+    /// for ever: thrice at once, then once a second; after `suspectRefusals` in a row alone over the quarantine
+    /// connection, and after `heldRefusals` it is held in a tier. So it holds its partition's watermark back for seven
+    /// pauses of a second and ten tries, the quarantine connection's dialling (at most a minute) among them.
+    ///
+    /// Held, it uses up no attempt: what APNs refuses of everybody for an hour must not be abandoned. It ends by its
+    /// expiration or `maxAgeMs`; where that is 0, each holding is an attempt.
+    private mutating func handleReturn(_ slot: UInt32, _ fate: Fate) {
+        if fate.unprocessed == .refusedByPeer, notifications[slot].refusals < .max { notifications[slot].refusals += 1 }
+        guard notifications[slot].refusals >= Self.heldRefusals else { return sendAgainReturned(slot) }
+        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.phase != .active {
+            drop(slot)
+        } else {
+            hold(slot, .unprocessed)
+        }
+    }
+
     // MARK: In doubt
 
-    /// Connections died under it, and it goes over the quarantine connection from now on.
+    /// Connections died under it, or APNs would not process it: it goes over the quarantine connection from now on.
     @inline(__always)
-    func isSuspect(_ slot: UInt32) -> Bool { notifications[slot].deaths >= Self.suspectDeaths }
+    func isSuspect(_ slot: UInt32) -> Bool {
+        notifications[slot].deaths >= Self.suspectDeaths || notifications[slot].refusals >= Self.suspectRefusals
+    }
 
     private mutating func handleDoubt(_ slot: UInt32, _ fate: Fate) {
         notifications[slot].sends += 1
@@ -63,6 +84,7 @@ extension DeliveryMachine {
             sendAgainReturned(slot)
         } else {
             notifications[slot].returns = 0
+            notifications[slot].refusals = 0
             resend(slot)
         }
     }
@@ -84,6 +106,7 @@ extension DeliveryMachine {
         let row = verdicts.row(reason: fate.reason, text: text, status: fate.status)
         notifications[slot].sends += 1
         notifications[slot].returns = 0
+        notifications[slot].refusals = 0
         notifications[slot].status = fate.status
         notifications[slot].reason = fate.reason
         if row.verdict != .accept, fate.reason == .none || fate.reason == .other {
@@ -200,7 +223,6 @@ extension DeliveryMachine {
             return
         }
         notifications[slot].isRetryAttempt = asAttempt
-        notifications[slot].tier = Int16(tier)
         notifications[slot].due = now.wallMs + tiers.delayMs(of: tier)
         let app = Int(notifications[slot].app)
         if asAttempt { counters.apps[app].retries[tier] += 1 }

@@ -84,7 +84,10 @@ extension DeliveryMachine {
             now.ns, pauseNs: cause.isSporadic ? holdingPauseNs : nil, eventPauseNs: Self.eventPauseNs)
         if holding.isNews { events.append(.held(app: AppIndex(app), cause)) }
         counters.apps[app].heldByCause[Int(cause.rawValue)] += 1
-        moveToTier(slot, holding.forNs >= Self.longHoldingNs ? tiers.long : tiers.shortest, asAttempt: false)
+        let isLong = holding.forNs >= Self.longHoldingNs
+        // Without a greatest age nothing else would end it.
+        let isAttempt = cause == .unprocessed && settings.maxAgeMs == 0
+        moveToTier(slot, isLong ? tiers.long : tiers.shortest, asAttempt: isAttempt)
     }
 
     /// Nothing held for so long, and the next one begins anew. What comes back from the tier may be held again: a pause

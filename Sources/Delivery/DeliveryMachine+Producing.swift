@@ -5,10 +5,13 @@ extension DeliveryMachine {
 
     /// Ends a notification: its productions are queued, its lane goes on.
     mutating func conclude(_ slot: UInt32, _ outcome: Outcome) {
+        notifications[slot].outcome = outcome
+        let isDeadToken = publishesDeadToken(slot)
+        // It was shown to nobody, and will be answered so again.
+        if isDeadToken, !productions.isWritable(.unregistered), isAnyTierWritable { return hold(slot, .unwritable) }
         if notifications[slot].isProbe { endProbe(slot) }
         leaveLane(slot)
         notifications[slot].state = .concluded
-        notifications[slot].outcome = outcome
         let app = notifications[slot].app >= 0 ? Int(notifications[slot].app) : apps.count
         counters.apps[app].outcomes[outcome.place] += 1
         if outcome == .invalid { counters.apps[app].reasons[Int(notifications[slot].reason.rawValue)] += 1 }
@@ -18,7 +21,7 @@ extension DeliveryMachine {
             settle(slot)
             return
         }
-        if publishesDeadToken(slot) { produce(slot, .unregistered) }
+        if isDeadToken { produce(slot, .unregistered) }
         produce(slot, .result)
     }
 
@@ -44,33 +47,38 @@ extension DeliveryMachine {
     mutating func produce(_ slot: UInt32, _ kind: Production.Kind) {
         notifications[slot].unproduced += 1
         notifications[slot].unacknowledged += 1
-        productions.append(
-            Production(id: NotificationID(slot: slot, generation: notifications[slot].generation), kind: kind))
+        let production = Production(
+            id: NotificationID(slot: slot, generation: notifications[slot].generation), kind: kind)
+        productions[production.target].append(production)
     }
 
     // MARK: Produced
 
-    /// The next record to be produced; `nil`: none. The same one until `produced` is called: when the producer's queue
-    /// is full, try again later. Productions of one device come in the order of their endings.
-    package var nextProduction: Production? {
-        mutating get {
-            while !productions.isEmpty {
-                let production = productions[productions.head]
-                if isCurrent(production.id) { return production }
-                productions.removeFirst()
-            }
-            return nil
+    /// The next record to be produced to this topic; `nil`: none. The same one until `produced` is called: when the
+    /// producer's queue is full, try again later. The results of one device come in the order of their endings.
+    ///
+    /// Whether the topic can be written is not looked at: who finds that out may try.
+    package mutating func nextProduction(for target: ProductionTarget) -> Production? {
+        guard target != .deadLetters else { return nil }
+        while !productions[target].isEmpty {
+            let production = productions[target][productions[target].head]
+            if isCurrent(production.id) { return production }
+            productions[target].removeFirst()
         }
+        return nil
     }
 
-    private func isCurrent(_ id: NotificationID) -> Bool {
+    /// Whether something waits to be produced to this topic.
+    package mutating func hasProductions(for target: ProductionTarget) -> Bool { nextProduction(for: target) != nil }
+
+    func isCurrent(_ id: NotificationID) -> Bool {
         notifications[id.slot].generation == id.generation && notifications[id.slot].state == .concluded
     }
 
-    /// The producer copied `nextProduction`: its bytes may go. Exactly one `acknowledged` with its id must follow.
+    /// The producer copied what `nextProduction` gave for its target: its bytes may go. Exactly one `acknowledged` with its id must follow.
     package mutating func produced(_ production: Production) {
-        precondition(nextProduction == production, "productions are made in their order")
-        productions.removeFirst()
+        precondition(nextProduction(for: production.target) == production, "productions are made in their order")
+        productions[production.target].removeFirst()
         let slot = production.id.slot
         notifications[slot].unproduced -= 1
         if notifications[slot].unproduced == 0 { releaseBytes(slot) }

@@ -10,7 +10,8 @@ import PushRecords
 ///     handle(fates), setCapacity, acknowledged        // what the mailbox and the delivery reports brought
 ///     sends(now) { app, requests in … }               // post to the transports
 ///     recalls { app, ids in … }
-///     while let next = nextProduction { withResult or withRetry { … produce … }; produced(next) }
+///     for each topic that can be written:
+///         while let next = nextProduction(for:) { withResult or withRetry { … produce … }; produced(next) }
 ///     let commit = takeCommit(of: group, now)         // of each group; when not empty: commit, later commitFinished
 ///     takeEvents()
 ///     sleep until something comes, or nextDeadlineNs
@@ -24,6 +25,10 @@ package struct DeliveryMachine: ~Copyable {
     static let nowOrNeverMs: Int64 = 30_000
     /// Connections that died under a notification before it is a suspect.
     static let suspectDeaths: UInt8 = 3
+    /// Refusals by APNs to process it, in a row, before it is a suspect; and before it is held, those that it met alone
+    /// included.
+    static let suspectRefusals: UInt8 = 6
+    static let heldRefusals: UInt8 = 10
     /// Tries that came to nothing in a row before the next one waits.
     static let quickTries: UInt8 = 3
     static let backOffNs: Int64 = 1_000_000_000
@@ -44,7 +49,7 @@ package struct DeliveryMachine: ~Copyable {
 
     let settings: DeliverySettings
     let verdicts: VerdictTable
-    let tiers: RetryTiers
+    var tiers: RetryTiers
     var directory: AppDirectory
     var parser: RequestParser
 
@@ -83,7 +88,7 @@ package struct DeliveryMachine: ~Copyable {
     /// Partitions with records that are not wholly admitted.
     var admittingCount = 0
 
-    var productions = RingBuffer<Production>(capacity: 1_024)
+    var productions: ProductionQueues
     var recallLists: [[NotificationID]] = []
     var events: [DeliveryEvent] = []
 
@@ -100,6 +105,7 @@ package struct DeliveryMachine: ~Copyable {
         self.settings = settings
         verdicts = VerdictTable(overrides: settings.verdicts)
         tiers = RetryTiers(settings.tiers)
+        productions = ProductionQueues(tiers: settings.tiers.count)
         directory = AppDirectory(routes)
         parser = RequestParser(copyHeaders: settings.copiedHeaders)
         notifications = Slab(capacity: 1_024, empty: Notification())

@@ -16,6 +16,16 @@ package enum Receipt {
     case unassigned
 }
 
+/// A topic that records are written to. What waits for one waits for no other.
+package enum ProductionTarget: Hashable, Sendable {
+    case results
+    case unregistered
+    /// By its place in `DeliverySettings.tiers`.
+    case retry(tier: Int)
+    /// Has no productions: its records are the publisher's from `Receipt.deadLetter` on.
+    case deadLetters
+}
+
 /// One record to be produced for a notification.
 package struct Production: Sendable, Equatable {
     package enum Kind: Sendable, Equatable {
@@ -28,6 +38,15 @@ package struct Production: Sendable, Equatable {
 
     package var id: NotificationID
     package var kind: Kind
+
+    /// Where it goes.
+    package var target: ProductionTarget {
+        switch kind {
+        case .result: .results
+        case .unregistered: .unregistered
+        case .retry(let tier): .retry(tier: tier)
+        }
+    }
 
     @inlinable package init(id: NotificationID, kind: Kind) {
         self.id = id

@@ -75,8 +75,19 @@ package struct Fate: Sendable {
         case inDoubt
     }
 
+    /// Why it was not processed.
+    package enum Unprocessed: UInt8, Sendable {
+        /// It was on no connection, was recalled, or its last byte never left: nobody's fault.
+        case neverSent
+        /// APNs said so: REFUSED_STREAM, or a GOAWAY whose last stream is below it. Again and again, that is about the
+        /// notification: it is counted, and ends in a tier.
+        case refusedByPeer
+    }
+
     package var id: NotificationID
     package var kind: Kind
+    /// Of `notProcessed`.
+    package var unprocessed: Unprocessed
     package var reason: ReasonCode
     /// The HTTP status; 0 when there was no answer.
     package var status: UInt16
@@ -98,12 +109,14 @@ package struct Fate: Sendable {
     package var carriedOlderToken: Bool
 
     package init(
-        id: NotificationID, kind: Kind, status: UInt16 = 0, reason: ReasonCode = .none, reasonText: Int32 = -1,
-        uniqueIDText: Int32 = -1, apnsID: NotificationUUID = .none, unregisteredAtMs: Int64 = 0, sentAtMs: Int64 = 0,
+        id: NotificationID, kind: Kind, unprocessed: Unprocessed = .neverSent, status: UInt16 = 0,
+        reason: ReasonCode = .none, reasonText: Int32 = -1, uniqueIDText: Int32 = -1, apnsID: NotificationUUID = .none,
+        unregisteredAtMs: Int64 = 0, sentAtMs: Int64 = 0,
         connectionDied: Bool = false, connectionWasSilent: Bool = false, carriedOlderToken: Bool = false
     ) {
         self.id = id
         self.kind = kind
+        self.unprocessed = unprocessed
         self.status = status
         self.reason = reason
         self.reasonText = reasonText
@@ -147,9 +160,14 @@ package enum TransportEvent: Sendable {
     /// How many requests of this app may be unanswered at once, over all its connections; 0: none is connected.
     /// A fate frees one, suspects take none. The transport may report less than is outstanding: then nothing is handed over until it fits.
     case capacity(app: AppIndex, requests: Int)
-    /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, true when
-    /// one became ready. Not said before the first dial has ended.
+    /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, or when
+    /// one connection after the other ended without an answer; true when one became ready, but once false was said only
+    /// after a first answer. Not said before the first dial has ended.
     case reachable(app: AppIndex, Bool)
+    /// APNs refused the app's credential without answering a request: a GOAWAY whose debug data says so
+    /// (`BadCertificate`, `BadCertificateEnvironment` and their like). Said of a connection with the credential of now
+    /// only, and before the fates of that turn, so that nothing is sent again first.
+    case credentialRefused(app: AppIndex, reason: ReasonCode)
     /// How many connections there are, whenever that changes.
     case connections(app: AppIndex, ConnectionCounts)
     /// Something an operator wants to know; the transport itself never logs.

@@ -126,6 +126,7 @@ final class Courier {
             case .fates(let batch): machine.handle(batch, now: now)
             case .capacity(let app, let requests): machine.setCapacity(app, requests: requests)
             case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
+            case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
             case .closed: isClosed = true
             case .connections, .note: break
             }
@@ -169,7 +170,14 @@ final class Courier {
 
     private func produce(_ now: DeliveryTime) {
         var ids: [NotificationID] = []
-        while let production = machine.nextProduction {
+        for target in targets { produce(to: target, into: &ids, now) }
+        for id in ids { machine.acknowledged(id, now: now) }
+    }
+
+    private var targets: [ProductionTarget] { [.unregistered, .results] + (0..<3).map { .retry(tier: $0) } }
+
+    private func produce(to target: ProductionTarget, into ids: inout [NotificationID], _ now: DeliveryTime) {
+        while let production = machine.nextProduction(for: target) {
             switch production.kind {
             case .unregistered: break
             case .result:
@@ -187,7 +195,6 @@ final class Courier {
             ids.append(production.id)
             machine.produced(production)
         }
-        for id in ids { machine.acknowledged(id, now: now) }
     }
 
     private func note(_ content: borrowing NotificationContent, _ end: End) {

@@ -194,7 +194,7 @@ final class World {
             case .capacity(_, let requests):
                 capacity = requests
                 capacities.append(requests)
-            case .connections: break
+            case .connections, .credentialRefused: break
             case .reachable(_, let isReachable): reachable.append(isReachable)
             case .note(_, let note): notes.append(note)
             case .closed: isClosed = true

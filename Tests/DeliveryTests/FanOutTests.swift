@@ -140,7 +140,7 @@ struct FanOutTests {
             guard !fates.isEmpty else { break }
             seen += fates.count
             rig.machine.handle(FateBatch(app: AppIndex(0), fates: fates), now: rig.now)
-            while let production = rig.machine.nextProduction {
+            while let production = rig.machine.nextProduction(for: .results) {
                 rig.machine.produced(production)
                 rig.machine.acknowledged(production.id, now: rig.now)
             }

@@ -417,7 +417,7 @@ struct LeavingTests {
         let produced = rig.produce()
         rig.answer("c")
         rig.machine.release([partition])
-        expect(rig.machine.nextProduction, is: nil)
+        expect(rig.machine.nextProduction(for: .results), is: nil)
         rig.machine.acknowledged(produced[0].id, now: rig.now)
 
         // The device is still in flight: the new owner of the partition, which may be us, waits for it.

@@ -174,13 +174,20 @@ final class Rig {
 
     // MARK: Productions
 
-    /// Hands all productions to Kafka.
+    /// All topics with productions: dead tokens first, and the tiers.
+    private var targets: [ProductionTarget] {
+        [.unregistered, .results] + machine.settings.tiers.indices.map { .retry(tier: $0) }
+    }
+
+    /// Hands all productions to Kafka, those of a topic in their order.
     @discardableResult
     func produce() -> [Written] {
         var all: [Written] = []
-        while let production = machine.nextProduction {
-            all.append(read(production))
-            machine.produced(production)
+        for target in targets {
+            while let production = machine.nextProduction(for: target) {
+                all.append(read(production))
+                machine.produced(production)
+            }
         }
         return all
     }

@@ -7,7 +7,12 @@ extension SimulatedWorld {
     // MARK: Records
 
     func produce(_ worker: SimulatedWorker) {
-        while let production = worker.machine.nextProduction {
+        let tiers = settings.tiers.indices.map { ProductionTarget.retry(tier: $0) }
+        for target in [.unregistered, .results] + tiers { produce(to: target, worker) }
+    }
+
+    private func produce(to target: ProductionTarget, _ worker: SimulatedWorker) {
+        while let production = worker.machine.nextProduction(for: target) {
             if random.chance(5) { return }  // The queue is full.
             let notification = worker.machine.notifications[production.id.slot]
             let record = worker.machine.records[notification.record]

@@ -14,12 +14,16 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
     case topic
     /// No connection can be made for the app.
     case unreachable
+    /// APNs refuses to process it, again and again.
+    case unprocessed
+    /// Its dead token cannot be written down now.
+    case unwritable
 
     /// Whether it is told notification by notification; the others begin and end.
     var isSporadic: Bool {
         switch self {
-        case .lane, .share: true
-        case .paused, .removed, .credential, .topic, .unreachable: false
+        case .lane, .share, .unprocessed: true
+        case .paused, .removed, .credential, .topic, .unreachable, .unwritable: false
         }
     }
 }

@@ -1,6 +1,8 @@
-/// Which tier a notification to be tried again goes to.
+/// Which tier a notification to be tried again goes to. One whose topic cannot be written is passed over.
 package struct RetryTiers: Sendable {
     private let tiers: [DeliverySettings.Tier]
+    private var isWritable: [Bool]
+    package private(set) var isAnyWritable = true
 
     /// - Parameter tiers: ascending by delay, at least one.
     package init(_ tiers: [DeliverySettings.Tier]) {
@@ -8,10 +10,26 @@ package struct RetryTiers: Sendable {
         precondition(
             zip(tiers, tiers.dropFirst()).allSatisfy { $0.delayMs < $1.delayMs }, "retry tiers ascend by their delays")
         self.tiers = tiers
+        isWritable = Array(repeating: true, count: tiers.count)
+    }
+
+    package var count: Int { tiers.count }
+
+    /// Which topics can be written now, by tier.
+    package mutating func setWritable(_ isWritable: some Collection<Bool>) {
+        precondition(isWritable.count == tiers.count, "every tier can be written or not")
+        self.isWritable = Array(isWritable)
+        isAnyWritable = self.isWritable.contains(true)
+    }
+
+    /// The tier itself, or instead the next longer one that can be written, else the next shorter; when none can, itself.
+    package func writable(_ tier: Int) -> Int {
+        if isWritable[tier] { return tier }
+        return isWritable[tier...].firstIndex(of: true) ?? isWritable[..<tier].lastIndex(of: true) ?? tier
     }
 
     /// Where held notifications go.
-    package var shortest: Int { 0 }
+    package var shortest: Int { writable(0) }
 
     /// Where they go once that has lasted.
     package var long: Int { tier(delayMs: VerdictTable.longDelayMs, previousMs: 0) }
@@ -22,6 +40,6 @@ package struct RetryTiers: Sendable {
     ///
     /// - Parameter previousMs: delay of the tier it was read from; 0: it comes from a request topic.
     package func tier(delayMs: Int64, previousMs: Int64) -> Int {
-        tiers.firstIndex { $0.delayMs >= delayMs && $0.delayMs > previousMs } ?? tiers.count - 1
+        writable(tiers.firstIndex { $0.delayMs >= delayMs && $0.delayMs > previousMs } ?? tiers.count - 1)
     }
 }

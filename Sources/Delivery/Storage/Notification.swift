@@ -83,7 +83,8 @@ struct Notification {
     var unproduced: UInt8 = 0
     var unacknowledged: UInt8 = 0
     var isRetryAttempt = false
-    var tier: Int16 = 0
+    /// Refused by APNs unprocessed, one after the other.
+    var refusals: UInt8 = 0
     /// When it was handed out last: milliseconds of the monotonic clock, which wrap.
     var handedMs: UInt32 = 0
     var unregisteredAtMs: Int64 = 0

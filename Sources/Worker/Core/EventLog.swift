@@ -96,6 +96,8 @@ struct EventLog {
         case .credential: "Apple refuses the credential"
         case .topic: "Apple refuses the credential for the topic"
         case .unreachable: "no connection can be made"
+        case .unprocessed: "APNs refuses to process them"
+        case .unwritable: "the dead-token topic cannot be written"
         }
     }
 

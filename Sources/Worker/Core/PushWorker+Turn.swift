@@ -89,6 +89,7 @@ extension PushWorker {
             if requests > 0 { unreachable[app.value] = nil }
         case .connections(let app, let counts): appRows[app.value].connections = counts
         case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
+        case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
         case .note(let app, let note):
             switch note {
             case .connectFailed: unreachable[app.value] = note

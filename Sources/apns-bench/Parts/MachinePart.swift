@@ -109,7 +109,7 @@ final class MachinePart: PartRun {
     }
 
     private func publish() {
-        while let production = machine.nextProduction {
+        while let production = machine.nextProduction(for: .results) {
             resultBytes &+= machine.withResult(production.id, now: now) { content, ending in
                 content.token.count + content.payload.count + Int(ending.status)
             }
