@@ -74,7 +74,7 @@ import CRdkafka
         self.value = value
         unsafe self.headers = headers
         byteCount = (key?.count ?? 0) + (value?.count ?? 0)
-        unsafe forEach(in: headers) { name, value in unsafe byteCount += name.count + value.count }
+        unsafe forEach(in: headers) { name, value in byteCount += name.count + value.count }
     }
 
     /// Copies a record that a producer did not take, to be produced again later.
