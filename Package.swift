@@ -89,7 +89,7 @@ let package = Package(
                 ],
                 swiftSettings: strict),
             .target(
-                name: "TestSupport", dependencies: ["Kafka", "CLinux"], path: "Tests/TestSupport",
+                name: "TestSupport", dependencies: ["Kafka", "CLinux", "CRdkafka"], path: "Tests/TestSupport",
                 swiftSettings: tests),
             .testTarget(name: "BenchTests", dependencies: ["apns-bench"], swiftSettings: tests),
             // Optimized: it runs worlds by the thousand.

@@ -32,18 +32,24 @@ package final class KafkaBroker: @unchecked Sendable {
     }
 
     package let bootstrapServers: String
+    /// Of a broker with rights: the listener at which one is `User:worker` (`workerProperties`), who may do what it was
+    /// allowed. On `bootstrapServers` everyone may do everything.
+    package let protectedServers: String?
     private let home: String
     private let folder: URL?
     private let process = Mutex<ChildProcess?>(nil)
 
     private init(servers: String) {
         bootstrapServers = servers
+        protectedServers = nil
         home = ""
         folder = nil
     }
 
-    /// Starts a broker of its own (for a test that stops or restarts it); it is gone with the object.
-    package init(home: String) throws {
+    /// Starts a broker of its own (for a test that stops or restarts it, or takes rights away); it is gone with the object.
+    ///
+    /// - Parameter hasRights: with an authorizer and a listener for `User:worker`, who has every right to begin with.
+    package init(home: String, hasRights: Bool = false) throws {
         self.home = home
         let folder = FileManager.default.temporaryDirectory.appending(
             path: "kafka-\(getpid())-\(UUID().uuidString.prefix(8))")
@@ -52,10 +58,14 @@ package final class KafkaBroker: @unchecked Sendable {
         // Registered before the process is, so that it runs after the process was killed (atexit(3)).
         Self.removeAtExit
         Self.folders.withLock { _ = $0.insert(folder) }
-        let ports = Self.freePorts(2)
+        let ports = Self.freePorts(3)
         bootstrapServers = "127.0.0.1:\(ports[0])"
-        try Self.properties(port: ports[0], controllerPort: ports[1], logs: folder.appending(path: "log").path)
-            .write(to: folder.appending(path: "server.properties"), atomically: true, encoding: .utf8)
+        protectedServers = hasRights ? "127.0.0.1:\(ports[2])" : nil
+        try Self.properties(
+            port: ports[0], controllerPort: ports[1], protectedPort: hasRights ? ports[2] : nil,
+            logs: folder.appending(path: "log").path
+        )
+        .write(to: folder.appending(path: "server.properties"), atomically: true, encoding: .utf8)
         try Self.logging.write(to: folder.appending(path: "log4j2.properties"), atomically: true, encoding: .utf8)
         let format = try ChildProcess(
             "java",
@@ -65,6 +75,7 @@ package final class KafkaBroker: @unchecked Sendable {
             ])
         guard try format.wait(seconds: 60) == .exited(0) else { throw Failure.format(format.text) }
         try start()
+        if hasRights { try grantAll() }
     }
 
     deinit {
@@ -84,6 +95,8 @@ package final class KafkaBroker: @unchecked Sendable {
     package enum Failure: Error {
         case format(String)
         case notStarted(String)
+        /// What the administrator asked for and did not get.
+        case refused(String)
     }
 
     // MARK: Stopping and starting
@@ -112,6 +125,11 @@ package final class KafkaBroker: @unchecked Sendable {
         guard let broker = process.withLock({ $0 }) else { return }
         if kill { try broker.killNow() } else { try broker.stop(seconds: 30) }
     }
+
+    /// Stops it in its tracks (SIGSTOP): connections stay, and nothing answers.
+    package func freeze() { process.withLock { $0?.signal(SIGSTOP) } }
+
+    package func unfreeze() { process.withLock { $0?.signal(SIGCONT) } }
 
     /// What the broker said.
     package var log: String { process.withLock { $0?.text ?? "" } }
@@ -189,15 +207,25 @@ package final class KafkaBroker: @unchecked Sendable {
         rootLogger.appenderRef.console.ref=console
         """
 
-    private static func properties(port: Int, controllerPort: Int, logs: String) -> String {
+    private static func properties(port: Int, controllerPort: Int, protectedPort: Int?, logs: String) -> String {
+        let protected = protectedPort.map { ",WORKER://127.0.0.1:\($0)" } ?? ""
+        let listeners = "PLAINTEXT://127.0.0.1:\(port),CONTROLLER://127.0.0.1:\(controllerPort)\(protected)"
+        return """
+            \(plainProperties(listeners, controllerPort: controllerPort, logs: logs))
+            \(protectedPort == nil ? "" : rights)
+            """
+    }
+
+    private static func plainProperties(_ listeners: String, controllerPort: Int, logs: String) -> String {
         """
         process.roles=broker,controller
         node.id=1
         controller.quorum.bootstrap.servers=127.0.0.1:\(controllerPort)
-        listeners=PLAINTEXT://127.0.0.1:\(port),CONTROLLER://127.0.0.1:\(controllerPort)
-        advertised.listeners=PLAINTEXT://127.0.0.1:\(port),CONTROLLER://127.0.0.1:\(controllerPort)
+        listeners=\(listeners)
+        advertised.listeners=\(listeners)
         controller.listener.names=CONTROLLER
-        listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+        inter.broker.listener.name=PLAINTEXT
+        listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,WORKER:SASL_PLAINTEXT
         log.dirs=\(logs)
         offsets.topic.replication.factor=1
         offsets.topic.num.partitions=4
