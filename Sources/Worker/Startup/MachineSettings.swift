@@ -15,7 +15,7 @@ extension WorkerConfiguration {
         settings.maxOpenBytes = delivery.maxOpenBytes
         settings.commitIntervalNs = delivery.commitInterval.nanoseconds
         // Less than the time after which the group may have given the partitions to others.
-        // settings.leaseNs = kafka.sessionTimeout.nanoseconds / 5 * 4
+        settings.leaseNs = kafka.sessionTimeout.nanoseconds / 5 * 4
         settings.publishesOnlyFailures = results.publish == .failures
         settings.copiedHeaders = results.copyHeaders
         settings.includesBadTokens = unregistered.includeBadTokens
