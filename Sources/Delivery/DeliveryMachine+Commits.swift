@@ -1,8 +1,6 @@
 import PushRecords
 
 extension DeliveryMachine {
-    /// After a refusal even an urgent commit waits so long.
-    private static let refusalPauseNs: Int64 = 100_000_000
     /// However slow replies are, the next commit goes out so long after one.
     private static let widestPauseNs: Int64 = 1_000_000_000
     /// Metadata is never halved below this: the reach alone takes less.
@@ -14,19 +12,38 @@ extension DeliveryMachine {
     package mutating func takeCommit(of group: CommitGroup, now: DeliveryTime) -> [CommitEntry] {
         self.now = now
         let place = group.rawValue
-        guard flights[place].partitions.isEmpty, now.ns >= flights[place].pauseNs else { return [] }
+        guard flights[place].partitions.isEmpty else { return [] }
         var isTime = false
-        for case let partition? in partitions where partition.pointee.wantsCommit && partition.pointee.flight == place {
-            if now.ns >= flights[place].nextNs || partition.pointee.isUrgent { isTime = true }
+        var alone: UnsafeMutablePointer<Partition>?
+        for case let partition? in partitions where isReadyToCommit(partition, place) {
+            guard now.ns >= flights[place].nextNs || partition.pointee.isUrgent else { continue }
+            if !partition.pointee.commits.isAlone {
+                isTime = true
+            } else if alone == nil || partition.pointee.id.slot > flights[place].lastAlone {
+                // The next one in turn: the first above the last, else the first of all.
+                if let found = alone, found.pointee.id.slot > flights[place].lastAlone { continue }
+                alone = partition
+            }
         }
-        guard isTime else { return [] }
-
-        flights[place].begin(now.ns, intervalNs: settings.commitIntervalNs)
-        for case let partition? in partitions where partition.pointee.wantsCommit && partition.pointee.flight == place {
-            writeEntry(partition)
+        if let alone, !isTime || !flights[place].isAlone {
+            flights[place].begin(now.ns, intervalNs: nil)
+            flights[place].lastAlone = alone.pointee.id.slot
+            writeEntry(alone)
+        } else if isTime {
+            flights[place].begin(now.ns, intervalNs: settings.commitIntervalNs)
+            for case let partition? in partitions where isReadyToCommit(partition, place) {
+                if !partition.pointee.commits.isAlone { writeEntry(partition) }
+            }
+        } else {
+            return []
         }
         counters.commits += 1
         return flights[place].entries()
+    }
+
+    private func isReadyToCommit(_ partition: UnsafeMutablePointer<Partition>, _ place: Int) -> Bool {
+        partition.pointee.flight == place && now.ns >= partition.pointee.commits.untilNs
+            && partition.pointee.wantsCommit
     }
 
     private mutating func writeEntry(_ partition: UnsafeMutablePointer<Partition>) {
@@ -47,6 +64,7 @@ extension DeliveryMachine {
         }
         // What is settled and was cut off will be sent again by whoever comes after us: it has to say so.
         if mapWriter.isFull { reach = max(reach ?? 0, partition.pointee.ledger.mapEnd) }
+        reach = reach.map { min($0, base + CommitMap.highestReach) }
         mapWriter.finish(reach: reach)
         if mapWriter.isFull {
             counters.mapsCut += 1
@@ -56,6 +74,7 @@ extension DeliveryMachine {
         }
         partition.pointee.isMapCut = mapWriter.isFull
         partition.pointee.isDirty = false
+        partition.pointee.commits.sent()
         partition.pointee.pending = Partition.Pending(
             offset: base, reach: reach ?? 0, isLast: isLast, characters: mapWriter.text.count)
         flights[partition.pointee.flight].append(partition.pointee.id, offset: base, text: mapWriter.text)
@@ -70,9 +89,11 @@ extension DeliveryMachine {
         precondition(
             outcomes == nil || outcomes?.count == commitsInFlight.count, "a commit is answered entry by entry")
         guard !commitsInFlight.isEmpty else { return }
-        // When replies slow down, so do commits: at most half of the time one is under way.
-        let replyNs = now.ns - flights[place].sentNs
-        flights[place].nextNs = max(flights[place].nextNs, now.ns + min(replyNs, Self.widestPauseNs))
+        if !flights[place].isAlone {
+            // When replies slow down, so do commits: at most half of the time one is under way.
+            let replyNs = now.ns - flights[place].sentNs
+            flights[place].nextNs = max(flights[place].nextNs, now.ns + min(replyNs, Self.widestPauseNs))
+        }
         // The broker refuses all for the sake of one: the short ones are not to blame.
         var longest = 0
         for id in commitsInFlight { longest = max(longest, find(id)?.pointee.pending?.characters ?? 0) }
@@ -81,6 +102,7 @@ extension DeliveryMachine {
             partition.pointee.pending = nil
             switch outcomes?[index] ?? .refused {
             case .acknowledged:
+                flights[place].provenNs = flights[place].sentNs
                 acknowledge(pending, partition)
             case .metadataTooLarge:
                 partition.pointee.isDirty = true
@@ -89,20 +111,40 @@ extension DeliveryMachine {
                 events.append(.metadataRefused(id, characters: pending.characters))
                 halve(partition, pending)
             case .refused:
-                counters.commitsRefused += 1
+                refuse(partition, isImpossible: false)
+            case .impossible:
+                refuse(partition, isImpossible: true)
+            case .shared:
                 partition.pointee.isDirty = true
-                flights[place].pauseNs = now.ns + Self.refusalPauseNs
+                partition.pointee.commits.share()
             }
         }
         flights[place].partitions.removeAll(keepingCapacity: true)
+        renewLeases()
+    }
+
+    private mutating func refuse(_ partition: UnsafeMutablePointer<Partition>, isImpossible: Bool) {
+        counters.commitsRefused += 1
+        partition.pointee.isDirty = true
+        let isLeaving = partition.pointee.phase != .active
+        let isNews = partition.pointee.commits.refuse(
+            isImpossible: isImpossible,
+            longestPauseNs: isLeaving ? CommitStanding.leavingPauseNs : CommitStanding.longestPauseNs, now: now.ns)
+        if isNews {
+            events.append(
+                .commitsRefused(
+                    partition.pointee.id, refusals: partition.pointee.commits.refusals,
+                    sinceNs: partition.pointee.commits.sinceNs ?? now.ns, isImpossible: isImpossible))
+        }
+        if isImpossible, partition.pointee.phase == .draining || partition.pointee.phase == .leaving {
+            // Nobody can be told anything: there is no topic that he could read it of.
+            partition.pointee.phase = .left
+        }
     }
 
     private mutating func halve(_ partition: UnsafeMutablePointer<Partition>, _ pending: Partition.Pending) {
         let half = min(partition.pointee.metadataLimit, pending.characters) / 2
-        if half < Self.leastMetadata {
-            counters.commitsRefused += 1
-            flights[partition.pointee.flight].pauseNs = now.ns + Self.refusalPauseNs
-        }
+        if half < Self.leastMetadata { refuse(partition, isImpossible: false) }
         partition.pointee.metadataLimit = max(half, Self.leastMetadata)
     }
 
@@ -112,11 +154,18 @@ extension DeliveryMachine {
             counters.offsetsCommitted += pending.offset - before
         }
         partition.pointee.committed = pending.offset
+        if partition.pointee.commits.acknowledge() { events.append(.commitsResumed(partition.pointee.id)) }
         if pending.isLast {
             partition.pointee.phase = .left
             return
         }
         partition.pointee.reach.acknowledge(pending.reach)
+        passReach(partition)
+    }
+
+    /// What waited for the reach goes on, as far as that allows it now.
+    mutating func passReach(_ partition: UnsafeMutablePointer<Partition>) {
+        guard !partition.pointee.reach.isStale else { return }
         while !partition.pointee.behindReach.isEmpty {
             let slot = partition.pointee.behindReach.head
             let offset = records[notifications[slot].record].offset
@@ -130,6 +179,20 @@ extension DeliveryMachine {
             } else {
                 becomeReady(slot, first: false)
             }
+        }
+    }
+
+    // MARK: The lease
+
+    /// A worker that was cut off from its group and does not know it must not send what its successor sends unmarked:
+    /// without an acknowledged commit that is young enough, what is to be sent waits for the next one.
+    mutating func renewLeases() {
+        guard settings.leaseNs != .max else { return }
+        for case let partition? in partitions where partition.pointee.phase != .detached {
+            let isStale = flights[partition.pointee.flight].provenNs.map { now.ns - $0 >= settings.leaseNs } ?? false
+            guard isStale != partition.pointee.reach.isStale else { continue }
+            partition.pointee.reach.isStale = isStale
+            passReach(partition)
         }
     }
 }

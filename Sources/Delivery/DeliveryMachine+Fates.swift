@@ -176,7 +176,7 @@ extension DeliveryMachine {
     /// At once, or after a pause when quick tries came to nothing.
     private mutating func sendAgain(_ slot: UInt32, tries: UInt8) {
         counters.apps[Int(notifications[slot].app)].resends += 1
-        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.phase != .active {
+        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.isSending != true {
             drop(slot)
         } else if let cause = causeToHold(slot) {
             hold(slot, cause)

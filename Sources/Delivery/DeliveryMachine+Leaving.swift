@@ -44,12 +44,45 @@ extension DeliveryMachine {
         return partition.pointee.phase == .left
     }
 
+    /// Takes partitions out whose session was lost: nothing more of them is sent. What is on connections goes on to its
+    /// end; when the partition comes back to `assign`, and nobody owned it meanwhile, what settled so is known.
+    package mutating func suspend(_ ids: [PartitionID]) { release(ids) }
+
+    /// Detached assignments are over when nothing of them is open.
+    mutating func endBesides() {
+        var over: [PartitionID] = []
+        for case let partition? in partitions where partition.pointee.phase == .detached {
+            if partition.pointee.open == 0, partition.pointee.firstAdmitting == noSlot {
+                over.append(partition.pointee.id)
+            }
+        }
+        if !over.isEmpty { release(over) }
+    }
+
+    /// What is open of the logs that these partitions had before.
+    private func detached(besides ids: [PartitionID]) -> [PartitionID] {
+        guard besideCount > 0 else { return [] }
+        var found: [PartitionID] = []
+        for id in ids {
+            guard let partition = find(id) else { continue }
+            for case let other? in partitions
+            where other.pointee.phase == .detached && other.pointee.number == partition.pointee.number
+                && other.pointee.topicText == partition.pointee.topicText
+            {
+                found.append(other.pointee.id)
+            }
+        }
+        return found
+    }
+
     /// Forgets assignments: lost ones at once, revoked ones when they are drained or nothing more can be done. What
     /// still comes back for them is dropped, and counted as late.
     package mutating func release(_ ids: [PartitionID]) {
+        let ids = ids + detached(besides: ids)
         var isReleased = [Bool](repeating: false, count: partitions.count)
         for id in ids {
             guard let partition = find(id) else { continue }
+            if !partition.pointee.isAssigned { besideCount -= 1 }
             partition.pointee.phase = .left
             isReleased[Int(id.slot)] = true
             dropWaitingRecords(partition)

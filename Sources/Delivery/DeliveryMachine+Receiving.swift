@@ -14,13 +14,14 @@ extension DeliveryMachine {
     /// Takes one record. Key, value and headers are lent for the call; what is needed is copied. A `nil` base address
     /// says that the record has no key, or no value (a tombstone).
     ///
-    /// Offsets of a partition come in ascending order; lower ones than before are `.known`.
+    /// Offsets of a partition come in ascending order; lower ones than before are `.below`.
     package mutating func receive(
         _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>, now: DeliveryTime
     ) -> Receipt {
         self.now = now
         guard let partition = find(id), partition.pointee.phase == .active else { return .unassigned }
+        guard OffsetLimit.holds(offset) else { return .unassigned }
         if partition.pointee.ledger.isReset(offset) {
             events.append(
                 .offsetReset(id, committed: partition.pointee.ledger.committedAtAssignment ?? 0, offset: offset))
@@ -29,7 +30,9 @@ extension DeliveryMachine {
             partition.pointee.reach = Reach(minimum: settings.reachMargin)
             partition.pointee.pending = nil
         }
-        guard !partition.pointee.ledger.isKnown(offset) else { return .known }
+        if partition.pointee.ledger.isBelow(offset) {
+            return .below(highest: partition.pointee.ledger.highestReceived)
+        }
 
         let isRetry = partition.pointee.tierDelayMs > 0
         let request = parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)

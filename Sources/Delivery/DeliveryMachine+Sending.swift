@@ -5,6 +5,7 @@ extension DeliveryMachine {
     /// it stay valid until the fate of each came back through `handle`.
     package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
         self.now = now
+        renewLeases()
         if admittingCount > 0 { admitWaiting() }
         let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
         for app in apps.indices {

@@ -85,6 +85,8 @@ package struct DeliveryMachine: ~Copyable {
     /// By slot of `PartitionID`.
     var partitions: [UnsafeMutablePointer<Partition>?] = []
     var lastEpoch: UInt32 = 0
+    /// Partitions that are detached or suspended.
+    var besideCount = 0
     /// Partitions with records that are not wholly admitted.
     var admittingCount = 0
 
@@ -141,69 +143,6 @@ package struct DeliveryMachine: ~Copyable {
 
     // MARK: Partitions
 
-    /// Begins an assignment.
-    ///
-    /// - Parameters:
-    ///   - committedOffset: as read from the group at assignment; `nil`: there is none.
-    ///   - metadata: of that commit, as the broker has it; of damaged or foreign bytes nothing is believed (there is an
-    ///     event), but that records from there on may have been sent.
-    ///   - logEnd: the partition's high watermark (not its last stable offset), asked of its leader after the
-    ///     assignment came, where the answer is known: no record from there on can have been read, and so sent, by an
-    ///     owner before, although the reach it left behind is ahead of the log. `nil`: unknown, all below the reach may
-    ///     have been.
-    package mutating func assign(
-        topic: String, partition number: Int32, role: PartitionRole, committedOffset: Int64?,
-        metadata: UnsafeRawBufferPointer, logEnd: Int64? = nil
-    ) -> PartitionID {
-        let slot = partitions.firstIndex { $0 == nil } ?? partitions.count
-        if slot == partitions.count { partitions.append(nil) }
-        lastEpoch += 1
-        let id = PartitionID(slot: UInt32(slot), epoch: lastEpoch)
-
-        var map = CommitMap()
-        if let base = committedOffset, !metadata.isEmpty {
-            if let read = CommitMap(metadata: metadata, base: base) {
-                map = read
-                if let reach = map.reach, let logEnd { map.reach = min(reach, max(logEnd, base)) }
-            } else {
-                // Whoever wrote that may have sent what is above his offset.
-                map.reach = min(logEnd ?? .max, base + Reach.maximum)
-                events.append(.metadataIgnored(id))
-            }
-        }
-        let group: Int
-        let tierDelayMs: Int64
-        switch role {
-        case .requests(let weight):
-            group = groups[topic] ?? addGroup(weight: weight)
-            groups[topic] = group
-            shares.setWeight(weight, of: group)
-            byteShares.setWeight(weight, of: group)
-            for app in queues.indices { queues[app].setWeight(weight, of: group) }
-            tierDelayMs = 0
-        case .retry(let delayMs):
-            precondition(delayMs > 0, "a retry tier has a delay")
-            group = 0
-            tierDelayMs = delayMs
-        }
-        shares.addPartitions(1, to: group)
-        byteShares.addPartitions(1, to: group)
-        let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
-        pointer.initialize(
-            to: Partition(
-                id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
-                ledger: PartitionLedger(committed: committedOffset, map: map),
-                reach: Reach(minimum: settings.reachMargin), metadataLimit: settings.metadataLimit))
-        partitions[slot] = pointer
-        return id
-    }
-
-    private mutating func addGroup(weight: Int) -> Int {
-        for app in queues.indices { queues[app].addGroup(weight: weight) }
-        _ = byteShares.addGroup(weight: weight)
-        return shares.addGroup(weight: weight)
-    }
-
     /// The assignment, unless it is gone.
     @inline(__always)
     func find(_ id: PartitionID) -> UnsafeMutablePointer<Partition>? {
@@ -229,7 +168,8 @@ package struct DeliveryMachine: ~Copyable {
         for case let partition? in partitions where partition.pointee.wantsCommit {
             let place = partition.pointee.flight
             guard flights[place].partitions.isEmpty else { continue }
-            consider(max(partition.pointee.isUrgent ? 0 : flights[place].nextNs, flights[place].pauseNs))
+            consider(
+                max(partition.pointee.isUrgent ? 0 : flights[place].nextNs, partition.pointee.commits.untilNs))
         }
         if !backingOff.isEmpty { consider(notifications[backingOff.head].due) }
         if nextCutOffNs != .max { consider(nextCutOffNs) }
@@ -253,6 +193,7 @@ package struct DeliveryMachine: ~Copyable {
         self.now = now
         if now.ns >= nextCutOffNs { cutOff() }
         if !slowedLanes.isEmpty { slowedLanes.expire(now.ns) }
+        if besideCount > 0 { endBesides() }
         while !backingOff.isEmpty, notifications[backingOff.head].due <= now.ns {
             let slot = backingOff.head
             backingOff.remove(slot, from: &notifications)

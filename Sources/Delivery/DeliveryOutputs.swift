@@ -12,6 +12,10 @@ package enum Receipt {
     case notDue(untilMs: Int64)
     /// Already known, or named settled by the commit map that was read back: nothing to do.
     case known
+    /// At or below the highest offset that came before, which is given: not received. Either librdkafka reads something
+    /// again, and it is passed over; or the log changed, which its end or an announced reset tells: then `beginAnew`
+    /// and give the record again under the new assignment.
+    case below(highest: Int64)
     /// The assignment is gone or draining: not received, nothing to do.
     case unassigned
 }
@@ -76,8 +80,14 @@ package enum CommitOutcome: Sendable, Equatable {
     case acknowledged
     /// OFFSET_METADATA_TOO_LARGE: committed again at once with half of it.
     case metadataTooLarge
-    /// Anything else: replaced by the newest state at the next interval.
+    /// For now, or for a rebalance: the newest state is committed after a pause of this partition's own.
     case refused
+    /// The error may be another partition's (librdkafka copies one partition's error onto all): this one is asked again
+    /// at once, by itself.
+    case shared
+    /// The topic is gone, or denied to the group; learned from a commit of this partition alone. It is tried on, but
+    /// ends a leave.
+    case impossible
 }
 
 /// What a log or an operator wants to know. Each is rare, or given once per change of state.
@@ -86,6 +96,20 @@ package enum DeliveryEvent: Sendable, Equatable {
     case metadataIgnored(PartitionID)
     /// Records arrived below the committed offset: it was reset. Everything from `offset` on is sent.
     case offsetReset(PartitionID, committed: Int64, offset: Int64)
+    /// The log is not the one that was committed for, or was read so far: it ends below that offset, or no log has such
+    /// an offset. It is read anew, from `start` where that is known; what may have been sent before is marked in doubt.
+    case logChanged(PartitionID, committed: Int64, start: Int64?, end: Int64?)
+    /// Retention took records that were never read: `start - committed` offsets were skipped.
+    case overtaken(PartitionID, committed: Int64, start: Int64)
+    /// Its commits are refused, so many in a row since then (monotonic): told with the second in a row, or the first
+    /// that is impossible, and then every 10 s at most.
+    case commitsRefused(PartitionID, refusals: Int, sinceNs: Int64, isImpossible: Bool)
+    /// One was taken again, after `commitsRefused`.
+    case commitsResumed(PartitionID)
+    /// What a lost partition left behind was given up: nobody gave the partition back in time, or somebody else had it.
+    case suspendedReleased(PartitionID)
+    /// A lost partition came back, and nobody owned it meanwhile: it goes on with what it knew.
+    case resumed(PartitionID)
     /// The map was too long for the metadata: its longest prefix was kept (once per growing phase).
     case mapCut(PartitionID, dropped: Int)
     /// The broker refuses metadata of this length; halved.

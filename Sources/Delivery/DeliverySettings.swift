@@ -39,6 +39,11 @@ package struct DeliverySettings: Sendable {
     /// Notifications of one device open at once; what exceeds it is held.
     package var laneLimit = 100
     package var commitIntervalNs: Int64 = 20_000_000
+    /// How long an acknowledged commit proves, from when it was sent, that this worker is a member of its group: less than
+    /// the session timeout. Nothing is handed out on an older proof. `Int64.max`: for ever.
+    package var leaseNs = Int64.max
+    /// How long what a lost partition knew is kept.
+    package var suspendedLimitNs: Int64 = 600_000_000_000
     /// The least number of offsets by which the reach is kept ahead.
     package var reachMargin: Int64 = 500
     /// Characters of commit metadata.

@@ -22,6 +22,15 @@ package struct PartitionStatus: Sendable, Equatable {
     /// How long ago it was received, by the monotonic clock; `nil`: nothing is open.
     package var oldestOpenForNs: Int64?
     package var isDraining: Bool
+    /// Commits that were refused in a row, and since when (monotonic; `nil`: none).
+    package var refusedCommits = 0
+    package var refusedSinceNs: Int64?
+    /// The last of them because the topic is gone, or denied to the group.
+    package var isCommitImpossible = false
+    /// Its session was lost: what it knows is kept in case it comes back.
+    package var isSuspended = false
+    /// The log it was read from is gone: what is open goes on to its end.
+    package var isDetached = false
 }
 
 /// How an app stands now.
@@ -80,7 +89,7 @@ extension DeliveryMachine {
         return status(partition)
     }
 
-    /// Every assignment.
+    /// Every assignment, suspended and detached ones included.
     package var partitionStatuses: [PartitionStatus] { partitions.compactMap { $0.map { status($0) } } }
 
     private func status(_ partition: UnsafeMutablePointer<Partition>) -> PartitionStatus {
@@ -90,7 +99,13 @@ extension DeliveryMachine {
             watermark: partition.pointee.ledger.committable, committed: partition.pointee.committed,
             reach: partition.pointee.reach.acknowledged, highestReceived: partition.pointee.ledger.highestReceived,
             span: span, openRecords: span - partition.pointee.ledger.settledAbove,
-            openNotifications: partition.pointee.open, isDraining: partition.pointee.phase != .active)
+            openNotifications: partition.pointee.open,
+            isDraining: partition.pointee.phase != .active && partition.pointee.isAssigned)
+        status.refusedCommits = partition.pointee.commits.refusals
+        status.refusedSinceNs = partition.pointee.commits.sinceNs
+        status.isCommitImpossible = partition.pointee.commits.isImpossible
+        status.isSuspended = partition.pointee.phase == .suspended
+        status.isDetached = partition.pointee.phase == .detached
         if let record = partition.pointee.ledger.firstOpenRecord {
             status.oldestOpenMs = records[record].timestampMs
             status.oldestOpenForNs = now.ns - records[record].receivedNs

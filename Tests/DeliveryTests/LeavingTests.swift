@@ -208,22 +208,6 @@ struct LeavingTests {
         #expect(rig.commit().map(\.map.reach) == [12])
     }
 
-    @Test("The log ends below the committed offset: nothing is in doubt")
-    func logEndBelow() {
-        let rig = Rig()
-        let text = CommitMapTests.text(base: 7, CommitMap(reach: 500)).text
-        let partition = text.withUnsafeBytes {
-            rig.machine.assign(
-                topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 7, metadata: $0,
-                logEnd: 3)
-        }
-        rig.commit()
-        rig.receive(partition, 7, "a")
-        rig.send()
-        rig.answer("a")
-        #expect(rig.settle().map(\.description) == ["a accepted  sends 1 doubt 0"])
-    }
-
     @Test("Foreign metadata is ignored, and told; what its writer may have sent is in doubt")
     func foreign() {
         let rig = Rig()

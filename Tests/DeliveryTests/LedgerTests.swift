@@ -89,7 +89,7 @@ struct LedgerTests {
         expect(ledger.committable, is: 10)
     }
 
-    @Test("Offsets below the committed one, before anything was received: a reset")
+    @Test("Offsets below the committed one, before anything was received: a reset, which forgets no doubt")
     func reset() {
         var ledger = PartitionLedger(committed: 100, map: CommitMap(reach: 200, settled: [110..<120]))
         expect(ledger.isReset(99), is: true)
@@ -97,7 +97,8 @@ struct LedgerTests {
         ledger.reset()
         _ = ledger.receive(5, record: 5)
         expect(ledger.committable, is: 5)
-        expect(ledger.isInheritedDoubt(5), is: false)
+        expect(ledger.isInheritedDoubt(199), is: true, "a reset forgets no doubt")
+        expect(ledger.isInheritedDoubt(200), is: false)
         _ = ledger.receive(115, record: 6)
         expect(ledger.span, is: 2)
     }

@@ -1,4 +1,5 @@
 import PushRecords
+import Testing
 
 @testable import Delivery
 
@@ -147,30 +148,44 @@ final class Rig {
         return batch.map(Self.device)
     }
 
-    private func takeSent(_ device: String) -> NotificationID {
+    /// What is in flight for this device; nothing is a failure of the test that asks, which goes on.
+    private func takeSent(_ device: String, _ location: SourceLocation) -> NotificationID? {
         guard let place = sent.firstIndex(where: { Self.device($0) == device }) else {
-            preconditionFailure("\(device) is not in flight: \(sent.map(Self.device))")
+            Issue.record("\(device) is not in flight: \(sent.map(Self.device))", sourceLocation: location)
+            return nil
         }
         return sent.remove(at: place).id
     }
 
-    func fate(_ device: String, _ make: (NotificationID) -> Fate, texts: [String] = []) {
-        let fate = make(takeSent(device))
+    func fate(
+        _ device: String, _ make: (NotificationID) -> Fate, texts: [String] = [],
+        location: SourceLocation = #_sourceLocation
+    ) {
+        guard let fate = takeSent(device, location).map(make) else { return }
         machine.handle(FateBatch(app: AppIndex(0), fates: [fate], texts: texts), now: now)
     }
 
-    func answer(_ device: String, _ status: UInt16 = 200, _ reason: ReasonCode = .none, atMs: Int64 = 0) {
-        fate(device) {
-            Fate(
-                id: $0, kind: .answered, status: status, reason: reason, unregisteredAtMs: atMs, sentAtMs: now.wallMs)
-        }
+    func answer(
+        _ device: String, _ status: UInt16 = 200, _ reason: ReasonCode = .none, atMs: Int64 = 0,
+        location: SourceLocation = #_sourceLocation
+    ) {
+        fate(
+            device,
+            {
+                Fate(
+                    id: $0, kind: .answered, status: status, reason: reason, unregisteredAtMs: atMs,
+                    sentAtMs: now.wallMs)
+            }, location: location)
     }
 
-    func doubt(_ device: String, died: Bool = true) {
-        fate(device) { Fate(id: $0, kind: .inDoubt, sentAtMs: now.wallMs, connectionDied: died) }
+    func doubt(_ device: String, died: Bool = true, location: SourceLocation = #_sourceLocation) {
+        fate(
+            device, { Fate(id: $0, kind: .inDoubt, sentAtMs: now.wallMs, connectionDied: died) }, location: location)
     }
 
-    func giveBack(_ device: String) { fate(device) { Fate(id: $0, kind: .notProcessed) } }
+    func giveBack(_ device: String, location: SourceLocation = #_sourceLocation) {
+        fate(device, { Fate(id: $0, kind: .notProcessed) }, location: location)
+    }
 
     // MARK: Productions
 

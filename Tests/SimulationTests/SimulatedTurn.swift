@@ -62,7 +62,7 @@ extension SimulatedWorld {
             room -= 1
             let record = logs[log].records[assignment.position]
             switch receive(record, assignment.id, worker) {
-            case .taken, .known:
+            case .taken, .known, .below:
                 assignment.position += 1
             case .deadLetter(let id, let reason, _):
                 assignment.position += 1

@@ -18,11 +18,13 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
     case unprocessed
     /// Its dead token cannot be written down now.
     case unwritable
+    /// So much is settled above it that a commit can hardly name it all.
+    case span
 
     /// Whether it is told notification by notification; the others begin and end.
     var isSporadic: Bool {
         switch self {
-        case .lane, .share, .unprocessed: true
+        case .lane, .share, .unprocessed, .span: true
         case .paused, .removed, .credential, .topic, .unreachable, .unwritable: false
         }
     }

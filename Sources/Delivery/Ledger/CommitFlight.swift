@@ -3,9 +3,13 @@ struct CommitFlight {
     /// The partitions of the commit under way, in the order of its entries; empty: none is.
     var partitions: [PartitionID] = []
     var sentNs: Int64 = 0
-    /// No commit before this time; the urgent ones heed `pauseNs` only.
+    /// No commit before this time, but urgent ones.
     var nextNs: Int64 = 0
-    var pauseNs: Int64 = 0
+    /// When the last commit that was acknowledged was sent: we were a member then; `nil`: none was.
+    var provenNs: Int64?
+    /// The commit under way, or the last one, was of one partition by itself; and the slot of that.
+    var isAlone = false
+    var lastAlone: UInt32 = 0
 
     private var list: [CommitEntry] = []
     private var text = UnsafeMutableRawBufferPointer.allocate(byteCount: 8_192, alignment: 1)
@@ -14,11 +18,13 @@ struct CommitFlight {
     /// To be called once, when nobody borrows an entry any more.
     func deallocate() { text.deallocate() }
 
-    mutating func begin(_ nowNs: Int64, intervalNs: Int64) {
+    /// - Parameter intervalNs: `nil`: one partition alone, which changes nothing for the others.
+    mutating func begin(_ nowNs: Int64, intervalNs: Int64?) {
         list.removeAll(keepingCapacity: true)
         used = 0
         sentNs = nowNs
-        nextNs = nowNs + intervalNs
+        isAlone = intervalNs == nil
+        if let intervalNs { nextNs = nowNs + intervalNs }
     }
 
     mutating func append(_ id: PartitionID, offset: Int64, text more: [UInt8]) {

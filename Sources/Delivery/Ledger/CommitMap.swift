@@ -33,6 +33,8 @@ package struct CommitMap: Equatable {
     package static let version: UInt8 = 1
     /// Nothing further above the committed offset is believed.
     static let spanLimit: Int64 = 1 << 40
+    /// How far above the committed offset a reach can be named.
+    static let highestReach = spanLimit - 2
     /// More indexes than a record can have are not believed.
     static let indexLimit: Int64 = 1 << 14
 
@@ -57,7 +59,9 @@ package struct CommitMap: Equatable {
     /// Reads metadata that was committed with the offset `base`; `nil` when it is damaged or somebody else's.
     /// Costs no more than its length allows: any bytes may be given.
     package init?(metadata: UnsafeRawBufferPointer, base: Int64) {
-        guard base >= 0, let bytes = Base64URL.decode(metadata), bytes.count >= 4, bytes[0] == Self.version else {
+        guard OffsetLimit.holds(base), let bytes = Base64URL.decode(metadata), bytes.count >= 4,
+            bytes[0] == Self.version
+        else {
             return nil
         }
         let check = UInt32(bytes[1]) << 16 | UInt32(bytes[2]) << 8 | UInt32(bytes[3])

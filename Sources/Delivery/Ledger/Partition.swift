@@ -9,8 +9,12 @@ struct Partition: ~Copyable {
         case draining
         /// As draining, but the last commit does not wait for it.
         case leaving
-        /// The last commit was acknowledged, or there was nothing to say in one.
+        /// The last commit was acknowledged, cannot be, or there was nothing to say in one.
         case left
+        /// The log it was read from is gone: what is open goes on to its end, nothing is committed.
+        case detached
+        /// The session was lost: what is on connections settles, and is remembered in case the partition comes back.
+        case suspended
     }
 
     /// What a commit in flight says of this partition.
@@ -22,7 +26,8 @@ struct Partition: ~Copyable {
         var characters: Int
     }
 
-    let id: PartitionID
+    /// Another one when it is resumed.
+    var id: PartitionID
     let topicText: String
     /// The topic's name; owned.
     let topic: UnsafeRawBufferPointer
@@ -42,6 +47,7 @@ struct Partition: ~Copyable {
     var pending: Pending?
     /// Acknowledged by the group; `nil`: nothing in this assignment.
     var committed: Int64?
+    var commits = CommitStanding()
     var metadataLimit: Int
     var isMapCut = false
     /// Notifications admitted, neither settled nor dropped.
@@ -74,6 +80,17 @@ struct Partition: ~Copyable {
 
     deinit { topic.deallocate() }
 
+    /// Whether what waits is sent.
+    var isSending: Bool { phase == .active || phase == .detached }
+
+    /// Whether it takes records, or is on its way out: suspended and detached ones are there for what is open only.
+    var isAssigned: Bool {
+        switch phase {
+        case .active, .draining, .leaving, .left: true
+        case .detached, .suspended: false
+        }
+    }
+
     /// Whether the last commit may be made.
     var mayLeave: Bool { phase == .leaving || phase == .draining && open == 0 }
 
@@ -81,12 +98,17 @@ struct Partition: ~Copyable {
     var isUrgent: Bool {
         guard pending == nil, let base = ledger.committable else { return false }
         switch phase {
-        case .active: return reach.isShort(from: base)
-        case .draining, .leaving: return mayLeave
-        case .left: return false
+        case .active: return commits.isAskedAgain || reach.isShort(from: base) || reach.isStale && !behindReach.isEmpty
+        case .draining, .leaving: return commits.isAskedAgain || mayLeave
+        case .left, .detached, .suspended: return false
         }
     }
 
     /// Whether there is something to commit at all.
-    var wantsCommit: Bool { pending == nil && ledger.committable != nil && (isDirty && phase != .left || isUrgent) }
+    var wantsCommit: Bool {
+        switch phase {
+        case .active, .draining, .leaving: pending == nil && ledger.committable != nil && (isDirty || isUrgent)
+        case .left, .detached, .suspended: false
+        }
+    }
 }

@@ -51,14 +51,15 @@ package struct PartitionLedger: ~Copyable {
         return offset < committed
     }
 
-    /// Begins anew after an offset reset: nothing is known of any record.
+    /// Begins anew after an offset reset: no record is known to be settled, but those below the offset that was committed
+    /// for, or its reach, may have been sent.
     package mutating func reset() {
+        inherited = InheritedMap(CommitMap(reach: max(inherited.reach, committedAtAssignment ?? 0)))
         committedAtAssignment = nil
-        inherited = InheritedMap(CommitMap())
     }
 
-    /// What `receive` would find, without receiving.
-    package func isKnown(_ offset: Int64) -> Bool { offset <= highestReceived }
+    /// Whether `offset` came before, or was passed.
+    package func isBelow(_ offset: Int64) -> Bool { offset <= highestReceived }
 
     /// Enters `offset` under the name `record` (below `UInt32.max`) where it is open.
     package mutating func receive(_ offset: Int64, record: @autoclosure () -> UInt32) -> Arrival {

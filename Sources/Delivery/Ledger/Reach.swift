@@ -6,6 +6,10 @@
 package struct Reach: Equatable {
     /// Named by the last acknowledged commit; `nil`: none was acknowledged.
     package private(set) var acknowledged: Int64?
+    /// Records below it may be handed out: `acknowledged`, or nothing while that is stale.
+    private var limit = Int64.min
+    /// The last acknowledged commit of the group is so old that another may own the partition by now.
+    package var isStale = false { didSet { refresh() } }
     private let minimum: Int64
     /// One past the highest offset handed to a connection, or the first of those that wait for the reach.
     private var front: Int64 = 0
@@ -20,28 +24,42 @@ package struct Reach: Equatable {
 
     package var margin: Int64 { min(max(minimum, 4 * pace), max(minimum, Self.maximum)) }
 
-    package func allows(_ offset: Int64) -> Bool {
-        guard let acknowledged else { return false }
-        return offset < acknowledged
-    }
+    @inline(__always)
+    package func allows(_ offset: Int64) -> Bool { offset < limit }
 
-    /// `offset` is handed out, or is the first that wants to be.
+    /// `offset` (at most `OffsetLimit.highest`) is handed out, or is the first that wants to be.
     package mutating func advance(to offset: Int64) { front = max(front, offset + 1) }
 
     /// Whether a commit should go out at once to raise it: less than half of the margin is left.
     package func isShort(from base: Int64) -> Bool {
         guard let acknowledged else { return true }
-        return acknowledged - max(front, base) < margin / 2
+        return acknowledged < Self.nameable(max(front, base) + margin / 2, from: base)
     }
 
     /// What the commit that is sent now names; never less than what an acknowledged one allows.
     package mutating func next(from base: Int64) -> Int64 {
         let start = max(front, base)
-        if hasCommitted { pace = max(start - frontAtCommit, pace - pace / 8) }
+        if hasCommitted { pace = max(min(start - frontAtCommit, Self.maximum), pace - pace / 8) }
         hasCommitted = true
         frontAtCommit = start
-        return max(start + margin, acknowledged ?? 0)
+        return Self.nameable(max(start + margin, acknowledged ?? 0), from: base)
     }
 
-    package mutating func acknowledge(_ reach: Int64) { acknowledged = reach }
+    package mutating func acknowledge(_ reach: Int64) {
+        acknowledged = reach
+        refresh()
+    }
+
+    /// Everything may be handed out: nobody comes after us who could read it.
+    package mutating func allowAll() {
+        acknowledged = .max
+        isStale = false
+    }
+
+    private mutating func refresh() { limit = isStale ? .min : acknowledged ?? .min }
+
+    /// A map names no offset further above the one committed with it.
+    private static func nameable(_ reach: Int64, from base: Int64) -> Int64 {
+        min(reach, base + CommitMap.highestReach)
+    }
 }

@@ -42,6 +42,40 @@ struct EventLog {
                 .delivery, "records came below the committed offset: it was reset, and they are sent",
                 about: partitionName(id),
                 ["partition": "\(partitionName(id))", "committed": .count(committed), "offset": .count(offset)])
+        case .logChanged(let id, let committed, let start, let end):
+            logger.error(
+                .delivery, "the partition's log is another one than was committed for: it is read from its beginning",
+                about: partitionName(id),
+                [
+                    "partition": "\(partitionName(id))", "committed": .count(committed),
+                    "start": .count(start ?? -1), "end": .count(end ?? -1),
+                ])
+        case .overtaken(let id, let committed, let start):
+            logger.error(
+                .delivery, "retention took records that were never read", about: partitionName(id),
+                [
+                    "partition": "\(partitionName(id))", "committed": .count(committed), "start": .count(start),
+                    "skipped": .count(start - committed),
+                ])
+        case .commitsRefused(let id, let refusals, _, let isImpossible):
+            logger.error(
+                .kafka,
+                isImpossible
+                    ? "a partition's commits are refused: its topic is gone, or the group may not read it"
+                    : "a partition's commits are refused; committing again",
+                about: partitionName(id), ["partition": "\(partitionName(id))", "refusals": .count(refusals)])
+        case .commitsResumed(let id):
+            logger.info(
+                .kafka, "a partition's commits are taken again", about: partitionName(id),
+                ["partition": "\(partitionName(id))"])
+        case .suspendedReleased(let id):
+            logger.info(
+                .delivery, "what a lost partition left behind is given up", about: partitionName(id),
+                ["partition": "\(partitionName(id))"])
+        case .resumed(let id):
+            logger.info(
+                .delivery, "a lost partition came back: it goes on with what is known of it", about: partitionName(id),
+                ["partition": "\(partitionName(id))"])
         case .mapCut(let id, let dropped):
             logger.info(
                 .delivery, "the commit's map was too long and cut: a crash now repeats more", about: partitionName(id),
@@ -89,6 +123,7 @@ struct EventLog {
 
     private func text(of cause: HeldCause) -> String {
         switch cause {
+        case .span: "too much is settled above them"
         case .lane: "one device has too many"
         case .share: "the app has too many"
         case .paused: "the app is paused"

@@ -1,0 +1,153 @@
+import PushRecords
+
+extension DeliveryMachine {
+    /// Where to read a partition from that was assigned, before `assign` (which decides likewise).
+    ///
+    /// - Parameters:
+    ///   - committed: as read from the group; `nil`: there is none.
+    ///   - logStart: the first offset that the partition's leader has; `nil`, or negative: unknown.
+    ///   - logEnd: its high watermark (not its last stable offset); `nil`, or negative: unknown.
+    package static func readingStart(committed: Int64?, logStart: Int64?, logEnd: Int64?) -> ReadingStart {
+        guard let committed else { return .beginning(because: .nothingCommitted) }
+        guard OffsetLimit.holds(committed) else { return .beginning(because: .notBelievable) }
+        if let logEnd, logEnd >= 0, committed > logEnd { return .beginning(because: .beyondEnd) }
+        if let logStart, logStart >= 0, committed < logStart { return .beginning(because: .overtaken) }
+        return .at(committed)
+    }
+
+    /// Begins an assignment.
+    ///
+    /// - Parameters:
+    ///   - committedOffset: as read from the group at assignment; `nil`: there is none.
+    ///   - metadata: of that commit, as the broker has it; of damaged or foreign bytes nothing is believed (there is an
+    ///     event), but that records from there on may have been sent.
+    ///   - logStart: as for `readingStart`.
+    ///   - logEnd: as for `readingStart`, asked of the partition's leader after the assignment came: no record from
+    ///     there on can have been read, and so sent, by an owner before, although the reach it left behind is ahead of
+    ///     the log. `nil`: unknown, all below the reach may have been.
+    package mutating func assign(
+        topic: String, partition number: Int32, role: PartitionRole, committedOffset: Int64?,
+        metadata: UnsafeRawBufferPointer, logStart: Int64? = nil, logEnd: Int64? = nil
+    ) -> PartitionID {
+        let logStart = logStart.flatMap { OffsetLimit.holds($0) ? $0 : nil }
+        let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
+        let id = nextID()
+        var map = CommitMap()
+        var base = committedOffset
+        if let committed = committedOffset {
+            var isIgnored = false
+            if !metadata.isEmpty {
+                if let read = CommitMap(metadata: metadata, base: committed) {
+                    map = read
+                } else if OffsetLimit.holds(committed) {
+                    // Whoever wrote that may have sent what is above his offset.
+                    map.reach = committed + Reach.maximum
+                    isIgnored = true
+                }
+            }
+            switch Self.readingStart(committed: committed, logStart: logStart, logEnd: logEnd) {
+            case .beginning(because: .notBelievable), .beginning(because: .beyondEnd):
+                let isBelieved = OffsetLimit.holds(committed)
+                let sent = isBelieved ? max(map.reach ?? committed, committed) : OffsetLimit.highest
+                map = CommitMap(reach: doubt(below: sent, logStart: logStart, logEnd: logEnd))
+                base = logStart
+                events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
+            case .beginning(because: .overtaken):
+                events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
+                if isIgnored { events.append(.metadataIgnored(id)) }
+            case .beginning(because: .nothingCommitted), .at:
+                if isIgnored { events.append(.metadataIgnored(id)) }
+            }
+            if let reach = map.reach, let logEnd { map.reach = min(reach, max(logEnd, base ?? 0)) }
+        }
+        let place = begin(role, topic: topic)
+        install(
+            Partition(
+                id: id, topic: topic, number: number, group: place.group, tierDelayMs: place.delayMs,
+                ledger: PartitionLedger(committed: base, map: map), reach: Reach(minimum: settings.reachMargin),
+                metadataLimit: settings.metadataLimit))
+        return id
+    }
+
+    /// The log of an assignment is another one than it was (`Receipt.below`): everything in it is new.
+    ///
+    /// What is open of the old log goes on to its end and has its results, but commits nothing. What may have been sent
+    /// of the offsets below is marked in doubt when it comes.
+    ///
+    /// - Parameter logEnd: of the log as it is now; `nil`: unknown.
+    /// - Returns: the new assignment, which the records belong to from now on; the same one when it is gone or draining.
+    package mutating func beginAnew(_ id: PartitionID, logEnd: Int64?, now: DeliveryTime) -> PartitionID {
+        self.now = now
+        guard let old = find(id), old.pointee.phase == .active else { return id }
+        let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
+        let sent = max(
+            old.pointee.reach.acknowledged ?? 0, old.pointee.ledger.inheritedReach,
+            old.pointee.ledger.highestReceived + 1)
+        let new = nextID()
+        events.append(
+            .logChanged(new, committed: old.pointee.ledger.highestReceived + 1, start: nil, end: logEnd))
+        install(
+            Partition(
+                id: new, topic: old.pointee.topicText, number: old.pointee.number, group: old.pointee.group,
+                tierDelayMs: old.pointee.tierDelayMs,
+                ledger: PartitionLedger(
+                    committed: nil, map: CommitMap(reach: doubt(below: sent, logStart: nil, logEnd: logEnd))),
+                reach: Reach(minimum: settings.reachMargin), metadataLimit: old.pointee.metadataLimit))
+        detach(old)
+        return new
+    }
+
+    /// Records of a changed log that are marked, although they may never have been sent: all below the offset that the
+    /// old one had reached, as far as there were any.
+    private func doubt(below sent: Int64, logStart: Int64?, logEnd: Int64?) -> Int64? {
+        let end = min(sent, logEnd ?? OffsetLimit.highest, (logStart ?? 0) + CommitMap.highestReach)
+        return end > (logStart ?? 0) ? end : nil
+    }
+
+    private mutating func detach(_ partition: UnsafeMutablePointer<Partition>) {
+        partition.pointee.phase = .detached
+        partition.pointee.pending = nil
+        partition.pointee.reach.allowAll()
+        passReach(partition)
+        besideCount += 1
+    }
+
+    /// The name of the next assignment, whose slot is free.
+    private mutating func nextID() -> PartitionID {
+        let slot = partitions.firstIndex { $0 == nil } ?? partitions.count
+        if slot == partitions.count { partitions.append(nil) }
+        lastEpoch += 1
+        return PartitionID(slot: UInt32(slot), epoch: lastEpoch)
+    }
+
+    private mutating func install(_ partition: consuming Partition) {
+        shares.addPartitions(1, to: partition.group)
+        byteShares.addPartitions(1, to: partition.group)
+        let slot = Int(partition.id.slot)
+        let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
+        pointer.initialize(to: partition)
+        partitions[slot] = pointer
+    }
+
+    /// The share group and tier of what a partition is read for.
+    private mutating func begin(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
+        switch role {
+        case .requests(let weight):
+            let group = groups[topic] ?? addGroup(weight: weight)
+            groups[topic] = group
+            shares.setWeight(weight, of: group)
+            byteShares.setWeight(weight, of: group)
+            for app in queues.indices { queues[app].setWeight(weight, of: group) }
+            return (group, 0)
+        case .retry(let delayMs):
+            precondition(delayMs > 0, "a retry tier has a delay")
+            return (0, delayMs)
+        }
+    }
+
+    mutating func addGroup(weight: Int) -> Int {
+        for app in queues.indices { queues[app].addGroup(weight: weight) }
+        _ = byteShares.addGroup(weight: weight)
+        return shares.addGroup(weight: weight)
+    }
+}
