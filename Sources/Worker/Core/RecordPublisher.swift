@@ -374,6 +374,9 @@ final class RecordPublisher {
         }
     }
 
+    /// Makes the producer fail fatally, as a broker's answer would, to test what follows.
+    func failFatally() { producer.failFatally(.fencedInstance) }
+
     private func rebuild(
         _ producer: Producer, wasAlone: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) -> Bool {
