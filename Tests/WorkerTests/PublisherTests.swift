@@ -37,7 +37,7 @@ import Testing
         try scene.run("some time", seconds: 10) { Date() > end }
         #expect(scene.turns - before < 60, "nothing is asked for in the past: \(scene.turns - before) turns in 4 s")
         #expect(scene.settled == 0)
-        #expect(scene.lines(containing: "grant WRITE on topic").count == 1, "one line in 10 s: \(scene.log.lines)")
+        #expect(scene.lines(containing: "grant WRITE on topic").count == 1, "one line in 10 s: \(scene.allLines)")
         scene.cluster.setError(.none, of: scene.results)
         try scene.run("all results", seconds: 40) { scene.settled == 50 && scene.isWritable(.results) }
         #expect(try scene.count(scene.results) == 50)
@@ -71,7 +71,6 @@ import Testing
     @Test func `A result that is too large for its topic is written in a form that fits`() throws {
         let scene = try PublisherScene(producer: [UserProperty(name: "message.max.bytes", value: "1000", place: "")])
         scene.request(3)
-        // Ids of a kind that make the result longer than 1,000 bytes are not needed: its limit is below its own size.
         try scene.run("the results", seconds: 10) { scene.settled == 3 || !scene.publisher.problems.isEmpty }
         print("too large: settled \(scene.settled), problems \(scene.publisher.problems)")
         #expect(scene.settled == 3)

@@ -7,14 +7,20 @@ import Testing
 struct PublisherTopicTests {
     private let second: Int64 = 1_000_000_000
 
-    private func record(_ tag: UInt64, bytes: Int = 1) throws -> UndeliveredRecord {
+    /// Never asked for anything; a record names its topic by one.
+    private let handle: ProducerTopic
+
+    init() throws {
         let producer = try Producer(ProducerSettings(cluster: ClusterSettings(bootstrapServers: "127.0.0.1:1")))
-        let topic = try producer.topic("results")
+        handle = try producer.topic("results")
+    }
+
+    private func record(_ tag: UInt64, bytes: Int = 1) -> UndeliveredRecord {
         let value = [UInt8](repeating: 7, count: bytes)
         return value.withUnsafeBytes { value in
             UndeliveredRecord(
                 copying: UnsafeRawBufferPointer(start: nil, count: 0), value,
-                headers: UnsafeBufferPointer(start: nil, count: 0), to: topic, tag: tag, code: .none)
+                headers: UnsafeBufferPointer(start: nil, count: 0), to: handle, tag: tag, code: .none)
         }
     }
 
@@ -31,7 +37,7 @@ struct PublisherTopicTests {
 
     @Test func `A blocked topic is tried by one record at a time, with pauses that double to their limit`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...3 as ClosedRange<UInt64> { topic.take(try record(tag), .alone) }
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
         topic.block(.topicAuthorizationFailed, nowNs: 0)
         #expect(!topic.isOpen)
         #expect(topic.cause?.code == .topicAuthorizationFailed)
@@ -43,7 +49,7 @@ struct PublisherTopicTests {
             #expect(write(&topic, at: now) == [1])
             #expect(topic.nextTryNs == nil, "while a probe is under way nothing is due")
             #expect(write(&topic, at: now + 100 * second) == [])
-            topic.refused(try record(1), .topicAuthorizationFailed, nowNs: now)
+            topic.refused(record(1), .topicAuthorizationFailed, nowNs: now)
         }
         #expect(topic.cause?.sinceNs == 0)
         #expect(topic.refusedCount == 3)
@@ -51,7 +57,7 @@ struct PublisherTopicTests {
 
     @Test func `When a probe is taken, all that was refused goes before anything new`() throws {
         var topic = TargetTopic("results")
-        for tag in 1...3 as ClosedRange<UInt64> { topic.take(try record(tag), .alone) }
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         topic.written(1)
@@ -65,10 +71,10 @@ struct PublisherTopicTests {
 
     @Test func `What a failing topic gives back while a probe is under way waits for the probe's answer`() throws {
         var topic = TargetTopic("results")
-        topic.take(try record(1), .alone)
+        topic.take(record(1), .alone)
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
-        topic.take(try record(2), .alone)
+        topic.take(record(2), .alone)
         topic.block(.unknownTopicOrPartition, nowNs: second)
         #expect(write(&topic, at: 5 * second) == [])
         topic.written(1)
@@ -77,14 +83,14 @@ struct PublisherTopicTests {
 
     @Test func `A record that is too large closes nothing, and takes each form once`() throws {
         var topic = TargetTopic("results")
-        topic.take(try record(1), .alone)
+        topic.take(record(1), .alone)
         #expect(topic.isOpen && topic.nextTryNs == nil)
         #expect(write(&topic, at: 0) == [1])
         #expect(topic.form(of: 1) == .alone)
-        topic.shrunk(to: try record(1), .reduced, nowNs: 0)
+        topic.shrunk(to: record(1), .reduced, nowNs: 0)
         #expect(write(&topic, at: 0) == [1])
         #expect(topic.form(of: 1) == .reduced)
-        topic.shrunk(to: try record(1), .least, nowNs: 0)
+        topic.shrunk(to: record(1), .least, nowNs: 0)
         #expect(write(&topic, at: 0) == [1])
         topic.written(1)
         #expect(topic.isOpen && topic.isIdle)
@@ -92,11 +98,11 @@ struct PublisherTopicTests {
 
     @Test func `What a new producer dropped goes on among others, and one that was by itself again so`() throws {
         var topic = TargetTopic("results")
-        topic.take(try record(1), .together)
-        topic.take(try record(2), .alone)
+        topic.take(record(1), .together)
+        topic.take(record(2), .alone)
         #expect(write(&topic, at: 0) == [1, 2])
         #expect(topic.form(of: 1) == nil && topic.form(of: 2) == .alone)
-        topic.dropped(try record(2), nowNs: 0)
+        topic.dropped(record(2), nowNs: 0)
         #expect(write(&topic, at: 0) == [2])
         topic.written(2)
         #expect(topic.isIdle)
@@ -104,32 +110,22 @@ struct PublisherTopicTests {
 
     @Test func `Above a number or a size of refused records nothing new is written until they are`() throws {
         var topic = TargetTopic("results")
-        topic.take(try record(1, bytes: TargetTopic.refusedBytesLimit), .alone)
+        topic.take(record(1, bytes: TargetTopic.refusedBytesLimit), .alone)
         #expect(!topic.isOpen)
         #expect(write(&topic, at: 0) == [1])
         #expect(topic.isOpen)
         for tag in 1...UInt64(TargetTopic.refusedLimit) {
             #expect(topic.isOpen)
-            topic.take(try Self.one(tag), .together)
+            topic.take(record(tag), .together)
         }
         #expect(!topic.isOpen)
         #expect(write(&topic, at: 0).count == TargetTopic.refusedLimit)
         #expect(topic.isOpen)
     }
 
-    private static let producer = try? Producer(
-        ProducerSettings(cluster: ClusterSettings(bootstrapServers: "127.0.0.1:1")))
-
-    private static func one(_ tag: UInt64) throws -> UndeliveredRecord {
-        let topic = try #require(try producer?.topic("results"))
-        return UndeliveredRecord(
-            copying: UnsafeRawBufferPointer(start: nil, count: 0), UnsafeRawBufferPointer(start: nil, count: 0),
-            headers: UnsafeBufferPointer(start: nil, count: 0), to: topic, tag: tag, code: .none)
-    }
-
     @Test func `A topic with nothing left to try is open again: the next record shows`() throws {
         var topic = TargetTopic("tier")
-        topic.take(try record(1), .alone)
+        topic.take(record(1), .alone)
         topic.block(.unknownTopicOrPartition, nowNs: 0)
         #expect(write(&topic, at: second) == [1])
         topic.handedOn(1, nowNs: second)
