@@ -24,7 +24,7 @@ final class PublisherScene {
     /// Alarms that were due although nothing came of them.
     private(set) var turns = 0
 
-    init(producer properties: [UserProperty] = [], prepare: (MockCluster, String) throws -> Void = { _, _ in }) throws {
+    init(producer properties: [UserProperty] = []) throws {
         cluster = try MockCluster()
         let name = KafkaBroker.uniqueName("publisher")
         results = "\(name).results"
@@ -38,7 +38,6 @@ final class PublisherScene {
         for topic in [results, deadLetters, configuration.unregistered.topic] + configuration.retry.tiers.map(\.topic) {
             try cluster.create(topic, partitions: 1)
         }
-        try prepare(cluster, results)
         let settings = try configuration.cluster()
         publisher = try RecordPublisher(
             configuration, apps: [], cluster: settings, wakeUpDescriptor: wakeUp.descriptor,

@@ -41,7 +41,8 @@ import Testing
                     sessionTimeoutMs: 6_000),
                 topics: [topic], drainNs: 5_000_000_000, wakeUpDescriptor: wakeUp.descriptor, logger: logger,
                 roleOfTopic: { _ in role })
-            committer = OffsetCommitter(.requests, name: "group", logger: logger)
+            let group: CommitGroup = if case .retry = role { .retries } else { .requests }
+            committer = OffsetCommitter(group, name: "group", logger: logger)
             var machineSettings = Delivery.DeliverySettings()
             machineSettings.maxOpen = 100
             machine = DeliveryMachine(settings: machineSettings, apps: [])
