@@ -1,6 +1,12 @@
 import PushRecords
 
-/// What happened since the machine was made; only ever grows.
+extension FixedWidthInteger {
+    /// Counts one more, up to the largest number there is: what was counted before may come from outside.
+    @inline(__always)
+    mutating func countUp() { self &+= self < .max ? 1 : 0 }
+}
+
+/// What happened since the machine was made; only ever grows. Counted without a check: a counter wraps, it never traps.
 package struct DeliveryCounters: Sendable, Equatable {
     /// Of one app (or of notifications for which no app could be told).
     package struct App: Sendable, Equatable {
@@ -23,13 +29,13 @@ package struct DeliveryCounters: Sendable, Equatable {
 
         /// Of an app that was taken out of the configuration and came back.
         package mutating func add(_ other: App) {
-            handed += other.handed
-            for index in outcomes.indices { outcomes[index] += other.outcomes[index] }
-            for index in reasons.indices { reasons[index] += other.reasons[index] }
-            inDoubt += other.inDoubt
-            resends += other.resends
-            for index in retries.indices { retries[index] += other.retries[index] }
-            for index in heldByCause.indices { heldByCause[index] += other.heldByCause[index] }
+            handed &+= other.handed
+            for index in outcomes.indices { outcomes[index] &+= other.outcomes[index] }
+            for index in reasons.indices { reasons[index] &+= other.reasons[index] }
+            inDoubt &+= other.inDoubt
+            resends &+= other.resends
+            for index in retries.indices { retries[index] &+= other.retries[index] }
+            for index in heldByCause.indices { heldByCause[index] &+= other.heldByCause[index] }
             answerTimes.add(other.answerTimes)
         }
 

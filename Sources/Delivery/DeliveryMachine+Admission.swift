@@ -50,14 +50,19 @@ extension DeliveryMachine {
         var left = limit
         while !records[slot].isAdmitted {
             guard left > 0, shares.room(for: group) > 0 else { return false }
+            // Each holds bytes of its own. One of a record may always be open, so that it comes to its end.
+            if body.pointee.isList, records[slot].unsettled > 0, byteShares.room(for: group) <= 0 { return false }
             left -= 1
             let app = Int(body.pointee.app)
             var cause: HeldCause?
-            if liveApps > 1, app >= 0, !body.pointee.isInvalid, isFull(app: app), !isClosed(app: app) {
-                guard let oldest = queues[app].oldestNs(in: notifications), now.ns - oldest >= Self.shareWaitNs else {
+            if liveApps > 1, app >= 0, !body.pointee.isInvalid {
+                if !isFull(app: app) || isClosed(app: app) {
+                    apps[app].fullSinceNs = nil
+                } else if now.ns - fullNs(app: app) >= Self.shareWaitNs {
+                    cause = .share
+                } else {
                     return false
                 }
-                cause = .share
             }
             admitNext(slot, body, heldFor: cause)
         }
@@ -71,12 +76,20 @@ extension DeliveryMachine {
             || apps[app].openBytes * 2 >= settings.maxOpenBytes && apps[app].open > 0
     }
 
+    /// Since when a full app is waited for: its oldest unsent notification waits so long for a stream, or, when all it
+    /// has are in flight, so long nothing more of it could be admitted.
+    private mutating func fullNs(app: Int) -> Int64 {
+        let sinceNs = apps[app].fullSinceNs ?? now.ns
+        apps[app].fullSinceNs = sinceNs
+        return queues[app].oldestNs(in: notifications) ?? sinceNs
+    }
+
     /// When a record that waits for its app's share is held instead; `nil`: it waits for something else.
     func shareWaitEndNs(_ record: UInt32) -> Int64? {
         guard let app = records[record].body.map({ Int($0.pointee.app) }), app >= 0, isFull(app: app),
-            let oldest = queues[app].oldestNs(in: notifications)
+            let sinceNs = queues[app].oldestNs(in: notifications) ?? apps[app].fullSinceNs
         else { return nil }
-        return oldest + Self.shareWaitNs
+        return sinceNs + Self.shareWaitNs
     }
 
     private mutating func admitNext(
@@ -95,7 +108,7 @@ extension DeliveryMachine {
             records[recordSlot].cursor.index = 1
         }
         if records[recordSlot].hasSettledIndexes, isSettled(index, in: recordSlot) {
-            counters.duplicatesSkipped += 1
+            counters.duplicatesSkipped &+= 1
             return
         }
 
@@ -106,11 +119,12 @@ extension DeliveryMachine {
         notifications[slot].inDoubt = body.pointee.inDoubt
         let isInvalid = body.pointee.isInvalid || failure != .none
         if body.pointee.isInheritedDoubt, failure == .none {
-            notifications[slot].sends += 1
-            notifications[slot].inDoubt += 1
-            counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt += 1
+            notifications[slot].sends.countUp()
+            notifications[slot].inDoubt.countUp()
+            counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt &+= 1
         }
         notifications[slot].token = body.pointee.isList ? copyToken(token, for: slot) : token
+        if body.pointee.repeatedBytes > 0 { takeBytes(Int(body.pointee.repeatedBytes), for: slot) }
 
         if isInvalid {
             notifications[slot].reason = body.pointee.isInvalid ? body.pointee.failureReason : failure
@@ -137,11 +151,36 @@ extension DeliveryMachine {
         }
         let block = blocks.take(token.count)
         block.copyMemory(from: source, byteCount: token.count)
-        notifications[slot].tokenBlockSize = Int32(token.count)
+        notifications[slot].tokenBlockSize = Int16(token.count)
         byteShares.take(BlockStore.rounded(token.count), for: Int(records[notifications[slot].record].group))
         let app = Int(notifications[slot].app)
         if app >= 0 { apps[app].openBytes += BlockStore.rounded(token.count) }
         return UnsafeRawBufferPointer(start: block, count: token.count)
+    }
+
+    /// Counts bytes that a notification holds, or will write, beside its record's block and its own token: what its
+    /// result repeats, the payload of its retry record, a dead letter's key and value, texts of its answer. Given back
+    /// when it is settled, since until then they lie in the producer.
+    ///
+    /// With these, what is held is bounded by `maxOpenBytes`, one record for each partition that began within it, and a
+    /// fixed size for each notification (its slot, and a result without what it repeats: `RecordLimits.result` at most). A byte read holds itself in its
+    /// record's block; each token of a list, of at least three bytes, its copy (`BlockStore.rounded`) and what its result
+    /// repeats; a retry record the payload once more.
+    mutating func takeBytes(_ count: Int, for slot: UInt32) {
+        let bytes = min(count, Int(Int32.max - notifications[slot].countedBytes))
+        notifications[slot].countedBytes += Int32(bytes)
+        countedBytes += bytes
+        byteShares.take(bytes, for: Int(records[notifications[slot].record].group))
+        if notifications[slot].app >= 0 { apps[Int(notifications[slot].app)].openBytes += bytes }
+    }
+
+    /// It is settled.
+    mutating func giveBackBytes(_ slot: UInt32) {
+        let bytes = Int(notifications[slot].countedBytes)
+        notifications[slot].countedBytes = 0
+        countedBytes -= bytes
+        byteShares.giveBack(bytes, for: Int(records[notifications[slot].record].group))
+        if notifications[slot].app >= 0 { apps[Int(notifications[slot].app)].openBytes -= bytes }
     }
 
     /// A slot of its own for one notification, counted everywhere.
@@ -158,7 +197,7 @@ extension DeliveryMachine {
         shares.take(1, for: Int(records[record].group))
         if app >= 0 { apps[Int(app)].open += 1 }
         if let partition = partitions[Int(records[record].partition)] { partition.pointee.open += 1 }
-        counters.notificationsAdmitted += 1
+        counters.notificationsAdmitted &+= 1
         return slot
     }
 

@@ -78,7 +78,10 @@ extension DeliveryMachine {
         let hadNone = controls[app.value].capacity == 0
         controls[app.value].capacity = max(0, requests)
         if requests > 0 { controls[app.value].lastCapacity = requests }
-        if hadNone != (requests <= 0) { watchConnection(of: app.value) }
+        if hadNone != (requests <= 0) {
+            if hadNone { controls[app.value].connectedNs = now.ns }
+            watchConnection(of: app.value)
+        }
         refreshConcurrency(of: app.value)
         refreshOpenLimit()
     }
@@ -122,7 +125,7 @@ extension DeliveryMachine {
         refreshConcurrency(of: app)
         switch change {
         case .tripped:
-            counters.guardsTripped += 1
+            counters.guardsTripped &+= 1
             events.append(.guardTripped(AppIndex(app), held: controls[app].route.guardHolds))
         case .released:
             events.append(.guardReleased(AppIndex(app)))

@@ -79,7 +79,7 @@ extension DeliveryMachine {
         let place = controls[app].circuit
         let effect = circuits[place].circuit.fault(reason, handedNs: handedNs, now: now.ns)
         if case .opened = effect {
-            counters.circuitsOpened += 1
+            counters.circuitsOpened &+= 1
             events.append(.circuitOpened(.credential(of: AppIndex(app)), reason: reason))
             for app in controls.indices where controls[app].circuit == place { refreshGate(of: app) }
         }
@@ -111,7 +111,7 @@ extension DeliveryMachine {
         topicCircuits.append(opened)
         controls[app].openTopics += 1
         refreshGate(of: app)
-        counters.circuitsOpened += 1
+        counters.circuitsOpened &+= 1
         events.append(.circuitOpened(name(of: opened), reason: reason))
         return .opened
     }
@@ -155,7 +155,22 @@ extension DeliveryMachine {
             } else {
                 closeTopicCircuit(at: place)
             }
+        case .connection(let app):
+            // Whatever it was: the transport says so as well.
+            controls[app].isReachable = true
+            watchConnection(of: app)
         }
+    }
+
+    /// A try came back without an answer: where that is what it was to bring, its app stays cut off.
+    mutating func failTrial(_ slot: UInt32) {
+        let app = Int(notifications[slot].app)
+        guard
+            controls[app].trial.probe
+                == NotificationID(slot: slot, generation: notifications[slot].generation)
+        else { return }
+        notifications[slot].isProbe = false
+        controls[app].trial.probeFailed(now: now.ns)
     }
 
     /// The probe ends without an answer: another one may try.
@@ -163,6 +178,7 @@ extension DeliveryMachine {
         switch takeProbe(slot) {
         case .credential(let place): circuits[place].circuit.probeEnded()
         case .topic(let place): topicCircuits[place].circuit.probeEnded()
+        case .connection(let app): controls[app].trial.probeEnded()
         case nil: break
         }
     }
@@ -195,13 +211,15 @@ extension DeliveryMachine {
         }
     }
 
-    private enum ProbePlace { case credential(Int), topic(Int) }
+    private enum ProbePlace { case credential(Int), topic(Int), connection(Int) }
 
     private mutating func takeProbe(_ slot: UInt32) -> ProbePlace? {
         notifications[slot].isProbe = false
         let id = NotificationID(slot: slot, generation: notifications[slot].generation)
         if let place = circuits.firstIndex(where: { $0.circuit.probe == id }) { return .credential(place) }
         if let place = topicCircuits.firstIndex(where: { $0.circuit.probe == id }) { return .topic(place) }
+        let app = Int(notifications[slot].app)
+        if controls[app].trial.probe == id { return .connection(app) }
         return nil
     }
 
@@ -210,10 +228,13 @@ extension DeliveryMachine {
 
     // MARK: Hosts
 
-    /// What the transport knows of the app's host: false when connecting to it failed, true when it is connected.
+    /// What the transport knows of the app's host: false when connecting to it failed, or its connections end without an
+    /// answer; true when one is connected, or, after that, when one answered.
     ///
-    /// With several apps, one that has had no connection for `cutOffNs` while none can be made is held, so that it
-    /// takes no room from the others. With one app there is nobody to protect: it waits.
+    /// With several apps, one that has had no connection for `cutOffNs` while none can be made, or none that answers, is
+    /// held, so that it takes no room from the others. A connection that comes meanwhile ends that only by an answer (or
+    /// when it stays and nothing waits for one): one notification at a time may try it. With one app there is nobody to
+    /// protect: it waits.
     package mutating func setReachable(_ app: AppIndex, _ isReachable: Bool, now: DeliveryTime) {
         self.now = now
         controls[app.value].isReachable = isReachable
@@ -222,17 +243,20 @@ extension DeliveryMachine {
 
     /// To be called when something changed that says whether the app can send.
     mutating func watchConnection(of app: Int) {
-        let isCut = !controls[app].isReachable && controls[app].capacity == 0 && !controls[app].isRemoved
-        if !isCut {
+        let isReachable = controls[app].isReachable || controls[app].isRemoved
+        if isReachable {
             controls[app].unreachableNs = nil
-        } else if controls[app].unreachableNs == nil {
+        } else if controls[app].unreachableNs == nil, controls[app].capacity == 0 {
             controls[app].unreachableNs = now.ns
         }
-        if controls[app].isCutOff, !isCut || liveApps == 1 {
+        if controls[app].isCutOff, isReachable || liveApps == 1 {
+            let probe = controls[app].trial.probe
             controls[app].isCutOff = false
+            controls[app].trial.close(now: now.ns)
             events.append(.circuitClosed(.connection(of: AppIndex(app))))
             endHolding(.unreachable, of: app)
             refreshGate(of: app)
+            forgetProbe(probe)
         }
         nextCutOffNs = .max
         guard liveApps > 1 else { return }
@@ -251,9 +275,21 @@ extension DeliveryMachine {
                 nextCutOffNs = min(nextCutOffNs, sinceNs + Self.cutOffNs)
                 continue
             }
+            if controls[app].capacity > 0 {
+                // What becomes of this connection says more than what became of those before.
+                guard now.ns - controls[app].connectedNs >= Self.cutOffNs else {
+                    nextCutOffNs = min(nextCutOffNs, controls[app].connectedNs + Self.cutOffNs)
+                    continue
+                }
+                guard apps[app].handed > 0 else {
+                    controls[app].unreachableNs = nil
+                    continue
+                }
+            }
             controls[app].isCutOff = true
+            _ = controls[app].trial.fault(.none, handedNs: now.ns, now: now.ns)
             isChosen[app] = true
-            counters.circuitsOpened += 1
+            counters.circuitsOpened &+= 1
             events.append(.circuitOpened(.connection(of: AppIndex(app)), reason: .none))
             refreshGate(of: app)
         }

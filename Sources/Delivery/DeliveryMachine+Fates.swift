@@ -12,7 +12,7 @@ extension DeliveryMachine {
         guard Int(slot) < notifications.capacity, notifications[slot].generation == fate.id.generation,
             notifications[slot].state == .handed || notifications[slot].state == .orphaned
         else {
-            counters.late += 1
+            counters.late &+= 1
             return
         }
         if isSuspect(slot) {
@@ -22,12 +22,13 @@ extension DeliveryMachine {
         }
         records[notifications[slot].record].handed -= 1
         if notifications[slot].state == .orphaned {
-            counters.late += 1
+            counters.late &+= 1
             forgetOrphan(slot)
             return
         }
         if fate.sentAtMs != 0 { notifications[slot].sentAtMs = fate.sentAtMs }
         notifications[slot].isResend = true
+        if notifications[slot].isProbe, fate.kind != .answered { failTrial(slot) }
         switch fate.kind {
         case .notProcessed:
             handleReturn(slot, fate)
@@ -48,9 +49,9 @@ extension DeliveryMachine {
     /// Held, it uses up no attempt: what APNs refuses of everybody for an hour must not be abandoned. It ends by its
     /// expiration or `maxAgeMs`; where that is 0, each holding is an attempt.
     private mutating func handleReturn(_ slot: UInt32, _ fate: Fate) {
-        if fate.unprocessed == .refusedByPeer, notifications[slot].refusals < .max { notifications[slot].refusals += 1 }
+        if fate.unprocessed == .refusedByPeer { notifications[slot].refusals.countUp() }
         guard notifications[slot].refusals >= Self.heldRefusals else { return sendAgainReturned(slot) }
-        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.phase != .active {
+        if partitions[Int(records[notifications[slot].record].partition)]?.pointee.isSending != true {
             drop(slot)
         } else {
             hold(slot, .unprocessed)
@@ -66,13 +67,13 @@ extension DeliveryMachine {
     }
 
     private mutating func handleDoubt(_ slot: UInt32, _ fate: Fate) {
-        notifications[slot].sends += 1
-        notifications[slot].inDoubt += 1
-        counters.apps[Int(notifications[slot].app)].inDoubt += 1
+        notifications[slot].sends.countUp()
+        notifications[slot].inDoubt.countUp()
+        counters.apps[Int(notifications[slot].app)].inDoubt &+= 1
         // What happens in quarantine says nothing about the other connections.
         if fate.connectionDied, !isSuspect(slot) { watchTry(Int(notifications[slot].app), isFailure: true) }
         if fate.connectionDied, !fate.connectionWasSilent {
-            notifications[slot].deaths &+= notifications[slot].deaths < .max ? 1 : 0
+            notifications[slot].deaths.countUp()
         }
         markDoubted(slot)
         if settings.inDoubt == .abandon {
@@ -104,7 +105,7 @@ extension DeliveryMachine {
     private mutating func handleAnswer(_ slot: UInt32, _ fate: Fate, _ batch: FateBatch) {
         let text = fate.reasonText >= 0 ? batch.texts[Int(fate.reasonText)] : nil
         let row = verdicts.row(reason: fate.reason, text: text, status: fate.status)
-        notifications[slot].sends += 1
+        notifications[slot].sends.countUp()
         notifications[slot].returns = 0
         notifications[slot].refusals = 0
         notifications[slot].status = fate.status
@@ -114,12 +115,15 @@ extension DeliveryMachine {
             notifications[slot].reason = .other
         }
         notifications[slot].answeredID = fate.apnsID
-        notifications[slot].unregisteredAtMs = fate.unregisteredAtMs
-        if fate.uniqueIDText >= 0 { uniqueIDs[slot] = batch.texts[Int(fate.uniqueIDText)] }
+        notifications[slot].unregisteredAtMs = RecordTime.checked(fate.unregisteredAtMs)
+        if fate.uniqueIDText >= 0 {
+            uniqueIDs[slot] = batch.texts[Int(fate.uniqueIDText)]
+            takeBytes(batch.texts[Int(fate.uniqueIDText)].utf8.count, for: slot)
+        }
         let app = Int(notifications[slot].app)
         counters.apps[app].answerTimes.count(handedForMs(slot))
         watchAnswer(app, status: fate.status, reason: fate.reason)
-        if row.verdict != .accept { counters.apps[app].reasons[Int(fate.reason.rawValue)] += 1 }
+        if row.verdict != .accept { counters.apps[app].reasons[Int(fate.reason.rawValue)] &+= 1 }
 
         var verdict = row.verdict
         // A credential that was replaced since, or a token that was renewed: the new one may do.
@@ -169,13 +173,13 @@ extension DeliveryMachine {
 
     /// Through no fault of its own.
     private mutating func sendAgainReturned(_ slot: UInt32) {
-        notifications[slot].returns &+= notifications[slot].returns < .max ? 1 : 0
+        notifications[slot].returns.countUp()
         sendAgain(slot, tries: notifications[slot].returns)
     }
 
     /// At once, or after a pause when quick tries came to nothing.
     private mutating func sendAgain(_ slot: UInt32, tries: UInt8) {
-        counters.apps[Int(notifications[slot].app)].resends += 1
+        counters.apps[Int(notifications[slot].app)].resends &+= 1
         if partitions[Int(records[notifications[slot].record].partition)]?.pointee.isSending != true {
             drop(slot)
         } else if let cause = causeToHold(slot) {
@@ -223,9 +227,11 @@ extension DeliveryMachine {
             return
         }
         notifications[slot].isRetryAttempt = asAttempt
-        notifications[slot].due = now.wallMs + tiers.delayMs(of: tier)
+        notifications[slot].due = RecordTime.adding(tiers.delayMs(of: tier), to: now.wallMs)
+        // The record's own block goes when the producer has it; what the producer has stays until it is acknowledged.
+        takeBytes(body.pointee.payload.count, for: slot)
         let app = Int(notifications[slot].app)
-        if asAttempt { counters.apps[app].retries[tier] += 1 }
+        if asAttempt { counters.apps[app].retries[tier] &+= 1 }
         leaveLane(slot)
         notifications[slot].state = .concluded
         produce(slot, .retry(tier: tier))

@@ -11,9 +11,15 @@ extension DeliveryMachine {
     private mutating func gatedCause(_ slot: UInt32, _ app: Int) -> HeldCause? {
         if controls[app].isRemoved { return .removed }
         if controls[app].route.isPaused { return .paused }
-        if controls[app].isCutOff { return .unreachable }
-        if notifications[slot].isProbe { return nil }
         let id = NotificationID(slot: slot, generation: notifications[slot].generation)
+        if controls[app].isCutOff {
+            guard controls[app].capacity > 0 else { return .unreachable }
+            guard notifications[slot].isProbe || controls[app].trial.admits(id, now: now.ns) else {
+                return .unreachable
+            }
+            notifications[slot].isProbe = true
+        }
+        if notifications[slot].isProbe { return nil }
         let place = controls[app].circuit
         if circuits[place].circuit.isOpen {
             notifications[slot].isProbe = circuits[place].circuit.admits(id, now: now.ns)
@@ -83,7 +89,7 @@ extension DeliveryMachine {
         let holding = controls[app].holdings[Int(cause.rawValue)].note(
             now.ns, pauseNs: cause.isSporadic ? holdingPauseNs : nil, eventPauseNs: Self.eventPauseNs)
         if holding.isNews { events.append(.held(app: AppIndex(app), cause)) }
-        counters.apps[app].heldByCause[Int(cause.rawValue)] += 1
+        counters.apps[app].heldByCause[Int(cause.rawValue)] &+= 1
         let isLong = holding.forNs >= Self.longHoldingNs
         // Without a greatest age nothing else would end it.
         let isAttempt = cause == .unprocessed && settings.maxAgeMs == 0

@@ -13,8 +13,8 @@ extension DeliveryMachine {
         leaveLane(slot)
         notifications[slot].state = .concluded
         let app = notifications[slot].app >= 0 ? Int(notifications[slot].app) : apps.count
-        counters.apps[app].outcomes[outcome.place] += 1
-        if outcome == .invalid { counters.apps[app].reasons[Int(notifications[slot].reason.rawValue)] += 1 }
+        counters.apps[app].outcomes[outcome.place] &+= 1
+        if outcome == .invalid { counters.apps[app].reasons[Int(notifications[slot].reason.rawValue)] &+= 1 }
 
         if outcome == .accepted, settings.publishesOnlyFailures, notifications[slot].inDoubt == 0 {
             releaseBytes(slot)
@@ -88,7 +88,7 @@ extension DeliveryMachine {
     package mutating func acknowledged(_ id: NotificationID, now: DeliveryTime) {
         self.now = now
         guard Int(id.slot) < notifications.capacity, isCurrent(id), notifications[id.slot].unacknowledged > 0 else {
-            counters.late += 1
+            counters.late &+= 1
             return
         }
         notifications[id.slot].unacknowledged -= 1
@@ -148,7 +148,7 @@ extension DeliveryMachine {
 
     private func content(_ slot: UInt32, _ body: UnsafeMutablePointer<RecordBody>) -> NotificationContent {
         var place = body.pointee.request
-        place.index += notifications[slot].index
+        place.index &+= notifications[slot].index
         var id = requestID(body, index: notifications[slot].index)
         if id == .none { id = notifications[slot].answeredID }
         return NotificationContent(
@@ -169,8 +169,11 @@ extension DeliveryMachine {
             records[record].hasSettledIndexes = true
         }
         partitions[Int(records[record].partition)]?.pointee.isDirty = true
-        counters.notificationsSettled += 1
-        counters.settleTimes.count(now.wallMs - records[record].firstMs)
+        counters.notificationsSettled &+= 1
+        let firstMs = records[record].firstMs
+        if firstMs != RecordTime.unknown {
+            counters.settleTimes.count(RecordTime.age(of: firstMs, nowMs: now.wallMs))
+        }
         free(slot)
         finish(record: record)
     }
@@ -194,8 +197,12 @@ extension DeliveryMachine {
         if notifications[slot].isDoubted { records[record].doubts -= 1 }
         if records[record].partition != noSlot {
             partitions[Int(records[record].partition)]?.pointee.open -= 1
+            if notifications[slot].isDeadLetter {
+                partitions[Int(records[record].partition)]?.pointee.deadLetters -= 1
+            }
         }
         shares.giveBack(1, for: Int(records[record].group))
+        if notifications[slot].countedBytes > 0 { giveBackBytes(slot) }
         if notifications[slot].app >= 0 { apps[Int(notifications[slot].app)].open -= 1 }
         if !uniqueIDs.isEmpty { uniqueIDs[slot] = nil }
         notifications[slot].state = .free

@@ -6,6 +6,7 @@ extension DeliveryMachine {
     package func room(for id: PartitionID) -> Int {
         guard let partition = find(id), partition.pointee.phase == .active, partition.pointee.firstAdmitting == noSlot
         else { return 0 }
+        if partition.pointee.deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         let bytes = byteShares.room(for: partition.pointee.group)
         guard bytes > 0 else { return 0 }
         return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean))
@@ -20,6 +21,7 @@ extension DeliveryMachine {
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>, now: DeliveryTime
     ) -> Receipt {
         self.now = now
+        let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = find(id), partition.pointee.phase == .active else { return .unassigned }
         guard OffsetLimit.holds(offset) else { return .unassigned }
         if partition.pointee.ledger.isReset(offset) {
@@ -39,12 +41,12 @@ extension DeliveryMachine {
         if let retry = request.retry {
             // Whatever a skewed clock wrote into the header. One that wrote a time still to come was ahead, by more than
             // the tier is long: who knows when that was, so nobody waits for it.
-            let dueMs = min(retry.dueMs, timestampMs + partition.pointee.tierDelayMs)
+            let dueMs = min(retry.dueMs, RecordTime.adding(partition.pointee.tierDelayMs, to: timestampMs))
             if dueMs > now.wallMs, timestampMs - now.wallMs <= partition.pointee.tierDelayMs {
                 return .notDue(untilMs: dueMs)
             }
         }
-        counters.recordsReceived += 1
+        counters.recordsReceived &+= 1
 
         let arrival = partition.pointee.ledger.receive(offset, record: records.take())
         let settledIndexes: [Range<Int64>]
@@ -53,7 +55,7 @@ extension DeliveryMachine {
             return .known
         case .settledBefore:
             partition.pointee.isDirty = true
-            counters.duplicatesSkipped += 1
+            counters.duplicatesSkipped &+= 1
             return .known
         case .open(let indexes):
             settledIndexes = indexes
@@ -73,7 +75,7 @@ extension DeliveryMachine {
         case .none:
             record.cursor.index = 1
             records[slot] = record
-            let notification = admitDeadLetter(record: slot)
+            let notification = admitDeadLetter(record: slot, key, value, headers)
             let reason = request.deadLetter ?? .badEnvelope
             return .deadLetter(id: notification, reason: reason, detail: request.detail)
         case .devices: isList = true
@@ -170,13 +172,15 @@ extension DeliveryMachine {
                 apnsID: request.apnsID, expiration: request.expiration, pushType: request.pushType,
                 priority: request.priority, isBroadcast: isBroadcast, app: -1,
                 isInvalid: request.isInvalid,
-                isExpired: settings.maxAgeMs > 0 && now.wallMs - firstMs > settings.maxAgeMs,
+                isExpired: settings.maxAgeMs > 0
+                    && RecordTime.age(of: firstMs, nowMs: now.wallMs) > settings.maxAgeMs,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
                 inDoubt: request.retry?.inDoubt ?? 0, isInheritedDoubt: isInheritedDoubt,
                 attempt: request.retry?.attempt ?? 0,
                 tierDelayMs: tierDelayMs, topicHash: partition.pointee.topicHash))
         findApp(request, body)
+        body.pointee.countRepeated()
         let app = Int(body.pointee.app)
         if app >= 0 { apps[app].openBytes += BlockStore.rounded(size) }
         return body
@@ -195,12 +199,19 @@ extension DeliveryMachine {
         }
     }
 
-    /// A record from which nothing can be read is one notification that is only produced.
-    private mutating func admitDeadLetter(record: UInt32) -> NotificationID {
-        counters.deadLetters += 1
+    /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes
+    /// until that is acknowledged.
+    private mutating func admitDeadLetter(
+        record: UInt32, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        _ headers: UnsafeBufferPointer<RecordHeader>
+    ) -> NotificationID {
+        counters.deadLetters &+= 1
         let slot = admitNotification(record: record, index: 0, app: -1)
         notifications[slot].state = .concluded
         notifications[slot].unacknowledged = 1
+        notifications[slot].isDeadLetter = true
+        partitions[Int(records[record].partition)]?.pointee.deadLetters += 1
+        takeBytes(headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count }, for: slot)
         return NotificationID(slot: slot, generation: notifications[slot].generation)
     }
 }

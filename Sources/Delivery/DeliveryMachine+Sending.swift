@@ -34,7 +34,7 @@ extension DeliveryMachine {
                 apps[app].outstanding += batch.count - suspects
                 apps[app].quarantined += suspects
                 if apps[app].isRateLimited { controls[app].rateLimit.take(batch.count, now.ns) }
-                counters.apps[app].handed += batch.count
+                counters.apps[app].handed &+= batch.count
                 body(AppIndex(app), batch)
             }
         }
@@ -55,15 +55,20 @@ extension DeliveryMachine {
             partition.pointee.reach.advance(to: offset)
             return true
         }
-        let isPast =
-            expiration == 0
-            ? now.wallMs > body.pointee.firstMs + Self.nowOrNeverMs : now.wallMs >= Int64(expiration) * 1_000
-        guard isPast else {
+        guard expiration == 0 ? isLate(slot, body) : now.wallMs >= Int64(expiration) * 1_000 else {
             partition.pointee.reach.advance(to: offset)
             return true
         }
         conclude(slot, .expired)
         return false
+    }
+
+    /// Whether a notification with expiration 0 was tried for long enough: since its record was written, or, when that is
+    /// not known, since it came here.
+    private func isLate(_ slot: UInt32, _ body: UnsafeMutablePointer<RecordBody>) -> Bool {
+        let firstMs = body.pointee.firstMs
+        if firstMs != RecordTime.unknown { return RecordTime.age(of: firstMs, nowMs: now.wallMs) > Self.nowOrNeverMs }
+        return now.ns - records[notifications[slot].record].receivedNs > Self.nowOrNeverMs * 1_000_000
     }
 
     /// Until an acknowledged commit names a reach above its record.

@@ -1,3 +1,5 @@
+import PushRecords
+
 extension DeliveryMachine {
     /// The publisher says that a topic cannot be written now, or that it can again.
     ///
@@ -5,7 +7,8 @@ extension DeliveryMachine {
     ///   When none can, it waits, and `isAnyTierWritable` is false.
     /// - The dead-token topic: what is answered so is held in a tier instead (`HeldCause.unwritable`), and so is what
     ///   waits for it, unless its result was produced already: that one waits.
-    /// - Results, dead letters: what needs them waits; the rest goes on.
+    /// - Dead letters: a partition in which `unwrittenDeadLetters` of them wait is read no further.
+    /// - Results: what needs them waits; the rest goes on.
     package mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool, now: DeliveryTime) {
         self.now = now
         guard productions.isWritable(target) != isWritable else { return }
@@ -33,7 +36,7 @@ extension DeliveryMachine {
             let production = productions[target][productions[target].head]
             productions[target].removeFirst()
             guard isCurrent(production.id) else { continue }
-            notifications[production.id.slot].due = now.wallMs + tiers.delayMs(of: other)
+            notifications[production.id.slot].due = RecordTime.adding(tiers.delayMs(of: other), to: now.wallMs)
             let moved = Production(id: production.id, kind: .retry(tier: other))
             productions[moved.target].append(moved)
         }

@@ -31,6 +31,8 @@ package struct DeliveryMachine: ~Copyable {
     static let heldRefusals: UInt8 = 10
     /// Tries that came to nothing in a row before the next one waits.
     static let quickTries: UInt8 = 3
+    /// Dead letters of a partition that may wait while their topic cannot be written; then it is read no further.
+    static let unwrittenDeadLetters = 100
     static let backOffNs: Int64 = 1_000_000_000
     /// The same thing is told about an app no more often.
     static let eventPauseNs: Int64 = 10_000_000_000
@@ -101,6 +103,8 @@ package struct DeliveryMachine: ~Copyable {
     /// As last told.
     var now = DeliveryTime(ns: 0, wallMs: 0)
     var recordBytesMean = 1_024
+    /// By `takeBytes`.
+    var countedBytes = 0
     package internal(set) var counters: DeliveryCounters
 
     package init(settings: DeliverySettings, apps routes: [AppRoute]) {

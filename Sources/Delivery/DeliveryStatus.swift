@@ -142,7 +142,8 @@ extension DeliveryMachine {
 
     package var gauges: DeliveryGauges {
         DeliveryGauges(
-            openNotifications: notifications.count, openBytes: blocks.openBytes, inFlight: apps.map(\.handed),
+            openNotifications: notifications.count, openBytes: blocks.openBytes + countedBytes,
+            inFlight: apps.map(\.handed),
             waiting: queues.map(\.count), productions: productions.count)
     }
 }

@@ -19,8 +19,8 @@ package struct LatencyCounts: Sendable, Equatable {
     }
 
     mutating func add(_ other: LatencyCounts) {
-        for bucket in 0..<Self.bucketCount { buckets[bucket] += other.buckets[bucket] }
-        sumMs += other.sumMs
+        for bucket in 0..<Self.bucketCount { buckets[bucket] &+= other.buckets[bucket] }
+        sumMs &+= other.sumMs
     }
 
     package subscript(bucket: Int) -> Int { buckets[bucket] }

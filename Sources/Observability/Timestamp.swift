@@ -21,8 +21,12 @@ package struct Timestamp: Hashable, Sendable {
 
     func write(to output: inout [UInt8]) {
         // Rounded down, before the epoch too.
-        let milliseconds = Int(((wallMs % 1_000) + 1_000) % 1_000)
-        var seconds = time_t((wallMs - Int64(milliseconds)) / 1_000)
+        var (quotient, milliseconds) = wallMs.quotientAndRemainder(dividingBy: 1_000)
+        if milliseconds < 0 {
+            milliseconds += 1_000
+            quotient -= 1
+        }
+        var seconds = time_t(quotient)
         var parts = tm()
         guard gmtime_r(&seconds, &parts) != nil else {
             output.append(contentsOf: String(wallMs).utf8)

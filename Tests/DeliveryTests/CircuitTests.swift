@@ -338,6 +338,76 @@ struct MachineCircuitTests {
         }
     }
 
+    @Test("Connections that come and end without an answer: held like one that cannot connect, one at a time tries")
+    func flickering() {
+        let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
+        let partition = rig.assignReady()
+        func connect(_ capacity: Int) { rig.machine.setCapacity(AppIndex(0), requests: capacity) }
+        rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+        rig.receive(partition, 0, "a", headers: Self.shop)
+        for _ in 0..<4 {
+            rig.wait(ms: 1_000)
+            connect(10)
+            #expect(rig.send() == ["a"])
+            rig.wait(ms: 200)
+            AgainRefusedTests.refuse(rig, "a")
+            connect(0)
+        }
+        rig.wait(ms: 200)
+        #expect(rig.settle().map(\.token) == ["a"])
+        expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
+        // Without a connection nobody tries; with one, one.
+        rig.wait(ms: 1_000)
+        rig.receive(partition, 1, "b", headers: Self.shop)
+        connect(10)
+        for (offset, device) in ["c", "d"].enumerated() {
+            rig.receive(partition, Int64(offset) + 2, device, headers: Self.shop)
+        }
+        #expect(rig.send() == ["c"])
+        #expect(rig.settle().map(\.token) == ["b", "d"])
+        rig.doubt("c")
+        #expect(rig.settle().map(\.description) == ["c retry(tier: 0) attempt 0 held sends 1 doubt 1"])
+        // The next one waits longer.
+        rig.wait(ms: 1_999)
+        rig.receive(partition, 4, "e", headers: Self.shop)
+        #expect(rig.send() == [])
+        rig.wait(ms: 1)
+        rig.receive(partition, 5, "f", headers: Self.shop)
+        #expect(rig.send() == ["f"])
+        expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
+        rig.answer("f")
+        expect(rig.machine.appStatuses.map(\.isCutOff), is: [false, false])
+        #expect(rig.machine.takeEvents().last == .circuitClosed(.connection(of: AppIndex(0))))
+        rig.receive(partition, 6, "g", headers: Self.shop)
+        #expect(rig.send() == ["g"])
+    }
+
+    @Test("A connection that comes and stays: not held while its first answer is awaited, nor when nobody asks it")
+    func awaited() {
+        let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
+        let partition = rig.assignReady()
+        rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+        rig.wait(ms: 4_900)
+        rig.machine.setCapacity(AppIndex(0), requests: 10)
+        rig.wait(ms: 4_900)
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 100_000_000)
+        rig.wait(ms: 10_000)
+        expect(rig.machine.appStatuses[0].isCutOff, is: false)
+        expect(rig.machine.nextDeadlineNs, is: nil)
+        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.wait(ms: 4_900)
+        rig.machine.setCapacity(AppIndex(0), requests: 10)
+        rig.receive(partition, 0, "a", headers: Self.shop)
+        #expect(rig.send() == ["a"])
+        rig.wait(ms: 4_900)
+        expect(rig.machine.appStatuses[0].isCutOff, is: false)
+        rig.wait(ms: 100)
+        expect(rig.machine.appStatuses[0].isCutOff, is: true)
+        rig.answer("a")
+        rig.machine.setReachable(AppIndex(0), true, now: rig.now)
+        expect(rig.machine.appStatuses[0].isCutOff, is: false)
+    }
+
     @Test("A connection that is left, or comes within five seconds, keeps it from being held")
     func reachable() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 1)

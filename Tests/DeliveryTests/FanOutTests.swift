@@ -127,6 +127,70 @@ struct FanOutTests {
         #expect(rig.isEmpty)
     }
 
+    @Test("The rest of a list is admitted in one turn, piece by piece, as far as there is room")
+    func restInOneTurn() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, envelope: (0..<700).map { "t\($0)" })
+        expect(rig.machine.gauges.openNotifications, is: 256)
+        #expect(rig.send().count == 700)
+    }
+
+    @Test("What each result of a list repeats counts as bytes, until it is settled; one at a time always goes on")
+    func repeated() {
+        var settings = DeliverySettings()
+        settings.maxOpenBytes = 8 * 1_024
+        settings.copiedHeaders = ["note"]
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        let devices = (0..<40).map { "t\($0)" }
+        let list = devices.map { "\"\(Rig.token($0))\"" }.joined(separator: ", ")
+        let note = String(repeating: "n", count: 900)
+        rig.receive(
+            partition, 0, key: "k", value: #"{"device_tokens": [\#(list)], "payload": {"aps": {}}}"#,
+            headers: [("note", note)])
+        var ended = 0
+        while ended < 40 {
+            let sent = rig.send()
+            guard !sent.isEmpty else { break }
+            expect(sent.count <= 12, is: true)
+            // A list that began is held itself, and one of its tokens.
+            expect(rig.machine.gauges.openBytes <= settings.maxOpenBytes + 2 * 1_024, is: true)
+            for device in sent { rig.answer(device) }
+            let written = rig.produce()
+            expect(rig.machine.gauges.openBytes >= sent.count * 400, is: true)
+            for each in written { rig.machine.acknowledged(each.id, now: rig.now) }
+            ended += sent.count
+        }
+        #expect(ended == 40)
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Dead letters stop the reading by their bytes, until Kafka has them; a retry record by its payload")
+    func deadLetterBytes() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        let key = String(repeating: "k", count: 1 << 20)
+        var ids: [NotificationID] = []
+        while rig.machine.room(for: partition) > 0, ids.count < 120 {
+            guard case .deadLetter(let id, _, _) = rig.receive(partition, Int64(ids.count), key: key, value: nil)
+            else { break }
+            ids.append(id)
+        }
+        #expect(ids.count == 16)
+        expect(rig.machine.gauges.openBytes, is: 16 << 20)
+        for id in ids { rig.machine.acknowledged(id, now: rig.now) }
+        #expect(rig.isEmpty)
+        let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_000))"}}"#
+        rig.receive(partition, 16, "a", payload: payload)
+        rig.send()
+        rig.answer("a", 503, .shutdown)
+        let written = rig.produce()
+        expect(rig.machine.gauges.openBytes, is: payload.utf8.count)
+        rig.machine.acknowledged(written[0].id, now: rig.now)
+        #expect(rig.isEmpty)
+    }
+
     @Test("Ten thousand tokens in one record")
     func largest() {
         let rig = Rig(capacity: 20_000)

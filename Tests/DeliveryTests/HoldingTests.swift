@@ -108,6 +108,32 @@ struct MachineHoldingTests {
         #expect(rig.settle().map(\.description) == ["s2 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
     }
 
+    @Test("An app whose notifications are all in flight, unanswered, makes others wait for five seconds, no longer")
+    func allInFlight() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 8
+        let rig = Rig(settings, apps: [Rig.app, Rig.news])
+        let partition = rig.assignReady()
+        for offset in 0..<5 { rig.receive(partition, Int64(offset), "s\(offset)", headers: Self.shop) }
+        #expect(rig.send() == ["s0", "s1", "s2", "s3"])
+        rig.commit()
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 5_000_000_000)
+        rig.wait(ms: 3_000)
+        // One goes on: it is another wait from then on.
+        rig.answer("s0")
+        rig.settle()
+        #expect(rig.send() == ["s4"])
+        rig.receive(partition, 5, "s5", headers: Self.shop)
+        rig.wait(ms: 4_999)
+        rig.send()
+        #expect(rig.settle() == [])
+        rig.wait(ms: 1)
+        rig.send()
+        #expect(rig.settle().map(\.description) == ["s5 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
+        rig.receive(partition, 6, "n", headers: Self.news)
+        #expect(rig.send() == ["n"])
+    }
+
     @Test("An app that is full and does not send wakes nobody when something else is waited for")
     func noDeadline() {
         var settings = DeliverySettings()

@@ -237,7 +237,7 @@ struct MachineThrottleTests {
         rig.answer("d20", 400, .deviceTokenNotForTopic)
         rig.answer("d21", 400, .badTopic)
         let kinds = rig.settle().map(\.kind)
-        #expect(kinds == Array(repeating: .result, count: 19) + [.retry(tier: 0), .retry(tier: 0), .result])
+        #expect(kinds == Array(repeating: .result, count: 20) + [.retry(tier: 0), .retry(tier: 0)])
     }
 
     @Test("environment_guard: off")

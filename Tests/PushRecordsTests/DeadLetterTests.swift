@@ -42,6 +42,9 @@ import Testing
         #expect(letter.reason == "not-json" && letter.detail == nil && letter.place == "apns.requests/3/1234")
         #expect(letter.timestampMs == -1 && letter.truncatedBytes == nil)
         let truncated = try DeadLetter(key: [1], value: nil, headers: list + [HeaderField("push-dlq-truncated", "9")])
+        let cut = try DeadLetter(
+            key: [1], value: [2], headers: list + [HeaderField("push-dlq-key-truncated", "900000")])
+        #expect(cut.truncatedKeyBytes == 900_000 && truncated.truncatedKeyBytes == nil)
         #expect(truncated.truncatedBytes == 9 && truncated.value == nil && truncated.key == [1])
         for place in 5...8 {
             var damaged = list

@@ -106,8 +106,8 @@ import Testing
         var writer = ResultWriter(apps: ContentFixture.apps)
         for (key, expected) in [
             (Array(tokenA.utf8), nil), (Array(tokenA.uppercased().utf8), nil), ([], nil), (Array("k\"".utf8), "k\""),
-            (Array(tokenB.utf8), tokenB), (Array(repeating: 0x6B, count: 5_000), String(repeating: "k", count: 1_024)),
-            (Array(repeating: 0x01, count: 1_024), String(repeating: "\u{1}", count: 1_024)),
+            (Array(tokenB.utf8), tokenB), (Array(repeating: 0x6B, count: 5_000), String(repeating: "k", count: 512)),
+            (Array(repeating: 0x01, count: 1_024), String(repeating: "\u{1}", count: 85)),
         ] as [([UInt8], String?)] {
             fixture.content.requestKey = lend(key)
             let record = writer.write(fixture.content, accepted)

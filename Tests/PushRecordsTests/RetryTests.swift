@@ -52,12 +52,49 @@ import Testing
             ("push-retry-request", "/3/1/0"),
             ("push-retry-request", "a/b/1/0"), ("push-retry-request", "a b/3/1/0"), ("push-retry-request", "a/3/1/0/"),
             ("push-retry-request", "a/4294967296/1/0"), ("push-retry-request", ""), ("push-retry-attempt", "x"),
-            ("push-retry-attempt", "-1"), ("push-retry-attempt", "4294967296"), ("push-retry-due-ms", ""),
-            ("push-retry-sends", "many"), ("push-retry-in-doubt", "1.0"),
+            ("push-retry-attempt", "-1"), ("push-retry-due-ms", ""),
+            ("push-retry-sends", "many"), ("push-retry-in-doubt", "1.0"), ("push-retry-sends", "-1"),
+            ("push-retry-attempt", "99999999999999999999"), ("push-retry-due-ms", "-"), ("push-retry-first-ms", "--1"),
+            ("push-retry-request", "a/3/1/10000"), ("push-retry-request", "a/3/9223372036854775808/0"),
         ] as [(String, String?)])
     func damaged(name: String, value: String?) {
         let found = parse(Self.fields.filter { $0.0 != name } + [(name, value)])
         #expect(found.deadLetter == .badRetryHeaders && found.target == .none)
+    }
+
+    /// Counts that are too large are read as the limit, so that counting on cannot overflow; times that are none are
+    /// unknown.
+    @Test(arguments: ["1000000", "1000001", "2147483647", "2147483648", "999999999999999999", "9223372036854775807"])
+    func largeCountsAreReadAsTheLimit(text: String) {
+        let names = ["push-retry-attempt", "push-retry-sends", "push-retry-in-doubt"]
+        let found = parse(Self.fields.filter { !names.contains($0.0) } + names.map { ($0, text) })
+        #expect(found.retry?.attempt == 1_000_000 && found.retry?.sends == 1_000_000)
+        #expect(found.retry?.inDoubt == 1_000_000)
+    }
+
+    @Test(
+        arguments: [
+            ("-1", 0), ("0", 0), ("1", 1), ("253402300799999", 253_402_300_799_999), ("253402300800000", 0),
+            ("9223372036854775807", 0), ("-9223372036854775807", 0),
+        ] as [(String, Int64)])
+    func timesThatAreNoneAreUnknown(text: String, expected: Int64) {
+        let names = ["push-retry-due-ms", "push-retry-first-ms"]
+        let found = parse(Self.fields.filter { !names.contains($0.0) } + names.map { ($0, text) })
+        #expect(found.retry?.dueMs == expected && found.retry?.firstMs == expected)
+    }
+
+    /// Its key says the token where the parser takes a key for one; else a header does.
+    @Test(arguments: [(tokenA, false), (String(tokenA.prefix(62)), true)])
+    func theTokenIsNamedOnce(token: String, inHeader: Bool) {
+        let fixture = ContentFixture(token: token)
+        var writer = RetryWriter(apps: ContentFixture.apps)
+        let order = RetryOrder(attempt: 1, dueMs: 2, reason: .nothing, sends: 0, inDoubt: 0)
+        let record = writer.write(fixture.content, order)
+        #expect(record.headerTexts.contains("push-device-token=\(token)") == inHeader)
+        var parser = RequestParser()
+        let found = OwnedRequest(
+            parser.parse(key: record.key, value: record.value, headers: record.headers, role: .retry))
+        #expect(found.token == token && found.target == .device && !found.isInvalid)
     }
 
     /// What the writer writes the parser reads.
@@ -114,8 +151,9 @@ import Testing
         let names = writer.write(fixture.content, order).headers.map { text($0.name) }
         #expect(
             names == [
-                "apns-push-type", "push-device-token", "push-retry-request", "push-retry-attempt", "push-retry-due-ms",
-                "push-retry-first-ms", "push-retry-sends", "push-retry-in-doubt",
+                "apns-push-type", "push-retry-request", "push-retry-attempt", "push-retry-due-ms",
+                "push-retry-first-ms",
+                "push-retry-sends", "push-retry-in-doubt",
             ])
     }
 }

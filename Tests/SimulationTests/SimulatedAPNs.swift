@@ -107,7 +107,7 @@ extension SimulatedWorld {
             let connection =
                 flight.isSuspect
                 ? quarantine(for: id, flight, isOneToGoAlone, worker) : connection(for: flight, worker)
-            if open(id, on: connection) { worker.flights[id]?.isQueued = false }
+            if open(id, on: connection, worker) { worker.flights[id]?.isQueued = false }
         }
     }
 
@@ -144,7 +144,7 @@ extension SimulatedWorld {
         return connection
     }
 
-    private func open(_ id: NotificationID, on connection: SimulatedConnection?) -> Bool {
+    private func open(_ id: NotificationID, on connection: SimulatedConnection?, _ worker: SimulatedWorker) -> Bool {
         guard let connection else { return false }
         let ticket = connection.window.open(id, token: 1, nowNs: ns, nowMs: now.wallMs)
         if random.chance(2) {
@@ -164,7 +164,7 @@ extension SimulatedWorld {
         let arrivesMs = nowMs + (random.chance(20) ? .random(in: 1...60, using: &random) : 0)
         connection.streams.append(
             .init(
-                id: id, ticket: ticket, number: connection.nextStream, end: end, ending: ending(),
+                id: id, ticket: ticket, number: connection.nextStream, end: end, ending: ending(of: id, worker),
                 arrivesMs: arrivesMs, endsMs: arrivesMs + .random(in: 1...80, using: &random) * answerSlowness))
         connection.nextStream += 2
         return true
@@ -173,7 +173,13 @@ extension SimulatedWorld {
     /// Answers come too late then; where none is to be late, they are not slow.
     private var answerSlowness: Int64 { faults.breaks && !isCalm ? min(slowness, 6) : 1 }
 
-    private func ending() -> SimulatedConnection.Ending {
+    private func ending(of id: NotificationID, _ worker: SimulatedWorker) -> SimulatedConnection.Ending {
+        if let place = worker.flights[id]?.original, let book = books[place], book.rule == .refused,
+            book.refusals < SimulatedRule.refusalCount
+        {
+            books[place]?.refusals += 1
+            return .refused
+        }
         guard !isCalm, random.chance(9) else { return .answer }
         guard faults.breaks else { return random.chance(60) ? .refused : .answer }
         return [
@@ -239,7 +245,9 @@ extension SimulatedWorld {
                 connection.window.ended(stream.ticket, isRefused: false, status: stream.answer?.status ?? 0),
                 connection,
                 worker)
-        case .refused: close(connection.window.ended(stream.ticket, isRefused: true, status: 0), connection, worker)
+        case .refused:
+            close(
+                connection.window.ended(stream.ticket, isRefused: true, status: 0), connection, worker, isRefused: true)
         case .resetProcessed, .resetUnprocessed:
             close(connection.window.ended(stream.ticket, isRefused: false, status: 0), connection, worker)
         case .silentProcessed, .silentUnprocessed: break
@@ -247,7 +255,9 @@ extension SimulatedWorld {
     }
 
     /// The window closed an entry: what it says must be true.
-    private func close(_ closed: Window.Closed?, _ connection: SimulatedConnection, _ worker: SimulatedWorker) {
+    private func close(
+        _ closed: Window.Closed?, _ connection: SimulatedConnection, _ worker: SimulatedWorker, isRefused: Bool = false
+    ) {
         guard let closed else { return }
         guard let place = connection.streams.firstIndex(where: { $0.id == closed.id }) else {
             breaks("the window closed an entry that is not open")
@@ -255,7 +265,8 @@ extension SimulatedWorld {
         }
         let stream = connection.streams.remove(at: place)
         var fate = Fate(
-            id: closed.id, kind: closed.kind, sentAtMs: closed.sentAtMs, connectionDied: closed.connectionDied,
+            id: closed.id, kind: closed.kind, unprocessed: isRefused ? .refusedByPeer : .neverSent,
+            sentAtMs: closed.sentAtMs, connectionDied: closed.connectionDied,
             connectionWasSilent: closed.wasSilent)
         switch closed.kind {
         case .notProcessed:
@@ -339,7 +350,7 @@ extension SimulatedWorld {
         connection.lastStream = last
         var closed: [Window.Closed] = []
         connection.window.goneAway(last: last, into: &closed)
-        for each in closed { close(each, connection, worker) }
+        for each in closed { close(each, connection, worker, isRefused: true) }
         if connection.streams.contains(where: { $0.number > last }) { breaks("a stream above the last one is open") }
     }
 

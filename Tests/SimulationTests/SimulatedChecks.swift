@@ -40,7 +40,8 @@ extension SimulatedWorld {
         }
         // An answer that must not be followed by another try.
         if let book = books[original], book.rule == .bad && !guardHolds || book.rule == .unregistered,
-            book.processed > 0, book.doubts == 0, crashCount == 0, !mayBeForgotten
+            book.processed > 0, book.doubts == 0, crashCount == 0, !mayBeForgotten,
+            !(wereTokensDenied && book.rule == .unregistered)
         {
             breaks("\(original) was refused for good, and sent again: \(book), doubts \(notification.inDoubt)")
         }
@@ -130,6 +131,7 @@ extension SimulatedWorld {
             }
             if worker.machine.circuits.contains(where: { $0.circuit.probe != nil }) { breaks("a probe is left") }
             if worker.machine.topicCircuits.contains(where: { $0.circuit.probe != nil }) { breaks("a probe is left") }
+            if worker.machine.controls.contains(where: { $0.trial.probe != nil }) { breaks("a probe is left") }
             for group in worker.machine.shares.groups where group.used != 0 { breaks("a share is not given back") }
             for group in worker.machine.byteShares.groups where group.used != 0 { breaks("bytes are not given back") }
         }

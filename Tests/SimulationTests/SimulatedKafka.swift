@@ -79,11 +79,15 @@ enum SimulatedRule: String, CaseIterable {
     case nowOrNever = "n"
     /// Its connection dies under it.
     case poison = "x"
+    /// Its stream is refused, `refusalCount` times.
+    case refused = "f"
+
+    static let refusalCount = 14
 
     /// The answer to the try after `processed` others.
     func answer(processed: Int) -> (status: UInt16, reason: ReasonCode) {
         switch self {
-        case .accept, .nowOrNever, .poison: (200, .none)
+        case .accept, .nowOrNever, .poison, .refused: (200, .none)
         case .unregistered: (410, .unregistered)
         case .bad: (400, .badDeviceToken)
         case .throttled: processed == 0 ? (429, .tooManyRequests) : (200, .none)
@@ -97,7 +101,7 @@ enum SimulatedRule: String, CaseIterable {
 
     var outcome: Outcome {
         switch self {
-        case .accept, .throttled, .shutdown, .credential, .topic, .idle, .nowOrNever: .accepted
+        case .accept, .throttled, .shutdown, .credential, .topic, .idle, .nowOrNever, .refused: .accepted
         case .unregistered: .unregistered
         case .bad: .rejected
         case .failing, .poison: .abandoned
@@ -119,5 +123,7 @@ struct SimulatedBook {
     var doubts = 0
     var results: [(outcome: Outcome, inDoubt: Int, attempts: Int)] = []
     var deadTokens = 0
+    /// Streams of it that were refused, by its rule.
+    var refusals = 0
     var countedAsAccepted = 0
 }

@@ -8,7 +8,22 @@ extension SimulatedWorld {
 
     func produce(_ worker: SimulatedWorker) {
         let tiers = settings.tiers.indices.map { ProductionTarget.retry(tier: $0) }
-        for target in [.unregistered, .results] + tiers { produce(to: target, worker) }
+        for target in [.unregistered, .results] + tiers {
+            disturb(target, worker)
+            if worker.machine.isWritable(target) { produce(to: target, worker) }
+        }
+    }
+
+    /// A topic that cannot be written for a while, and can again.
+    private func disturb(_ target: ProductionTarget, _ worker: SimulatedWorker) {
+        if worker.machine.isWritable(target) {
+            guard !isCalm, faults.refusals, random.oneIn(deniedChance) else { return }
+            happened["topic denied", default: 0] += 1
+            if target == .unregistered { wereTokensDenied = true }
+            worker.machine.setWritable(target, false, now: time(worker))
+        } else if isCalm || random.chance(5) {
+            worker.machine.setWritable(target, true, now: time(worker))
+        }
     }
 
     private func produce(to target: ProductionTarget, _ worker: SimulatedWorker) {

@@ -33,6 +33,10 @@ final class SimulatedWorld {
     /// How much longer everything takes.
     private(set) var slowness: Int64
     let outageChance: Int
+    /// One in so many steps, a topic cannot be written any more.
+    let deniedChance: Int
+    /// The dead-token topic was one: what was answered so may be sent again.
+    var wereTokensDenied = false
     let clocksJumped: Bool
     let remakesProducers: Bool
     var logs: [SimulatedLog] = []
@@ -75,7 +79,7 @@ final class SimulatedWorld {
             "credential circuit", "topic circuit", "connection circuit", "guard tripped", "GOAWAY", "another GOAWAY",
             "silent connection", "lost connection", "suspect", "metadata refused", "metadata ignored",
             "damaged metadata", "Kafka is away", "Kafka writes nothing", "clock jump", "producer made anew",
-            "dead network", "fenced", "body waits", "left without a commit",
+            "dead network", "topic denied", "fenced", "body waits", "left without a commit",
         ]
 
     init(seed: UInt64) {
@@ -108,6 +112,7 @@ final class SimulatedWorld {
         hasPoison = random.chance(faults.poison)
         slowness = [1, 1, 1, 1, 1, 1, 1, 1, 5, 30].randomElement(using: &random)!
         outageChance = random.chance(20) ? 60 : 1_000
+        deniedChance = random.chance(20) ? 60 : 4_000
         clocksJumped = random.chance(30) && faults.refusals
         remakesProducers = random.chance(20) && faults.doubts && faults.refusals
         var apps = [Self.shop]

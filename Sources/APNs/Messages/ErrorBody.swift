@@ -26,7 +26,7 @@ package struct ErrorBody: Equatable, Sendable {
                     found.setReason(value)
                 } else if Self.equal(name, "timestamp") {
                     guard let value = scanner.number() else { return }
-                    found.timestampMs = value
+                    found.timestampMs = RecordTime.checked(value)
                 } else if !scanner.skipScalar() {
                     return
                 }

@@ -10,6 +10,8 @@ struct AppState {
     /// Notifications of it that are open, and the bytes they hold.
     var open = 0
     var openBytes = 0
+    /// Since when records wait for its share and none is admitted; `nil`: none wait.
+    var fullSinceNs: Int64?
     /// Some of what is to be sent may have to be held: `causeToHold` says which.
     var isGated = false
     var isRateLimited = false
@@ -36,10 +38,14 @@ struct AppControl {
     var openTopics = 0
     /// As the transport told last; true until it did.
     var isReachable = true
-    /// Since when it has no connection while none can be made; `nil`: it has one, or may.
+    /// Since when it has no connection while none can be made, or none that answers; `nil`: it has one, or may.
     var unreachableNs: Int64?
     /// It has been so for too long: what is to be sent is held.
     var isCutOff = false
+    /// Since when there is a connection, or was last.
+    var connectedNs: Int64 = 0
+    /// While it is cut off: who may try a connection that there is.
+    var trial = Circuit()
     var holdings = [Holding](repeating: Holding(), count: HeldCause.allCases.count)
     var nextFaultEventNs: Int64 = 0
     var environmentGuard: EnvironmentGuard

@@ -52,6 +52,8 @@ struct Partition: ~Copyable {
     var isMapCut = false
     /// Notifications admitted, neither settled nor dropped.
     var open = 0
+    /// Dead letters among them.
+    var deadLetters = 0
     /// Those that wait for the reach.
     var behindReach = NotificationList()
     /// Records that are not wholly admitted, in offset order; `noSlot`: none. Nothing is read meanwhile.

@@ -19,10 +19,13 @@ struct InternedTexts: ~Copyable {
     /// The number of a text, cut at the limit. When too many are known already: 0.
     mutating func number(of text: String) -> UInt16 {
         if let number = numbers[text] { return number }
+        guard text.utf8.count <= Self.lengthLimit else {
+            return number(of: String(decoding: text.utf8.prefix(Self.lengthLimit), as: UTF8.self))
+        }
         guard texts.count < Self.countLimit, !text.isEmpty else { return 0 }
         let bytes = UnsafeMutableRawBufferPointer.allocate(
-            byteCount: min(text.utf8.count, Self.lengthLimit), alignment: 1)
-        bytes.copyBytes(from: text.utf8.prefix(Self.lengthLimit))
+            byteCount: text.utf8.count, alignment: 1)
+        bytes.copyBytes(from: text.utf8)
         texts.append(UnsafeRawBufferPointer(bytes))
         let number = UInt16(texts.count - 1)
         numbers[text] = number

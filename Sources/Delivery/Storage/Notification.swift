@@ -36,6 +36,8 @@ struct Notification {
     var isProbe = false
     /// Goes to a tier, not to a connection, when the reach has passed its record.
     var heldFor: HeldCause?
+    /// Bytes of the block of its own that holds the token; 0: it is in the record's block.
+    var tokenBlockSize: Int16 = 0
 
     var record: UInt32 = noSlot
     /// Place in the record's list of tokens.
@@ -54,8 +56,8 @@ struct Notification {
     var laneCount: Int32 = 0
 
     var token = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// Bytes of the block of its own that holds the token; 0: it is in the record's block.
-    var tokenBlockSize: Int32 = 0
+    /// What else it holds or will write, counted until it is settled (`takeBytes`).
+    var countedBytes: Int32 = 0
 
     // Of all workers that tried.
     var sends: Int32 = 0
@@ -83,6 +85,8 @@ struct Notification {
     var unproduced: UInt8 = 0
     var unacknowledged: UInt8 = 0
     var isRetryAttempt = false
+    /// Nothing could be read of it: the publisher has it.
+    var isDeadLetter = false
     /// Refused by APNs unprocessed, one after the other.
     var refusals: UInt8 = 0
     /// When it was handed out last: milliseconds of the monotonic clock, which wrap.

@@ -81,4 +81,16 @@ struct RecordBody {
     var tierDelayMs: Int64
     /// Of the topic it was read from.
     var topicHash: UInt64
+    /// What the result of each notification repeats of it, beyond what every result has.
+    var repeatedBytes: Int32 = 0
+
+    /// Bytes of a result that are not counted: what every one has is bounded by the number of notifications.
+    static let fixedResultBytes = 512
+
+    /// Counts `repeatedBytes`.
+    mutating func countRepeated() {
+        var bytes = min(key.count, RecordLimits.key) + topic.count
+        for header in copiedHeaders { bytes += header.name.count + header.value.count }
+        repeatedBytes = Int32(clamping: max(0, bytes - Self.fixedResultBytes))
+    }
 }

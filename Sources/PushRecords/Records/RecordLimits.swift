@@ -28,6 +28,8 @@ package enum RecordLimits {
     package static let count: Int32 = 1_000_000
     /// A Kafka topic's name (Kafka's own limit).
     package static let kafkaTopic = 249
+    /// An app's own `apns-topic`: a bundle id of at most 155 bytes, and what the push type puts behind it.
+    package static let appTopic = 180
 
     // MARK: What is written, escaped
 
@@ -35,6 +37,8 @@ package enum RecordLimits {
     package static let topicText = 256
     package static let uniqueID = 100
     package static let detail = 256
+    /// The key of a broadcast's retry record: it only chooses the partition.
+    package static let broadcastKey = 64
 
     // MARK: Whole records: key, value, names and values of headers
 
@@ -67,7 +71,7 @@ package enum RecordLimits {
 
     /// The value of a result: its names, brackets and commas, then what they hold.
     static let largestResultValue =
-        342 + (quotes + uuid) + (quotes + uniqueID) + (quotes + deviceToken) + (quotes + topicText) + (quotes + app)
+        297 + (quotes + uuid) + (quotes + uniqueID) + (quotes + deviceToken) + (quotes + topicText) + (quotes + app)
         + (quotes + environment) + (quotes + outcome) + 5 + (quotes + reason) + (quotes + detail) + int64 + 2 * int32
         + 3 * int64 + (quotes + kafkaTopic) + int32 + int64 + int32 + (quotes + key)
 
@@ -77,14 +81,16 @@ package enum RecordLimits {
 
     /// A dead token: key and value.
     package static let largestUnregistered =
-        deviceToken + 105 + (quotes + deviceToken) + (quotes + topicText) + (quotes + app) + (quotes + environment)
+        deviceToken + 103 + (quotes + deviceToken) + (quotes + topicText) + (quotes + app) + (quotes + environment)
         + (quotes + reason) + 2 * int64
 
     /// What a retry record has and the record it came from may not have: the app's topic, what was left to defaults, the
-    /// app that was found, and the order. The token, the key and the copied headers stood in that record, too.
+    /// app that was found, the order, and where the key does not say the token, a key beside it. Token, payload, key and
+    /// copied headers stood in that record, too.
     package static let largestRetryGrowth =
-        (10 + topic) + (14 + pushType) + (13 + 1) + (7 + uuid) + (8 + app) + (16 + environment) + (18 + place)
-        + (18 + 7) + (17 + 15) + (19 + 15) + (17 + reason) + (16 + 7) + (19 + 7)
+        (10 + appTopic) + (14 + pushType) + (13 + 1) + (7 + uuid) + (8 + app) + (16 + environment)
+        + (18 + kafkaTopic + 1 + 10 + 1 + 19 + 1 + 4) + (18 + 7) + (17 + 15) + (19 + 15) + (17 + reason) + (16 + 7)
+        + (19 + 7) + (14 + broadcastKey)
 
     /// What a dead letter has more than its record.
     package static let largestDeadLetterGrowth =

@@ -49,6 +49,7 @@ package enum ReducedRecord {
         let said = refused.headers[(refused.headers.lastIndex(where: isReason) ?? refused.headers.endIndex)...]
         var headers: [OwnedRecord.Header] = []
         var valueSize = refused.value?.count ?? 0
+        var keySize = refused.key?.count ?? 0
         for header in said {
             let limit: Int
             switch String(decoding: header.name, as: UTF8.self) {
@@ -57,16 +58,19 @@ package enum ReducedRecord {
             case "push-dlq-topic": limit = RecordLimits.kafkaTopic
             case "push-dlq-partition", "push-dlq-offset", "push-dlq-timestamp": limit = 20
             case "push-dlq-truncated":
-                // Left out before, with its size noted.
-                if refused.value == nil { valueSize = Int(String(decoding: header.value ?? [], as: UTF8.self)) ?? 0 }
+                // Cut before: it had more bytes than there are.
+                valueSize = max(valueSize, Int(String(decoding: header.value ?? [], as: UTF8.self)) ?? 0)
+                continue
+            case "push-dlq-key-truncated":
+                keySize = max(keySize, Int(String(decoding: header.value ?? [], as: UTF8.self)) ?? 0)
                 continue
             default: continue
             }
             headers.append(OwnedRecord.Header(header.name, header.value.map { cut($0, limit) }))
         }
         headers.append(OwnedRecord.Header("push-dlq-truncated", "\(valueSize)"))
-        if let size = refused.key?.count, size > RecordLimits.reducedBytes {
-            headers.append(OwnedRecord.Header("push-dlq-key-truncated", "\(size)"))
+        if keySize > RecordLimits.reducedBytes {
+            headers.append(OwnedRecord.Header("push-dlq-key-truncated", "\(keySize)"))
         }
         return OwnedRecord(
             key: refused.key.map { Array($0.prefix(RecordLimits.reducedBytes)) },

@@ -106,6 +106,8 @@ extension ParsedRequest {
     /// No notification can be read from the record.
     mutating func bury(_ reason: DeadLetterReason, _ detail: Detail) {
         target = .none
+        token = .nothing
+        channelID = .nothing
         tokenCount = 0
         deadLetter = reason
         self.detail = detail

@@ -98,6 +98,7 @@ package struct RequestParser: ~Copyable {
             if let token = fields[.deviceToken] {
                 request.target = .device
                 request.token = token
+                request.channelID = .nothing
                 request.fail(Fault(.none, "both push-device-token and apns-channel-id"))
             }
         } else if let token = fields[.deviceToken] {

@@ -61,7 +61,7 @@ public struct DeliveryResult: Hashable, Sendable {
     public var attempts: Int
     /// How many of these sends have an unknown fate: above 0, the device may have been shown it more than once.
     public var inDoubt: Int
-    /// The request record's timestamp.
+    /// The request record's timestamp; 0: it had none, or none of this calendar.
     public var requestedAtMs: Int64
     /// `nil` when it was never sent.
     public var sentAtMs: Int64?

@@ -34,7 +34,7 @@ package struct NotificationContent {
     /// As in `ParsedRequest.key`. Results leave it out when it is the token (in either case), and cut it at
     /// `RecordLimits.key` bytes when it is escaped.
     package var requestKey: UnsafeRawBufferPointer
-    /// Timestamp of the original request record.
+    /// Timestamp of the original request record; `RecordTime.unknown` where it has none.
     package var requestedAtMs: Int64
     package var copiedHeaders: UnsafeBufferPointer<RecordHeader>
 

@@ -61,7 +61,7 @@ package struct ResultWriter: ~Copyable {
         json.out.append(",\"in_doubt\":")
         json.out.append(integer: Int64(ending.inDoubt))
         json.out.append(",\"requested_at_ms\":")
-        json.out.append(integer: content.requestedAtMs)
+        json.out.append(integer: RecordTime.checked(content.requestedAtMs))
         json.out.append(",\"sent_at_ms\":")
         json.numberOrNull(ending.sentAtMs)
         json.out.append(",\"settled_at_ms\":")

@@ -68,6 +68,7 @@ package struct RetryWriter: ~Copyable {
         headers.append("push-retry-sends", text.add(Int64(min(order.sends, RecordLimits.count))))
         headers.append("push-retry-in-doubt", text.add(Int64(min(order.inDoubt, RecordLimits.count))))
         headers.append(contentsOf: content.copiedHeaders)
-        return EncodedRecord(key: content.token, value: content.payload, headers: headers.list)
+        let recordKey = content.isBroadcast ? content.token.cut(RecordLimits.broadcastKey) : content.token
+        return EncodedRecord(key: recordKey, value: content.payload, headers: headers.list)
     }
 }

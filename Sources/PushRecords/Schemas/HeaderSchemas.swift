@@ -19,7 +19,9 @@ extension RecordSchema {
             "apns-id": {"type": "string", "pattern": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
             "apns-channel-id": {"type": "string", "minLength": 1, "maxLength": 200},
             "push-device-token": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}){1,100}$"},
-            "push-app": {"type": "string", "minLength": 1, "description": "An app of the worker's configuration"},
+            "push-app": {
+              "type": "string", "minLength": 1, "maxLength": 100, "description": "An app of the worker's configuration"
+            },
             "push-environment": {"enum": ["production", "development"]}
           }
         }
@@ -31,12 +33,17 @@ extension RecordSchema {
           "$schema": "https://json-schema.org/draft/2020-12/schema",
           "title": "What became of one notification: the headers of a record of apns.results",
           "type": "object",
-          "required": ["outcome", "request"],
+          "required": ["outcome"],
           "properties": {
             "outcome": {"enum": ["accepted", "unregistered", "rejected", "invalid", "expired", "abandoned"]},
-            "reason": {"type": "string", "minLength": 1, "description": "Apple's word, as far as it has one"},
+            "reason": {
+              "type": "string", "minLength": 1, "maxLength": 64, "description": "Apple's word, as far as it has one"
+            },
             "apns-id": {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"},
-            "request": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}/[0-9]+/[0-9]+/[0-9]+$"}
+            "request": {
+              "type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}/[0-9]+/[0-9]+/[0-9]+$",
+              "description": "Missing only where a topic's limit of 1 KiB leaves no room for it; the value always has it"
+            }
           }
         }
 
@@ -48,7 +55,6 @@ extension RecordSchema {
           "title": "A notification to be tried again: the headers of a record of a retry topic",
           "type": "object",
           "required": ["apns-push-type", "push-retry-request", "push-retry-attempt", "push-retry-due-ms", "push-retry-first-ms"],
-          "oneOf": [{"required": ["push-device-token"]}, {"required": ["apns-channel-id"]}],
           "properties": {
             "apns-topic": {"type": "string", "minLength": 1, "maxLength": 255},
             "apns-push-type": {
@@ -60,17 +66,24 @@ extension RecordSchema {
             "apns-collapse-id": {"type": "string", "minLength": 1, "maxLength": 64},
             "apns-id": {"type": "string", "pattern": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
             "apns-channel-id": {"type": "string", "minLength": 1, "maxLength": 200},
-            "push-device-token": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}){1,100}$"},
-            "push-app": {"type": "string", "minLength": 1, "description": "An app of the worker's configuration"},
+            "push-device-token": {
+              "type": "string", "pattern": "^([0-9A-Fa-f]{2}){1,100}$",
+              "description": "Missing where the key is the token: 64 or more hex digits, and no apns-channel-id"
+            },
+            "push-app": {
+              "type": "string", "minLength": 1, "maxLength": 100, "description": "An app of the worker's configuration"
+            },
             "push-environment": {"enum": ["production", "development"]},
             "push-retry-request": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}/[0-9]+/[0-9]+/[0-9]+$"},
-            "push-retry-attempt": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            "push-retry-due-ms": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            "push-retry-first-ms": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            "push-retry-key": {"type": "string", "description": "The original record's, when it is not the token"},
-            "push-retry-reason": {"type": "string", "minLength": 1},
-            "push-retry-sends": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            "push-retry-in-doubt": {"type": "string", "pattern": "^[0-9]{1,18}$"}
+            "push-retry-attempt": {"type": "string", "pattern": "^[0-9]{1,7}$"},
+            "push-retry-due-ms": {"type": "string", "pattern": "^[0-9]{1,15}$", "description": "0: at once"},
+            "push-retry-first-ms": {"type": "string", "pattern": "^[0-9]{1,15}$", "description": "0: unknown"},
+            "push-retry-key": {
+              "type": "string", "maxLength": 512, "description": "The original record's, when it is not the token"
+            },
+            "push-retry-reason": {"type": "string", "minLength": 1, "maxLength": 64},
+            "push-retry-sends": {"type": "string", "pattern": "^[0-9]{1,7}$"},
+            "push-retry-in-doubt": {"type": "string", "pattern": "^[0-9]{1,7}$"}
           }
         }
 
@@ -85,14 +98,23 @@ extension RecordSchema {
           "properties": {
             "push-dlq-reason": {
               "type": "string", "minLength": 1,
-              "description": "tombstone, not-json, no-device-token, bad-envelope, too-many-tokens, bad-retry-headers"
+              "maxLength": 64,
+              "description": "tombstone, not-json, no-device-token, bad-envelope, too-many-tokens, bad-retry-headers, worker-crashed"
             },
-            "push-dlq-detail": {"type": "string", "description": "For people"},
+            "push-dlq-detail": {"type": "string", "maxLength": 256, "description": "For people"},
             "push-dlq-topic": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},
-            "push-dlq-partition": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            "push-dlq-offset": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            "push-dlq-timestamp": {"type": "string", "pattern": "^-?[0-9]{1,18}$", "description": "Milliseconds since 1970"},
-            "push-dlq-truncated": {"type": "string", "pattern": "^[0-9]{1,18}$"}
+            "push-dlq-partition": {"type": "string", "pattern": "^[0-9]{1,10}$"},
+            "push-dlq-offset": {"type": "string", "pattern": "^[0-9]{1,19}$"},
+            "push-dlq-timestamp": {
+              "type": "string", "pattern": "^-?[0-9]{1,19}$", "description": "Milliseconds since 1970, as the record has it"
+            },
+            "push-dlq-truncated": {
+              "type": "string", "pattern": "^[0-9]{1,18}$",
+              "description": "Bytes of the value, where the broker refused the record as too large: cut, as are the headers"
+            },
+            "push-dlq-key-truncated": {
+              "type": "string", "pattern": "^[0-9]{1,18}$", "description": "Bytes of the key, where it was cut, too"
+            }
           }
         }
 

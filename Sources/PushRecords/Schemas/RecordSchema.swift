@@ -63,7 +63,10 @@ public enum RecordSchema: String, CaseIterable, Sendable {
               "items": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}){1,100}$"}
             },
             "channel_id": {"type": ["string", "null"], "minLength": 1, "maxLength": 200},
-            "app": {"type": ["string", "null"], "minLength": 1, "description": "An app of the worker's configuration"},
+            "app": {
+              "type": ["string", "null"], "minLength": 1, "maxLength": 100,
+              "description": "An app of the worker's configuration"
+            },
             "environment": {"enum": ["production", "development", null]},
             "headers": {
               "type": ["object", "null"],
@@ -95,31 +98,37 @@ public enum RecordSchema: String, CaseIterable, Sendable {
                        "settled_at_ms", "request"],
           "properties": {
             "apns_id": {"type": ["string", "null"], "minLength": 36, "maxLength": 36},
-            "apns_unique_id": {"type": ["string", "null"]},
-            "device_token": {"type": ["string", "null"], "description": "As written when it is not hex"},
-            "channel_id": {"type": "string", "description": "Only of a broadcast, which has no device token"},
-            "apns_topic": {"type": ["string", "null"]},
-            "app": {"type": ["string", "null"]},
+            "apns_unique_id": {"type": ["string", "null"], "maxLength": 100},
+            "device_token": {
+              "type": ["string", "null"], "maxLength": 200, "description": "As written when it is not hex, and cut"
+            },
+            "channel_id": {
+              "type": "string", "maxLength": 200, "description": "Only of a broadcast, which has no device token"
+            },
+            "apns_topic": {"type": ["string", "null"], "maxLength": 256},
+            "app": {"type": ["string", "null"], "maxLength": 100},
             "environment": {"enum": ["production", "development", null]},
             "outcome": {"enum": ["accepted", "unregistered", "rejected", "invalid", "expired", "abandoned"]},
             "status": {"type": ["integer", "null"], "description": "The HTTP status of Apple's answer"},
-            "reason": {"type": ["string", "null"], "description": "Apple's word, as far as it has one"},
-            "detail": {"type": ["string", "null"], "description": "For people"},
+            "reason": {"type": ["string", "null"], "maxLength": 64, "description": "Apple's word, as far as it has one"},
+            "detail": {"type": ["string", "null"], "maxLength": 256, "description": "For people"},
             "unregistered_at_ms": {"type": ["integer", "null"]},
             "attempts": {"type": "integer", "minimum": 0},
             "in_doubt": {"type": "integer", "minimum": 0},
-            "requested_at_ms": {"type": "integer"},
+            "requested_at_ms": {
+              "type": "integer", "minimum": 0, "description": "The request record's timestamp; 0: unknown"
+            },
             "sent_at_ms": {"type": ["integer", "null"]},
             "settled_at_ms": {"type": "integer"},
             "request": {
               "type": "object",
               "required": ["topic", "partition", "offset", "index"],
               "properties": {
-                "topic": {"type": "string"},
+                "topic": {"type": "string", "maxLength": 249},
                 "partition": {"type": "integer", "minimum": 0},
                 "offset": {"type": "integer", "minimum": 0},
                 "index": {"type": "integer", "minimum": 0, "maximum": 9999},
-                "key": {"type": "string", "description": "Only when it is not the token"}
+                "key": {"type": "string", "maxLength": 512, "description": "Only when it is not the token; cut"}
               }
             }
           }
@@ -135,11 +144,11 @@ public enum RecordSchema: String, CaseIterable, Sendable {
           "required": ["device_token", "apns_topic", "app", "environment", "reason", "unregistered_at_ms",
                        "observed_at_ms"],
           "properties": {
-            "device_token": {"type": "string"},
-            "apns_topic": {"type": ["string", "null"]},
-            "app": {"type": ["string", "null"]},
+            "device_token": {"type": "string", "maxLength": 200},
+            "apns_topic": {"type": ["string", "null"], "maxLength": 256},
+            "app": {"type": ["string", "null"], "maxLength": 100},
             "environment": {"enum": ["production", "development", null]},
-            "reason": {"type": ["string", "null"]},
+            "reason": {"type": ["string", "null"], "maxLength": 64},
             "unregistered_at_ms": {
               "type": ["integer", "null"], "description": "Delete the token only if it was registered before"
             },

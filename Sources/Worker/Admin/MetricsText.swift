@@ -185,7 +185,7 @@ struct MetricsText {
         perPartition(
             "apns_worker_partition_oldest_open_age_seconds", "Age of the oldest record that is not settled; 0: none."
         ) { partition in
-            partition.status.oldestOpenMs.map { Double(max(0, takenMs - $0)) / 1_000 } ?? 0
+            partition.status.oldestOpenMs.map { Double(RecordTime.age(of: $0, nowMs: takenMs)) / 1_000 } ?? 0
         }
         perPartition("apns_worker_partition_committed_offset", "The offset last acknowledged by the group.") {
             $0.status.committed.map(Double.init)

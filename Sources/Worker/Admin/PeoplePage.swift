@@ -61,7 +61,7 @@ struct PeoplePage {
         var rows = "<tr><th>partition</th><th>lag</th><th>open</th><th>oldest open</th><th>committed</th></tr>\n"
         for partition in snapshot.partitions {
             let status = partition.status
-            let age = status.oldestOpenMs.map { "\(max(0, snapshot.takenMs - $0)) ms" } ?? ""
+            let age = status.oldestOpenMs.map { "\(RecordTime.age(of: $0, nowMs: snapshot.takenMs)) ms" } ?? ""
             let lag = partition.lag.map { "\($0)" } ?? ""
             let committed = status.committed.map { "\($0)" } ?? ""
             let name = "\(escaped(status.topic))/\(status.partition)\(status.isDraining ? " (draining)" : "")"

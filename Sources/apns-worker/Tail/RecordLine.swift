@@ -45,7 +45,10 @@ extension DeliveryResult {
         if attempts != 1 { words.append("attempts=\(attempts)") }
         if inDoubt > 0 { words.append("in-doubt=\(inDoubt)") }
         if let sentAtMs {
-            words.append("took=\(settledAtMs - requestedAtMs)ms sent=\(Timestamp(wallMs: sentAtMs).text)")
+            if RecordTime.checked(requestedAtMs) != RecordTime.unknown {
+                words.append("took=\(RecordTime.age(of: requestedAtMs, nowMs: settledAtMs))ms")
+            }
+            words.append("sent=\(Timestamp(wallMs: sentAtMs).text)")
         }
         if let detail { words.append("(\(printable(detail, limit: 300)))") }
         return words.joined(separator: " ")
@@ -74,6 +77,7 @@ extension DeadLetter {
         var words = [Timestamp(wallMs: timestampMs).text, printable(reason, limit: 100), place]
         if let key { words.append("key=\(printable(String(decoding: key.prefix(200), as: UTF8.self), limit: 100))") }
         if let truncatedBytes { words.append("truncated=\(truncatedBytes)") }
+        if let truncatedKeyBytes { words.append("key-truncated=\(truncatedKeyBytes)") }
         if let detail { words.append("(\(printable(detail, limit: 300)))") }
         if let value { words.append(printable(String(decoding: value.prefix(800), as: UTF8.self), limit: 200)) }
         return words.joined(separator: " ")
@@ -90,6 +94,7 @@ extension DeadLetter {
         json.member("offset", offset)
         json.member("timestamp_ms", timestampMs)
         json.member("truncated_bytes", truncatedBytes)
+        json.member("truncated_key_bytes", truncatedKeyBytes)
         json.member("key", "key_base64", key)
         json.name("headers")
         json.beginArray()

@@ -75,7 +75,7 @@ private func follow(_ kind: TailKind, _ place: TailPlace, _ options: TailOptions
     switch options.from ?? (isPointed ? .beginning : .end) {
     case .beginning: start = .beginning
     case .end: start = .end
-    case .ago(let age): start = .time(LoopTime.read().wallMs - age.milliseconds)
+    case .ago(let age): start = .time(max(0, LoopTime.read().wallMs - age.milliseconds))
     }
     do throws(CommandFailure) {
         if let group = options.group, let command = options.command {

@@ -1,0 +1,193 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: nothing is tried for ever")
+struct AgainRefusedTests {
+    static func refuse(_ rig: Rig, _ device: String) {
+        rig.fate(device) { Fate(id: $0, kind: .notProcessed, unprocessed: .refusedByPeer) }
+    }
+
+    /// Tries as long as they are refused; how many were made, and since which they were made alone.
+    static func refuseAll(_ rig: Rig, _ device: String, atMost: Int = 50) -> (tries: Int, firstAlone: Int?) {
+        var tries = 0
+        var firstAlone: Int?
+        while tries < atMost {
+            if rig.sent.isEmpty {
+                rig.send()
+                if rig.sent.isEmpty {
+                    rig.wait(ms: 1_000)
+                    rig.send()
+                }
+            }
+            guard let request = rig.sent.first else { break }
+            if request.isSuspect { firstAlone = firstAlone ?? tries }
+            tries += 1
+            refuse(rig, device)
+        }
+        return (tries, firstAlone)
+    }
+
+    @Test("What APNs refuses to process: alone after six times, in a tier after ten, without an attempt or a send")
+    func ladder() {
+        let rig = AgainTests.ready()
+        let startNs = rig.now.ns
+        let result = Self.refuseAll(rig, "a")
+        #expect(result.tries == 10 && result.firstAlone == 6)
+        #expect(rig.now.ns - startNs <= 8_000_000_000)
+        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 0 held sends 0 doubt 0"])
+        #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .unprocessed)])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("What was never sent is nobody's fault: it is tried on, and is no suspect")
+    func neverSent() {
+        let rig = AgainTests.ready()
+        for _ in 0..<40 {
+            rig.giveBack("a")
+            rig.wait(ms: 1_000)
+            #expect(rig.send() == ["a"])
+            #expect(rig.sent.first?.isSuspect == false)
+        }
+        #expect(rig.settle() == [])
+    }
+
+    @Test("Refusals count in a row: an answer, or a send in doubt, begins anew; what was never sent does not")
+    func inARow() {
+        let rig = AgainTests.ready()
+        func again() {
+            rig.wait(ms: 1_000)
+            rig.send()
+        }
+        for _ in 0..<9 {
+            Self.refuse(rig, "a")
+            again()
+        }
+        rig.giveBack("a")
+        again()
+        #expect(rig.sent.first?.isSuspect == true)
+        rig.doubt("a", died: false)
+        again()
+        #expect(rig.sent.first?.isSuspect == false)
+        for _ in 0..<9 {
+            Self.refuse(rig, "a")
+            again()
+        }
+        rig.answer("a", 400, .idleTimeout)
+        again()
+        #expect(Self.refuseAll(rig, "a").tries == 10)
+        #expect(rig.settle().map(\.attempt) == [0])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Without a greatest age each holding is an attempt, so that it ends")
+    func attempts() {
+        for attempt in [0, 5] {
+            var settings = DeliverySettings()
+            settings.maxAgeMs = 0
+            let rig = Rig(settings)
+            let partition = rig.assignReady(topic: "retry.30s", role: .retry(delayMs: 30_000))
+            rig.receive(
+                partition, 0, "a",
+                headers: AgainTests.retryHeaders(attempt: attempt, dueMs: rig.now.wallMs, firstMs: rig.now.wallMs))
+            #expect(Self.refuseAll(rig, "a").tries == 10)
+            let written = rig.settle()
+            if attempt == 5 {
+                #expect(written.map(\.outcome) == [.abandoned])
+            } else {
+                #expect(written.map(\.kind) == [.retry(tier: 0)] && written.map(\.attempt) == [attempt + 1])
+            }
+            #expect(rig.isEmpty)
+        }
+    }
+
+    @Test("Expiration 0: refused ten times it is expired")
+    func nowOrNever() {
+        let rig = AgainTests.ready(DeliverySettings(), ["apns-expiration": "0"])
+        #expect(Self.refuseAll(rig, "a").tries == 10)
+        #expect(rig.settle().map(\.outcome) == [.expired])
+    }
+
+    @Test("Expiration 0 and no timestamp: tried for 30 s since it came, not expired at once")
+    func noTimestamp() {
+        let rig = Rig()
+        rig.receive(rig.assignReady(), 0, "a", headers: ["apns-expiration": "0"], timestampMs: -1)
+        #expect(rig.send() == ["a"])
+        rig.wait(ms: 30_000)
+        rig.giveBack("a")
+        #expect(rig.send() == ["a"])
+        rig.wait(ms: 1)
+        rig.giveBack("a")
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.outcome) == [.expired])
+        #expect(rig.machine.counters.settleTimes.count == 0)
+    }
+
+    @Test("The last refusal while its partition is given up: dropped, not held")
+    func draining() {
+        let rig = AgainTests.ready()
+        for _ in 0..<9 {
+            Self.refuse(rig, "a")
+            rig.wait(ms: 1_000)
+            rig.send()
+        }
+        rig.machine.revoke([MachineTopicTests.partition(rig)])
+        Self.refuse(rig, "a")
+        #expect(rig.settle() == [])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Counts stay at the largest number there is, and count nothing below")
+    func counting() {
+        var sends = Int32.max - 1
+        sends.countUp()
+        expect(sends, is: .max)
+        sends.countUp()
+        expect(sends, is: .max)
+        var returns: UInt8 = 0
+        returns.countUp()
+        expect(returns, is: 1)
+    }
+
+    // MARK: Credentials
+
+    @Test("A GOAWAY that refuses the credential: what it gives back is held, not sent again, with one app as well")
+    func credentialRefused() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        rig.send()
+        rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)
+        #expect(
+            rig.machine.takeEvents() == [
+                .credentialFault(app: AppIndex(0), reason: .badCertificate), MachineCircuitTests.opened,
+                .held(app: AppIndex(0), .credential),
+            ])
+        for device in ["a", "b"] { Self.refuse(rig, device) }
+        #expect(rig.send() == [])
+        #expect(Set(rig.settle().map(\.description)) == ["a \(Self.held)", "b \(Self.held)"])
+        #expect(rig.isEmpty)
+        // A second later one may try; refused again, the next may after two.
+        rig.wait(ms: 1_000)
+        rig.receive(partition, 3, "c")
+        #expect(rig.send() == ["c"])
+        rig.machine.credentialRefused(AppIndex(0), .badCertificate, now: rig.now)
+        Self.refuse(rig, "c")
+        #expect(rig.settle().map(\.description) == ["c \(Self.held)"])
+        rig.wait(ms: 1_999)
+        rig.receive(partition, 4, "d")
+        #expect(rig.send() == [])
+        rig.wait(ms: 1)
+        rig.receive(partition, 5, "e")
+        #expect(rig.send() == ["e"])
+        rig.answer("e")
+        #expect(rig.machine.takeEvents().last == MachineCircuitTests.closed)
+        rig.receive(partition, 6, "f")
+        #expect(rig.send() == ["f"])
+    }
+
+    static let held = MachineCircuitTests.held
+}

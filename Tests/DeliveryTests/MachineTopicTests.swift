@@ -1,0 +1,192 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: topics that cannot be written")
+struct MachineTopicTests {
+    /// What waits for a topic, handed to Kafka.
+    static func take(_ rig: Rig, _ target: ProductionTarget) -> [NotificationID] {
+        var ids: [NotificationID] = []
+        while let production = rig.machine.nextProduction(for: target) {
+            ids.append(production.id)
+            rig.machine.produced(production)
+        }
+        return ids
+    }
+
+    static func answered(_ devices: [(String, UInt16, ReasonCode)], _ settings: DeliverySettings = DeliverySettings())
+        -> Rig
+    {
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        for (offset, device) in devices.enumerated() { rig.receive(partition, Int64(offset), device.0) }
+        rig.send()
+        for (device, status, reason) in devices { rig.answer(device, status, reason, atMs: status == 410 ? 1 : 0) }
+        return rig
+    }
+
+    @Test("Each topic has a queue: what waits for results holds up neither retry records nor dead tokens")
+    func queues() {
+        let rig = Self.answered([("a", 200, .none), ("b", 503, .shutdown), ("c", 410, .unregistered)])
+        rig.machine.setWritable(.results, false, now: rig.now)
+        for target in [.results, .unregistered, .retry(tier: 1)] as [ProductionTarget] {
+            expect(rig.machine.hasProductions(for: target), is: true)
+        }
+        expect(rig.machine.hasProductions(for: .retry(tier: 0)), is: false)
+        expect(rig.machine.hasProductions(for: .deadLetters), is: false)
+        let retries = Self.take(rig, .retry(tier: 1))
+        let tokens = Self.take(rig, .unregistered)
+        #expect(retries.count == 1 && tokens.count == 1)
+        for id in retries + tokens { rig.machine.acknowledged(id, now: rig.now) }
+        // The dead token's result is not written yet.
+        expect(rig.machine.gauges.openNotifications, is: 2)
+        rig.machine.setWritable(.results, true, now: rig.now)
+        #expect(rig.settle().map(\.token) == ["a", "c"])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A tier that cannot be written: the next longer one, else the next shorter one, else itself")
+    func tiers() {
+        var tiers = RetryTiers((1...4).map { .init(delayMs: $0 * 1_000) })
+        func choices(_ writable: [Bool]) -> [Int] {
+            tiers.setWritable(writable)
+            return (0..<4).map { tiers.writable($0) }
+        }
+        #expect(choices([true, true, true, true]) == [0, 1, 2, 3])
+        #expect(choices([false, true, false, true]) == [1, 1, 3, 3])
+        #expect(choices([true, true, false, false]) == [0, 1, 1, 1])
+        expect(tiers.isAnyWritable, is: true)
+        #expect(choices([false, false, false, false]) == [0, 1, 2, 3])
+        expect(tiers.isAnyWritable, is: false)
+        tiers.setWritable([false, false, false, true])
+        #expect(tiers.shortest == 3)
+        #expect(tiers.long == 3)
+        #expect(tiers.tier(delayMs: 1_000, previousMs: 0) == 3)
+    }
+
+    @Test("What is to be tried again passes over a tier that cannot be written, and is due as that other tier says")
+    func passedOver() {
+        let rig = AgainTests.ready()
+        rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
+        rig.answer("a", 503, .shutdown)
+        let written = rig.settle()
+        #expect(written.map(\.kind) == [.retry(tier: 2)])
+        #expect(written.map(\.dueMs) == [rig.now.wallMs + 7_200_000])
+    }
+
+    /// The only one that is assigned.
+    static func partition(_ rig: Rig) -> PartitionID { PartitionID(slot: 0, epoch: 1) }
+
+    @Test(
+        "What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one")
+    func emptied() {
+        let rig = Self.answered([("a", 503, .shutdown), ("b", 503, .shutdown)])
+        rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
+        expect(rig.machine.hasProductions(for: .retry(tier: 1)), is: false)
+        rig.machine.setWritable(.retry(tier: 0), false, now: rig.now)
+        expect(rig.machine.isAnyTierWritable, is: true)
+        rig.machine.setWritable(.retry(tier: 2), false, now: rig.now)
+        expect(rig.machine.isAnyTierWritable, is: false)
+        expect(rig.machine.hasProductions(for: .retry(tier: 2)), is: true)
+        rig.wait(ms: 10)
+        rig.machine.setWritable(.retry(tier: 0), true, now: rig.now)
+        expect(rig.machine.isAnyTierWritable, is: true)
+        let written = rig.settle()
+        #expect(written.map(\.kind) == [.retry(tier: 0), .retry(tier: 0)])
+        #expect(written.map(\.token) == ["a", "b"])
+        #expect(written.map(\.attempt) == [1, 1])
+        #expect(written[0].dueMs == rig.now.wallMs + 30_000)
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A dead token that cannot be written down is held without an attempt, and so is one that waits for it")
+    func deadTokens() {
+        let rig = Self.answered([("a", 410, .unregistered), ("b", 200, .none)])
+        rig.receive(Self.partition(rig), 2, "c")
+        rig.send()
+        rig.machine.setWritable(.unregistered, false, now: rig.now)
+        rig.answer("c", 410, .unregistered, atMs: 1)
+        #expect(
+            rig.settle().map(\.description) == [
+                "b accepted  sends 1 doubt 0", "a retry(tier: 0) attempt 0 held sends 1 doubt 0",
+                "c retry(tier: 0) attempt 0 held sends 1 doubt 0",
+            ])
+        #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .unwritable)])
+        expect(rig.machine.counters.apps[0].heldByCause[Int(HeldCause.unwritable.rawValue)], is: 2)
+        #expect(rig.isEmpty)
+        rig.machine.setWritable(.unregistered, true, now: rig.now)
+        expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
+        rig.receive(Self.partition(rig), 3, "d")
+        rig.send()
+        rig.answer("d", 410, .unregistered, atMs: 1)
+        #expect(rig.settle().map(\.kind) == [.unregistered, .result])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A dead token whose result was produced already waits; so does one that has no tier to go to")
+    func halfWritten() {
+        let rig = Self.answered([("a", 410, .unregistered), ("b", 410, .unregistered)])
+        let production = rig.machine.nextProduction(for: .results)!
+        rig.machine.produced(production)
+        rig.machine.acknowledged(production.id, now: rig.now)
+        for tier in 0..<3 { rig.machine.setWritable(.retry(tier: tier), false, now: rig.now) }
+        rig.machine.setWritable(.unregistered, false, now: rig.now)
+        for tier in 0..<3 { expect(rig.machine.hasProductions(for: .retry(tier: tier)), is: false) }
+        rig.machine.setWritable(.retry(tier: 2), true, now: rig.now)
+        expect(rig.machine.hasProductions(for: .results), is: false)
+        #expect(Self.take(rig, .retry(tier: 2)).count == 1)
+        rig.machine.setWritable(.unregistered, true, now: rig.now)
+        #expect(Self.take(rig, .unregistered) == [production.id])
+        rig.machine.acknowledged(production.id, now: rig.now)
+        expect(rig.machine.gauges.openNotifications, is: 1)
+    }
+
+    @Test("include_bad_tokens: a bad token is held like a dead one; without it its result is written")
+    func badTokens() {
+        for isIncluded in [false, true] {
+            var settings = DeliverySettings()
+            settings.includesBadTokens = isIncluded
+            let rig = Rig(settings)
+            rig.machine.setWritable(.unregistered, false, now: rig.now)
+            rig.receive(rig.assignReady(), 0, "a")
+            rig.send()
+            rig.answer("a", 400, .badDeviceToken)
+            #expect(rig.settle().map(\.kind) == [isIncluded ? .retry(tier: 0) : .result])
+            #expect(rig.isEmpty)
+        }
+    }
+
+    @Test("A dead token of a partition that drains is held, and the partition can be given up")
+    func draining() {
+        let rig = Self.answered([("a", 410, .unregistered)])
+        rig.machine.revoke([Self.partition(rig)])
+        rig.machine.setWritable(.unregistered, false, now: rig.now)
+        #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
+        rig.commit()
+        expect(rig.machine.isDrained(Self.partition(rig)), is: true)
+    }
+
+    @Test("Dead letters that cannot be written: only a partition with a hundred of them is read no further")
+    func deadLetters() {
+        let rig = Rig()
+        let bad = rig.assignReady(0)
+        let good = rig.assignReady(1)
+        rig.machine.setWritable(.deadLetters, false, now: rig.now)
+        var ids: [NotificationID] = []
+        while rig.machine.room(for: bad) > 0, ids.count < 1_000 {
+            guard case .deadLetter(let id, _, _) = rig.receive(bad, Int64(ids.count), key: "x", value: nil) else {
+                Issue.record("no dead letter")
+                return
+            }
+            ids.append(id)
+        }
+        #expect(ids.count == 100)
+        expect(rig.machine.room(for: good) > 0, is: true)
+        rig.machine.acknowledged(ids.removeLast(), now: rig.now)
+        expect(rig.machine.room(for: bad) > 0, is: true)
+        rig.machine.setWritable(.deadLetters, true, now: rig.now)
+        for id in ids { rig.machine.acknowledged(id, now: rig.now) }
+        #expect(rig.isEmpty)
+    }
+}

@@ -1,0 +1,324 @@
+import Foundation
+import JSON
+import Testing
+
+@testable import PushRecords
+
+/// Every text at every length and of every byte, every number at its bounds, through the parser and all writers: what is
+/// written has a largest size.
+@Suite struct RecordLimitsTests {
+    @Test func theSumsOfAllLimitsFit() {
+        #expect(RecordLimits.largestResult <= RecordLimits.result)
+        #expect(RecordLimits.largestUnregistered <= RecordLimits.unregistered)
+        #expect(RecordLimits.largestRetryGrowth <= RecordLimits.retryGrowth)
+        #expect(RecordLimits.largestDeadLetterGrowth <= RecordLimits.deadLetterGrowth)
+        #expect(RecordLimits.largestReducedDeadLetter <= RecordLimits.reduced)
+        #expect(RecordLimits.place <= HeaderText.capacity - 32 * 10 - NotificationUUID.textCount)
+        let suffix = PushType.allCases.compactMap { $0.topicSuffix?.utf8.count }.max() ?? 0
+        #expect(155 + suffix <= RecordLimits.appTopic)
+        for reason in ReasonCode.allCases { #expect(reason.text?.utf8CodeUnitCount ?? 0 <= RecordLimits.reason) }
+        for reason in DeadLetterReason.allCases { #expect(reason.text.utf8CodeUnitCount <= RecordLimits.reason) }
+    }
+
+    /// The sums are what is written when everything is as large as it may be: none is forgotten.
+    @Test func theSumsAreWhatIsWritten() {
+        let app = String(repeating: "a", count: 500)
+        let long = lend(Array(repeating: 0x61, count: 2_000))
+        let copied = [RecordHeader(name: lend("x"), value: lend(Array(repeating: 0x62, count: 1_023)))]
+        var fixture = ContentFixture(isBroadcast: true)
+        fixture.content.token = lend(Array(repeating: 0x63, count: 200))
+        fixture.content.topic = long
+        fixture.content.requestKey = long
+        fixture.content.app = 0
+        fixture.content.request = RequestPlace(topic: long, partition: .min, offset: .min, index: .min)
+        fixture.content.requestedAtMs = RecordTime.latestMs
+        let ending = Ending(
+            outcome: .unregistered, status: .max, reason: .other, reasonText: long,
+            detail: Detail(
+                """
+                a text that leaves a subject of one hundred bytes no more room than there is for it, so long is this one, \
+                which goes on and on until nothing else could ever be said in it
+                """, long), uniqueID: long,
+            unregisteredAtMs: .min, attempts: .min, inDoubt: .min, sentAtMs: .min, settledAtMs: .min)
+        copied.withUnsafeBufferPointer { copied in
+            fixture.content.copiedHeaders = copied
+            var results = ResultWriter(apps: [RecordApp(name: app, environment: .development)])
+            let result = results.write(fixture.content, ending)
+            // `requested_at_ms` has five digits less than any number may have.
+            #expect(size(result) == RecordLimits.largestResult - 5)
+            #expect(result.value.count == RecordLimits.largestResultValue - 5)
+            #expect(result.headerTexts.contains("apns-id=01020304-0506-8708-890a-0b0c0d0e0f10"))
+            var tokens = UnregisteredWriter(apps: [RecordApp(name: app, environment: .development)])
+            #expect(size(tokens.write(fixture.content, ending)) == RecordLimits.largestUnregistered)
+            var letters = DeadLetterWriter()
+            let headers = letters.headers(
+                original: copied, place: fixture.content.request, timestampMs: .min, reason: .badRetryHeaders,
+                detail: ending.detail, truncatedBytes: .min)
+            let grown = headers.reduce(-1_024) { $0 + $1.name.count + $1.value.count }
+            let reason = RecordLimits.reason - DeadLetterReason.badRetryHeaders.text.utf8CodeUnitCount
+            #expect(grown == RecordLimits.largestDeadLetterGrowth - reason)
+        }
+    }
+
+    // MARK: Any input
+
+    private static let lengths = [0, 1, 63, 64, 65, 99, 100, 101, 199, 200, 201, 255, 256, 257, 511, 512, 513]
+
+    private static func texts() -> [[UInt8]] {
+        var texts: [[UInt8]] = []
+        for length in lengths {
+            for unit in ["a", "\"", "\\", "\u{1}", "é", "€", "𝄞", "1"].map({ Array($0.utf8) })
+                + [[0xFF], [0xC3], [0xF0, 0x9D], [0x80]]
+            {
+                texts.append((0..<length).map { unit[$0 % unit.count] })
+            }
+        }
+        for byte in UInt8.min ... .max {
+            texts.append(Array(repeating: byte, count: 513))
+            texts.append(Array("abc".utf8) + [byte] + Array("def".utf8))
+        }
+        return texts
+    }
+
+    private static let fields = [
+        "apns-topic", "apns-push-type", "apns-priority", "apns-expiration", "apns-collapse-id", "apns-id",
+        "apns-channel-id", "push-device-token", "push-app", "push-environment", "traceparent", "x-copied",
+        "push-retry-request", "push-retry-attempt", "push-retry-due-ms", "push-retry-first-ms", "push-retry-key",
+        "push-retry-reason", "push-retry-sends", "push-retry-in-doubt", "\u{1}other", "key",
+    ]
+
+    @Test func anyTextInAnyHeaderOfARequest() throws {
+        var path = Path()
+        for text in Self.texts() {
+            for field in Self.fields {
+                var record = TestRecord(key: tokenA, hi, [("apns-topic", "com.example.shop")])
+                if field == "key" {
+                    record.key = text
+                } else {
+                    record.headers.removeAll { $0.name == field }
+                    record.headers.append((field, text))
+                }
+                try path.check(record, .request)
+            }
+        }
+    }
+
+    @Test func anyTextInAnyHeaderOfARetryRecord() throws {
+        var path = Path()
+        for text in Self.texts() where text.count < 300 || text.first == 1 {
+            for field in Self.fields {
+                var record = TestRecord(key: tokenA, hi, RetryTests.fields)
+                if field == "key" {
+                    record.key = text
+                } else {
+                    record.headers.removeAll { $0.name == field }
+                    record.headers.append((field, text))
+                }
+                try path.check(record, .retry)
+            }
+        }
+    }
+
+    @Test(arguments: [0x01, 0x22, 0x5C, 0x61, 0xC3, 0xFF] as [UInt8])
+    func aMegabyteInEachPlace(byte: UInt8) throws {
+        var path = Path()
+        let text = Array(repeating: byte, count: 1_000_000)
+        for field in Self.fields {
+            var record = TestRecord(key: field == "key" ? nil : "k", hi, RetryTests.fields)
+            if field == "key" { record.key = text } else { record.headers.append((field, text)) }
+            try path.check(record, .request)
+            record.headers.removeAll { $0.name == field && $0.value != text }
+            try path.check(record, .retry)
+        }
+        var everywhere = TestRecord(hi)
+        everywhere.key = text
+        everywhere.headers = Self.fields.map { ($0, text) }
+        try path.check(everywhere, .request)
+        everywhere.value = text
+        try path.check(everywhere, .request)
+    }
+
+    @Test func anyTextInAnyMemberOfAnEnvelope() throws {
+        var path = Path()
+        func quoted(_ text: [UInt8]) -> String {
+            var json = JSONWriter()
+            text.withUnsafeBytes { json.value(string: $0) }
+            return json.text
+        }
+        for text in Self.texts() + [Array(repeating: 0x61, count: 900_000)] {
+            let word = quoted(text)
+            for members in [
+                #""device_token":\#(word)"#, #""channel_id":\#(word)"#,
+                #""device_tokens":[\#(word),"ab",\#(word)]"#, #""device_token":"ab","app":\#(word)"#,
+                #""device_token":"ab","headers":{"apns-topic":\#(word)}"#,
+                #""device_token":"ab","headers":{"apns-collapse-id":\#(word)}"#,
+                #""device_token":"ab","headers":{\#(word):1}"#, #""device_token":"ab",\#(word):1"#,
+                #""device_token":"ab","environment":\#(word)"#,
+            ] {
+                var record = TestRecord(#"{"payload":{"a":1},\#(members)}"#)
+                record.key = text
+                try path.check(record, .request)
+            }
+        }
+    }
+
+    // MARK: What the parser lets through
+
+    /// What is longer than its limit is cut there, also where it makes the request invalid.
+    @Test func theParserCutsEveryText() {
+        let long = String(repeating: "x", count: 1_000_000)
+        var parser = RequestParser(copyHeaders: ["x-copied"])
+        let found = parser.parse(
+            TestRecord(
+                key: long, hi,
+                [
+                    ("push-device-token", long), ("apns-topic", long), ("apns-collapse-id", long), ("push-app", long),
+                    ("x-copied", long), ("traceparent", "t"), ("apns-channel-id", nil),
+                ]))
+        #expect(found.isInvalid && found.reason == .badTopic && found.subject.utf8.count == 100)
+        #expect(found.token.utf8.count == 201 && found.topic.utf8.count == 255 && found.collapseID.utf8.count == 64)
+        #expect(found.app.utf8.count == 101 && found.copied == ["traceparent=t"])
+        #expect(found.key == nil, "key and token are the same")
+        let other = parser.parse(TestRecord(key: long, hi, [("apns-channel-id", long + "y")]))
+        #expect(other.channelID.utf8.count == 200 && other.key?.utf8.count == 512 && other.reason == .badChannelId)
+        let list = parser.parse(TestRecord(key: long, #"{"device_tokens":["ab"],"payload":{}}"#))
+        #expect(list.key?.utf8.count == 512 && !list.isInvalid)
+    }
+
+    /// A token that is too long is no token, whatever is left of it; nor is an app's name an app's.
+    @Test func whatIsCutIsNotTakenForSomethingElse() {
+        var parser = RequestParser()
+        let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
+        for count in [202, 300, 1_000] {
+            let found = parser.parse(TestRecord(key: String(repeating: "a", count: count), hi))
+            #expect(DeviceToken.normalize(lend(found.token), into: room).failure == .badDeviceToken)
+        }
+        let app = String(repeating: "a", count: 100)
+        #expect(parser.parse(TestRecord(key: tokenA, hi, [("push-app", app)])).isInvalid == false)
+        let longer = parser.parse(TestRecord(key: tokenA, hi, [("push-app", app + "a")]))
+        #expect(longer.isInvalid && longer.app != app)
+    }
+
+    /// A cut text ends with a whole character.
+    @Test func textsAreCutBetweenCharacters() throws {
+        var fixture = ContentFixture()
+        for (unit, count) in [("é", 256), ("€", 170), ("𝄞", 128), ("a", 512), ("\"", 256), ("\u{1}", 85)] {
+            fixture.content.requestKey = lend(String(repeating: unit, count: 600))
+            var writer = ResultWriter(apps: ContentFixture.apps)
+            let record = writer.write(
+                fixture.content,
+                Ending(outcome: .accepted, attempts: 1, inDoubt: 0, sentAtMs: 1, settledAtMs: 2))
+            let key = try DeliveryResult(json: record.value).request.key
+            #expect(key == String(repeating: unit, count: count))
+        }
+    }
+}
+
+func size(_ record: EncodedRecord) -> Int {
+    record.headers.reduce(record.key.count + record.value.count) { $0 + $1.name.count + $1.value.count }
+}
+
+/// A record's way through the worker's code without a worker: parsed, then written as everything that it could become.
+private struct Path: ~Copyable {
+    private var parser = RequestParser(copyHeaders: ["x-copied"])
+    private var results = ResultWriter(apps: ContentFixture.apps)
+    private var tokens = UnregisteredWriter(apps: ContentFixture.apps)
+    private var retries = RetryWriter(apps: ContentFixture.apps)
+    private var letters = DeadLetterWriter()
+    private let room = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 1)
+    private let topic = lend(String(repeating: "t", count: RecordLimits.kafkaTopic))
+
+    deinit {
+        room.deallocate()
+        topic.deallocate()
+    }
+
+    mutating func check(_ record: TestRecord, _ role: RecordRole) throws {
+        let owned = OwnedRecord(
+            key: record.key, value: record.value,
+            headers: record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
+        try owned.withLent { (key, value, headers) -> Result<Void, any Error> in
+            Result { try check(key, value, headers, role, owned.byteCount) }
+        }.get()
+    }
+
+    private mutating func check(
+        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>,
+        _ role: RecordRole, _ size: Int
+    ) throws {
+        let request = parser.parse(key: key, value: value, headers: headers, role: role)
+        expect(request.topic.count <= RecordLimits.topic, "topic")
+        expect(request.collapseID.count <= RecordLimits.collapseID, "collapse id")
+        expect(request.channelID.count <= RecordLimits.channelID, "channel id")
+        expect(request.token.count <= RecordLimits.deviceToken + 1, "token")
+        expect(request.app.count <= RecordLimits.app + 1, "app")
+        expect(request.key.count <= RecordLimits.key, "key")
+        expect(request.detail.subject.count <= RecordLimits.detailSubject, "subject")
+        let copied = request.copiedHeaders.reduce(0) { $0 + $1.name.count + $1.value.count }
+        expect(copied <= RecordLimits.copiedBytes && request.copiedHeaders.count <= 32, "copied headers")
+        if let retry = request.retry { try checkRetry(retry) }
+
+        let place = RequestPlace(topic: topic, partition: .max, offset: .max, index: 9_999)
+        let letter = letters.headers(
+            original: headers, place: place, timestampMs: .min, reason: request.deadLetter ?? .workerCrashed,
+            detail: request.detail, truncatedBytes: .max)
+        let grown = letter.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count } - size
+        expect(grown <= RecordLimits.deadLetterGrowth, "a dead letter's growth: \(grown)")
+        var token = request.channelID
+        switch request.target {
+        case .none: return
+        case .channel: break
+        case .device:
+            let normalized = DeviceToken.normalize(request.token, into: room)
+            token = UnsafeRawBufferPointer(rebasing: room[..<normalized.count])
+        case .devices:
+            var cursor = TokenCursor()
+            let normalized = cursor.next(in: request.tokenList, into: room)
+            token = UnsafeRawBufferPointer(rebasing: room[..<(normalized?.count ?? 0)])
+        }
+        try write(request, token, place, size)
+    }
+
+    private func checkRetry(_ retry: RetryFields) throws {
+        for count in [retry.attempt, retry.sends, retry.inDoubt] {
+            expect(count >= 0 && count <= RecordLimits.count, "a count")
+        }
+        for time in [retry.dueMs, retry.firstMs] { expect(RecordTime.checked(time) == time, "a time") }
+        expect(retry.request.topic.count <= RecordLimits.kafkaTopic && retry.request.index < 10_000, "a place")
+        expect(retry.reason.count <= RecordLimits.reason, "a reason")
+    }
+
+    private mutating func write(
+        _ request: ParsedRequest, _ token: UnsafeRawBufferPointer, _ place: RequestPlace, _ size: Int
+    ) throws {
+        let content = NotificationContent(
+            token: token, isBroadcast: request.target == .channel, pushType: request.pushType,
+            priority: request.priority, expiration: request.expiration, app: 1,
+            apnsID: NotificationUUID(high: 1, low: 2),
+            payload: request.payload, topic: request.topic, collapseID: request.collapseID, request: place,
+            requestKey: request.key, requestedAtMs: RecordTime.latestMs, copiedHeaders: request.copiedHeaders)
+        let ending = Ending(
+            outcome: .invalid, status: .max, reason: .other, reasonText: request.retry?.reason ?? request.topic,
+            detail: request.detail, uniqueID: request.topic, unregisteredAtMs: .min, attempts: .max, inDoubt: .max,
+            sentAtMs: .max, settledAtMs: .max)
+        let result = results.write(content, ending)
+        let resultSize = PushRecordsTests.size(result)
+        expect(resultSize <= RecordLimits.result, "a result of \(resultSize) bytes")
+        _ = try DeliveryResult(json: result.value)
+        let owned = OwnedRecord(copying: result.key, result.value, headers: result.headers)
+        let reduced = try #require(ReducedRecord.result(owned))
+        expect(reduced.byteCount <= RecordLimits.reduced, "a reduced result of \(reduced.byteCount) bytes")
+
+        let dead = PushRecordsTests.size(tokens.write(content, ending))
+        expect(dead <= RecordLimits.unregistered, "a dead token of \(dead) bytes")
+
+        let order = RetryOrder(
+            attempt: .max, dueMs: .max, reason: ending.reasonText, sends: .max, inDoubt: .max)
+        let retry = PushRecordsTests.size(retries.write(content, order))
+        expect(retry <= size + RecordLimits.retryGrowth, "a retry record of \(retry) bytes for one of \(size)")
+    }
+
+    private func expect(_ holds: Bool, _ what: @autoclosure () -> String) {
+        if !holds { Issue.record("beyond its limit: \(what())") }
+    }
+}

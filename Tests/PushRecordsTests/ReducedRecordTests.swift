@@ -1,0 +1,138 @@
+import Foundation
+import Testing
+
+@testable import PushRecords
+
+/// The forms of 1 KiB, made from the bytes of what was refused.
+@Suite struct ReducedRecordTests {
+    private static let longTopic = String(repeating: "t", count: 249)
+
+    private func owned(_ record: EncodedRecord) -> OwnedRecord {
+        OwnedRecord(copying: record.key, record.value, headers: record.headers)
+    }
+
+    private func texts(_ record: OwnedRecord) -> [String] {
+        record.headers.map {
+            "\(String(decoding: $0.name, as: UTF8.self))=\(String(decoding: $0.value ?? [], as: UTF8.self))"
+        }
+    }
+
+    @Test func aResultKeepsWhatItIsAbout() throws {
+        let fixture = ContentFixture()
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        let ending = Ending(
+            outcome: .rejected, status: 400, reason: .badTopic, detail: Detail("why"), uniqueID: lend("u"), attempts: 3,
+            inDoubt: 1, sentAtMs: 5, settledAtMs: 6)
+        let refused = owned(writer.write(fixture.content, ending))
+        let reduced = try #require(ReducedRecord.result(refused))
+        let result = try DeliveryResult(json: try #require(reduced.value))
+        var expected = try DeliveryResult(json: try #require(refused.value))
+        expected.detail = "the broker refused the whole result as too large"
+        expected.apnsUniqueID = nil
+        expected.request.key = nil
+        #expect(result == expected && reduced.key == refused.key)
+        #expect(
+            texts(reduced) == [
+                "outcome=rejected", "request=apns.requests/3/1234/7", "reason=BadTopic",
+                "apns-id=01020304-0506-8708-890a-0b0c0d0e0f10",
+            ])
+        #expect(try SchemaCheck(.result).faults(try #require(reduced.value)) == [])
+    }
+
+    /// Whatever is in it, it fits, and says outcome and place.
+    @Test(arguments: ["com.example.shop", String(repeating: "\"", count: 255), String(repeating: "x", count: 255)])
+    func aResultAlwaysFits(topic: String) throws {
+        for name in ["t", Self.longTopic] {
+            for token in [tokenA, String(repeating: "ab", count: 100), "\u{1}"] {
+                for isBroadcast in [false, true] {
+                    var fixture = ContentFixture(token: token, isBroadcast: isBroadcast)
+                    if isBroadcast { fixture.content.token = lend(String(repeating: "c", count: 200)) }
+                    fixture.content.topic = lend(topic)
+                    fixture.content.request = RequestPlace(
+                        topic: lend(name), partition: .max, offset: .max, index: 9_999)
+                    let ending = Ending(
+                        outcome: .unregistered, status: 410, reason: .other,
+                        reasonText: lend(String(repeating: "\u{2}", count: 64)), unregisteredAtMs: RecordTime.latestMs,
+                        attempts: .max, inDoubt: .max, sentAtMs: RecordTime.latestMs, settledAtMs: RecordTime.latestMs)
+                    var writer = ResultWriter(apps: ContentFixture.apps)
+                    let reduced = try #require(ReducedRecord.result(owned(writer.write(fixture.content, ending))))
+                    #expect(reduced.byteCount <= RecordLimits.reduced)
+                    let result = try DeliveryResult(json: try #require(reduced.value))
+                    #expect(result.outcome == .unregistered && result.request.topic == name)
+                    #expect(result.request.offset == .max && result.attempts == Int(Int32.max))
+                    #expect(try SchemaCheck(.result).faults(try #require(reduced.value)) == [])
+                    #expect(name != "t" || texts(reduced).contains("request=\(result.request)"))
+                }
+            }
+        }
+    }
+
+    @Test func whatIsNoResultHasNoReducedForm() {
+        #expect(ReducedRecord.result(OwnedRecord(key: nil, value: nil, headers: [])) == nil)
+        #expect(ReducedRecord.result(OwnedRecord(key: [1], value: Array("{}".utf8), headers: [])) == nil)
+    }
+
+    @Test func aRetryRecordThatFitsNowhereBecomesAbandoned() throws {
+        let fixture = ContentFixture()
+        var writer = RetryWriter(apps: ContentFixture.apps)
+        let order = RetryOrder(attempt: 2, dueMs: 9, reason: lend("TooManyRequests"), sends: 4, inDoubt: 1)
+        let refused = owned(writer.write(fixture.content, order))
+        let record = try #require(ReducedRecord.abandonedResult(ofRetry: refused, settledAtMs: 77))
+        let result = try DeliveryResult(json: try #require(record.value))
+        #expect(result.outcome == .abandoned && result.reason == .tooManyRequests && result.deviceToken == tokenA)
+        #expect(result.attempts == 4 && result.inDoubt == 1 && result.requestedAtMs == 1_780_000_000_000)
+        #expect(result.settledAtMs == 77 && result.sentAtMs == nil && result.app == "shop")
+        #expect(result.request.description == "apns.requests/3/1234/7" && result.environment == .development)
+        #expect(
+            result.detail == "the retry topic refuses a record of \(refused.byteCount) bytes as too large")
+        #expect(record.key == refused.key && record.byteCount <= RecordLimits.reduced)
+        #expect(try SchemaCheck(.result).faults(try #require(record.value)) == [])
+        // What was only held had no reason.
+        let held = RetryOrder(attempt: 0, dueMs: 9, reason: lend("held"), sends: 0, inDoubt: 0)
+        let other = ReducedRecord.abandonedResult(
+            ofRetry: owned(writer.write(fixture.content, held)), settledAtMs: 77)
+        #expect(try DeliveryResult(json: try #require(other?.value)).reason == nil)
+        #expect(
+            ReducedRecord.abandonedResult(ofRetry: OwnedRecord(key: nil, value: [], headers: []), settledAtMs: 1) == nil
+        )
+    }
+
+    /// Coordinates, reason and the first bytes are left of a dead letter.
+    @Test(arguments: [0, 127, 128, 129, 1_000_000])
+    func aDeadLetterIsCut(count: Int) throws {
+        let headers = [RecordHeader(name: lend("x"), value: lend(Array(repeating: 1, count: count)))]
+        let topic = lend(Self.longTopic)
+        var writer = DeadLetterWriter()
+        let all = headers.withUnsafeBufferPointer { original in
+            let older = RecordHeader(name: lend("push-dlq-reason"), value: lend("older"))
+            let list = Array(original) + [older]
+            return list.withUnsafeBufferPointer { list in
+                OwnedRecord(
+                    copying: .nothing, .nothing,
+                    headers: writer.headers(
+                        original: list, place: RequestPlace(topic: topic, partition: .max, offset: .max, index: 0),
+                        timestampMs: .min, reason: .notJSON,
+                        detail: Detail("unexpected byte", lend(Array(repeating: 1, count: 500)))))
+            }
+        }
+        let bytes = Array(repeating: UInt8(ascii: "v"), count: count)
+        let refused = OwnedRecord(key: bytes, value: bytes, headers: all.headers)
+        let reduced = ReducedRecord.deadLetter(refused)
+        #expect(reduced.byteCount <= RecordLimits.reduced)
+        let fields = reduced.headers.map {
+            HeaderField(String(decoding: $0.name, as: UTF8.self), String(decoding: $0.value ?? [], as: UTF8.self))
+        }
+        let letter = try DeadLetter(key: reduced.key, value: reduced.value, headers: fields)
+        #expect(letter.reason == "not-json" && letter.place == "\(Self.longTopic)/2147483647/9223372036854775807")
+        #expect(letter.timestampMs == .min && letter.truncatedBytes == count && letter.headers == [])
+        #expect(letter.truncatedKeyBytes == (count > 128 ? count : nil))
+        #expect(letter.key == Array(bytes.prefix(128)) && letter.value == Array(bytes.prefix(128)))
+        #expect(letter.detail?.hasPrefix("unexpected byte: \\u0001") == true)
+        // Cut again it stays what it is, also where its value was left out by an older version.
+        let again = ReducedRecord.deadLetter(reduced)
+        #expect(again == reduced)
+        let valueless = OwnedRecord(
+            key: nil, value: nil, headers: all.headers + [OwnedRecord.Header("push-dlq-truncated", "5")])
+        #expect(texts(ReducedRecord.deadLetter(valueless)).contains("push-dlq-truncated=5"))
+    }
+}
