@@ -140,9 +140,12 @@ extension DeliveryMachine {
         }
     }
 
+    /// Settled, or under way since before its record was read again.
     private func isSettled(_ index: Int32, in record: UInt32) -> Bool {
         guard let words = records[record].settledIndexes else { return false }
-        return words[Int(index / 64)] >> UInt64(index % 64) & 1 == 1
+        let place = Int(index / 64)
+        let word = words[place] | (records[record].lentIndexes.map { $0[place] } ?? 0)
+        return word >> UInt64(index % 64) & 1 == 1
     }
 
     private mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: UInt32) -> UnsafeRawBufferPointer {

@@ -31,6 +31,13 @@ extension DeliveryMachine {
     ) -> PartitionID {
         let logStart = logStart.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
+        let start = Self.readingStart(committed: committedOffset, logStart: logStart, logEnd: logEnd)
+        if let suspended = suspended(topic: topic, number) {
+            if case .at(let committed) = start, let text = suspended.pointee.text(committed, metadata) {
+                return resume(suspended, text, role, logEnd: logEnd)
+            }
+            release([suspended.pointee.id], because: { .suspendedReleased($0) })
+        }
         let id = nextID()
         var map = CommitMap()
         var base = committedOffset
@@ -45,7 +52,7 @@ extension DeliveryMachine {
                     isIgnored = true
                 }
             }
-            switch Self.readingStart(committed: committed, logStart: logStart, logEnd: logEnd) {
+            switch start {
             case .beginning(because: .notBelievable), .beginning(because: .beyondEnd):
                 let isBelieved = OffsetLimit.holds(committed)
                 let sent = isBelieved ? max(map.reach ?? committed, committed) : OffsetLimit.highest
@@ -66,6 +73,9 @@ extension DeliveryMachine {
                 id: id, topic: topic, number: number, group: place.group, tierDelayMs: place.delayMs,
                 ledger: PartitionLedger(committed: base, map: map), reach: Reach(minimum: settings.reachMargin),
                 metadataLimit: settings.metadataLimit))
+        if let base = committedOffset {
+            find(id)?.pointee.said = CommitText(offset: base, metadata: metadata, reach: 0)
+        }
         return id
     }
 
@@ -109,11 +119,12 @@ extension DeliveryMachine {
         partition.pointee.pending = nil
         partition.pointee.reach.allowAll()
         passReach(partition)
+        setShared(partition, false)
         besideCount += 1
     }
 
     /// The name of the next assignment, whose slot is free.
-    private mutating func nextID() -> PartitionID {
+    mutating func nextID() -> PartitionID {
         let slot = partitions.firstIndex { $0 == nil } ?? partitions.count
         if slot == partitions.count { partitions.append(nil) }
         lastEpoch += 1
@@ -121,16 +132,23 @@ extension DeliveryMachine {
     }
 
     private mutating func install(_ partition: consuming Partition) {
-        shares.addPartitions(1, to: partition.group)
-        byteShares.addPartitions(1, to: partition.group)
         let slot = Int(partition.id.slot)
         let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
         pointer.initialize(to: partition)
         partitions[slot] = pointer
+        setShared(pointer, true)
+    }
+
+    /// It is read, or not any more.
+    mutating func setShared(_ partition: UnsafeMutablePointer<Partition>, _ isShared: Bool) {
+        guard partition.pointee.isShared != isShared else { return }
+        partition.pointee.isShared = isShared
+        shares.addPartitions(isShared ? 1 : -1, to: partition.pointee.group)
+        byteShares.addPartitions(isShared ? 1 : -1, to: partition.pointee.group)
     }
 
     /// The share group and tier of what a partition is read for.
-    private mutating func begin(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
+    mutating func begin(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
         case .requests(let weight):
             let group = groups[topic] ?? addGroup(weight: weight)

@@ -38,6 +38,7 @@ extension DeliveryMachine {
             return []
         }
         counters.commits += 1
+        for id in flights[place].partitions { shortenSpan(id) }
         return flights[place].entries()
     }
 
@@ -76,7 +77,9 @@ extension DeliveryMachine {
         partition.pointee.isDirty = false
         partition.pointee.commits.sent()
         partition.pointee.pending = Partition.Pending(
-            offset: base, reach: reach ?? 0, isLast: isLast, characters: mapWriter.text.count)
+            offset: base, reach: reach ?? 0, isLast: isLast, characters: mapWriter.text.count,
+            said: mapWriter.text.withUnsafeBytes { CommitText(offset: base, metadata: $0, reach: reach ?? 0) })
+        partition.pointee.mapEighths = mapWriter.eighths
         flights[partition.pointee.flight].append(partition.pointee.id, offset: base, text: mapWriter.text)
     }
 
@@ -100,6 +103,7 @@ extension DeliveryMachine {
         for (index, id) in commitsInFlight.enumerated() {
             guard let partition = find(id), let pending = partition.pointee.pending else { continue }
             partition.pointee.pending = nil
+            if outcomes?[index] != .acknowledged { partition.pointee.keepUnsure(pending.said) }
             switch outcomes?[index] ?? .refused {
             case .acknowledged:
                 flights[place].provenNs = flights[place].sentNs
@@ -154,7 +158,10 @@ extension DeliveryMachine {
             counters.offsetsCommitted += pending.offset - before
         }
         partition.pointee.committed = pending.offset
+        partition.pointee.said = pending.said
+        partition.pointee.unsureSaid.removeAll(keepingCapacity: true)
         if partition.pointee.commits.acknowledge() { events.append(.commitsResumed(partition.pointee.id)) }
+        guard partition.pointee.phase != .suspended else { return }
         if pending.isLast {
             partition.pointee.phase = .left
             return

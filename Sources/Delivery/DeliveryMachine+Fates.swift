@@ -52,7 +52,7 @@ extension DeliveryMachine {
         if fate.unprocessed == .refusedByPeer { notifications[slot].refusals.countUp() }
         guard notifications[slot].refusals >= Self.heldRefusals else { return sendAgainReturned(slot) }
         if partitions[Int(records[notifications[slot].record].partition)]?.pointee.isSending != true {
-            drop(slot)
+            giveUp(slot)
         } else {
             hold(slot, .unprocessed)
         }
@@ -181,7 +181,7 @@ extension DeliveryMachine {
     private mutating func sendAgain(_ slot: UInt32, tries: UInt8) {
         counters.apps[Int(notifications[slot].app)].resends &+= 1
         if partitions[Int(records[notifications[slot].record].partition)]?.pointee.isSending != true {
-            drop(slot)
+            giveUp(slot)
         } else if let cause = causeToHold(slot) {
             hold(slot, cause)
         } else if tries <= Self.quickTries {

@@ -11,9 +11,16 @@ extension DeliveryMachine {
             partition.pointee.isDirty = true
             isRevoked[Int(id.slot)] = true
             dropWaitingRecords(partition)
+            let budget = CommitMapWriter.budget(characters: partition.pointee.metadataLimit)
+            partition.pointee.nameableFrom = firstNameable(partition, budget: budget) ?? 0
         }
+        // A map is never cut here: what it could not name, were it dropped, is held.
+        let held = waiting(in: isRevoked) { machine, record in machine.isHeldToLeave(record) }
+        holdOldest(held)
         forEachNotification(in: isRevoked) { machine, slot in
             switch machine.notifications[slot].state {
+            case .behindReach where machine.notifications[slot].heldFor != nil:
+                break
             case .inLane, .ready, .behindReach, .backingOff:
                 machine.drop(slot)
             case .handed:
@@ -27,6 +34,17 @@ extension DeliveryMachine {
             // Nothing was ever read or committed: there is nothing to say.
             if let partition = find(id), partition.pointee.ledger.committable == nil { partition.pointee.phase = .left }
         }
+    }
+
+    /// Whether what waits of this record, in a partition that is given up, is held rather than dropped.
+    private func isHeldToLeave(_ record: UInt32) -> Bool {
+        guard tiers.isAnyWritable, let partition = partitions[Int(records[record].partition)] else { return false }
+        return partition.pointee.phase == .draining && records[record].offset < partition.pointee.nameableFrom
+    }
+
+    /// What came back unprocessed, of a partition of which nothing is sent any more.
+    mutating func giveUp(_ slot: UInt32) {
+        if isHeldToLeave(notifications[slot].record) { hold(slot, .span) } else { drop(slot) }
     }
 
     /// The drain limit passed: the last commit goes out now, with a reach that covers what is unanswered.
@@ -44,23 +62,8 @@ extension DeliveryMachine {
         return partition.pointee.phase == .left
     }
 
-    /// Takes partitions out whose session was lost: nothing more of them is sent. What is on connections goes on to its
-    /// end; when the partition comes back to `assign`, and nobody owned it meanwhile, what settled so is known.
-    package mutating func suspend(_ ids: [PartitionID]) { release(ids) }
-
-    /// Detached assignments are over when nothing of them is open.
-    mutating func endBesides() {
-        var over: [PartitionID] = []
-        for case let partition? in partitions where partition.pointee.phase == .detached {
-            if partition.pointee.open == 0, partition.pointee.firstAdmitting == noSlot {
-                over.append(partition.pointee.id)
-            }
-        }
-        if !over.isEmpty { release(over) }
-    }
-
     /// What is open of the logs that these partitions had before.
-    private func detached(besides ids: [PartitionID]) -> [PartitionID] {
+    func detached(besides ids: [PartitionID]) -> [PartitionID] {
         guard besideCount > 0 else { return [] }
         var found: [PartitionID] = []
         for id in ids {
@@ -78,11 +81,16 @@ extension DeliveryMachine {
     /// Forgets assignments: lost ones at once, revoked ones when they are drained or nothing more can be done. What
     /// still comes back for them is dropped, and counted as late.
     package mutating func release(_ ids: [PartitionID]) {
-        let ids = ids + detached(besides: ids)
+        release(ids + detached(besides: ids), because: nil)
+    }
+
+    /// - Parameter event: to be told of each.
+    mutating func release(_ ids: [PartitionID], because event: ((PartitionID) -> DeliveryEvent)?) {
         var isReleased = [Bool](repeating: false, count: partitions.count)
         for id in ids {
             guard let partition = find(id) else { continue }
             if !partition.pointee.isAssigned { besideCount -= 1 }
+            if let event { events.append(event(id)) }
             partition.pointee.phase = .left
             isReleased[Int(id.slot)] = true
             dropWaitingRecords(partition)
@@ -113,15 +121,14 @@ extension DeliveryMachine {
                 free(record: record)
             }
         }
-        shares.addPartitions(-1, to: partition.pointee.group)
-        byteShares.addPartitions(-1, to: partition.pointee.group)
+        setShared(partition, false)
         partitions[Int(id.slot)] = nil
         partition.deinitialize(count: 1)
         partition.deallocate()
     }
 
     /// Records, or their rest, that were not admitted.
-    private mutating func dropWaitingRecords(_ partition: UnsafeMutablePointer<Partition>) {
+    mutating func dropWaitingRecords(_ partition: UnsafeMutablePointer<Partition>) {
         var slot = partition.pointee.firstAdmitting
         guard slot != noSlot else { return }
         while slot != noSlot {
@@ -136,7 +143,7 @@ extension DeliveryMachine {
         admittingCount -= 1
     }
 
-    private mutating func forEachNotification(in isChosen: [Bool], _ body: (inout DeliveryMachine, UInt32) -> Void) {
+    mutating func forEachNotification(in isChosen: [Bool], _ body: (inout DeliveryMachine, UInt32) -> Void) {
         guard isChosen.contains(true) else { return }
         var slot: UInt32 = 0
         while slot < UInt32(notifications.capacity) {
@@ -154,6 +161,10 @@ extension DeliveryMachine {
         takeOut(slot)
         leaveLane(slot)
         records[record].isDropped = true
+        if let words = records[record].lentIndexes {
+            let index = notifications[slot].index
+            words[Int(index / 64)] &= ~(1 << UInt64(index % 64))
+        }
         // Its doubt stays with the record, for the last commit's reach.
         notifications[slot].isDoubted = false
         releaseBytes(slot)

@@ -184,7 +184,7 @@ extension DeliveryMachine {
             records[slot].nextAdmitting == noSlot, let partition = partitions[Int(records[slot].partition)],
             partition.pointee.firstAdmitting != slot
         else { return }
-        partition.pointee.ledger.settle(records[slot].position)
+        partition.pointee.ledger.settle(records[slot].position) { records[$0].position = $1 }
         partition.pointee.isDirty = true
         free(record: slot)
     }
@@ -239,6 +239,7 @@ extension DeliveryMachine {
     mutating func free(record slot: UInt32) {
         precondition(records[slot].body == nil, "a record's bytes go before it")
         records[slot].settledIndexes?.deallocate()
+        records[slot].lentIndexes?.deallocate()
         records[slot] = Record()
         records.giveBack(slot)
     }

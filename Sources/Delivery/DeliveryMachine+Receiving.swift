@@ -4,7 +4,8 @@ extension DeliveryMachine {
     /// How many records may be read from this partition now; 0: none. Ask right before reading: each `receive` changes
     /// it. No more than this may be given to `receive` before asking again.
     package func room(for id: PartitionID) -> Int {
-        guard let partition = find(id), partition.pointee.phase == .active, partition.pointee.firstAdmitting == noSlot
+        guard let partition = find(id), partition.pointee.phase == .active, partition.pointee.firstAdmitting == noSlot,
+            !partition.pointee.isSpanFull
         else { return 0 }
         if partition.pointee.deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         let bytes = byteShares.room(for: partition.pointee.group)
@@ -24,6 +25,7 @@ extension DeliveryMachine {
         let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = find(id), partition.pointee.phase == .active else { return .unassigned }
         guard OffsetLimit.holds(offset) else { return .unassigned }
+        let timestampMs = RecordTime.checked(timestampMs)
         if partition.pointee.ledger.isReset(offset) {
             events.append(
                 .offsetReset(id, committed: partition.pointee.ledger.committedAtAssignment ?? 0, offset: offset))
@@ -33,12 +35,12 @@ extension DeliveryMachine {
             partition.pointee.pending = nil
         }
         if partition.pointee.ledger.isBelow(offset) {
-            return .below(highest: partition.pointee.ledger.highestReceived)
+            return .below(highest: partition.pointee.ledger.highestArrived)
         }
 
         let isRetry = partition.pointee.tierDelayMs > 0
         let request = parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
-        if let retry = request.retry {
+        if let retry = request.retry, timestampMs != RecordTime.unknown {
             // Whatever a skewed clock wrote into the header. One that wrote a time still to come was ahead, by more than
             // the tier is long: who knows when that was, so nobody waits for it.
             let dueMs = min(retry.dueMs, RecordTime.adding(partition.pointee.tierDelayMs, to: timestampMs))
@@ -51,6 +53,8 @@ extension DeliveryMachine {
         let arrival = partition.pointee.ledger.receive(offset, record: records.take())
         let settledIndexes: [Range<Int64>]
         switch arrival {
+        case .again(let slot):
+            return receiveAgain(slot, request, partition, timestampMs)
         case .known:
             return .known
         case .settledBefore:
@@ -66,7 +70,7 @@ extension DeliveryMachine {
         record.group = Int32(partition.pointee.group)
         record.offset = offset
         record.timestampMs = timestampMs
-        record.firstMs = request.retry?.firstMs ?? timestampMs
+        record.firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
         record.receivedNs = now.ns
         record.position = partition.pointee.ledger.lastPosition
         record.count = 1
@@ -88,13 +92,41 @@ extension DeliveryMachine {
         if isList { record.settledIndexes = makeIndexes(record, settled: settledIndexes) }
         record.hasSettledIndexes = !settledIndexes.isEmpty
         records[slot] = record
+        admitNew(slot, partition)
+        return .taken
+    }
 
+    private mutating func admitNew(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) {
         if partition.pointee.firstAdmitting != noSlot || !admit(slot, limit: Self.admissionPiece) {
             waitForAdmission(slot, partition)
         } else {
             // All of it may be settled already.
             finish(record: slot)
         }
+    }
+
+    /// A record of a partition that came back, which is open since before: what was dropped of it is taken again.
+    private mutating func receiveAgain(
+        _ slot: UInt32, _ request: ParsedRequest, _ partition: UnsafeMutablePointer<Partition>, _ timestampMs: Int64
+    ) -> Receipt {
+        guard records[slot].isDropped, Int(records[slot].count) == request.tokenCount else {
+            counters.duplicatesSkipped += 1
+            return .known
+        }
+        if let body = records[slot].body {
+            // Some of it is on connections, and its bytes are lent.
+            records[slot].holders += 1
+            body.pointee.isInheritedDoubt =
+                !request.isInvalid && partition.pointee.ledger.isInheritedDoubt(records[slot].offset)
+        } else {
+            records[slot].body = makeBody(
+                request, partition: partition, offset: records[slot].offset, timestampMs: timestampMs)
+            records[slot].holders = 1
+        }
+        records[slot].isDropped = false
+        records[slot].cursor = TokenCursor()
+        if records[slot].lentIndexes != nil { records[slot].hasSettledIndexes = true }
+        admitNew(slot, partition)
         return .taken
     }
 
@@ -154,7 +186,7 @@ extension DeliveryMachine {
 
         let body = block.bindMemory(to: RecordBody.self, capacity: 1)
         let tierDelayMs = partition.pointee.tierDelayMs
-        let firstMs = request.retry?.firstMs ?? timestampMs
+        let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
         // What the parser refuses was refused there too; what has no app may have had one.
         let isInheritedDoubt = !request.isInvalid && partition.pointee.ledger.isInheritedDoubt(offset)
         var place = RequestPlace(

@@ -136,6 +136,7 @@ package struct DeliveryMachine: ~Copyable {
         for index in 0..<records.capacity {
             records.base[index].body.map { UnsafeMutableRawPointer($0).deallocate() }
             records.base[index].settledIndexes?.deallocate()
+            records.base[index].lentIndexes?.deallocate()
         }
         for partition in partitions {
             partition?.deinitialize(count: 1)
@@ -174,6 +175,11 @@ package struct DeliveryMachine: ~Copyable {
             guard flights[place].partitions.isEmpty else { continue }
             consider(
                 max(partition.pointee.isUrgent ? 0 : flights[place].nextNs, partition.pointee.commits.untilNs))
+        }
+        if besideCount > 0 {
+            for case let partition? in partitions where partition.pointee.phase == .suspended {
+                consider(partition.pointee.suspendedNs + settings.suspendedLimitNs)
+            }
         }
         if !backingOff.isEmpty { consider(notifications[backingOff.head].due) }
         if nextCutOffNs != .max { consider(nextCutOffNs) }

@@ -12,9 +12,9 @@ package struct PartitionStatus: Sendable, Equatable {
     package var reach: Int64?
     /// -1: nothing was received.
     package var highestReceived: Int64
-    /// Received records from the watermark on, settled or not.
-    package var span: Int
-    /// Those of them that are not.
+    /// Offsets from the watermark to the highest received.
+    package var span: Int64
+    /// Records that are received and not settled.
     package var openRecords: Int
     package var openNotifications: Int
     /// Timestamp of the record at the watermark; `nil`: nothing is open.
@@ -93,12 +93,11 @@ extension DeliveryMachine {
     package var partitionStatuses: [PartitionStatus] { partitions.compactMap { $0.map { status($0) } } }
 
     private func status(_ partition: UnsafeMutablePointer<Partition>) -> PartitionStatus {
-        let span = partition.pointee.ledger.span
         var status = PartitionStatus(
             topic: partition.pointee.topicText, partition: partition.pointee.number,
             watermark: partition.pointee.ledger.committable, committed: partition.pointee.committed,
             reach: partition.pointee.reach.acknowledged, highestReceived: partition.pointee.ledger.highestReceived,
-            span: span, openRecords: span - partition.pointee.ledger.settledAbove,
+            span: partition.pointee.ledger.span, openRecords: partition.pointee.ledger.openCount,
             openNotifications: partition.pointee.open,
             isDraining: partition.pointee.phase != .active && partition.pointee.isAssigned)
         status.refusedCommits = partition.pointee.commits.refusals

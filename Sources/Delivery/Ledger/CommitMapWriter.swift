@@ -10,8 +10,10 @@ package struct CommitMapWriter {
         var bytes: Range<Int>
     }
 
-    /// Version, check, reach, the two headers of the main set and the number of partials, at their longest.
-    private static let fixedBytes = 1 + 3 + 6 + 6 + 6 + 2
+    /// Version, check, reach (below 2^40), the leading run and header of the main set, and the number of partials, at
+    /// their longest: a header has three bytes at most as long as a map has fewer than 2^17 bytes.
+    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2
+    private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
     private var budget = 0
@@ -21,7 +23,7 @@ package struct CommitMapWriter {
     private var partialBytes: [UInt8] = []
     private var indexRuns: [Run] = []
     private var bytes: [UInt8] = []
-    private(set) var isCut = false
+    private var isCut = false
     /// Offsets and indexes that were given and did not fit. More were not given once `isFull`.
     package private(set) var dropped = 0
     /// The metadata, after `finish`.
@@ -32,12 +34,20 @@ package struct CommitMapWriter {
     /// Whether something did not fit, so that giving more is in vain.
     package var isFull: Bool { isCut }
 
+    /// Bytes for what is settled, in metadata of so many characters.
+    static func budget(characters: Int) -> Int {
+        max(0, min(Base64URL.byteCapacity(characters: characters), byteLimit) - fixedBytes)
+    }
+
+    /// How much of its budget is used up, of 8.
+    var eighths: Int { isCut ? 8 : min(8, (partialBytes.count + mainSize) * 8 / max(1, budget)) }
+
     /// - Parameters:
     ///   - base: the offset to be committed.
     ///   - limit: characters of metadata.
     package mutating func start(base: Int64, limit: Int) {
         self.base = base
-        budget = max(0, Base64URL.byteCapacity(characters: limit) - Self.fixedBytes)
+        budget = Self.budget(characters: limit)
         runs.removeAll(keepingCapacity: true)
         runBytes = 0
         partials.removeAll(keepingCapacity: true)
@@ -50,6 +60,8 @@ package struct CommitMapWriter {
     package mutating func settled(_ range: Range<Int64>) {
         let start = range.lowerBound - base
         let length = range.upperBound - range.lowerBound
+        // What a reader would not believe is not said.
+        if start + length >= CommitMap.spanLimit { isCut = true }
         assert(start >= 0, "an offset below the committed one is settled by being so")
         guard !isCut, length > 0 else {
             dropped += Int(length)
@@ -124,6 +136,7 @@ package struct CommitMapWriter {
 
     private mutating func partial(offset: Int64) {
         guard !indexRuns.isEmpty else { return }
+        if offset - base >= CommitMap.spanLimit { isCut = true }
         guard !isCut else {
             dropped += indexRuns.reduce(0) { $0 + Int($1.length) }
             return
@@ -174,7 +187,7 @@ package struct CommitMapWriter {
         Base64URL.append(bytes, to: &text)
     }
 
-    private static func size(_ value: Int64) -> Int { max(1, (70 - value.leadingZeroBitCount) / 7) }
+    static func size(_ value: Int64) -> Int { max(1, (70 - value.leadingZeroBitCount) / 7) }
 
     private static func append(_ value: Int64, to bytes: inout [UInt8]) {
         var rest = UInt64(value)

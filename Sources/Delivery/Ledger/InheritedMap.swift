@@ -9,7 +9,7 @@ struct InheritedMap {
     }
 
     /// Records below it that the map does not name may have been sent by the owner before; 0: none.
-    let reach: Int64
+    var reach: Int64
     private let map: CommitMap
     private var nextRun = 0
     private var nextPartial = 0
@@ -21,6 +21,23 @@ struct InheritedMap {
 
     /// One past the highest offset it names; 0: none.
     var end: Int64 { max(map.settled.last?.upperBound ?? 0, (map.partials.last?.offset ?? -1) + 1) }
+
+    /// What naming the rest of it again takes, at most.
+    var namingBytes: (runs: Int, partials: Int) {
+        var runs = 0
+        var end: Int64?
+        for run in map.settled[nextRun...] {
+            runs += CommitMapWriter.size(run.lowerBound - (end ?? 0))
+            runs += CommitMapWriter.size(run.upperBound - run.lowerBound)
+            end = run.upperBound
+        }
+        var partials = 0
+        for partial in map.partials[nextPartial...] {
+            partials += 6 + 4 + 2
+            for range in partial.indexes { partials += 4 + CommitMapWriter.size(range.upperBound) }
+        }
+        return (runs, partials)
+    }
 
     /// What is said of `offset`, which is above every offset asked for before. What is said of lower ones is forgotten.
     mutating func take(_ offset: Int64) -> Standing {

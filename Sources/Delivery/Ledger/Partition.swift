@@ -24,6 +24,7 @@ struct Partition: ~Copyable {
         var reach: Int64
         var isLast: Bool
         var characters: Int
+        var said: CommitText
     }
 
     /// Another one when it is resumed.
@@ -45,6 +46,22 @@ struct Partition: ~Copyable {
     /// Something settled, or became known to be, since the last commit was sent.
     var isDirty = false
     var pending: Pending?
+    /// What the group has committed: as read at the assignment, then as acknowledged.
+    var said: CommitText?
+    /// What it may have instead: commits sent since that were not acknowledged, the latest ones.
+    var unsureSaid: [CommitText] = []
+    /// When its session was lost. Monotonic.
+    var suspendedNs: Int64 = 0
+    /// Counts as one that is read, where the room is shared.
+    var isShared = false
+    /// How much of its room the map of the last commit took, of 8.
+    var mapEighths = 0
+    /// So much is settled above what is open that a map can hardly name it: nothing is read.
+    var isSpanFull = false
+    /// What waits too long is looked for no earlier.
+    var nextShorteningNs: Int64 = 0
+    /// While it is given up: what is open below it is held rather than dropped, so that the last commit can name all.
+    var nameableFrom: Int64 = 0
     /// Acknowledged by the group; `nil`: nothing in this assignment.
     var committed: Int64?
     var commits = CommitStanding()
@@ -81,6 +98,17 @@ struct Partition: ~Copyable {
     }
 
     deinit { topic.deallocate() }
+
+    /// The commit of ours that was read back; `nil`: it is somebody else's.
+    func text(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> CommitText? {
+        if let said, said.says(offset, metadata) { return said }
+        return unsureSaid.last { $0.says(offset, metadata) }
+    }
+
+    mutating func keepUnsure(_ text: CommitText) {
+        if unsureSaid.count == CommitText.unsureLimit { unsureSaid.removeFirst() }
+        unsureSaid.append(text)
+    }
 
     /// Whether what waits is sent.
     var isSending: Bool { phase == .active || phase == .detached }

@@ -1,15 +1,23 @@
 /// The books of one partition in one assignment: what was received, what of it is settled, what may be committed.
 ///
 /// Offsets come in ascending order and settle in any. Offsets that never come (compaction, transaction markers) count
-/// as settled, because only what was received is tracked. O(1) amortized per record.
+/// as settled, because only what was received is tracked. O(1) amortized per record; memory and cost of a commit grow
+/// with the open records only, however far apart they are: settled neighbours become one entry.
 package struct PartitionLedger: ~Copyable {
     // Not private: Swift 6.3.1 crashes ("Global is external") on a private type inside a ~Copyable one.
     struct Entry {
         var offset: Int64
         /// The caller's name for the record; `settledMark` once it is settled.
         var record: UInt32
+        /// Of settled neighbours: from the first to one past the last. Of an open record: 1.
+        var length: UInt32 = 1
+
+        var end: Int64 { offset + Int64(length) }
     }
     private static let settledMark = UInt32.max
+    /// Entries are merged when there are so many beside this multiple of the open ones.
+    private static let slack = 64
+    private static let entriesPerOpen = 4
 
     /// How an offset stands when it comes.
     package enum Arrival {
@@ -19,14 +27,18 @@ package struct PartitionLedger: ~Copyable {
         case settledBefore
         /// Open from now on: settle it by `settle(position)`.
         case open(settledIndexes: [Range<Int64>])
+        /// Received before the partition was lost, under this name, and open since.
+        case again(record: UInt32)
     }
 
     /// As read at assignment; `nil`: there was none.
     package private(set) var committedAtAssignment: Int64?
     /// -1: nothing was received yet.
     package private(set) var highestReceived: Int64 = -1
-    /// Entries above the watermark that are settled.
-    package private(set) var settledAbove = 0
+    /// The highest that came in this assignment: less than `highestReceived` while a partition that came back is read
+    /// again.
+    package private(set) var highestArrived: Int64 = -1
+    package private(set) var openCount = 0
     private var entries = RingBuffer<Entry>()
     private var inherited: InheritedMap
 
@@ -35,8 +47,11 @@ package struct PartitionLedger: ~Copyable {
         inherited = InheritedMap(map)
     }
 
-    /// Records that are received, from the first that is not settled.
-    package var span: Int { entries.count }
+    /// Offsets from the first that is not settled to the highest received.
+    package var span: Int64 { committable.map { max(0, highestReceived + 1 - $0) } ?? 0 }
+
+    /// Entries held in memory.
+    package var entryCount: Int { entries.count }
 
     /// The offset to commit: the first that is not settled, else one past the highest received, else what was committed
     /// before; `nil`: nothing was ever committed or received.
@@ -59,27 +74,67 @@ package struct PartitionLedger: ~Copyable {
     }
 
     /// Whether `offset` came before, or was passed.
-    package func isBelow(_ offset: Int64) -> Bool { offset <= highestReceived }
+    package func isBelow(_ offset: Int64) -> Bool { offset <= highestArrived }
+
+    /// The partition was lost, came back, and is read from its committed offset again.
+    ///
+    /// - Parameter reach: records below it that are not known to be settled may have been sent meanwhile.
+    package mutating func resume(doubtBelow reach: Int64) {
+        highestArrived = -1
+        inherited.reach = max(inherited.reach, reach)
+    }
+
+    private func openRecord(at offset: Int64) -> UInt32? {
+        var low = entries.head
+        var high = entries.tail
+        while low != high {
+            let middle = low &+ (high &- low) / 2
+            if entries[middle].offset < offset { low = middle &+ 1 } else { high = middle }
+        }
+        guard low != entries.tail, entries[low].offset == offset, entries[low].record != Self.settledMark else {
+            return nil
+        }
+        return entries[low].record
+    }
 
     /// Enters `offset` under the name `record` (below `UInt32.max`) where it is open.
     package mutating func receive(_ offset: Int64, record: @autoclosure () -> UInt32) -> Arrival {
-        if offset <= highestReceived { return .known }
+        if offset <= highestArrived { return .known }
+        highestArrived = offset
+        if offset <= highestReceived { return openRecord(at: offset).map { .again(record: $0) } ?? .known }
         highestReceived = offset
         switch inherited.take(offset) {
         case .settled:
             // Below the first open record everything received is settled anyway.
-            if !entries.isEmpty {
-                entries.append(Entry(offset: offset, record: Self.settledMark))
-                settledAbove += 1
-            }
+            if !entries.isEmpty { appendSettled(offset) }
             return .settledBefore
         case .partly(let indexes):
-            entries.append(Entry(offset: offset, record: record()))
+            append(offset, record())
             return .open(settledIndexes: indexes)
         case .open:
-            entries.append(Entry(offset: offset, record: record()))
+            append(offset, record())
             return .open(settledIndexes: [])
         }
+    }
+
+    @inline(__always)
+    private mutating func append(_ offset: Int64, _ record: UInt32) {
+        entries.append(Entry(offset: offset, record: record))
+        openCount += 1
+    }
+
+    private mutating func appendSettled(_ offset: Int64) {
+        let entry = Entry(offset: offset, record: Self.settledMark)
+        let last = entries.tail &- 1
+        if let merged = Self.merge(entries[last], entry) { entries[last] = merged } else { entries.append(entry) }
+    }
+
+    /// Both as one entry; `nil`: they are not both settled, or too far apart.
+    private static func merge(_ lower: Entry, _ upper: Entry) -> Entry? {
+        guard lower.record == settledMark, upper.record == settledMark,
+            let length = UInt32(exactly: upper.end - lower.offset)
+        else { return nil }
+        return Entry(offset: lower.offset, record: settledMark, length: length)
     }
 
     /// The position of the record received last, to settle it by, and its name.
@@ -95,14 +150,36 @@ package struct PartitionLedger: ~Copyable {
     /// One past the highest offset that a commit's map can name.
     package var mapEnd: Int64 { max(highestReceived + 1, inherited.end) }
 
-    package mutating func settle(_ position: UInt64) {
+    /// - Parameter moved: told of each open record that has another position from now on.
+    @inline(__always)
+    package mutating func settle(
+        _ position: UInt64, moved: (_ record: UInt32, _ position: UInt64) -> Void = { _, _ in }
+    ) {
         precondition(entries[position].record != Self.settledMark, "a record settles once")
         entries[position].record = Self.settledMark
-        settledAbove += 1
-        while !entries.isEmpty, entries[entries.head].record == Self.settledMark {
-            entries.removeFirst()
-            settledAbove -= 1
+        openCount -= 1
+        while !entries.isEmpty, entries[entries.head].record == Self.settledMark { entries.removeFirst() }
+        if entries.count > Self.entriesPerOpen * openCount + Self.slack { compact(moved) }
+    }
+
+    /// Settled neighbours become one entry, from the end backwards. At most two entries for each open record are left,
+    /// so this happens again only after a number of settlements, or receipts, in proportion to what it costs.
+    private mutating func compact(_ moved: (_ record: UInt32, _ position: UInt64) -> Void) {
+        var place = entries.tail
+        var position = entries.tail
+        while position != entries.head {
+            position &-= 1
+            let entry = entries[position]
+            if place != entries.tail, let merged = Self.merge(entry, entries[place]) {
+                entries[place] = merged
+                continue
+            }
+            place &-= 1
+            guard place != position else { continue }
+            entries[place] = entry
+            if entry.record != Self.settledMark { moved(entry.record, place) }
         }
+        while entries.head != place { entries.removeFirst() }
     }
 
     /// The caller's name of the record at the watermark; `nil`: nothing is open.
@@ -132,7 +209,7 @@ package struct PartitionLedger: ~Copyable {
             position += 1
             if entry.record == Self.settledMark {
                 if runStart < 0 { runStart = entry.offset }
-                runEnd = entry.offset + 1
+                runEnd = entry.end
                 continue
             }
             if runStart >= 0 {
@@ -145,6 +222,38 @@ package struct PartitionLedger: ~Copyable {
         if !writer.isFull, let base = committable {
             inherited.write(from: max(base, highestReceived + 1), to: &writer)
         }
+    }
+
+    /// Where an upper part begins that a map can name, whichever of its open records settle and whichever do not; `nil`:
+    /// that is so of the whole. What is open below has to settle first.
+    ///
+    /// - Parameters:
+    ///   - budget: bytes of the map.
+    ///   - partialBytes: what naming the settled indexes of an open record takes at most.
+    package func firstNameable(budget: Int, partialBytes: (_ record: UInt32) -> Int) -> Int64? {
+        let end = mapEnd
+        let rest = inherited.namingBytes
+        var runs = rest.runs
+        var partials = rest.partials
+        var next = end
+        var position = entries.tail
+        while position != entries.head {
+            position &-= 1
+            let entry = entries[position]
+            guard entry.record != Self.settledMark else { continue }
+            // Between two records that stay open is a run and a gap, each no longer than this.
+            let distance = next - entry.offset
+            runs += distance <= 1 ? 1 : 2 * CommitMapWriter.size(distance)
+            let partial = partialBytes(entry.record)
+            if partial > 0 { partials += partial + CommitMapWriter.size(end - entry.offset) }
+            if partials + min(runs, Int(clamping: (end - entry.offset + 7) / 8)) > budget
+                || end - entry.offset >= CommitMap.spanLimit
+            {
+                return next
+            }
+            next = entry.offset
+        }
+        return nil
     }
 
     /// One past the highest record that has, or may have, a send in doubt; `nil`: none has.

@@ -1,0 +1,20 @@
+/// What one commit of a partition said: enough to know it again when it is read back.
+struct CommitText: Equatable {
+    /// Commits without an answer that are remembered.
+    static let unsureLimit = 8
+
+    var offset: Int64
+    var hash: UInt64
+    /// The reach it named; 0: none, or not ours.
+    var reach: Int64
+
+    init(offset: Int64, metadata: UnsafeRawBufferPointer, reach: Int64) {
+        self.offset = offset
+        hash = BytesHash.hash(metadata, seed: 0)
+        self.reach = reach
+    }
+
+    func says(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> Bool {
+        self.offset == offset && hash == BytesHash.hash(metadata, seed: 0)
+    }
+}
