@@ -1,15 +1,27 @@
 internal import CLinux
 internal import Glibc
 
-/// Signals as events of a loop (signalfd(2)).
+/// Signals as events of a loop, taken by a thread of their own (sigwait(3)): so that a second one to stop ends the process
+/// whatever the loop's thread is doing, or after it ended.
 ///
-/// A signal reaches the descriptor only while it is blocked in every thread: call `block` first thing in `main`, before
-/// any thread is started; threads inherit it, and so do child processes (a child that is to be killed by SIGTERM
-/// unblocks it before exec).
+/// A signal reaches that thread only while it is blocked in every other one: make it before any other thread is started;
+/// threads inherit the mask, and so do child processes (a child that is to be killed by SIGTERM unblocks it before exec).
 package final class Signals {
-    private let loop: Loop
-    private let descriptor: Int32
-    private var registration: Registration?
+    /// The one that takes them; it lives to the process's end.
+    let thread: pthread_t
+
+    /// What the thread shares with the loop; it lives as long as the thread does: to the process's end.
+    private final class Box: Sendable {
+        let mailbox: Mailbox<Int32>
+        let signals: [Int32]
+        let stopping: [Int32]
+
+        init(_ signals: [Int32], stopping: [Int32], _ mailbox: Mailbox<Int32>) {
+            self.signals = signals
+            self.stopping = stopping
+            self.mailbox = mailbox
+        }
+    }
 
     /// Blocks signals in the calling thread and in all threads it starts from now on.
     package static func block(_ signals: [Int32]) {
@@ -17,27 +29,44 @@ package final class Signals {
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Blocks the signals in the calling thread and hands each that comes to the handler, on the loop's thread.
-    /// Signals of one kind that come before the loop turns count as one.
+    /// Blocks the signals in the calling thread and hands each that comes to the handler, on the loop's thread. The handler
+    /// is kept for as long as the process lives.
+    ///
+    /// - Parameter stopping: of these, all taken together, the second ends the process at once, with 128 and its number.
     package init(
-        _ signals: [Int32], loop: Loop, handler: @escaping (_ signal: Int32) -> Void
+        _ signals: [Int32], stopping: [Int32] = [], loop: Loop, handler: @escaping (_ signal: Int32) -> Void
     ) throws(SystemError) {
-        self.loop = loop
         Self.block(signals)
-        var set = Self.set(signals)
-        let descriptor = unsafe signalfd(-1, &set, Int32(SFD_CLOEXEC | SFD_NONBLOCK))
-        self.descriptor = descriptor
-        guard descriptor >= 0 else { throw SystemError(call: "signalfd", code: errno) }
-        registration = try loop.register(descriptor, for: .readable) { _ in
-            var information = signalfd_siginfo()
-            let size = MemoryLayout<signalfd_siginfo>.size
-            while unsafe read(descriptor, &information, size) == size { handler(Int32(information.ssi_signo)) }
+        let box = Box(signals, stopping: stopping, Mailbox(loop: loop, capacity: 64) { $0.forEach(handler) })
+        var thread = pthread_t()
+        let argument = unsafe Unmanaged.passRetained(box)
+        let code = unsafe pthread_create(
+            &thread, nil,
+            { argument in
+                unsafe Signals.take(Unmanaged<Box>.fromOpaque(argument!).takeRetainedValue())
+            }, argument.toOpaque())
+        guard code == 0 else {
+            unsafe argument.release()
+            throw SystemError(call: "pthread_create", code: code)
         }
+        pthread_detach(thread)
+        self.thread = thread
     }
 
-    deinit {
-        if let registration { loop.unregister(registration) }
-        if descriptor >= 0 { close(descriptor) }
+    private static func take(_ box: Box) -> Never {
+        unsafe linux_name_thread("signals")
+        var set = Self.set(box.signals)
+        var stops = 0
+        while true {
+            var signal: Int32 = 0
+            guard unsafe sigwait(&set, &signal) == 0 else { continue }
+            if box.stopping.contains(signal) {
+                // Before anything that takes a lock or memory.
+                if stops > 0 { _exit(128 + signal) }
+                stops += 1
+            }
+            box.mailbox.post(signal)
+        }
     }
 
     private static func set(_ signals: [Int32]) -> sigset_t {

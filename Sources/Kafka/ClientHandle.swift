@@ -35,8 +35,8 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     }
 
     /// Does not leave the group and commits nothing: a consumer that is to leave was closed before. Waits for librdkafka's
-    /// threads; every queue and topic of the client must be gone.
-    deinit { unsafe rd_kafka_destroy_flags(raw, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE) }
+    /// threads, a second at most; every queue and topic of the client must be gone.
+    deinit { unsafe ClientReaper.destroy(raw) }
 
     /// Sends the client's log to one of its queues.
     func sendLog(to queue: OpaquePointer) throws(KafkaError) {

@@ -26,6 +26,7 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let unknownTopicOrPartition = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)
     package static let topicAlreadyExists = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
     package static let topicAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+    package static let groupAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
     package static let messageTooLarge = KafkaCode(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
     package static let invalidTimestamp = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP)
     package static let offsetMetadataTooLarge = KafkaCode(RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE)

@@ -35,10 +35,13 @@ package struct TopicConfiguration: Hashable, Sendable {
     package var cleanupPolicies: [String]
     /// `retention.ms`; `nil`: records are kept forever, as far as time goes.
     package var retentionMs: Int64?
+    /// `retention.bytes`, of each partition; `nil`: records are kept, as far as size goes.
+    package var retentionBytes: Int64?
 
-    package init(cleanupPolicies: [String], retentionMs: Int64?) {
+    package init(cleanupPolicies: [String], retentionMs: Int64?, retentionBytes: Int64? = nil) {
         self.cleanupPolicies = cleanupPolicies
         self.retentionMs = retentionMs
+        self.retentionBytes = retentionBytes
     }
 
     package var isCompacted: Bool { cleanupPolicies.contains("compact") }
@@ -144,6 +147,7 @@ package struct TopicConfiguration: Hashable, Sendable {
             let text = unsafe String(cString: value)
             switch unsafe String(cString: name) {
             case "cleanup.policy": configuration.cleanupPolicies = text.split(separator: ",").map { String($0) }
+            case "retention.bytes": configuration.retentionBytes = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             case "retention.ms": configuration.retentionMs = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             default: break
             }

@@ -1,5 +1,6 @@
 import CLinux
 import Configuration
+import Glibc
 import Observability
 import Worker
 
@@ -11,10 +12,12 @@ func runWorker(_ arguments: [String]) -> ExitCode {
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [
             "Reads push requests from Kafka, sends them to APNs, publishes a result for each and every dead token, and commits an offset once all of its notifications are settled.",
-            "SIGTERM or SIGINT: stop reading, let what is in flight settle, commit, exit 0; a second one exits at once.",
+            "SIGTERM or SIGINT: stop reading, let what is in flight settle, commit, exit 0; a second one exits at once (130 or 143).",
             "SIGHUP: read the configuration again: apps, credentials, limits, pauses and log levels; all of it or nothing.",
         ], options: ConfigurationOptions.options,
-        notes: "Exit codes: 0 stopped, 1 failed, 64 wrong usage, 78 wrong configuration, credentials or topics.")
+        notes:
+            "Exit codes: 0 stopped, 1 failed, 64 wrong usage, 78 wrong configuration, credentials or topics, 130 and 143 by a second SIGINT or SIGTERM."
+    )
     let options: ConfigurationOptions
     switch parsed(table, arguments, ConfigurationOptions()) {
     case .failure(let exit): return exit.code
@@ -37,12 +40,17 @@ private func work(
     _ configuration: WorkerConfiguration, _ logger: Logger, reread: @escaping PushWorker.Rereading
 ) -> ExitCode {
     do throws(StartFailure) {
-        switch try PushWorker(configuration, logger: logger).run(handlesSignals: true, reread: reread) {
-        case .stopped: return .fine
+        let worker = try PushWorker(configuration, logger: logger)
+        let code: ExitCode
+        switch try worker.run(handlesSignals: true, reread: reread) {
+        case .stopped: code = .fine
         case .failed(let reason):
             complain("apns-worker run: \(reason)")
-            return .failed
+            code = .failed
         }
+        // Destructors would wait for what does not end, or work under its feet.
+        if !worker.hasEndedWhole { _exit(code.rawValue) }
+        return code
     } catch {
         for line in error.lines { complain(line) }
         return .wrongConfiguration

@@ -47,12 +47,15 @@ struct AdminPagesTests {
     @Test func `Problems make it degraded and leave it ready`() {
         var snapshot = snapshot(.running)
         #expect(page("/status", snapshot).1.contains(#""health":"fine""#))
-        snapshot.problems = [WorkerSnapshot.Problem(subject: "kafka", text: "no broker is connected")]
+        snapshot.problems = [Problem(Fault("kafka", "no broker is connected", "look at <it>"), sinceMs: 60_000)]
         #expect(page("/readyz", snapshot).0 == 200)
         #expect(page("/status", snapshot).1.contains(#""health":"degraded""#))
-        #expect(page("/status", snapshot).1.contains(#"{"subject":"kafka","text":"no broker is connected"}"#))
+        #expect(
+            page("/status", snapshot).1.contains(
+                #"{"subject":"kafka","text":"no broker is connected","advice":"look at <it>","since_ms":60000}"#))
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_degraded 1\n"))
-        #expect(page("/", snapshot).1.contains("no broker is connected"))
+        #expect(page("/metrics", snapshot).1.contains("\napns_worker_problems{subject=\"kafka\"} 1\n"))
+        #expect(page("/", snapshot).1.contains("no broker is connected; look at &lt;it&gt;"))
     }
 
     @Test func `Alive while the core turns`() {

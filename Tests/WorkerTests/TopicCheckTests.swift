@@ -30,7 +30,8 @@ struct TopicCheckTests {
         let lines = TopicCheck(configuration).missingLines(in: described(all.filter { $0 != "apns.results" }))
         #expect(
             lines == [
-                "topic apns.results (results.topic) does not exist at kafka:9092: create it, or set kafka.create_topics"
+                "topic apns.results (results.topic) does not exist at kafka:9092, or may not be described by this worker: "
+                    + "create it, set kafka.create_topics, or allow Describe on it"
             ])
         #expect(TopicCheck(configuration).missingLines(in: described(all)).isEmpty)
     }
@@ -66,5 +67,28 @@ struct TopicCheckTests {
     func `A retry topic keeps its records for its tier and a day`(retentionMs: Int64?, isFine: Bool) {
         let found = ["apns.retry.30s": TopicConfiguration(cleanupPolicies: ["delete"], retentionMs: retentionMs)]
         #expect(TopicCheck(configuration).unsafeLines(found).isEmpty == isFine)
+    }
+
+    private func told(retentionBytes: Int64? = nil) -> [String: TopicConfiguration] {
+        let sound = TopicConfiguration(
+            cleanupPolicies: ["delete"], retentionMs: nil, retentionBytes: retentionBytes)
+        return Dictionary(uniqueKeysWithValues: all.map { ($0, sound) })
+    }
+
+    @Test func `A limit of bytes is warned of on retry topics only`() {
+        #expect(TopicCheck(configuration).warningLines(told()).isEmpty)
+        let lines = TopicCheck(configuration).warningLines(told(retentionBytes: 1_000))
+        #expect(lines.count == 3)
+        #expect(lines.allSatisfy { $0.contains("apns.retry.") && $0.contains("retention.bytes=1000") })
+        #expect(TopicCheck(configuration).unsafeLines(told(retentionBytes: 1_000)).isEmpty)
+    }
+
+    @Test func `Topics whose configuration may not be read are named with the right that is missing`() {
+        var some = told()
+        some["apns.retry.15m"] = nil
+        let lines = TopicCheck(configuration).warningLines(some)
+        #expect(lines.count == 1)
+        #expect(lines.first?.contains("apns.retry.15m: allow DescribeConfigs") == true)
+        #expect(TopicCheck(configuration).warningLines(nil).first?.contains("apns.requests, ") == true)
     }
 }

@@ -30,6 +30,18 @@ struct MetricsText {
         out.sample(snapshot.isReady ? 1 : 0)
         out.family("apns_worker_degraded", .gauge, "1 while something keeps it from its work; /status says what.")
         out.sample(snapshot.problems.isEmpty ? 0 : 1)
+        out.family(
+            "apns_worker_problems", .gauge, "Problems, by what they are about (empty: more than are named).")
+        var counts: [(subject: String, count: Int)] = []
+        for problem in snapshot.problems {
+            if let place = counts.firstIndex(where: { $0.subject == problem.subject }) {
+                counts[place].count += 1
+            } else {
+                counts.append((problem.subject, 1))
+            }
+        }
+        if snapshot.problemsLeftOut > 0 { counts.append(("", snapshot.problemsLeftOut)) }
+        for (subject, count) in counts { out.sample(["subject": subject], count) }
     }
 
     // MARK: Notifications
@@ -125,7 +137,7 @@ struct MetricsText {
             "apns_worker_provider_token_age_seconds", .gauge, "Age of the provider token in use (renewed at 3000).")
         for app in snapshot.apps where !app.isRemoved {
             guard let madeMs = app.tokenMadeMs else { continue }
-            out.sample(["app": app.name], Double(snapshot.takenMs - madeMs) / 1_000)
+            out.sample(["app": app.name], (Double(snapshot.takenMs) - Double(madeMs)) / 1_000)
         }
         out.family(
             "apns_worker_certificate_expiry_timestamp_seconds", .gauge, "When the client certificate ends, Unix time.")
@@ -165,9 +177,12 @@ struct MetricsText {
         for role in WorkerSnapshot.Role.allCases {
             out.sample(["role": role.rawValue], snapshot.partitions.count { $0.role == role })
         }
-        out.family("apns_worker_lag_records", .gauge, "Records behind the log's end over assigned partitions, by role.")
+        out.family(
+            "apns_worker_lag_records", .gauge,
+            "Records behind the log's end over assigned partitions, by role; none while it is not known of all.")
         for role in WorkerSnapshot.Role.allCases {
-            out.sample(["role": role.rawValue], Int(snapshot.lag(of: role)))
+            guard let lag = snapshot.lag(of: role) else { continue }
+            out.sample(["role": role.rawValue], Int(lag))
         }
         perPartition("apns_worker_partition_lag_records", "Records from the watermark to the log's end.") {
             $0.lag.map(Double.init)

@@ -37,7 +37,10 @@ struct PeoplePage {
 
     private static func problems(_ snapshot: WorkerSnapshot) -> String {
         guard !snapshot.problems.isEmpty else { return "" }
-        let items = snapshot.problems.map { "<li><strong>\(escaped($0.subject))</strong>: \(escaped($0.text))</li>" }
+        var items = snapshot.problems.map {
+            "<li><strong>\(escaped($0.subject))</strong>: \(escaped($0.text)); \(escaped($0.advice))</li>"
+        }
+        if snapshot.problemsLeftOut > 0 { items.append("<li>and \(snapshot.problemsLeftOut) more</li>") }
         return "<ul class=\"degraded\">\(items.joined())</ul>"
     }
 

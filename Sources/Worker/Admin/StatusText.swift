@@ -33,9 +33,12 @@ struct StatusText: ~Copyable {
             json.beginObject()
             json.member("subject", problem.subject)
             json.member("text", problem.text)
+            json.member("advice", problem.advice)
+            json.member("since_ms", problem.sinceMs)
             json.endObject()
         }
         json.endArray()
+        if snapshot.problemsLeftOut > 0 { json.member("problems_left_out", snapshot.problemsLeftOut) }
     }
 
     private mutating func writeApps() {

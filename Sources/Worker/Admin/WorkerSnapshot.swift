@@ -39,18 +39,14 @@ struct WorkerSnapshot: Sendable {
         /// Records from the watermark to the log's end; `nil`: not known yet.
         var lag: Int64? {
             guard let logEnd else { return nil }
-            return status.watermark.map { max(0, logEnd - $0) } ?? logEnd
+            guard let watermark = status.watermark else { return logEnd }
+            // A committed offset may be any number.
+            let (lag, overflow) = logEnd.subtractingReportingOverflow(watermark)
+            return overflow ? nil : max(0, lag)
         }
     }
 
     enum Role: String, CaseIterable, Sendable { case requests, retries }
-
-    /// Something that keeps the worker from doing its work as it should; it works on.
-    struct Problem: Sendable, Equatable {
-        /// The thing: `kafka`, `app shop`.
-        var subject: String
-        var text: String
-    }
 
     var phase = Phase.starting
     /// Why it is still starting; empty otherwise.
@@ -59,6 +55,10 @@ struct WorkerSnapshot: Sendable {
     var startedMs: Int64
     var takenMs: Int64
     var problems: [Problem] = []
+    /// Further ones that are not named.
+    var problemsLeftOut = 0
+    /// Roles of which not even the topics' partitions are known.
+    var unknownLags: Set<Role> = []
     var apps: [App]
     /// By delay; names of the tiers, as in `DeliveryCounters.App.retries`.
     var tiers: [String]
@@ -74,7 +74,14 @@ struct WorkerSnapshot: Sendable {
     var isReady: Bool { phase == .running || phase == .stopping && hasBeenReady }
     var hasBeenReady = false
 
-    func lag(of role: Role) -> Int64 {
-        partitions.reduce(0) { $1.role == role ? $0 + ($1.lag ?? 0) : $0 }
+    /// Over all partitions assigned; `nil`: not known of all.
+    func lag(of role: Role) -> Int64? {
+        guard !unknownLags.contains(role) else { return nil }
+        var sum: Int64 = 0
+        for partition in partitions where partition.role == role {
+            guard let lag = partition.lag else { return nil }
+            sum = sum.addingReportingOverflow(lag).overflow ? .max : sum + lag
+        }
+        return sum
     }
 }

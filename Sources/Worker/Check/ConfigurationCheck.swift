@@ -42,7 +42,8 @@ package struct ConfigurationCheck {
         do throws(StartFailure) {
             var readiness = try ClusterReadiness(configuration, try configuration.cluster())
             switch try readiness.attempt(timeoutMs: 10_000) {
-            case .ready:
+            case .ready(_, let warnings):
+                for line in warnings { report(Finding(isFine: true, text: "kafka: warning: \(line)")) }
                 report(Finding(isFine: true, text: "kafka: \(servers) reached, all topics are there"))
                 return true
             case .unreachable(let reason):

@@ -55,7 +55,8 @@ final class GroupReader: CommitPlace {
     }
 
     let consumer: Consumer
-    private let name: String
+    /// The group's id.
+    let name: String
     private let logger: Logger
     private let roleOfTopic: RoleOfTopic
     private let drainNs: Int64
@@ -75,6 +76,8 @@ final class GroupReader: CommitPlace {
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
     private(set) var fatalError: KafkaError?
+    /// What its client said last, which may be over.
+    private(set) var lastError: KafkaError?
     /// Whether a broker is connected, as far as the last statistics told (where they are asked for).
     private(set) var isBrokerReached = true
 
@@ -130,6 +133,7 @@ final class GroupReader: CommitPlace {
             case .client(.statistics(let text)):
                 if let isReached = isAnyBrokerUp(inStatistics: text) { isBrokerReached = isReached }
             case .client(let event):
+                if case .error(let error) = event { lastError = error }
                 EventLog.write(event, of: name, to: logger)
             }
         }

@@ -1,6 +1,7 @@
 internal import Configuration
 internal import Delivery
 internal import Kafka
+internal import Observability
 internal import PushRecords
 
 extension CircuitName {
@@ -34,18 +35,30 @@ extension PushWorker {
         snapshot.phase = phase
         snapshot.waitingFor = waitingFor
         snapshot.hasBeenReady = hasBeenReady
-        snapshot.problems = problems
+        snapshot.problems = problemList.problems
+        snapshot.problemsLeftOut = problemList.leftOut
         snapshot.unacknowledged = publisher?.unacknowledgedCount ?? 0
         snapshot.refused = publisher?.refusedCount ?? 0
         for (reader, role) in zip(readers, WorkerSnapshot.Role.allCases) {
             reader.forEachAssigned { id, partition in
                 guard let status = machine.status(of: id) else { return }
-                let high = reader.consumer.watermarks(of: partition).high
+                // The last fetch tells it too; what is not fetched, the watch alone.
+                let high = max(
+                    reader.consumer.watermarks(of: partition).high, clusterReport?.ends[partition] ?? -1)
                 snapshot.partitions.append(
                     WorkerSnapshot.Partition(role: role, status: status, logEnd: high < 0 ? nil : high))
             }
         }
+        snapshot.unknownLags = unknownLags(snapshot)
         board.post(snapshot)
+    }
+
+    /// Roles with a topic of which nothing is known, and no partition is assigned: there may be records in it.
+    private func unknownLags(_ snapshot: WorkerSnapshot) -> Set<WorkerSnapshot.Role> {
+        guard let report = clusterReport, report.silence == nil else { return [] }
+        let read = Set(snapshot.partitions.map(\.status.topic))
+        let unknown = report.topics.filter { !$0.isKnown && !read.contains($0.name) }
+        return Set(unknown.compactMap { $0.use == .requests ? .requests : $0.use == .retries ? .retries : nil })
     }
 
     private var phase: WorkerSnapshot.Phase {
@@ -54,45 +67,142 @@ extension PushWorker {
         return hasBeenReady ? .running : .joining
     }
 
-    /// What keeps the worker from its work now.
-    private var problems: [WorkerSnapshot.Problem] {
-        var problems: [WorkerSnapshot.Problem] = []
-        if readers.contains(where: { !$0.isBrokerReached }) {
-            problems.append(
-                WorkerSnapshot.Problem(
-                    subject: "kafka", text: "no broker of \(configuration.kafka.bootstrapServers) is connected"))
+    // MARK: Problems
+
+    /// Says what has begun to keep the worker from its work, what goes on to, and what is over.
+    func lookForProblems(_ now: DeliveryTime) {
+        noteDisconnected(now)
+        for line in problemList.update(faults(now), nowNs: now.ns, nowMs: now.wallMs) {
+            switch line {
+            case .lasts(let problem):
+                logger.warning(
+                    .worker, "degraded", about: "\(problem.subject) \(problem.text)",
+                    [
+                        "subject": .text(problem.subject), "problem": .text(problem.text),
+                        "advice": .text(problem.advice),
+                        "for_ms": .count(max(0, now.wallMs.subtractingReportingOverflow(problem.sinceMs).partialValue)),
+                    ])
+            case .isOver(let subject, let afterMs):
+                logger.notice(
+                    .worker, "no longer degraded by this", ["subject": .text(subject), "after_ms": .count(afterMs)])
+            }
+        }
+    }
+
+    /// How long an app may be without a connection before that is a problem: one is made anew in less.
+    private static let disconnectedNs: Int64 = 8_000_000_000
+    /// How long joining a group may take.
+    private static let joiningNs: Int64 = 9_000_000_000
+    /// How old the watch's report may be: a round takes less, whatever is silent.
+    private static let reportNs: Int64 = 30_000_000_000
+
+    private func noteDisconnected(_ now: DeliveryTime) {
+        for (index, row) in appRows.enumerated() {
+            if row.isRemoved || row.connections.open > 0 {
+                disconnectedSinceNs[index] = nil
+            } else if disconnectedSinceNs[index] == nil {
+                disconnectedSinceNs[index] = now.ns
+            }
+        }
+    }
+
+    private func faults(_ now: DeliveryTime) -> [Fault] {
+        guard publisher != nil, stopping == nil else { return [] }
+        return kafkaFaults(now) + appFaults(now)
+    }
+
+    private func kafkaFaults(_ now: DeliveryTime) -> [Fault] {
+        let servers = configuration.kafka.bootstrapServers
+        var faults = clusterReport?.faults(bootstrapServers: servers) ?? []
+        let isSilent = clusterReport?.silence != nil
+        if !isSilent, readers.contains(where: { !$0.isBrokerReached }) {
+            faults.append(
+                Fault("kafka", "no broker of \(servers) is connected", "look at the brokers and at the network between")
+            )
+        }
+        if now.ns - (clusterReport?.atNs ?? startedNs) > Self.reportNs {
+            faults.append(
+                Fault("kafka", "the Kafka client does not come back with an answer", "restart the worker if this lasts")
+            )
+        }
+        for reader in readers where !isSilent && !reader.hasJoined && now.ns - startedNs > Self.joiningNs {
+            let cause = reader.lastError.map { ": \($0.text)" } ?? ""
+            guard !faults.contains(where: { $0.subject == "group \(reader.name)" }) else { continue }
+            faults.append(
+                Fault(
+                    "group \(reader.name)", "the group cannot be joined\(cause)",
+                    "all workers of a group need the same kafka.assignment, and the right to Read the group"))
         }
         if let refused = publisher?.refusedCount, refused > 0 {
-            problems.append(
-                WorkerSnapshot.Problem(
-                    subject: "kafka", text: "\(refused) records were refused and are written again"))
+            faults.append(
+                Fault(
+                    "kafka", "\(refused) records were refused and are written again",
+                    "the log names each topic and why"))
+        }
+        return faults
+    }
+
+    private func appFaults(_ now: DeliveryTime) -> [Fault] {
+        var faults: [Fault] = []
+        func add(_ app: Int, _ text: String, _ advice: String) {
+            faults.append(Fault("app \(appRows[app].name)", text, advice))
         }
         for (circuit, reason) in openCircuits {
-            let cause =
-                switch circuit {
-                case .credential: "Apple refuses the credential (\(reason.text?.description ?? "no known reason"))"
-                case .topic(let topic, _):
-                    "Apple refuses the credential for \(topic) (\(reason.text?.description ?? "no known reason"))"
-                case .connection: "no connection can be made"
-                }
-            problems.append(
-                WorkerSnapshot.Problem(
-                    subject: "app \(appRows[circuit.app.value].name)", text: "\(cause): its notifications are held"))
+            let word = reason.text?.description ?? "no known reason"
+            let mend = "put a credential in place that Apple takes; the worker reads changed files by itself"
+            switch circuit {
+            case .credential(let app):
+                add(app.value, "Apple refuses the credential (\(word)): its notifications are held", mend)
+            case .topic(let topic, let app):
+                add(app.value, "Apple refuses the credential for \(topic) (\(word)): its notifications are held", mend)
+            case .connection(let app):
+                add(
+                    app.value, "no connection can be made: its notifications are held",
+                    "look at the network, the proxy and the app's host")
+            }
         }
-        for row in appRows where row.status.map(\.isSlowedByGuard) == true {
-            problems.append(
-                WorkerSnapshot.Problem(
-                    subject: "app \(row.name)",
-                    text:
-                        "nearly all its device tokens are bad: do they belong to the other environment? It is slowed down"
-                ))
+        for (index, row) in appRows.enumerated() where row.status.map(\.isSlowedByGuard) == true {
+            add(
+                index, "nearly all its device tokens are bad: it is slowed down",
+                "do the device tokens belong to the other environment?")
         }
-        for (app, note) in unreachable.sorted(by: { $0.key < $1.key }) {
-            guard case .connectFailed(let host, let reason, _) = note else { continue }
-            problems.append(
-                WorkerSnapshot.Problem(
-                    subject: "app \(appRows[app].name)", text: "cannot connect to \(host): \(reason)"))
+        for index in appRows.indices where !appRows[index].isRemoved {
+            if case .connectFailed(let host, let reason, _)? = unreachable[index] {
+                add(index, "cannot connect to \(host): \(reason)", "look at the network, the proxy and the app's host")
+            } else if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
+                add(index, "it has no connection to Apple", "look at the network, the proxy and the app's host")
+            }
         }
-        return problems
+        return faults
+    }
+
+    // MARK: What the watch tells
+
+    func take(_ report: ClusterReport) {
+        clusterReport = report
+        if let failure = report.leftTiersFailure { missLeftTiers(failure) }
+        guard stopping == nil, readers.count > 1, let found = report.leftTiers else { return }
+        let new = found.filter { !leftTiers.contains($0.topic) }
+        guard !new.isEmpty else { return }
+        for tier in new { take(leftTier: tier) }
+        do throws(KafkaError) {
+            try readers[1].consumer.subscribe(to: configuration.retry.tiers.map(\.topic) + leftTiers)
+        } catch {
+            logger.warning(.kafka, "cannot subscribe to retry topics left over", ["error": "\(error.text)"])
+        }
+    }
+
+    func take(leftTier tier: LeftTiers.Tier) {
+        leftTiers.append(tier.topic)
+        logger.info(
+            .kafka, "a retry topic that is not configured any more is read until it is empty",
+            ["topic": "\(tier.topic)", "records": .count(tier.records)])
+    }
+
+    func missLeftTiers(_ reason: String) {
+        logger.warning(
+            .kafka,
+            "cannot ask which retry topics the group has left; allow Describe on them and on the group, or they are not read",
+            ["error": .text(reason)])
     }
 }

@@ -1,22 +1,30 @@
 internal import Configuration
 internal import Delivery
 internal import EventLoop
+internal import HTTPServer
+internal import Kafka
 internal import Observability
+internal import Synchronization
 
 extension PushWorker {
     func beginStopping() {
         guard stopping == nil, publisher != nil else { return }
-        stopping = .draining
-        for reader in readers {
-            reader.leave(&machine, limitNs: configuration.drain.shutdown.nanoseconds, now: now)
-        }
+        let limitNs = configuration.drain.shutdown.nanoseconds
+        stopping = .draining(deadlineNs: now.ns + limitNs + Self.leaveNs)
+        for reader in readers { reader.leave(&machine, limitNs: limitNs, now: now) }
     }
 
     func moveStopping(_ now: DeliveryTime) {
         switch stopping {
         case nil: return
-        case .draining:
-            guard readers.allSatisfy(\.hasLeft) else { break }
+        case .draining(let deadlineNs):
+            let staying = readers.filter { !$0.hasLeft }
+            guard staying.isEmpty || now.ns >= deadlineNs else { break }
+            if !staying.isEmpty {
+                logger.warning(
+                    .kafka, "groups cannot be left: they notice after the session timeout",
+                    ["groups": .text(staying.map(\.name).joined(separator: ","))])
+            }
             stopping = .flushing(deadlineNs: now.ns + Self.flushNs)
         case .flushing(let deadlineNs):
             guard publisher?.isIdle == true || now.ns >= deadlineNs else { break }
@@ -34,5 +42,69 @@ extension PushWorker {
         logger.error(.worker, "cannot go on", ["reason": "\(reason)"])
         ending = .failed(reason)
         loop.stop()
+    }
+
+    // MARK: After the loop
+
+    /// What a worker is made of, on its way out.
+    private final class Remains: @unchecked Sendable {
+        var pages: PageServer?
+        var watch: ClusterWatch?
+        var link: TransportLink?
+        var readers: [GroupReader]
+        var publisher: RecordPublisher?
+        /// Last: librdkafka rings it.
+        var doorbell: Doorbell?
+        /// How far it came.
+        let step = Atomic(0)
+        static let steps = ["the admin pages", "the watch of the brokers", "the net thread", "the Kafka clients"]
+
+        init(pages: PageServer?, of worker: PushWorker) {
+            self.pages = pages
+            watch = worker.watch
+            link = worker.link
+            readers = worker.readers
+            publisher = worker.publisher
+            doorbell = worker.doorbell
+        }
+
+        func end() {
+            pages?.stop()
+            step.store(1, ordering: .relaxed)
+            watch?.stop()
+            watch = nil
+            step.store(2, ordering: .relaxed)
+            link?.stop()
+            link = nil
+            step.store(3, ordering: .relaxed)
+            readers = []
+            publisher = nil
+            _ = ClientReaper.wait(milliseconds: PushWorker.dismantleNs / 1_000_000)
+            doorbell = nil
+        }
+    }
+
+    /// Ends what `run` started; what does not end in time is left behind, and a line says so. Everything is committed by
+    /// then that could be.
+    func dismantle(_ pages: PageServer?) {
+        let remains = Remains(pages: pages, of: self)
+        let hadStarted = publisher != nil
+        watch = nil
+        link = nil
+        readers = []
+        publisher = nil
+        doorbell = nil
+        let isOver = Bounded.run(atMostNs: Self.dismantleNs) { remains.end() }
+        hasEndedWhole = isOver && ClientReaper.unfinished == 0
+        if !hasEndedWhole {
+            logger.warning(
+                .worker, "something does not end: the process exits without it, nothing is lost by that",
+                [
+                    "what": .text(Remains.steps[remains.step.load(ordering: .relaxed)]),
+                    "kafka_clients": .count(ClientReaper.unfinished),
+                ])
+        }
+        logger.writeLeftOut(all: true)
+        if hadStarted { logger.info(.worker, "stopped") }
     }
 }

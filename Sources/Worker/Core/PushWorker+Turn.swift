@@ -51,7 +51,10 @@ extension PushWorker {
         }
         moveStopping(now)
         publishProgress(now)
-        if now.ns - lastSnapshotNs >= Self.snapshotEveryNs { postSnapshot(now) }
+        if now.ns - lastSnapshotNs >= Self.snapshotEveryNs {
+            lookForProblems(now)
+            postSnapshot(now)
+        }
         keepHouse(now)
         setAlarm(now)
         if hasMore { loop.wantAnotherTurn() }

@@ -58,12 +58,22 @@ package final class PushWorker: @unchecked Sendable {
     var lastHousekeepingNs: Int64 = 0
     var unreachable: [Int: TransportNote] = [:]
     var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
+    var watch: ClusterWatch?
+    /// What the watch told last.
+    var clusterReport: ClusterReport?
+    var problemList = ProblemList()
+    /// Since when an app has had no connection (monotonic).
+    var disconnectedSinceNs: [Int: Int64] = [:]
+    var startedNs: Int64 = 0
+    /// False once `run` has ended and something it started has not: the process is to exit without destructors.
+    package internal(set) var hasEndedWhole = true
     let stopRequested = Atomic(false)
     /// Of the request topics that are named, when it started.
     private var requestPartitions = 8
 
+    /// Every state has a deadline: whatever hangs, the process ends some 15 s after `drain.shutdown` at the latest.
     enum Stopping {
-        case draining
+        case draining(deadlineNs: Int64)
         case flushing(deadlineNs: Int64)
         case closing(deadlineNs: Int64)
     }
@@ -74,8 +84,12 @@ package final class PushWorker: @unchecked Sendable {
     static let leastPauseNs: Int64 = 500_000
     /// The pages are at most so old.
     static let snapshotEveryNs: Int64 = 250_000_000
-    static let flushNs: Int64 = 5_000_000_000
-    static let closeNs: Int64 = 2_000_000_000
+    /// How long leaving the groups may take after the drain limit, the last commit included (`GroupReader`).
+    static let leaveNs: Int64 = 6_000_000_000
+    static let flushNs: Int64 = 3_000_000_000
+    static let closeNs: Int64 = 1_000_000_000
+    /// For threads and clients to end.
+    static let dismantleNs: Int64 = 4_000_000_000
 
     /// - Throws: `StartFailure` when the configuration or a credential cannot be used.
     package init(_ configuration: WorkerConfiguration, logger: Logger) throws(StartFailure) {
@@ -126,12 +140,13 @@ package final class PushWorker: @unchecked Sendable {
     ///   - reread: what SIGHUP does.
     /// - Throws: `StartFailure` when Kafka answers and something is missing or unsafe.
     package func run(handlesSignals: Bool = false, reread: Rereading? = nil) throws(StartFailure) -> Ending {
-        var signals: Signals?
         if handlesSignals {
             do {
-                signals = try Signals([SIGTERM, SIGINT, SIGHUP], loop: loop) { [unowned self] signal in
+                _ = try Signals(
+                    [SIGTERM, SIGINT, SIGHUP], stopping: [SIGTERM, SIGINT], loop: loop
+                ) { [weak self] signal in
+                    guard let self else { return }
                     if signal == SIGHUP { return hangUp(reread) }
-                    guard !stopRequested.load(ordering: .relaxed) else { _exit(128 + signal) }
                     logger.notice(.worker, "stopping: draining what is in flight")
                     stop()
                 }
@@ -139,9 +154,8 @@ package final class PushWorker: @unchecked Sendable {
                 throw StartFailure(["\(error)"])
             }
         }
-        defer { withExtendedLifetime(signals) {} }
         let pages = try AdminPages.serve(configuration.admin, board: board)
-        defer { pages?.stop() }
+        defer { dismantle(pages) }
         if let pages, let listen = configuration.admin.listen {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(pages.port)))"])
@@ -156,10 +170,6 @@ package final class PushWorker: @unchecked Sendable {
             .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.count)])
         if stopRequested.load(ordering: .relaxed) { beginStopping() }
         loop.run()
-        link?.stop()
-        link = nil
-        logger.writeLeftOut(all: true)
-        logger.info(.worker, "stopped")
         return ending ?? .stopped
     }
 
@@ -168,7 +178,8 @@ package final class PushWorker: @unchecked Sendable {
         var readiness = try ClusterReadiness(configuration, cluster)
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready(let requestPartitions):
+            case .ready(let requestPartitions, let warnings):
+                for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
                 self.requestPartitions = requestPartitions
                 findLeftTiers()
                 return true
@@ -189,16 +200,11 @@ package final class PushWorker: @unchecked Sendable {
     /// What is not found now is found at the next start, and stays in its topic until then.
     private func findLeftTiers() {
         do throws(KafkaError) {
-            for tier in try LeftTiers(configuration, cluster, timeoutMs: 5_000).found {
-                leftTiers.append(tier.topic)
-                logger.info(
-                    .kafka, "a retry topic that is not configured any more is read until it is empty",
-                    ["topic": "\(tier.topic)", "records": .count(tier.records)])
+            for tier in try LeftTiers(configuration, cluster, timeoutMs: 2_000).found {
+                take(leftTier: tier)
             }
         } catch {
-            logger.warning(
-                .kafka, "cannot ask which retry topics the group has; those not configured any more are not read",
-                ["error": "\(error.text)"])
+            missLeftTiers(error.text)
         }
     }
 
@@ -238,7 +244,12 @@ package final class PushWorker: @unchecked Sendable {
         }
         link = try TransportLink(
             apps, responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds, events: events)
+        let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
+            for report in batch { take(report) }
+        }
+        watch = try ClusterWatch(configuration, cluster, reports: reports)
         watchFiles()
+        startedNs = loop.now.monotonicNs
         waitingFor = ""
         alarm = Alarm(loop: loop) {}
         loop.onTurnEnd { [unowned self] in turn() }

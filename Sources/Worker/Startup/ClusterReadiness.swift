@@ -21,8 +21,9 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        /// With so many partitions of request topics that are named; those that a pattern finds are not counted.
-        case ready(requestPartitions: Int)
+        /// With so many partitions of request topics that are named (those that a pattern finds are not counted), and
+        /// lines about what may lose records one day.
+        case ready(requestPartitions: Int, warnings: [String])
         /// No broker answered; the text says why.
         case unreachable(String)
     }
@@ -57,7 +58,8 @@ package struct ClusterReadiness {
         let unsafeLines = check.unsafeLines(configurations ?? [:])
         guard unsafeLines.isEmpty else { throw StartFailure(unsafeLines) }
         let requests = configuration.requestTopics.compactMap { found[$0.name]?.partitions }
-        return .ready(requestPartitions: requests.reduce(0, +))
+        return .ready(
+            requestPartitions: requests.reduce(0, +), warnings: check.warningLines(configurations))
     }
 
     private func lastClientError() -> String? {

@@ -9,7 +9,7 @@ struct LeftTiers {
     /// The longest that a tier can have: nobody knows theirs any more, so what each record says counts.
     static let delayMs: Int64 = 168 * 3_600_000
 
-    struct Tier {
+    struct Tier: Sendable {
         let topic: String
         /// Not committed by the group.
         let records: Int64

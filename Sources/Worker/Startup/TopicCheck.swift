@@ -21,8 +21,8 @@ package struct TopicCheck {
     /// A line for each missing topic.
     package func missingLines(in topics: [String: TopicDescription]) -> [String] {
         missing(in: topics).map { topic in
-            "topic \(topic.name) (\(topic.path)) does not exist at \(configuration.kafka.bootstrapServers): "
-                + "create it, or set kafka.create_topics"
+            "topic \(topic.name) (\(topic.path)) does not exist at \(configuration.kafka.bootstrapServers), or may not "
+                + "be described by this worker: create it, set kafka.create_topics, or allow Describe on it"
         }
     }
 
@@ -41,6 +41,28 @@ package struct TopicCheck {
             }
             return new
         }
+    }
+
+    /// A line for what may lose records one day, or cannot be known to be safe; the worker starts all the same.
+    ///
+    /// - Parameter configurations: of the topics that the brokers told about; `nil`: they told nothing.
+    package func warningLines(_ configurations: [String: TopicConfiguration]?) -> [String] {
+        var lines: [String] = []
+        let untold = expected.filter { configurations?[$0.name] == nil }.map(\.name)
+        if !untold.isEmpty {
+            lines.append(
+                "the configuration of these topics cannot be read, so nobody looks whether it loses records: "
+                    + "\(untold.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")
+        }
+        for topic in expected {
+            guard configuration.retry.tiers.contains(where: { $0.topic == topic.name }),
+                let bytes = configurations?[topic.name]?.retentionBytes
+            else { continue }
+            lines.append(
+                "topic \(topic.name) (\(topic.path)) has retention.bytes=\(bytes), which may drop records before they are "
+                    + "due when many wait: set it to -1")
+        }
+        return lines
     }
 
     /// A line for each topic whose configuration would lose records.

@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 
 /// `environ`, which Swift 6 refuses as a mutable global.

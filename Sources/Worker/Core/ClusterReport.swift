@@ -1,0 +1,98 @@
+internal import Kafka
+
+/// What the brokers told about the worker's topics and groups, in one round of questions.
+struct ClusterReport: Sendable {
+    /// A topic of the configuration, or one that a pattern of it finds.
+    struct Topic: Sendable {
+        enum Use: Sendable { case requests, retries, written }
+
+        var name: String
+        /// The key that names it.
+        var path: String
+        var use: Use
+        /// `.none`, or why it cannot be used; `nil`: nobody answered for it.
+        var metadata: KafkaCode?
+        /// `.none`, or why its group may not read it; `nil`: nobody answered, or it is not read.
+        var reading: KafkaCode?
+
+        /// Whether its partitions and their ends can be known.
+        var isKnown: Bool { metadata == KafkaCode.none }
+    }
+
+    /// One of the two consumer groups.
+    struct Group: Sendable {
+        var id: String
+        /// `.none`: its coordinator answers and the group may be read; `nil`: nobody answered.
+        var code: KafkaCode?
+    }
+
+    /// When it was made (monotonic).
+    var atNs: Int64
+    /// Why no broker answered; `nil`: one did. With it there is nothing else.
+    var silence: String?
+    var topics: [Topic] = []
+    var groups: [Group] = []
+    /// The next offset of each partition that is to be read.
+    var ends: [TopicPartition: Int64] = [:]
+    /// Retry topics that hold records of the group and are in no configuration; `nil`: not asked this time.
+    var leftTiers: [LeftTiers.Tier]?
+    /// Why these could not be asked for.
+    var leftTiersFailure: String?
+}
+
+extension ClusterReport {
+    /// What keeps the worker from its work as far as Kafka goes.
+    func faults(bootstrapServers: String) -> [Fault] {
+        if let silence {
+            return [
+                Fault(
+                    "kafka", "no broker of \(bootstrapServers) answers: \(silence)",
+                    "nothing is lost meanwhile; look at the brokers and at the network between")
+            ]
+        }
+        return groups.compactMap(fault(of:)) + topics.compactMap(fault(of:))
+    }
+
+    private func fault(of group: Group) -> Fault? {
+        switch group.code {
+        case KafkaCode.none?: nil
+        case .groupAuthorizationFailed?:
+            Fault(
+                "group \(group.id)", "the group may not be used: nothing can be read or committed",
+                "allow Read on the group (kafka.group_id) to the worker's user")
+        case let code?:
+            Fault(
+                "group \(group.id)", "the group's coordinator cannot be used: \(code.text)",
+                "look at the brokers: one of them leads the group's partition of __consumer_offsets")
+        case nil:
+            Fault(
+                "group \(group.id)", "the group's coordinator does not answer",
+                "look at the brokers: one of them leads the group's partition of __consumer_offsets")
+        }
+    }
+
+    private func fault(of topic: Topic) -> Fault? {
+        let subject = "topic \(topic.name)"
+        switch topic.metadata {
+        case KafkaCode.none?: break
+        // A broker that is just not told yet by its controller: the next round shows.
+        case nil: return nil
+        case .unknownTopicOrPartition?:
+            return Fault(
+                subject, "the topic (\(topic.path)) does not exist",
+                "create it again, or take it out of the configuration")
+        case .topicAuthorizationFailed?:
+            return Fault(
+                subject, "the topic (\(topic.path)) may not be used",
+                "allow \(topic.use == .written ? "Write" : "Read") on it to the worker's user")
+        case let code?:
+            return Fault(
+                subject, "the topic (\(topic.path)) cannot be used: \(code.text)",
+                "look at the brokers that hold its partitions")
+        }
+        guard topic.reading == .topicAuthorizationFailed else { return nil }
+        return Fault(
+            subject, "the topic (\(topic.path)) may not be read: its records wait",
+            "allow Read on it to the worker's user")
+    }
+}

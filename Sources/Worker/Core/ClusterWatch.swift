@@ -1,0 +1,167 @@
+internal import Configuration
+internal import EventLoop
+internal import Kafka
+internal import Observability
+
+/// Asks the brokers every 5 s how the worker's topics and groups stand, on a thread and with clients of its own: what the
+/// worker's own clients say about that comes once, late, or never, and the core must not wait for an answer.
+///
+/// A round asks for the metadata of the topics (of all of them where a pattern is configured), for the end of each
+/// partition that is to be read (one request to each broker), and for the right to read each topic (one to three requests to
+/// the coordinator; at most 32 topics in a round, one after the other). Every question has a limit of 1.5 s.
+final class ClusterWatch: Sendable {
+    private let thread: LoopThread
+
+    static let everyNs: Int64 = 5_000_000_000
+    /// Of each question.
+    static let timeoutMs: Int32 = 1_500
+    /// Left tiers are looked for once in so many rounds: every 5 minutes.
+    private static let roundsForLeftTiers = 60
+
+    /// Starts asking; `reports` gets what came out, from the watch's thread.
+    init(
+        _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, reports: Mailbox<ClusterReport>
+    ) throws(SystemError) {
+        thread = try LoopThread(name: "watch") { loop in
+            let rounds = Rounds(configuration, cluster, loop, reports)
+            rounds.begin()
+        }
+    }
+
+    /// Asks no more; returns when the round in hand is over.
+    func stop() {
+        thread.stop()
+        thread.join()
+    }
+
+    /// What only the watch's thread touches.
+    private final class Rounds {
+        private let configuration: WorkerConfiguration
+        private let cluster: ClusterSettings
+        /// Its timers hold this object.
+        private unowned let loop: Loop
+        private let reports: Mailbox<ClusterReport>
+        private var probes: [ClusterProbe] = []
+        private var number = 0
+        private var firstTopic = 0
+
+        private static let topicsInARound = 32
+
+        init(
+            _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ loop: Loop,
+            _ reports: Mailbox<ClusterReport>
+        ) {
+            self.configuration = configuration
+            self.cluster = cluster
+            self.loop = loop
+            self.reports = reports
+        }
+
+        func begin() {
+            let startNs = LoopTime.read().monotonicNs
+            reports.post(round())
+            number += 1
+            // From beginning to beginning, so that a slow round does not make the next one late.
+            let takenNs = LoopTime.read().monotonicNs - startNs
+            loop.schedule(afterNs: max(500_000_000, ClusterWatch.everyNs - takenNs)) { self.begin() }
+        }
+
+        private func round() -> ClusterReport {
+            var report = ClusterReport(atNs: LoopTime.read().monotonicNs)
+            do throws(KafkaError) {
+                let probe = try probe()
+                let named = try probe.topics(
+                    named: configuration.requestTopics.filter { !$0.isPattern }.map(\.name)
+                        + configuration.outputTopics.map(\.name), timeoutMs: ClusterWatch.timeoutMs)
+                var all: [String: TopicDescription] = [:]
+                if configuration.requestTopics.contains(where: \.isPattern) {
+                    all = try probe.allTopics(timeoutMs: ClusterWatch.timeoutMs)
+                }
+                report.topics = topics(named, all)
+                let partitions = report.topics.filter { $0.use != .written && $0.isKnown }.flatMap { topic in
+                    let count = (named[topic.name] ?? all[topic.name])?.partitions ?? 0
+                    return (0..<Int32(clamping: count)).map { TopicPartition(topic.name, $0) }
+                }
+                report.ends = probe.ends(of: partitions, timeoutMs: ClusterWatch.timeoutMs)
+                askForRights(&report)
+            } catch {
+                for probe in probes { probe.noteErrors() }
+                report.silence = probes.first?.lastError?.text ?? error.text
+                return report
+            }
+            if number % ClusterWatch.roundsForLeftTiers == ClusterWatch.roundsForLeftTiers - 1 {
+                do throws(KafkaError) {
+                    report.leftTiers = try LeftTiers(configuration, cluster, timeoutMs: ClusterWatch.timeoutMs).found
+                } catch {
+                    report.leftTiersFailure = error.text
+                }
+            }
+            return report
+        }
+
+        private func probe() throws(KafkaError) -> ClusterProbe {
+            if let first = probes.first { return first }
+            for role in [ConsumerSettings.Role.requests, .retries] {
+                let group = configuration.consumer(role, of: cluster).memberGroupID
+                probes.append(try ClusterProbe(cluster, groupID: group))
+            }
+            return probes[0]
+        }
+
+        private func topics(
+            _ named: [String: TopicDescription], _ all: [String: TopicDescription]
+        ) -> [ClusterReport.Topic] {
+            let tiers = Set(configuration.retry.tiers.map(\.topic))
+            var topics: [ClusterReport.Topic] = []
+            var seen = Set(configuration.outputTopics.map(\.name))
+            for entry in configuration.requestTopics {
+                let names = entry.isPattern ? entry.matching(all.keys).sorted() : [entry.name]
+                for name in names where seen.insert(name).inserted {
+                    topics.append(
+                        ClusterReport.Topic(
+                            name: name, path: "requests.topics", use: .requests,
+                            metadata: (named[name] ?? all[name])?.code))
+                }
+            }
+            for output in configuration.outputTopics {
+                topics.append(
+                    ClusterReport.Topic(
+                        name: output.name, path: output.path, use: tiers.contains(output.name) ? .retries : .written,
+                        metadata: named[output.name]?.code))
+            }
+            return topics
+        }
+
+        /// Whether the groups may be used, and the topics be read by them.
+        private func askForRights(_ report: inout ClusterReport) {
+            for (probe, use) in zip(probes, [ClusterReport.Topic.Use.requests, .retries]) {
+                let group = configuration.consumer(use == .requests ? .requests : .retries, of: cluster).memberGroupID
+                var names = report.topics.filter { $0.use == use && $0.isKnown }.map(\.name)
+                if names.count > Self.topicsInARound {
+                    let first = firstTopic % names.count
+                    names = Array((names[first...] + names[..<first]).prefix(Self.topicsInARound))
+                    firstTopic = first + Self.topicsInARound
+                }
+                // Without a topic to ask about, any one tells of the group.
+                if names.isEmpty { names = [configuration.results.topic] }
+                let codes = probe.rights(to: names, timeoutMs: ClusterWatch.timeoutMs)
+                for index in report.topics.indices where report.topics[index].use == use {
+                    report.topics[index].reading = codes[report.topics[index].name]
+                }
+                report.groups.append(ClusterReport.Group(id: group, code: Self.group(codes, probe)))
+            }
+        }
+
+        /// What the answers about a group's topics tell about the group.
+        private static func group(_ codes: [String: KafkaCode], _ probe: ClusterProbe) -> KafkaCode? {
+            if codes.values.contains(where: { $0 == KafkaCode.none || $0 == .topicAuthorizationFailed }) {
+                return KafkaCode.none
+            }
+            // Whoever may not even describe the group is not told its coordinator.
+            if codes.values.contains(.groupAuthorizationFailed) || probe.isGroupRefused {
+                return .groupAuthorizationFailed
+            }
+            return codes.values.first
+        }
+    }
+}

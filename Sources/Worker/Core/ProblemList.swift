@@ -1,0 +1,91 @@
+/// Something that keeps the worker from doing its work as it should; it works on.
+struct Fault: Sendable, Hashable {
+    /// The thing: `kafka`, `topic apns.requests`, `group apns-worker`, `app shop`.
+    var subject: String
+    /// What is wrong with it.
+    var text: String
+    /// What to do.
+    var advice: String
+
+    init(_ subject: String, _ text: String, _ advice: String) {
+        self.subject = subject
+        self.text = text
+        self.advice = advice
+    }
+}
+
+/// A fault, and how long it has lasted.
+struct Problem: Sendable, Equatable {
+    var subject: String
+    var text: String
+    var advice: String
+    /// Wall clock.
+    var sinceMs: Int64
+
+    init(_ fault: Fault, sinceMs: Int64) {
+        subject = fault.subject
+        text = fault.text
+        advice = fault.advice
+        self.sinceMs = sinceMs
+    }
+}
+
+/// The faults there are, and what is to be said about them: a line when one begins, another every 10 s while it lasts, and
+/// one when its subject has none any more.
+struct ProblemList {
+    enum Line: Equatable {
+        case lasts(Problem)
+        /// Of a subject, after so many milliseconds.
+        case isOver(subject: String, afterMs: Int64)
+    }
+
+    private struct Entry {
+        var problem: Problem
+        var sinceNs: Int64
+        var saidNs: Int64
+    }
+
+    private var entries: [Entry] = []
+    /// Left out because there are too many.
+    private(set) var leftOut = 0
+
+    /// More are counted, not named.
+    static let limit = 50
+    private static let sayEveryNs: Int64 = 10_000_000_000
+
+    var problems: [Problem] { entries.map(\.problem) }
+
+    /// Takes what is wrong now, in the order in which it is to be shown, and returns what to say. A subject's fault whose
+    /// text changes goes on.
+    mutating func update(_ faults: [Fault], nowNs: Int64, nowMs: Int64) -> [Line] {
+        var lines: [Line] = []
+        var fresh: [Entry] = []
+        var left = entries
+        leftOut = max(0, faults.count - Self.limit)
+        for fault in faults.prefix(Self.limit) {
+            let place =
+                left.firstIndex { $0.problem.subject == fault.subject && $0.problem.advice == fault.advice }
+            if let place {
+                var entry = left.remove(at: place)
+                entry.problem = Problem(fault, sinceMs: entry.problem.sinceMs)
+                if nowNs - entry.saidNs >= Self.sayEveryNs {
+                    entry.saidNs = nowNs
+                    lines.append(.lasts(entry.problem))
+                }
+                fresh.append(entry)
+            } else {
+                let problem = Problem(fault, sinceMs: nowMs)
+                fresh.append(Entry(problem: problem, sinceNs: nowNs, saidNs: nowNs))
+                lines.append(.lasts(problem))
+            }
+        }
+        entries = fresh
+        var over: [String: Int64] = [:]
+        for entry in left { over[entry.problem.subject] = min(over[entry.problem.subject] ?? .max, entry.sinceNs) }
+        for (subject, sinceNs) in over.sorted(by: { $0.key < $1.key })
+        where !fresh.contains(where: { $0.problem.subject == subject }) {
+            lines.append(.isOver(subject: subject, afterMs: (nowNs - sinceNs) / 1_000_000))
+        }
+        return lines
+    }
+}

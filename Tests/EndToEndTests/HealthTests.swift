@@ -1,0 +1,74 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd.Commands {
+    /// What is wrong with Kafka shows within seconds, whatever the worker is doing, and is over when it is over.
+    @Suite(.serialized, .enabled(if: AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"))
+    struct HealthTests {
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(6)))
+        func aRequestTopicThatMayNotBeReadIsNamedAndItsLagIsKnown() throws {
+            let protected = try ProtectedScene("unread")
+            let (broker, scene) = (protected.broker, protected.scene)
+            _ = try scene.startSimulator()
+            let topic = scene.configuration.requests
+            try broker.deny(.read, .topic(topic))
+            try scene.produce(30, "--plain")
+            let worker = try scene.startWorker()
+            let pages = try Pages(of: worker)
+            try protected.awaitProblem("topic \(topic)", ["may not be read", "allow Read"], worker, pages)
+            try pages.await("/metrics") { $0.1.contains(#"apns_worker_lag_records{role="requests"} 30"#) }
+            try broker.lift(.read, .topic(topic))
+            try protected.awaitMended("topic \(topic)", worker, pages)
+            try scene.settle(worker)
+            try pages.await("/metrics") { $0.1.contains(#"apns_worker_lag_records{role="requests"} 0"#) }
+            try scene.stop(worker)
+        }
+
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(6)))
+        func aGroupWhosePermissionIsRevokedIsNamedWhileTheWorkerIdles() throws {
+            let protected = try ProtectedScene("ungrouped")
+            let (broker, scene) = (protected.broker, protected.scene)
+            _ = try scene.startSimulator()
+            let (worker, pages) = try protected.startFine()
+            let group = scene.configuration.group
+            try broker.deny(.read, .group(group))
+            try protected.awaitProblem("group \(group)", ["may not be used", "allow Read on the group"], worker, pages)
+            #expect(try pages.get("/readyz") == (200, "ready\n"))
+            try broker.lift(.read, .group(group))
+            try protected.awaitMended("group \(group)", worker, pages)
+            try scene.produce(30, "--plain")
+            try scene.settle(worker)
+            try scene.stop(worker)
+        }
+
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(6)))
+        func aBrokerThatFreezesIsNamedWhileTheWorkerIdles() throws {
+            let protected = try ProtectedScene("frozen")
+            let (broker, scene) = (protected.broker, protected.scene)
+            _ = try scene.startSimulator()
+            let (worker, pages) = try protected.startFine()
+            broker.freeze()
+            defer { broker.unfreeze() }
+            try protected.awaitProblem("kafka", ["no broker of", "answers"], worker, pages)
+            #expect(try pages.get("/livez").0 == 200)
+            broker.unfreeze()
+            try protected.awaitMended("kafka", worker, pages)
+            try scene.produce(30, "--plain")
+            try scene.settle(worker)
+            try scene.stop(worker)
+        }
+
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(6)))
+        func aRequestTopicThatIsDeletedIsNamed() throws {
+            let protected = try ProtectedScene("deleted")
+            let (broker, scene) = (protected.broker, protected.scene)
+            _ = try scene.startSimulator()
+            let (worker, pages) = try protected.startFine()
+            let topic = scene.configuration.requests
+            try broker.delete([topic])
+            try protected.awaitProblem("topic \(topic)", ["does not exist"], worker, pages)
+            try scene.stop(worker)
+        }
+    }
+}

@@ -1,0 +1,118 @@
+import Kafka
+import Testing
+
+@testable import Delivery
+@testable import Worker
+
+/// What is said about what keeps a worker from its work.
+struct ProblemTests {
+    private static let second: Int64 = 1_000_000_000
+
+    private func update(
+        _ list: inout ProblemList, _ faults: [Fault], atSeconds seconds: Double
+    ) -> [ProblemList.Line] {
+        let nowNs = Int64(seconds * 1e9)
+        return list.update(faults, nowNs: nowNs, nowMs: 1_000_000 + nowNs / 1_000_000)
+    }
+
+    @Test func `A fault is said once, again every ten seconds, and when it is over`() {
+        var list = ProblemList()
+        let fault = Fault("topic a", "it may not be read", "allow it")
+        let problem = Problem(fault, sinceMs: 1_001_000)
+        #expect(update(&list, [], atSeconds: 0) == [])
+        #expect(update(&list, [fault], atSeconds: 1) == [.lasts(problem)])
+        for step in 2..<11 { #expect(update(&list, [fault], atSeconds: Double(step)) == []) }
+        #expect(update(&list, [fault], atSeconds: 12) == [.lasts(problem)])
+        #expect(list.problems == [problem])
+        #expect(update(&list, [], atSeconds: 13) == [.isOver(subject: "topic a", afterMs: 12_000)])
+        #expect(list.problems.isEmpty)
+        #expect(update(&list, [], atSeconds: 14) == [])
+    }
+
+    @Test func `A fault whose words change goes on; a subject with another fault is not over`() {
+        var list = ProblemList()
+        _ = update(&list, [Fault("kafka", "1 record", "look")], atSeconds: 1)
+        #expect(update(&list, [Fault("kafka", "2 records", "look")], atSeconds: 2) == [])
+        #expect(list.problems == [Problem(Fault("kafka", "2 records", "look"), sinceMs: 1_001_000)])
+        let other = Fault("kafka", "no broker", "wait")
+        #expect(update(&list, [other], atSeconds: 3) == [.lasts(Problem(other, sinceMs: 1_003_000))])
+        #expect(update(&list, [], atSeconds: 4) == [.isOver(subject: "kafka", afterMs: 1_000)])
+    }
+
+    @Test func `More than can be named are counted`() {
+        var list = ProblemList()
+        let faults = (0..<60).map { Fault("topic \($0)", "gone", "create it") }
+        #expect(update(&list, faults, atSeconds: 1).count == ProblemList.limit)
+        #expect(list.problems.count == ProblemList.limit)
+        #expect(list.leftOut == 10)
+        #expect(update(&list, faults, atSeconds: 2) == [])
+    }
+
+    // MARK: The report
+
+    private func report(
+        _ metadata: KafkaCode?, reading: KafkaCode? = KafkaCode.none, group: KafkaCode? = KafkaCode.none,
+        use: ClusterReport.Topic.Use = .requests
+    ) -> ClusterReport {
+        var report = ClusterReport(atNs: 0)
+        report.topics = [
+            ClusterReport.Topic(
+                name: "apns.requests", path: "requests.topics", use: use, metadata: metadata, reading: reading)
+        ]
+        report.groups = [ClusterReport.Group(id: "workers", code: group)]
+        return report
+    }
+
+    @Test func `Each fault names its topic or group, its cause and what to do`() {
+        func fault(_ report: ClusterReport) -> Fault? {
+            let faults = report.faults(bootstrapServers: "kafka:9092")
+            #expect(faults.count <= 1)
+            return faults.first
+        }
+        #expect(fault(report(KafkaCode.none)) == nil)
+        let unreadable = fault(report(KafkaCode.none, reading: .topicAuthorizationFailed))
+        #expect(unreadable?.subject == "topic apns.requests")
+        #expect(unreadable?.text.contains("may not be read") == true)
+        #expect(unreadable?.advice.contains("allow Read") == true)
+        #expect(fault(report(.unknownTopicOrPartition))?.text.contains("does not exist") == true)
+        #expect(fault(report(.topicAuthorizationFailed))?.advice.contains("allow Read") == true)
+        #expect(fault(report(.topicAuthorizationFailed, use: .written))?.advice.contains("allow Write") == true)
+        let refused = fault(report(KafkaCode.none, reading: nil, group: .groupAuthorizationFailed))
+        #expect(refused?.subject == "group workers")
+        #expect(refused?.advice.contains("allow Read on the group") == true)
+        #expect(fault(report(KafkaCode.none, reading: nil, group: nil))?.text.contains("does not answer") == true)
+        var silent = report(.unknownTopicOrPartition, group: nil)
+        silent.silence = "Connection refused"
+        #expect(fault(silent)?.subject == "kafka")
+        #expect(fault(silent)?.text.contains("no broker of kafka:9092 answers: Connection refused") == true)
+    }
+
+    @Test func `A lag that is not known of all partitions is not known`() {
+        var snapshot = WorkerSnapshot(
+            groupID: "g", startedMs: 0, takenMs: 0, apps: [], tiers: [],
+            counters: DeliveryCounters(apps: 0, tiers: 0),
+            gauges: DeliveryGauges(openNotifications: 0, openBytes: 0, inFlight: [], waiting: [], productions: 0))
+        func partition(_ watermark: Int64?, _ logEnd: Int64?) -> WorkerSnapshot.Partition {
+            let status = PartitionStatus(
+                topic: "a", partition: 0, watermark: watermark, committed: nil, reach: nil, highestReceived: -1,
+                span: 0,
+                openRecords: 0, openNotifications: 0, isDraining: false)
+            return WorkerSnapshot.Partition(role: .requests, status: status, logEnd: logEnd)
+        }
+        #expect(snapshot.lag(of: .requests) == 0)
+        snapshot.partitions = [partition(90, 100), partition(nil, 7), partition(9, 5)]
+        #expect(snapshot.lag(of: .requests) == 17)
+        snapshot.partitions.append(partition(90, nil))
+        #expect(snapshot.lag(of: .requests) == nil)
+        #expect(snapshot.lag(of: .retries) == 0)
+        // Offsets come from outside.
+        snapshot.partitions = [partition(.min, .max), partition(.max, 0)]
+        #expect(snapshot.lag(of: .requests) == nil)
+        snapshot.partitions = [partition(0, .max), partition(0, .max)]
+        #expect(snapshot.lag(of: .requests) == .max)
+        snapshot.partitions = []
+        snapshot.unknownLags = [.requests]
+        #expect(snapshot.lag(of: .requests) == nil)
+        #expect(!MetricsText(snapshot, .read()).text.contains("apns_worker_lag_records{role=\"requests\"}"))
+    }
+}
