@@ -40,7 +40,6 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let invalidRecord = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_RECORD)
     package static let policyViolation = KafkaCode(RD_KAFKA_RESP_ERR_POLICY_VIOLATION)
     package static let unsupportedForMessageFormat = KafkaCode(RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT)
-    package static let groupAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
     package static let clusterAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED)
     package static let coordinatorNotAvailable = KafkaCode(RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE)
     package static let coordinatorLoading = KafkaCode(RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS)

@@ -46,15 +46,6 @@ package struct ProducerTopic: Hashable, Sendable {
         try Metadata(of: client.handle, onlyKnown: true, timeoutMs: timeoutMs).checkTopics()
     }
 
-    /// Has the brokers asked about a topic now, which is else done every `topic.metadata.refresh.interval.ms`: so long a
-    /// topic that was refused is refused here too. Returns at once; the answer takes its time.
-    package func refresh(_ topic: ProducerTopic) {
-        var metadata: UnsafePointer<rd_kafka_metadata>?
-        // The answer goes to librdkafka's own thread, whether or not somebody waits (rdkafka_request.c).
-        _ = unsafe rd_kafka_metadata(client.handle.raw, 0, client.topics[topic.index], &metadata, 1)
-        if let metadata = unsafe metadata { unsafe rd_kafka_metadata_destroy(metadata) }
-    }
-
     // MARK: Producing
 
     /// Queues a record; its bytes are copied before this returns. A `nil` base address of key, value or a header's value

@@ -93,6 +93,8 @@ struct CommitterTests {
         #expect(problems.map(\.subject) == [.partition(TopicPartition("requests", 1))])
         #expect(problems.first?.code == .unknownTopicOrPartition)
         #expect(problems.first?.advice.contains("create topic requests") == true)
+        #expect(scene.committer.takeGone() == [TopicPartition("requests", 1)])
+        #expect(scene.committer.takeGone().isEmpty)
         // The others go on committing together, without it.
         scene.settle(offset: 8)
         scene.commit(afterMs: 50)
@@ -130,7 +132,9 @@ struct CommitterTests {
         scene.commit()
         try scene.answer([0: .topicAuthorizationFailed])
         #expect(scene.committer.problems(now: scene.now).first?.advice == "grant READ on topic requests")
-        scene.committer.forget(TopicPartition("requests", 0))
+        scene.committer.keepOnly { _ in true }
+        #expect(!scene.committer.problems(now: scene.now).isEmpty)
+        scene.committer.keepOnly { _ in false }
         #expect(scene.committer.problems(now: scene.now).isEmpty)
     }
 

@@ -37,7 +37,7 @@ import Testing
         try scene.run("some time", seconds: 10) { Date() > end }
         #expect(scene.turns - before < 60, "nothing is asked for in the past: \(scene.turns - before) turns in 2.5 s")
         #expect(scene.settled == 0)
-        #expect(scene.lines(containing: "grant WRITE on topic").count == 1, "one line in 10 s: \(scene.allLines)")
+        #expect(scene.lines(containing: " error ").count + scene.lines(containing: " warning ").count <= 1)
         try scene.run("all results", seconds: 40) { scene.settled == 50 && scene.isWritable(.results) }
         #expect(try scene.count(scene.results) == 50)
         #expect(scene.publisher.problems.isEmpty && scene.publisher.isIdle)

@@ -58,6 +58,9 @@ final class GroupReader: CommitPlace {
     /// The group's id.
     let name: String
     private let logger: Logger
+    /// Partitions of which something was committed when the group was asked for its offsets last, and when to ask next.
+    private var asked: Set<TopicPartition> = []
+    private var nextAskNs: Int64 = 0
     private let roleOfTopic: RoleOfTopic
     private let drainNs: Int64
     private var assigned: [Assigned] = []
@@ -68,7 +71,8 @@ final class GroupReader: CommitPlace {
     /// Partitions whose log is another one than was committed for: the next assignment starts at its beginning.
     private var changed: Set<TopicPartition> = []
     private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
-    private let topics: [String]
+    /// As subscribed to.
+    private var topics: [String]
     private var revocation: Revocation?
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
@@ -86,6 +90,7 @@ final class GroupReader: CommitPlace {
     private static let committedTimeoutMs: Int32 = 1_000
     private static let leftPauseNs: Int64 = 1_000_000_000
     private static let longestLeftPauseNs: Int64 = 30_000_000_000
+    private static let askEveryNs: Int64 = 5_000_000_000
     /// A retry record that is due later is looked at again after so long.
     private static let longestWaitMs: Int64 = 3_600_000
     /// How long after the drain limit the last commit may take.
@@ -106,6 +111,12 @@ final class GroupReader: CommitPlace {
 
     // MARK: The group
 
+    /// Has other topics from now on.
+    func subscribe(to topics: [String]) throws(KafkaError) {
+        self.topics = topics
+        try consumer.subscribe(to: topics)
+    }
+
     /// Takes what the group has to say. Call after every wake-up and at least once a second.
     func serve(
         _ machine: inout DeliveryMachine, now: DeliveryTime, committed: (CommitReply, inout DeliveryMachine) -> Void
@@ -115,6 +126,7 @@ final class GroupReader: CommitPlace {
             case .assigned(let partitions): begin(partitions, &machine, now)
             case .revoked(let partitions, let lost): revoke(partitions, lost: lost, &machine, now)
             case .committed(let reply): committed(reply, &machine)
+            case .offsets(let offsets): look(at: offsets, &machine, now)
             case .offsetReset(let partition, let text):
                 // What comes next tells whether the log is another one (`read`), or its beginning was taken by retention.
                 if let index = assigned.firstIndex(where: { $0.queue.partition == partition }) {
@@ -140,13 +152,15 @@ final class GroupReader: CommitPlace {
         if let waiting, waiting.retryNs <= now.ns { begin(waiting.partitions, &machine, now) }
         moveRevocation(&machine, now)
         askForLeft(now)
+        askForCommitted(machine, now)
     }
 
     private func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, of topic: String, _ now: DeliveryTime) {
         let advice = Advice.reading(topic, group: name, code)
         standing[subject] = KafkaProblem(
-            subject: subject, code: code, advice: advice, sinceNs: standing[subject]?.sinceNs ?? now.ns)
-        logger.warning(
+            subject: subject, trouble: .reading, code: code, advice: advice,
+            sinceNs: standing[subject]?.sinceNs ?? now.ns)
+        logger.debug(
             .kafka, "cannot be read; trying on", about: "\(subject) \(code.name)",
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
@@ -505,10 +519,47 @@ final class GroupReader: CommitPlace {
     /// The log is another one although its offsets go on: it is read from its beginning, which takes a new assignment
     /// (a seek was seen to time out on librdkafka 2.0.2).
     private func restart(_ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        beginAnew(index, &machine, now)
-        assigned[index].isStopped = true
+        stop(index, &machine, now)
         changed.insert(assigned[index].queue.partition)
         if revocation == nil, !isLeaving { rejoin("the log of \(assigned[index].queue.partition) is another one") }
+    }
+
+    /// With a topic its groups' offsets go: a partition that is ours, that something was committed for, and that the group
+    /// has no offset of, is of a topic that was made anew, whether or not its log has our position already.
+    private func askForCommitted(_ machine: borrowing DeliveryMachine, _ now: DeliveryTime) {
+        guard now.ns >= nextAskNs, !assigned.isEmpty, revocation == nil, !isLeaving else { return }
+        nextAskNs = now.ns + Self.askEveryNs
+        asked = []
+        for partition in assigned where !partition.isStopped {
+            if machine.status(of: partition.id)?.committed != nil { asked.insert(partition.queue.partition) }
+        }
+        if !asked.isEmpty { consumer.askForCommitted(asked, timeoutMs: Self.committedTimeoutMs) }
+    }
+
+    private func look(at offsets: [CommittedOffset], _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        let gone = asked.intersection(
+            offsets.filter { $0.offset == nil && ($0.code == .none || $0.code == .noOffset) }.map(\.partition))
+        asked = []
+        guard !gone.isEmpty, revocation == nil, !isLeaving else { return }
+        for index in assigned.indices where gone.contains(assigned[index].queue.partition) {
+            stop(index, &machine, now)
+        }
+        rejoin("the group's offsets of \(gone.count) partitions are gone")
+    }
+
+    /// The topic of this partition was unknown when its offset was to be committed: with it the offset goes. Nothing more
+    /// is committed, lest it be for a log that is made anew, and the group tells where to go on.
+    func topicIsGone(_ partition: TopicPartition, _ machine: inout DeliveryMachine, now: DeliveryTime) {
+        guard let index = assigned.firstIndex(where: { $0.queue.partition == partition }), revocation == nil,
+            !isLeaving, !assigned[index].isStopped
+        else { return }
+        stop(index, &machine, now)
+        rejoin("topic \(partition.topic) is gone")
+    }
+
+    private func stop(_ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        beginAnew(index, &machine, now)
+        assigned[index].isStopped = true
     }
 
     private func beginAnew(_ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
@@ -528,6 +579,8 @@ final class GroupReader: CommitPlace {
     func send(_ entries: [Kafka.CommitEntry], tag: UInt64) throws(KafkaError) {
         try consumer.commit(entries, tag: tag)
     }
+
+    func isAssigned(_ partition: TopicPartition) -> Bool { assigned.contains { $0.queue.partition == partition } }
 
     /// The partitions that are read, or drain, now.
     func forEachAssigned(_ body: (PartitionID, TopicPartition) -> Void) {

@@ -8,12 +8,21 @@ struct KafkaProblem: Equatable {
         case group(String)
     }
 
+    enum Trouble: String {
+        case writing = "it cannot be written; what needs it waits"
+        case reading = "it cannot be read"
+        case committing = "commits are refused"
+    }
+
     var subject: Subject
+    var trouble: Trouble
     var code: KafkaCode
     /// What a person can do about it.
     var advice: String
     /// Since when (monotonic).
     var sinceNs: Int64
+
+    var text: String { "\(trouble.rawValue): \(code.name)" }
 }
 
 extension KafkaProblem.Subject: CustomStringConvertible {

@@ -20,6 +20,8 @@ final class OffsetCommitter {
     private var pending: [TopicPartition?] = []
     private var sentNs: Int64 = 0
     private var tag: UInt64 = 0
+    /// Partitions whose topic was unknown in the last reply; empties with `takeGone`.
+    private var gone: [TopicPartition] = []
     private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
 
     /// A reply that takes longer is told.
@@ -86,15 +88,23 @@ final class OffsetCommitter {
         // librdkafka gives one partition's error to all of the commit (rdkafka_request.c, OffsetCommit).
         guard isAlone else { return .shared }
         note(.partition(partition), code, Advice.reading(partition.topic, group: name, code), now)
+        if code.isUnknownTopic { gone.append(partition) }
         return code.isUnknownTopic || code == .topicAuthorizationFailed ? .impossible : .refused
     }
 
     private func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, _ advice: String, _ now: DeliveryTime) {
         let sinceNs = standing[subject]?.sinceNs ?? now.ns
-        standing[subject] = KafkaProblem(subject: subject, code: code, advice: advice, sinceNs: sinceNs)
-        logger.warning(
+        standing[subject] = KafkaProblem(
+            subject: subject, trouble: .committing, code: code, advice: advice, sinceNs: sinceNs)
+        logger.debug(
             .kafka, "a commit is refused; committing again", about: "\(subject) \(code.name)",
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
+    }
+
+    /// Partitions whose topic was unknown since the last call.
+    func takeGone() -> [TopicPartition] {
+        defer { gone = [] }
+        return gone
     }
 
     /// What commits are refused for now, or wait for.
@@ -103,13 +113,19 @@ final class OffsetCommitter {
         if !pending.isEmpty, now.ns - sentNs >= Self.silenceNs, standing[.group(name)] == nil {
             problems.append(
                 KafkaProblem(
-                    subject: .group(name), code: .timedOut, advice: Advice.group(name, .timedOut), sinceNs: sentNs))
+                    subject: .group(name), trouble: .committing, code: .timedOut,
+                    advice: Advice.group(name, .timedOut), sinceNs: sentNs))
         }
         return problems
     }
 
-    /// A partition is not ours any more: its trouble is nobody's.
-    func forget(_ partition: TopicPartition) { standing[.partition(partition)] = nil }
+    /// The trouble of partitions that are not ours any more is nobody's.
+    func keepOnly(_ isOurs: (TopicPartition) -> Bool) {
+        guard !standing.isEmpty else { return }
+        standing = standing.filter { entry in
+            if case .partition(let partition) = entry.key { isOurs(partition) } else { true }
+        }
+    }
 
     /// - Parameter outcomes: `nil`: refused as a whole.
     private func finish(_ outcomes: [CommitOutcome]?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {

@@ -23,6 +23,9 @@ extension PushWorker {
                 reader.serve(&machine, now: now) { reply, machine in
                     committers[index].take(reply, &machine, now: now)
                 }
+                for partition in committers[index].takeGone() {
+                    reader.topicIsGone(partition, &machine, now: now)
+                }
                 if let error = reader.fatalError { return fail("Kafka: \(error.text)") }
             }
             publisher.serve(&machine, now: now)
@@ -110,6 +113,7 @@ extension PushWorker {
         guard now.ns - lastHousekeepingNs >= 1_000_000_000 else { return }
         lastHousekeepingNs = now.ns
         for (app, note) in unreachable { eventLog.write(note, of: AppIndex(app)) }
+        for (reader, committer) in zip(readers, committers) { committer.keepOnly { reader.isAssigned($0) } }
         logger.writeLeftOut()
     }
 

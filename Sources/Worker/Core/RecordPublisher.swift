@@ -35,14 +35,11 @@ final class RecordPublisher {
     private var deadLetterBytes = 0
     private var mustRebuild = false
     private var mustRebuildLonely = false
-    private var nextLineNs: Int64 = 0
     /// Two records a notification that may be open; beyond that they are of assignments that are gone.
     private let outstandingLimit: Int
 
     /// Above this many bytes of dead letters that are not written, a partition whose next record is one waits.
     static let deadLetterLimit = 8 << 20
-    /// A topic that is blocked is named in the log so often.
-    private static let lineEveryNs: Int64 = 10_000_000_000
 
     init(
         _ configuration: WorkerConfiguration, apps: [RecordApp], cluster: ClusterSettings, wakeUpDescriptor: Int32,
@@ -97,8 +94,8 @@ final class RecordPublisher {
         targets.compactMap { target in
             target.cause.map { cause in
                 KafkaProblem(
-                    subject: .topic(target.name), code: cause.code, advice: Advice.writing(target.name, cause.code),
-                    sinceNs: cause.sinceNs)
+                    subject: .topic(target.name), trouble: .writing, code: cause.code,
+                    advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
             }
         }
     }
@@ -198,14 +195,7 @@ final class RecordPublisher {
     /// A record did not get into its topic among others.
     private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, _ now: DeliveryTime) {
         targets[record.topic.index].take(record, .alone)
-        if code != .messageTooLarge { block(record.topic, code, now) }
-    }
-
-    private func block(_ topic: ProducerTopic, _ code: KafkaCode, _ now: DeliveryTime) {
-        let wasBlocked = targets[topic.index].cause != nil
-        targets[topic.index].block(code, nowNs: now.ns)
-        // Named at once, and then with all others.
-        if !wasBlocked { nextLineNs = min(nextLineNs, now.ns) }
+        if code != .messageTooLarge { targets[record.topic.index].block(code, nowNs: now.ns) }
     }
 
     /// Tells the machine which topics it may count on.
@@ -244,7 +234,6 @@ final class RecordPublisher {
         }
         for index in targets.indices { writeAgain(index, now) }
         tellOpen(&machine, now)
-        sayProblems(now)
     }
 
     private func take(
@@ -276,7 +265,6 @@ final class RecordPublisher {
         case .messageTooLarge:
             shrink(record, form, now)
         default:
-            block(topic, code, now)
             targets[topic.index].refused(record, code, nowNs: now.ns)
         }
     }
@@ -290,7 +278,6 @@ final class RecordPublisher {
             targets[record.topic.index].handedOn(record.tag, nowNs: now.ns)
             targets[results.index].take(result, .alone)
         case nil:
-            block(record.topic, .messageTooLarge, now)
             targets[record.topic.index].refused(record, .messageTooLarge, nowNs: now.ns)
         }
     }
@@ -313,11 +300,6 @@ final class RecordPublisher {
     private func writeAgain(_ index: Int, _ now: DeliveryTime) {
         while let (refused, byItself) = targets[index].next(nowNs: now.ns) {
             guard let writer = byItself ? producerForOne() : producer else { return }
-            if targets[index].cause != nil {
-                // What both know of a topic is as old as their last question.
-                producer.refresh(refused.record.topic)
-                writer.refresh(refused.record.topic)
-            }
             switch writer.produce(refused.record) {
             case .none:
                 targets[index].wrote(byItself: byItself)
@@ -336,11 +318,9 @@ final class RecordPublisher {
                     targets[index].removeFirst()
                     targets[results.index].take(result, .alone)
                 case nil:
-                    block(refused.record.topic, .messageTooLarge, now)
                     targets[index].couldNotWrite(.messageTooLarge, nowNs: now.ns)
                 }
             case let code:
-                block(refused.record.topic, code, now)
                 targets[index].couldNotWrite(code, nowNs: now.ns)
             }
         }
@@ -348,21 +328,6 @@ final class RecordPublisher {
 
     /// When a refused record is to be tried again (monotonic); `nil`: none is, before a report comes.
     var nextDeadlineNs: Int64? { targets.compactMap(\.nextTryNs).min() }
-
-    private func sayProblems(_ now: DeliveryTime) {
-        guard now.ns >= nextLineNs else { return }
-        nextLineNs = now.ns + Self.lineEveryNs
-        for target in targets {
-            guard let cause = target.cause else { continue }
-            logger.error(
-                .kafka, "a topic cannot be written: what needs it waits, the rest goes on",
-                [
-                    "topic": "\(target.name)", "error": "\(cause.code.name)",
-                    "advice": "\(Advice.writing(target.name, cause.code))", "waiting": .count(target.refusedCount),
-                    "seconds": .count((now.ns - cause.sinceNs) / 1_000_000_000),
-                ])
-        }
-    }
 
     private func take(_ event: ClientEvent, isFatal: inout Bool) {
         switch event {
