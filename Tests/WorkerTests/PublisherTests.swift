@@ -21,7 +21,8 @@ import Testing
         #expect(try scene.count(scene.results) == 200)
     }
 
-    @Test func `A topic that is denied is named, is tried now and then, and takes all that waited once it may`() throws {
+    @Test func `A topic that is denied is named, is tried now and then, and takes all that waited once it may`() throws
+    {
         let scene = try PublisherScene()
         // The results, then each probe: until it is granted.
         scene.cluster.fail(0, with: Array(repeating: .topicAuthorizationFailed, count: 3))

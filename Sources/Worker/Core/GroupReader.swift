@@ -428,7 +428,8 @@ final class GroupReader: CommitPlace {
             }
             if count > 0, !standing.isEmpty { standing[.partition(queue.partition)] = nil }
             assigned[index].mayHaveMore = queue.count > 0
-            if assigned[index].mayHaveMore, assigned[index].dueNs == 0, !assigned[index].isStopped, assigned[index].letter == nil,
+            if assigned[index].mayHaveMore, assigned[index].dueNs == 0, !assigned[index].isStopped,
+                assigned[index].letter == nil,
                 machine.room(for: assigned[index].id) > 0
             {
                 hasMore = true

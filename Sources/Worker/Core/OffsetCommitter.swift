@@ -73,7 +73,9 @@ final class OffsetCommitter {
         of code: KafkaCode, _ partition: TopicPartition, isAlone: Bool, _ now: DeliveryTime
     ) -> CommitOutcome {
         if code == .none {
-            if !standing.isEmpty { standing = standing.filter { $0.key != .group(name) && $0.key != .partition(partition) } }
+            if !standing.isEmpty {
+                standing = standing.filter { $0.key != .group(name) && $0.key != .partition(partition) }
+            }
             return .acknowledged
         }
         if code == .offsetMetadataTooLarge { return .metadataTooLarge }
