@@ -18,10 +18,11 @@ extension DeliveryMachine {
         guard let limit = firstNameable(partition, budget: budget) else { return }
         var isChosen = [Bool](repeating: false, count: partitions.count)
         isChosen[Int(id.slot)] = true
-        holdOldest(waiting(in: isChosen) { machine, record in
-            machine.records[record].offset < limit
-                && machine.now.ns - machine.records[record].receivedNs >= Self.shorteningAgeNs
-        })
+        holdOldest(
+            waiting(in: isChosen) { machine, record in
+                machine.records[record].offset < limit
+                    && machine.now.ns - machine.records[record].receivedNs >= Self.shorteningAgeNs
+            })
     }
 
     /// What is open below it has to settle for a map within `budget` bytes to name all.

@@ -1,0 +1,137 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: the map is never cut by a graceful stop")
+struct LeavingSpanTests {
+    static let slow = AppRoute(
+        name: "slow", environment: .production, bundleIDs: ["com.example.slow"], rateLimit: 1, guardPolicy: .off)
+
+    /// Settles what can be, and commits, until nothing moves any more.
+    static func settle(_ rig: Rig, limit: Int = 200) -> [CommitMap] {
+        var maps: [CommitMap] = []
+        for _ in 0..<limit {
+            let sent = rig.send()
+            for request in rig.sent {
+                let fate = Fate(id: request.id, kind: .answered, status: 200, sentAtMs: rig.now.wallMs)
+                rig.machine.handle(FateBatch(app: AppIndex(0), fates: [fate], texts: []), now: rig.now)
+            }
+            rig.sent = []
+            let written = rig.settle()
+            rig.wait(ms: 20)
+            let commits = rig.commit()
+            maps += commits.map(\.map)
+            if sent.isEmpty, written.isEmpty, commits.isEmpty { break }
+        }
+        return maps
+    }
+
+    @Test("Thousands of a rate-limited app wait among settled ones: a successor sends nothing that was accepted")
+    func rateLimited() throws {
+        var settings = DeliverySettings()
+        settings.ordering = .none
+        settings.maxAgeMs = 0
+        let rig = Rig(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
+        let partition = rig.assignReady()
+        var offset: Int64 = 0
+        var accepted: Set<Int64> = []
+        for round in 0..<30 {
+            for _ in 0..<200 {
+                guard rig.machine.room(for: partition) > 0 else { break }
+                // Gaps make the span longer than a bitmap could name.
+                offset += 11
+                let isSlow = offset % 3 == 0
+                rig.receive(
+                    partition, offset, "d\(offset)",
+                    headers: ["apns-topic": isSlow ? "com.example.slow" : "com.example.shop"])
+            }
+            if round < 29 { _ = Self.settle(rig, limit: 2) }
+            for written in rig.settle() { accepted.insert(Int64(written.request.split(separator: "/")[2]) ?? -1) }
+        }
+        let waiting = rig.machine.gauges.waiting[1]
+        #expect(waiting > 300)
+        let cutBefore = rig.machine.counters.mapsCut
+        rig.machine.revoke([partition])
+        var last: Rig.Committed?
+        for _ in 0..<100 {
+            for request in rig.sent {
+                let fate = Fate(id: request.id, kind: .answered, status: 200, sentAtMs: rig.now.wallMs)
+                rig.machine.handle(FateBatch(app: AppIndex(0), fates: [fate], texts: []), now: rig.now)
+            }
+            rig.sent = []
+            rig.settle()
+            rig.wait(ms: 100)
+            last = rig.commit().last ?? last
+        }
+        expect(rig.machine.isDrained(partition), is: true)
+        expect(rig.machine.counters.mapsCut, is: cutBefore, "the last map is whole")
+        let open = try #require(last)
+        rig.machine.release([partition])
+        #expect(rig.isEmpty)
+
+        // Whoever comes next: what the map does not name was neither accepted nor held.
+        let next = Rig(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
+        let text = CommitMapTests.text(base: open.offset, open.map).text
+        let again = text.withUnsafeBytes {
+            next.machine.assign(
+                topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: open.offset, metadata: $0)
+        }
+        next.commit()
+        for each in stride(from: Int64(11), through: offset, by: 11) where each >= open.offset {
+            let receipt = next.receive(again, each, "d\(each)", headers: ["apns-topic": "com.example.shop"])
+            if case .taken = receipt { #expect(each % 3 == 0, "\(each) was accepted, and is sent again") }
+        }
+    }
+
+    @Test("A cut map raises the reach: what it does not name is marked when it is sent again")
+    func cutMapRaisesReach() {
+        var settings = DeliverySettings()
+        settings.metadataLimit = 64
+        settings.reachMargin = 1
+        let rig = Rig(settings, capacity: 10_000)
+        let partition = rig.assignReady()
+        var random = SplitMix(seed: 7)
+        for offset in Int64(0)..<600 {
+            rig.receive(partition, offset, "d\(offset)")
+            rig.send()
+            rig.commit()
+            if offset > 0, random.chance(50), rig.sent.last.map(Rig.device) == "d\(offset)" {
+                rig.answer("d\(offset)")
+            }
+        }
+        rig.settle()
+        rig.machine.revoke([partition])
+        rig.machine.stopWaiting([partition])
+        rig.wait(ms: 1_000)
+        let last = rig.commit()
+        #expect(last.count == 1)
+        let named = last[0].map.settled.last?.upperBound ?? 0
+        let reach = last[0].map.reach ?? 0
+        expect(rig.machine.counters.mapsCut > 0, is: true)
+        #expect(reach >= named && reach >= 500)
+    }
+
+    @Test("An old notification that waits while the map fills is held, and the map shrinks")
+    func oldOnesAreHeld() {
+        var settings = DeliverySettings()
+        settings.ordering = .none
+        settings.metadataLimit = 1_000
+        let rig = Rig(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
+        let partition = rig.assignReady()
+        var offset: Int64 = 0
+        for _ in 0..<100 {
+            for _ in 0..<200 where rig.machine.room(for: partition) > 0 {
+                offset += 1
+                rig.receive(
+                    partition, offset, "d\(offset)",
+                    headers: ["apns-topic": offset % 40 == 0 ? "com.example.slow" : "com.example.shop"])
+            }
+            _ = Self.settle(rig, limit: 4)
+        }
+        #expect(offset > 15_000)
+        expect(rig.machine.counters.mapsCut, is: 0)
+        let held = rig.machine.counters.apps[1].heldByCause[Int(HeldCause.span.rawValue)]
+        #expect(held > 0)
+    }
+}

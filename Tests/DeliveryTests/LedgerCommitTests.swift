@@ -1,0 +1,201 @@
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: commits, partition by partition")
+struct LedgerCommitTests {
+    /// Partitions 0 to 2, each with one record settled since the first commit.
+    static func three() -> (Rig, [PartitionID]) {
+        let rig = Rig()
+        let ids = (0..<3).map { rig.assign(Int32($0)) }
+        rig.commit()
+        for id in ids { rig.receive(id, 0, "d\(id.slot)") }
+        for device in rig.send() { rig.answer(device) }
+        rig.settle()
+        rig.wait(ms: 50)
+        return (rig, ids)
+    }
+
+    static func next(_ rig: Rig, _ id: PartitionID, _ offset: Int64) {
+        rig.receive(id, offset, "d\(id.slot)")
+        rig.send()
+        rig.answer("d\(id.slot)")
+        rig.settle()
+    }
+
+    @Test("A refused partition waits by itself, twice as long each time, up to 10 s")
+    func refused() {
+        let (rig, ids) = Self.three()
+        #expect(rig.takeCommit().count == 3)
+        rig.finishCommit([.acknowledged, .refused, .acknowledged])
+        var pauses: [Int64] = []
+        var pause: Int64 = 100
+        var offset: Int64 = 1
+        for _ in 0..<9 {
+            // The others do not wait for it.
+            Self.next(rig, ids[0], offset)
+            rig.wait(ms: 20)
+            #expect(rig.takeCommit().map(\.partition) == [ids[0]])
+            rig.finishCommit([.acknowledged])
+            offset += 1
+            rig.wait(ms: pause - 21)
+            #expect(rig.takeCommit() == [])
+            rig.wait(ms: 1)
+            #expect(rig.takeCommit().map(\.partition) == [ids[1]])
+            rig.finishCommit([.refused])
+            pauses.append(pause)
+            pause = min(pause * 2, 10_000)
+        }
+        #expect(pauses == [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000])
+        expect(rig.machine.status(of: ids[1])?.refusedCommits, is: 10)
+        expect(rig.machine.status(of: ids[0])?.refusedCommits, is: 0)
+        rig.wait(ms: 10_000)
+        #expect(rig.commit().map(\.partition) == [ids[1]])
+        expect(rig.machine.status(of: ids[1])?.refusedCommits, is: 0)
+        expect(rig.machine.status(of: ids[1])?.refusedSinceNs, is: nil)
+    }
+
+    @Test("Refusals are told once, then every 10 s at most, and when they end")
+    func told() {
+        let (rig, ids) = Self.three()
+        _ = rig.machine.takeEvents()
+        var told: [Int64] = []
+        let start = rig.now.ns
+        for _ in 0..<600 {
+            let entries = rig.takeCommit()
+            if !entries.isEmpty { rig.finishCommit(entries.map { $0.partition == ids[1] ? .refused : .acknowledged }) }
+            for case .commitsRefused(let id, _, let sinceNs, let isImpossible) in rig.machine.takeEvents() {
+                #expect(id == ids[1] && sinceNs == start && !isImpossible)
+                told.append((rig.now.ns - start) / 1_000_000)
+            }
+            rig.wait(ms: 100)
+        }
+        #expect(told.count >= 4 && told.count <= 7)
+        #expect(zip(told, told.dropFirst()).allSatisfy { $1 - $0 >= 10_000 })
+        rig.wait(ms: 10_000)
+        rig.commit()
+        #expect(rig.machine.takeEvents() == [.commitsResumed(ids[1])])
+    }
+
+    @Test("An error that may be another's: each is asked again alone, at once, and one that is taken joins the others")
+    func shared() {
+        let (rig, ids) = Self.three()
+        #expect(rig.takeCommit().count == 3)
+        rig.finishCommit([.shared, .shared, .shared])
+        var alone: [PartitionID] = []
+        for _ in 0..<3 {
+            let entries = rig.takeCommit()
+            #expect(entries.count == 1)
+            alone += entries.map(\.partition)
+            rig.finishCommit(entries.map { $0.partition == ids[1] ? .impossible : .acknowledged })
+        }
+        #expect(Set(alone) == Set(ids))
+        #expect(rig.takeCommit() == [])
+        expect(rig.machine.status(of: ids[1])?.isCommitImpossible, is: true)
+        #expect(
+            rig.machine.takeEvents().contains {
+                if case .commitsRefused(ids[1], refusals: 1, sinceNs: _, isImpossible: true) = $0 {
+                    true
+                } else {
+                    false
+                }
+            })
+        for id in [ids[0], ids[2]] { Self.next(rig, id, 1) }
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.partition) == [ids[0], ids[2]])
+        rig.wait(ms: 100)
+        #expect(rig.takeCommit().map(\.partition) == [ids[1]])
+    }
+
+    @Test("One asked alone takes turns with the others")
+    func turns() {
+        let (rig, ids) = Self.three()
+        #expect(rig.takeCommit().count == 3)
+        rig.finishCommit([.shared, .acknowledged, .acknowledged])
+        var order: [[PartitionID]] = []
+        for offset in Int64(1)...4 {
+            for id in ids { Self.next(rig, id, offset) }
+            rig.wait(ms: 50)
+            let entries = rig.takeCommit()
+            order.append(entries.map(\.partition))
+            // It stays alone: its error goes on to be another's.
+            rig.finishCommit(entries.map { $0.partition == ids[0] ? .shared : .acknowledged })
+        }
+        #expect(order == [[ids[0]], [ids[1], ids[2]], [ids[0]], [ids[1], ids[2]]])
+    }
+
+    @Test("A leave ends when its commit is impossible")
+    func impossibleLeave() {
+        let (rig, ids) = Self.three()
+        rig.machine.revoke(ids)
+        let entries = rig.takeCommit()
+        rig.finishCommit(entries.map { _ in .shared })
+        for _ in ids {
+            let entry = rig.takeCommit()
+            rig.finishCommit(entry.map { $0.partition == ids[2] ? .impossible : .acknowledged })
+        }
+        for id in ids { expect(rig.machine.isDrained(id), is: true) }
+        #expect(rig.takeCommit() == [])
+    }
+
+    // MARK: The lease
+
+    static func leased() -> (Rig, PartitionID) {
+        var settings = DeliverySettings()
+        settings.leaseNs = 8_000_000_000
+        let rig = Rig(settings)
+        return (rig, rig.assignReady())
+    }
+
+    @Test("Without a commit acknowledged within the lease nothing is handed out; one goes out at once, and renews it")
+    func lease() {
+        let (rig, partition) = Self.leased()
+        rig.wait(ms: 7_999)
+        rig.receive(partition, 0, "a")
+        #expect(rig.send() == ["a"])
+        rig.wait(ms: 1)
+        rig.receive(partition, 1, "b")
+        #expect(rig.send() == [])
+        expect(rig.machine.nextDeadlineNs.map { $0 <= rig.now.ns }, is: true)
+        #expect(rig.takeCommit().count == 1)
+        #expect(rig.send() == [])
+        rig.finishCommit([.refused])
+        #expect(rig.send() == [])
+        rig.wait(ms: 100)
+        rig.commit()
+        #expect(rig.send() == ["b"])
+    }
+
+    @Test("It counts from when the commit was sent, and any partition of the group renews it")
+    func leaseOfGroup() {
+        let (rig, partition) = Self.leased()
+        let other = rig.assign(1)
+        rig.wait(ms: 5_000)
+        rig.receive(other, 0, "x")
+        #expect(rig.takeCommit().map(\.partition) == [other])
+        rig.wait(ms: 4_000)
+        rig.receive(partition, 0, "a")
+        #expect(rig.send() == [])
+        rig.finishCommit([.acknowledged])
+        #expect(Set(rig.send()) == ["a", "x"])
+        rig.wait(ms: 4_000)
+        rig.receive(partition, 1, "b")
+        #expect(rig.send() == [], "8 s after the commit was sent, 4 s after it was answered")
+    }
+
+    @Test("What is to be held waits for the lease as well: the tier would send it")
+    func heldWithinLease() {
+        var settings = DeliverySettings()
+        settings.leaseNs = 8_000_000_000
+        var paused = Rig.app
+        paused.isPaused = true
+        let rig = Rig(settings, apps: [paused])
+        let partition = rig.assignReady()
+        rig.wait(ms: 8_000)
+        rig.send()
+        rig.receive(partition, 0, "a")
+        #expect(rig.produce() == [])
+        rig.commit()
+        #expect(rig.produce().count == 1)
+    }
+}

@@ -1,0 +1,210 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Ledger: what lies between the oldest open record and the newest")
+struct LedgerSpanTests {
+    @Test("Entries do not grow with what is settled above an open record, and positions follow")
+    func entriesAreBounded() {
+        var ledger = PartitionLedger(committed: 0, map: CommitMap())
+        var positions: [UInt32: UInt64] = [:]
+        var most = 0
+        for offset in Int64(0)..<100_000 {
+            let record = UInt32(offset)
+            _ = ledger.receive(offset, record: record)
+            positions[record] = ledger.lastPosition
+            // One in 5,000 stays open.
+            if offset % 5_000 != 0 { ledger.settle(positions[record] ?? 0) { positions[$0] = $1 } }
+            most = max(most, ledger.entryCount)
+        }
+        expect(ledger.openCount, is: 20)
+        expect(ledger.span, is: 100_000)
+        #expect(most <= 4 * 20 + 65)
+        for offset in stride(from: Int64(0), to: 100_000, by: 5_000) {
+            expect(ledger.committable, is: offset)
+            ledger.settle(positions[UInt32(offset)] ?? 0) { positions[$0] = $1 }
+        }
+        expect(ledger.committable, is: 100_000)
+        expect(ledger.entryCount, is: 0)
+    }
+
+    @Test("Merged or not, the map says the same", arguments: 0..<20)
+    func mapIsTheSame(_ seed: UInt64) throws {
+        var random = SplitMix(seed: seed)
+        var ledger = PartitionLedger(committed: 0, map: CommitMap())
+        var positions: [UInt32: UInt64] = [:]
+        var open: [Int64] = []
+        var next: Int64 = 0
+        var settled: [Int64] = []
+        for _ in 0..<3_000 {
+            next += random.chance(10) ? Int64.random(in: 2...9, using: &random) : 1
+            _ = ledger.receive(next, record: UInt32(next))
+            positions[UInt32(next)] = ledger.lastPosition
+            open.append(next)
+            if open.count > 40 {
+                let picked = open.remove(at: Int.random(in: 0..<open.count, using: &random))
+                ledger.settle(positions[UInt32(picked)] ?? 0) { positions[$0] = $1 }
+                settled.append(picked)
+            }
+        }
+        let first = open.min() ?? 0
+        expect(ledger.committable, is: first, "seed \(seed)")
+        let map = try LedgerTests.committed(ledger)
+        for offset in settled where offset > first {
+            #expect(map.settled.contains { $0.contains(offset) }, "\(offset), seed \(seed)")
+        }
+        for offset in open { #expect(!map.settled.contains { $0.contains(offset) }, "\(offset), seed \(seed)") }
+    }
+
+    @Test("A record settles once")
+    func once() async {
+        await #expect(processExitsWith: .failure) {
+            var ledger = LedgerTests.ledger(0...2)
+            ledger.settle(1)
+            ledger.settle(1)
+        }
+    }
+
+    /// Random ledgers, of which some records stay open: from where on a map can name them, whatever else settles.
+    @Test("What is said to be nameable is named whole, whichever of the open records settle", arguments: 0..<60)
+    func nameable(_ seed: UInt64) throws {
+        var random = SplitMix(seed: seed)
+        let limit = [64, 200, 1_000, 4_000][Int(seed % 4)]
+        let step = [1, 3, 40, 3_000][Int(seed / 4 % 4)]
+        let openness = [1, 10, 50, 90][Int(seed / 16 % 4)]
+        var ledger = PartitionLedger(committed: 0, map: CommitMap())
+        var positions: [UInt32: UInt64] = [:]
+        var open: [Int64] = []
+        var next: Int64 = 0
+        for _ in 0..<5_000 {
+            next += Int64.random(in: 1...Int64(step), using: &random)
+            _ = ledger.receive(next, record: UInt32(next))
+            positions[UInt32(next)] = ledger.lastPosition
+            if random.chance(openness) {
+                open.append(next)
+            } else {
+                ledger.settle(positions[UInt32(next)] ?? 0) { positions[$0] = $1 }
+            }
+        }
+        let budget = CommitMapWriter.budget(characters: limit)
+        let from = ledger.firstNameable(budget: budget) { _ in 0 } ?? 0
+        for offset in open where offset < from || random.chance(50) {
+            ledger.settle(positions[UInt32(offset)] ?? 0) { positions[$0] = $1 }
+        }
+        let committable = ledger.committable
+        var writer = CommitMapWriter()
+        writer.start(base: try #require(committable), limit: limit)
+        ledger.write(to: &writer) { _ in nil }
+        #expect(!writer.isFull, "seed \(seed)")
+        writer.finish(reach: try #require(committable) + CommitMap.highestReach)
+        #expect(writer.text.count <= limit, "seed \(seed)")
+    }
+
+    @Test("All of a short span can be named; of a long one the upper part")
+    func nameableFrom() {
+        let short = LedgerTests.ledger(0..<8_000)
+        expect(short.firstNameable(budget: 1_000) { _ in 0 }, is: nil)
+        var long = PartitionLedger(committed: 0, map: CommitMap())
+        for offset in Int64(0)..<20_000 {
+            _ = long.receive(offset * 3, record: UInt32(offset))
+        }
+        let from = long.firstNameable(budget: 1_000) { _ in 0 } ?? 0
+        #expect(from > 50_000 && from < 60_000)
+    }
+
+    // MARK: Numbers
+
+    static let boundaries: [Int64] = [
+        0, 1, 127, 128, 16_383, 1 << 21, 1 << 31, 1 << 32, 1 << 40, 1 << 48, OffsetLimit.highest - 1,
+        OffsetLimit.highest,
+    ]
+
+    @Test("No offset that is believed overflows anything", arguments: boundaries)
+    func largeOffsets(_ base: Int64) throws {
+        for reach in [base, base + 1, base + CommitMap.highestReach, base + CommitMap.spanLimit, .max] {
+            var writer = CommitMapWriter()
+            writer.start(base: base, limit: 4_000)
+            writer.settled(base + 1..<base + 2)
+            writer.settled(base + CommitMap.spanLimit - 2..<base + CommitMap.spanLimit - 1)
+            writer.partial(offset: base + CommitMap.spanLimit, indexes: [0..<1])
+            writer.finish(reach: min(reach, base + CommitMap.highestReach))
+            #expect(writer.isFull, "beyond what a reader believes nothing is said")
+            let map = try #require(writer.text.withUnsafeBytes { CommitMap(metadata: $0, base: base) })
+            #expect(map.settled.count == 2 && map.partials.isEmpty)
+        }
+        var reach = Reach(minimum: 500)
+        reach.advance(to: base)
+        let next = reach.next(from: 0)
+        #expect(next <= CommitMap.highestReach && next > 0)
+        reach.acknowledge(next)
+        _ = reach.next(from: base)
+        #expect(!reach.isShort(from: 0) || next < base + 250)
+    }
+
+    @Test(
+        "Offsets and metadata near 2^63 begin the log anew, and nothing traps",
+        arguments: [OffsetLimit.highest + 1, .max - 1, .max, -1, -1_001, .min])
+    func unbelievable(_ committed: Int64) {
+        for text in [CommitMapTests.text(base: 5, CommitMap(reach: 500)).text, [], Array("foreign".utf8)] {
+            let rig = Rig()
+            let partition = text.withUnsafeBytes {
+                rig.machine.assign(
+                    topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: committed,
+                    metadata: $0, logStart: 3, logEnd: 5)
+            }
+            #expect(
+                rig.machine.takeEvents() == [.logChanged(partition, committed: committed, start: 3, end: 5)])
+            #expect(rig.commit().map(\.offset) == [3])
+            for offset in Int64(3)...5 { rig.receive(partition, offset, "d\(offset)") }
+            for device in rig.send() { rig.answer(device) }
+            #expect(rig.settle().map(\.inDoubt) == [1, 1, 0])
+            rig.machine.revoke([partition])
+            #expect(rig.commit() == [.init(partition: partition, offset: 6, map: CommitMap())])
+        }
+    }
+
+    @Test("An offset that no log has is not received", arguments: [-1, .min, OffsetLimit.highest + 1, .max])
+    func impossibleOffsets(_ offset: Int64) {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        guard case .unassigned = rig.receive(partition, offset, "a") else {
+            Issue.record("\(offset) was received")
+            return
+        }
+    }
+
+    @Test(
+        "Timestamps of a record: unknown is never expired, and none traps",
+        arguments: [
+            .min, .min + 400, -1, 0, 1, RecordLimit.now, RecordLimit.latest,
+            RecordLimit.latest + 1, .max - 1, .max,
+        ])
+    func timestamps(_ timestampMs: Int64) {
+        let rig = Rig()
+        let requests = rig.assignReady(0)
+        let retries = rig.assignReady(1, topic: "retries", role: .retry(delayMs: 30_000))
+        rig.receive(requests, 0, "a", timestampMs: timestampMs)
+        let receipt = rig.receive(
+            retries, 0, "b",
+            headers: [
+                "push-retry-topic": "requests", "push-retry-partition": "0", "push-retry-offset": "7",
+                "push-retry-index": "0", "push-retry-attempt": "1", "push-retry-sends": "1",
+                "push-retry-in-doubt": "0", "push-retry-due-ms": "\(Int64.max)",
+                "push-retry-first-ms": "\(timestampMs)",
+            ], timestampMs: timestampMs)
+        _ = receipt
+        rig.send()
+        for device in rig.sent.map(Rig.device) { rig.answer(device) }
+        for written in rig.settle() where timestampMs <= 0 || timestampMs > RecordLimit.latest {
+            #expect(written.outcome != .expired)
+        }
+        rig.machine.revoke([requests, retries])
+        rig.commit()
+    }
+
+    enum RecordLimit {
+        static let now: Int64 = 1_800_000_000_000
+        static let latest: Int64 = 253_402_300_799_999
+    }
+}

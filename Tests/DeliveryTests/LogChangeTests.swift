@@ -1,0 +1,158 @@
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: a log that changes")
+struct LogChangeTests {
+    @Test("Where a partition is read from")
+    func readingStart() {
+        func start(_ committed: Int64?, _ logStart: Int64?, _ logEnd: Int64?) -> ReadingStart {
+            DeliveryMachine.readingStart(committed: committed, logStart: logStart, logEnd: logEnd)
+        }
+        #expect(start(nil, 3, 9) == .beginning(because: .nothingCommitted))
+        #expect(start(5, 3, 9) == .at(5))
+        #expect(start(9, 3, 9) == .at(9))
+        #expect(start(10, 3, 9) == .beginning(because: .beyondEnd))
+        #expect(start(3, 3, 9) == .at(3))
+        #expect(start(2, 3, 9) == .beginning(because: .overtaken))
+        #expect(start(10, nil, nil) == .at(10))
+        #expect(start(10, -1_001, -1_001) == .at(10))
+        #expect(start(-1, 3, 9) == .beginning(because: .notBelievable))
+        #expect(start(OffsetLimit.highest, nil, nil) == .at(OffsetLimit.highest))
+        #expect(start(.max, nil, nil) == .beginning(because: .notBelievable))
+    }
+
+    private static func settleAll(_ rig: Rig, _ partition: PartitionID, _ offsets: Range<Int64>, _ name: String)
+        -> [Rig.Written]
+    {
+        for offset in offsets { rig.receive(partition, offset, "\(name)\(offset)") }
+        var written: [Rig.Written] = []
+        for _ in 0..<10 {
+            rig.wait(ms: 50)
+            rig.commit()
+            for device in rig.send() { rig.answer(device) }
+            written += rig.settle()
+        }
+        return written
+    }
+
+    @Test("A log made anew under a running worker: all its records are sent, in doubt below the old reach")
+    func recreated() {
+        let rig = Rig(capacity: 10_000)
+        let old = rig.assignReady()
+        #expect(Self.settleAll(rig, old, 0..<600, "a").count == 600)
+        let reached = rig.machine.status(of: old)?.reach ?? 0
+        guard case .below(let highest) = rig.receive(old, 0, "b0") else {
+            Issue.record("taken for a known one")
+            return
+        }
+        #expect(highest == 599)
+        _ = rig.machine.takeEvents()
+        let new = rig.machine.beginAnew(old, logEnd: 600, now: rig.now)
+        #expect(new != old)
+        #expect(rig.machine.takeEvents() == [.logChanged(new, committed: 600, start: nil, end: 600)])
+        let written = Self.settleAll(rig, new, 0..<600, "b")
+        #expect(written.count == 600 && reached >= 600)
+        #expect(written.allSatisfy { $0.inDoubt == 1 })
+        // Written after the log began anew: nobody can have sent it.
+        #expect(Self.settleAll(rig, new, 600..<610, "c").allSatisfy { $0.inDoubt == 0 })
+        expect(rig.machine.status(of: old), is: nil)
+        #expect(rig.machine.partitionStatuses.count == 1)
+    }
+
+    @Test("What is open of the old log goes on to its end, and commits nothing")
+    func detached() {
+        let rig = Rig(capacity: 1)
+        let old = rig.assignReady()
+        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(old, Int64(offset), device) }
+        #expect(rig.send() == ["a"])
+        let new = rig.machine.beginAnew(old, logEnd: 1, now: rig.now)
+        rig.answer("a")
+        #expect(rig.send() == ["b"])
+        rig.answer("b")
+        rig.settle()
+        rig.receive(new, 0, "z")
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.partition) == [new])
+        #expect(rig.send() == ["c"])
+        expect(rig.machine.status(of: old)?.isDetached, is: true)
+        rig.answer("c")
+        rig.settle()
+        rig.wait(ms: 50)
+        expect(rig.machine.status(of: old), is: nil)
+        #expect(rig.send() == ["z"])
+        rig.answer("z")
+        rig.settle()
+        #expect(rig.isEmpty)
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [1])
+    }
+
+    @Test("A commit in flight of the old log says nothing of the new one")
+    func commitInFlight() {
+        let rig = Rig()
+        let old = rig.assignReady()
+        rig.receive(old, 0, "a")
+        rig.send()
+        rig.answer("a")
+        rig.settle()
+        rig.wait(ms: 50)
+        #expect(rig.takeCommit().count == 1)
+        let new = rig.machine.beginAnew(old, logEnd: nil, now: rig.now)
+        rig.receive(new, 0, "b")
+        rig.finishCommit([.acknowledged])
+        #expect(rig.send() == [])
+        rig.commit()
+        #expect(rig.send() == ["b"])
+    }
+
+    @Test("An offset that was reset forgets no doubt, and takes no commit in flight for its own")
+    func reset() {
+        let rig = Rig()
+        let partition = rig.assign(committed: 100, map: CommitMap(reach: 120))
+        #expect(rig.takeCommit().map(\.offset) == [100])
+        rig.receive(partition, 3, "a")
+        rig.finishCommit([.acknowledged])
+        // That commit named a reach of the log as it was before.
+        #expect(rig.send() == [])
+        let anew = rig.commit()
+        #expect(anew.map(\.offset) == [3])
+        #expect(anew.allSatisfy { ($0.map.reach ?? 0) >= 120 })
+        rig.receive(partition, 119, "b")
+        rig.receive(partition, 120, "c")
+        for device in rig.send() { rig.answer(device) }
+        #expect(rig.settle().map(\.inDoubt) == [1, 1, 0])
+    }
+
+    @Test("Committed beyond the log's end: everything is new, in doubt as far as the log goes")
+    func beyondEnd() {
+        let rig = Rig()
+        let text = CommitMapTests.text(base: 700, CommitMap(reach: 1_200, settled: [701..<720])).text
+        let partition = text.withUnsafeBytes {
+            rig.machine.assign(
+                topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 700, metadata: $0,
+                logStart: 0, logEnd: 2)
+        }
+        #expect(rig.machine.takeEvents() == [.logChanged(partition, committed: 700, start: 0, end: 2)])
+        #expect(rig.commit().map(\.offset) == [0])
+        for offset in Int64(0)..<4 { rig.receive(partition, offset, "d\(offset)") }
+        for device in rig.send() { rig.answer(device) }
+        #expect(rig.settle().map(\.inDoubt) == [1, 1, 0, 0])
+    }
+
+    @Test("Retention was quicker: the offsets that were skipped are told, the map still holds")
+    func overtaken() {
+        let rig = Rig()
+        let text = CommitMapTests.text(base: 5, CommitMap(settled: [9..<11])).text
+        let partition = text.withUnsafeBytes {
+            rig.machine.assign(
+                topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 5, metadata: $0,
+                logStart: 8, logEnd: 12)
+        }
+        #expect(rig.machine.takeEvents() == [.overtaken(partition, committed: 5, start: 8)])
+        rig.commit()
+        for offset in Int64(8)..<12 { rig.receive(partition, offset, "d\(offset)") }
+        rig.commit()
+        #expect(rig.send() == ["d8", "d11"])
+    }
+}

@@ -1,0 +1,216 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: lost partitions that come back")
+struct SuspendedTests {
+    /// What the group has of a partition.
+    struct Committed {
+        var offset: Int64
+        var text: [UInt8]
+    }
+
+    /// Commits what there is, and keeps it as the group does.
+    @discardableResult
+    static func commit(_ rig: Rig, _ outcome: CommitOutcome = .acknowledged) -> Committed? {
+        let entries = rig.machine.takeCommit(of: .requests, now: rig.now)
+        guard let first = entries.first else { return nil }
+        let committed = Committed(offset: first.offset, text: Array(first.metadata))
+        rig.finishCommit(entries.map { _ in outcome })
+        return committed
+    }
+
+    static func assign(_ rig: Rig, _ committed: Committed?, logEnd: Int64? = nil) -> PartitionID {
+        (committed?.text ?? []).withUnsafeBytes {
+            rig.machine.assign(
+                topic: "requests", partition: 0, role: .requests(weight: 1),
+                committedOffset: committed?.offset ?? 0, metadata: $0, logEnd: logEnd)
+        }
+    }
+
+    /// `a` settled and not committed, `b` in flight, `c` and a second `b` wait; then the session is lost.
+    static func lost() -> (Rig, PartitionID, Committed?) {
+        let rig = Rig(capacity: 2)
+        let partition = assign(rig, nil)
+        let committed = commit(rig)
+        for (offset, device) in ["a", "b", "c", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        #expect(rig.send() == ["a", "b"])
+        rig.answer("a")
+        rig.settle()
+        rig.machine.suspend([partition])
+        return (rig, partition, committed)
+    }
+
+    static func receipts(_ rig: Rig, _ partition: PartitionID) -> [String] {
+        ["a", "b", "c", "b"].enumerated().map { "\(rig.receive(partition, Int64($0.offset), $0.element))" }
+    }
+
+    @Test("Nothing that settled or is in flight is sent again; the rest is, in doubt below the reach")
+    func resumed() {
+        let (rig, lost, committed) = Self.lost()
+        expect(rig.machine.status(of: lost)?.isSuspended, is: true)
+        #expect(rig.send() == [])
+        guard case .unassigned = rig.receive(lost, 4, "x") else {
+            Issue.record("it takes no records")
+            return
+        }
+        let back = Self.assign(rig, committed, logEnd: 4)
+        #expect(back != lost)
+        #expect(rig.machine.takeEvents().contains(.resumed(back)))
+        expect(rig.machine.status(of: lost), is: nil)
+        #expect(Self.receipts(rig, back) == ["known", "known", "taken", "taken"])
+        rig.commit()
+        #expect(rig.send() == ["c"])
+        rig.answer("b")
+        #expect(rig.send() == ["b"])
+        rig.answer("b")
+        rig.answer("c")
+        #expect(
+            Set(rig.settle().map(\.description)) == [
+                "b accepted  sends 1 doubt 0", "b accepted  sends 2 doubt 1", "c accepted  sends 2 doubt 1",
+            ])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [4])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("It settles what is in flight while it is away")
+    func settlesMeanwhile() {
+        let (rig, _, committed) = Self.lost()
+        rig.answer("b")
+        #expect(rig.settle().count == 1)
+        let back = Self.assign(rig, committed)
+        #expect(Self.receipts(rig, back) == ["known", "known", "taken", "taken"])
+    }
+
+    @Test("What comes back unprocessed while it is away is taken again")
+    func unprocessedMeanwhile() {
+        let (rig, _, committed) = Self.lost()
+        var recalled = 0
+        rig.machine.recalls { recalled += $1.count }
+        #expect(recalled == 1)
+        rig.giveBack("b")
+        let back = Self.assign(rig, committed)
+        #expect(Self.receipts(rig, back) == ["known", "taken", "taken", "taken"])
+    }
+
+    @Test("A record that was read again once is known from then on")
+    func readTwice() {
+        let (rig, _, committed) = Self.lost()
+        let back = Self.assign(rig, committed)
+        _ = Self.receipts(rig, back)
+        #expect("\(rig.receive(back, 2, "c"))" == "below(highest: 3)")
+        #expect("\(rig.receive(back, 4, "d"))" == "taken")
+    }
+
+    @Test("Somebody else committed meanwhile: it is released, and everything is read anew")
+    func ownedMeanwhile() {
+        let (rig, lost, committed) = Self.lost()
+        var other = committed
+        other?.text = CommitMapTests.text(base: 0, CommitMap(reach: 501)).text
+        let back = Self.assign(rig, other)
+        #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
+        #expect(Self.receipts(rig, back) == ["taken", "taken", "taken", "taken"])
+        rig.answer("b")
+        expect(rig.machine.counters.late, is: 1)
+    }
+
+    @Test("The commit in flight when it was lost may have been taken", arguments: [true, false])
+    func commitInFlight(_ isAnswered: Bool) {
+        let rig = Rig(capacity: 2)
+        let partition = Self.assign(rig, nil)
+        Self.commit(rig)
+        rig.receive(partition, 0, "a")
+        rig.receive(partition, 1, "b")
+        rig.send()
+        rig.answer("a")
+        rig.settle()
+        rig.wait(ms: 50)
+        let inFlight = rig.machine.takeCommit(of: .requests, now: rig.now)
+        let committed = Committed(offset: inFlight[0].offset, text: Array(inFlight[0].metadata))
+        rig.machine.suspend([partition])
+        if isAnswered { rig.finishCommit([.refused]) }
+        let back = Self.assign(rig, committed)
+        #expect(rig.machine.takeEvents().contains(.resumed(back)))
+        #expect("\(rig.receive(back, 1, "b"))" == "known")
+        if !isAnswered { rig.finishCommit([.acknowledged]) }
+        rig.receive(back, 2, "c")
+        #expect(rig.send() == [], "its reach is to be named first")
+    }
+
+    @Test("A fan-out: only the indexes that are neither settled nor in flight are taken again")
+    func fanOut() {
+        let rig = Rig(capacity: 3)
+        let partition = Self.assign(rig, nil)
+        let committed = Self.commit(rig)
+        let devices = (0..<6).map { "t\($0)" }
+        rig.receive(partition, 0, envelope: devices)
+        #expect(rig.send() == ["t0", "t1", "t2"])
+        rig.answer("t0")
+        rig.settle()
+        rig.answer("t1")
+        rig.machine.suspend([partition])
+        let back = Self.assign(rig, committed)
+        #expect("\(rig.receive(back, 0, envelope: devices))" == "taken")
+        rig.commit()
+        #expect(rig.send() == ["t3", "t4"])
+        rig.answer("t2")
+        #expect(rig.send() == ["t5"])
+        for device in ["t3", "t4", "t5"] { rig.answer(device) }
+        #expect(rig.settle().map(\.inDoubt) == [0, 0, 1, 1, 1])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A fan-out whose rest was not admitted yet")
+    func restOfFanOut() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 4
+        let rig = Rig(settings)
+        let partition = Self.assign(rig, nil)
+        let committed = Self.commit(rig)
+        let devices = (0..<10).map { "t\($0)" }
+        rig.receive(partition, 0, envelope: devices)
+        #expect(rig.send().count == 4)
+        rig.answer("t1")
+        rig.settle()
+        rig.machine.suspend([partition])
+        let back = Self.assign(rig, committed)
+        #expect("\(rig.receive(back, 0, envelope: devices))" == "taken")
+        rig.commit()
+        var sent: [String] = []
+        for _ in 0..<20 {
+            let now = rig.send()
+            sent += now
+            for device in rig.sent.map(Rig.device) { rig.answer(device) }
+            rig.settle()
+        }
+        #expect(sent == ["t4", "t5", "t6", "t7", "t8", "t9"])
+        #expect(rig.isEmpty)
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [1])
+    }
+
+    @Test("It is kept for ten minutes, or until it is released")
+    func limits() {
+        let (rig, lost, committed) = Self.lost()
+        rig.answer("b")
+        rig.settle()
+        rig.wait(ms: 599_999)
+        expect(rig.machine.status(of: lost)?.isSuspended, is: true)
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 1_000_000)
+        rig.wait(ms: 1)
+        expect(rig.machine.status(of: lost), is: nil)
+        #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
+        #expect(rig.isEmpty)
+        let back = Self.assign(rig, committed)
+        #expect(Self.receipts(rig, back) == ["taken", "taken", "taken", "taken"])
+
+        let (other, second, _) = Self.lost()
+        other.machine.release([second])
+        other.answer("b")
+        #expect(other.isEmpty)
+    }
+}
