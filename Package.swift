@@ -96,7 +96,7 @@ let package = Package(
             .testTarget(
                 name: "SimulationTests", dependencies: ["Delivery", "APNs", "PushRecords"], swiftSettings: strict),
             .testTarget(
-                name: "EndToEndTests", dependencies: ["TestSupport"], exclude: ["Books"],
+                name: "EndToEndTests", dependencies: ["TestSupport", "Kafka"], exclude: ["Books"],
                 swiftSettings: tests),
             .testTarget(
                 name: "GuardTests", dependencies: ["apns-bench", "TestSupport"], exclude: ["figures.json"],

@@ -13,6 +13,9 @@ import CRdkafka
     /// `.none`: all replicas have it. Anything else: it never settles, and is produced again.
     package var code: KafkaCode { unsafe KafkaCode(raw.pointee.err) }
 
+    /// Whether a broker may have the record all the same: it was sent, and no answer said that it was refused.
+    package var mayBeWritten: Bool { unsafe rd_kafka_message_status(raw) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED }
+
     package var topic: ProducerTopic {
         ProducerTopic(index: Int(bitPattern: unsafe rd_kafka_topic_opaque(raw.pointee.rkt)) - 1)
     }
@@ -38,8 +41,8 @@ import CRdkafka
         // From here on the headers are ours (rdkafka.h); without any it stays nil.
         _ = unsafe rd_kafka_message_detach_headers(UnsafeMutablePointer(mutating: raw), &headers)
         return unsafe UndeliveredRecord(
-            topic: topic, tag: tag, code: code, key: UndeliveredRecord.copy(key), value: UndeliveredRecord.copy(value),
-            headers: headers)
+            topic: topic, tag: tag, code: code, mayBeWritten: mayBeWritten, key: UndeliveredRecord.copy(key),
+            value: UndeliveredRecord.copy(value), headers: headers)
     }
 }
 
@@ -49,21 +52,29 @@ import CRdkafka
     package let tag: UInt64
     /// Why it was not written.
     package let code: KafkaCode
+    /// Whether a broker may have it all the same.
+    package let mayBeWritten: Bool
     /// `nil`: null.
     package let key: [UInt8]?
-    package private(set) var value: [UInt8]?
+    package let value: [UInt8]?
     /// Owned; `nil`: none.
     private(set) var headers: OpaquePointer?
+    /// Of key, value and headers.
+    package private(set) var byteCount: Int
 
     init(
-        topic: ProducerTopic, tag: UInt64, code: KafkaCode, key: [UInt8]?, value: [UInt8]?, headers: OpaquePointer?
+        topic: ProducerTopic, tag: UInt64, code: KafkaCode, mayBeWritten: Bool, key: [UInt8]?, value: [UInt8]?,
+        headers: OpaquePointer?
     ) {
         self.topic = topic
         self.tag = tag
         self.code = code
+        self.mayBeWritten = mayBeWritten
         self.key = key
         self.value = value
         unsafe self.headers = headers
+        byteCount = (key?.count ?? 0) + (value?.count ?? 0)
+        unsafe forEach(in: headers) { name, value in byteCount += name.count + value.count }
     }
 
     /// Copies a record that a producer did not take, to be produced again later.
@@ -79,38 +90,52 @@ import CRdkafka
                 list, header.name.baseAddress, header.name.count, header.value.baseAddress, header.value.count)
         }
         unsafe self.init(
-            topic: topic, tag: tag, code: code, key: UndeliveredRecord.copy(key), value: UndeliveredRecord.copy(value),
-            headers: list)
+            topic: topic, tag: tag, code: code, mayBeWritten: false, key: UndeliveredRecord.copy(key),
+            value: UndeliveredRecord.copy(value), headers: list)
     }
 
     deinit { if let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) } }
 
-    /// Leaves the value out, for a record that is too large with it; returns how many bytes it had.
-    package func dropValue() -> Int {
-        let size = value?.count ?? 0
-        value = nil
-        return size
+    /// Lends key, value and headers for the call of `body`; a `nil` base address means null.
+    package func withParts<Result>(
+        _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<MessageHeader>) -> Result
+    ) -> Result {
+        var list: [MessageHeader] = unsafe []
+        unsafe forEach(in: headers) { unsafe list.append(MessageHeader(name: $0, value: $1)) }
+        return unsafe Self.withBytes(of: key) { key in
+            unsafe Self.withBytes(of: value) { value in
+                unsafe list.withUnsafeBufferPointer { unsafe body(key, value, $0) }
+            }
+        }
     }
 
-    package func addHeader(_ name: String, _ value: String) {
-        let headers = unsafe self.headers ?? rd_kafka_headers_new(1)
-        unsafe self.headers = headers
-        // Name and value are copied; -1: as long as strlen says (rdkafka.h).
-        _ = unsafe rd_kafka_header_add(headers, name, -1, value, -1)
+    static func withBytes<Result>(of bytes: [UInt8]?, _ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+        guard let bytes else { return unsafe body(UnsafeRawBufferPointer(start: nil, count: 0)) }
+        // An empty array may have no address, which would turn an empty value into null.
+        if bytes.isEmpty {
+            return unsafe Swift.withUnsafeBytes(of: 0 as UInt8) {
+                unsafe body(UnsafeRawBufferPointer(rebasing: $0[..<0]))
+            }
+        }
+        return unsafe bytes.withUnsafeBytes { unsafe body($0) }
     }
 
-    /// Adds one to the number that a header says; nothing happens where there is no such header, or it says no number.
-    package func raiseHeader(_ name: String) {
-        var value: UnsafeRawPointer?
+    /// Adds one to the number that a header says, up to `limit`; nothing happens where there is no such header, or it says
+    /// no number.
+    package func raiseHeader(_ name: String, limit: Int64) {
+        var bytes: UnsafeRawPointer?
         var size = 0
         guard let headers = unsafe headers,
-            unsafe rd_kafka_header_get_last(headers, name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR,
+            unsafe rd_kafka_header_get_last(headers, name, &bytes, &size) == RD_KAFKA_RESP_ERR_NO_ERROR,
             // Valid as long as the header is (rdkafka.h): copied before it goes.
             let number = unsafe Int64(
-                String(decoding: UnsafeRawBufferPointer(start: value, count: size), as: UTF8.self))
+                String(decoding: UnsafeRawBufferPointer(start: bytes, count: size), as: UTF8.self))
         else { return }
+        let raised = number < limit ? number + 1 : limit
         _ = unsafe rd_kafka_header_remove(headers, name)
-        addHeader(name, "\(number + 1)")
+        // Name and value are copied; -1: as long as strlen says (rdkafka.h).
+        _ = unsafe rd_kafka_header_add(headers, name, -1, "\(raised)", -1)
+        byteCount += "\(raised)".utf8.count - size
     }
 
     static func copy(_ bytes: UnsafeRawBufferPointer) -> [UInt8]? {

@@ -1,4 +1,5 @@
 import CRdkafka
+import Glibc
 
 /// A code of librdkafka (negative: its own) or of a broker; codes of later versions stay what they are.
 package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
@@ -33,6 +34,20 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let illegalGeneration = KafkaCode(RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION)
     package static let unknownMember = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID)
     package static let fencedInstance = KafkaCode(RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID)
+    package static let unknownTopic = KafkaCode(RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
+    package static let unknownPartition = KafkaCode(RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION)
+    package static let invalidTopic = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION)
+    package static let invalidRecord = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_RECORD)
+    package static let policyViolation = KafkaCode(RD_KAFKA_RESP_ERR_POLICY_VIOLATION)
+    package static let unsupportedForMessageFormat = KafkaCode(RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    package static let clusterAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED)
+    package static let coordinatorNotAvailable = KafkaCode(RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE)
+    package static let coordinatorLoading = KafkaCode(RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS)
+    package static let requestTimedOut = KafkaCode(RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT)
+    package static let timedOutInQueue = KafkaCode(RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE)
+    package static let allBrokersDown = KafkaCode(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+    package static let notCoordinator = KafkaCode(RD_KAFKA_RESP_ERR_NOT_COORDINATOR)
+    package static let waitingForCoordinator = KafkaCode(RD_KAFKA_RESP_ERR__WAIT_COORD)
 
     /// The name in rdkafka.h without its prefix, for example `_QUEUE_FULL` or `OFFSET_METADATA_TOO_LARGE`.
     package var name: String { unsafe String(cString: rd_kafka_err2name(c)) }
@@ -43,6 +58,11 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     /// A commit that failed so is a part of life during a rebalance: it is made again, or not needed any more.
     package var isRebalance: Bool {
         self == .rebalanceInProgress || self == .illegalGeneration || self == .unknownMember || self == .assignmentLost
+    }
+
+    /// Nobody has the topic, or the partition of it.
+    package var isUnknownTopic: Bool {
+        self == .unknownTopicOrPartition || self == .unknownTopic || self == .unknownPartition
     }
 
     package var description: String { name }
@@ -94,4 +114,12 @@ package enum KafkaLibrary {
     /// Whether a fetcher above its limits looks again by itself (`fetch.queue.backoff.ms`, since 2.2.0), or sleeps until it
     /// is woken (`FetchWaker`).
     static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }
+
+    typealias LeaderEpochOfMessage = @convention(c) (UnsafePointer<rd_kafka_message_t>) -> Int32
+
+    /// `rd_kafka_message_leader_epoch` (since 2.1.0); the header that we are built with may not have it.
+    static let leaderEpochOfMessage: LeaderEpochOfMessage? = {
+        guard let symbol = unsafe dlsym(nil, "rd_kafka_message_leader_epoch") else { return nil }
+        return unsafe unsafeBitCast(symbol, to: LeaderEpochOfMessage.self)
+    }()
 }

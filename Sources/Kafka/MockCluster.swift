@@ -37,6 +37,11 @@ import CRdkafka
         }
     }
 
+    /// What the brokers say about a topic from now on when they are asked which there are.
+    package func setError(_ code: KafkaCode, of topic: String) {
+        unsafe rd_kafka_mock_topic_set_error(raw, topic, code.c)
+    }
+
     /// Takes a broker (counted from 1) off the network, or puts it back.
     package func setReachable(_ isReachable: Bool, broker: Int = 1) throws(KafkaError) {
         if isReachable {

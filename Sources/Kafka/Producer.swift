@@ -2,7 +2,8 @@ import CRdkafka
 
 /// A topic a producer knows; stays good when the producer is rebuilt.
 package struct ProducerTopic: Hashable, Sendable {
-    let index: Int
+    /// Its place among the topics that were looked up.
+    package let index: Int
 }
 
 /// An idempotent producer whose reports come in batches.
@@ -13,7 +14,8 @@ package struct ProducerTopic: Hashable, Sendable {
     private let settings: ProducerSettings
     private let wakeUpDescriptor: Int32
     private var client: ProducerClient
-    private var names: [String] = []
+    /// The topics looked up so far, by `ProducerTopic.index`.
+    package private(set) var topicNames: [String] = []
 
     /// Makes a client; no broker needs to be there.
     ///
@@ -31,13 +33,13 @@ package struct ProducerTopic: Hashable, Sendable {
     /// The topic's handle, to be looked up once. The topic should exist: one that the first record creates was seen to
     /// wedge an idempotent producer.
     package func topic(_ name: String) throws(KafkaError) -> ProducerTopic {
-        if let index = names.firstIndex(of: name) { return ProducerTopic(index: index) }
-        try client.add(name, index: names.count)
-        names.append(name)
-        return ProducerTopic(index: names.count - 1)
+        if let index = topicNames.firstIndex(of: name) { return ProducerTopic(index: index) }
+        try client.add(name, index: topicNames.count)
+        topicNames.append(name)
+        return ProducerTopic(index: topicNames.count - 1)
     }
 
-    package func name(of topic: ProducerTopic) -> String { names[topic.index] }
+    package func name(of topic: ProducerTopic) -> String { topicNames[topic.index] }
 
     /// Fetches what the brokers know about the topics looked up so far, so that the first record does not wait for it.
     package func warmUp(timeoutMs: Int32) throws(KafkaError) {
@@ -83,26 +85,13 @@ package struct ProducerTopic: Hashable, Sendable {
     /// Queues a record that could not be written, again, under its old tag; may be called again when it was not queued.
     package func produce(_ record: UndeliveredRecord, timestampMs: Int64 = 0) -> KafkaCode {
         let headers = unsafe record.headers.flatMap { unsafe rd_kafka_headers_copy($0) }
-        return unsafe withBytes(of: record.key) { key in
-            unsafe withBytes(of: record.value) { value in
+        return unsafe UndeliveredRecord.withBytes(of: record.key) { key in
+            unsafe UndeliveredRecord.withBytes(of: record.value) { value in
                 unsafe queue(
                     record.topic, partition: -1, key: key, value: value, headers: headers, timestampMs: timestampMs,
                     tag: record.tag)
             }
         }
-    }
-
-    private func withBytes(
-        of bytes: [UInt8]?, _ body: (UnsafeRawBufferPointer) -> KafkaCode
-    ) -> KafkaCode {
-        guard let bytes else { return unsafe body(UnsafeRawBufferPointer(start: nil, count: 0)) }
-        // An empty array may have no address, which would turn an empty value into null.
-        if bytes.isEmpty {
-            return unsafe Swift.withUnsafeBytes(of: 0 as UInt8) {
-                unsafe body(UnsafeRawBufferPointer(rebasing: $0[..<0]))
-            }
-        }
-        return unsafe bytes.withUnsafeBytes { unsafe body($0) }
     }
 
     private func queue(
@@ -151,7 +140,7 @@ package struct ProducerTopic: Hashable, Sendable {
     /// new client, so a record may stand twice. Throws, with nothing changed, when no new client can be made.
     package func rebuild(report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void) throws(KafkaError) {
         let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
-        for (index, name) in names.enumerated() { try fresh.add(name, index: index) }
+        for (index, name) in topicNames.enumerated() { try fresh.add(name, index: index) }
         let old = client
         client = fresh
         old.purge()

@@ -36,6 +36,8 @@ final class Member {
     var queues: [TopicPartition: PartitionQueue] = [:]
     var records: [Seen] = []
     var replies: [CommitReply] = []
+    /// What the group has committed, as last told.
+    var groupOffsets: [CommittedOffset]?
     var resets: [TopicPartition] = []
     var log: [String] = []
     var errors: [KafkaError] = []
@@ -121,6 +123,7 @@ final class Member {
             pendingRevocation = partitions
             if answersRevocations { try answerRevocation() }
         case .committed(let reply): replies.append(reply)
+        case .offsets(let offsets): groupOffsets = offsets
         case .offsetReset(let partition, _): resets.append(partition)
         case .partitionFailed(_, let error): errors.append(error)
         case .client(.log(_, let facility, let text)): log.append("\(facility) \(text)")

@@ -83,6 +83,45 @@ import Testing
         #expect(writer.reports.values.allSatisfy { $0.count == 2 && $0[0] != .none && $0[1] == .none })
     }
 
+    @Test func `What was sent and dropped without an answer may be written, what was never sent is not`() throws {
+        let cluster = try Cluster(.mock, partitions: 2)
+        let writer = try Writer(cluster.servers)
+        let topic = try writer.producer.topic(cluster.topic)
+        try writer.producer.warmUp(timeoutMs: 10_000)
+        #expect(writer.produce(to: topic, partition: 0, key: nil, value: [1], tag: 1) == .none)
+        try writer.run("the first") { writer.reports.count == 1 }
+        // The connection breaks with a request in the broker's hands: librdkafka has it in its queue again, to retry.
+        cluster.mock?.fail(0, with: Array(repeating: .transport, count: 50))
+        #expect(writer.produce(to: topic, partition: 0, key: nil, value: [2], tag: 2) == .none)
+        _ = writer.producer.flush(timeoutMs: 500, report: writer.report, event: writer.event)
+        #expect(writer.produce(to: topic, partition: 1, key: nil, value: [3], tag: 3) == .none)
+        writer.producer.failFatally(KafkaCode(rawValue: 45))
+        try writer.producer.rebuild(report: writer.report, event: writer.event)
+        let marks = Dictionary(writer.undelivered.map { ($0.tag, $0.mayBeWritten) }) { first, _ in first }
+        #expect(marks == [2: true, 3: false])
+    }
+
+    @Test func `Counts in headers end at their limit`() throws {
+        let cluster = try Cluster(.mock)
+        let writer = try Writer(cluster.servers)
+        let topic = try writer.producer.topic(cluster.topic)
+        try writer.producer.warmUp(timeoutMs: 10_000)
+        cluster.mock?.fail(0, with: [.topicAuthorizationFailed])
+        let headers = ["1", "7", "99", "9223372036854775807", "-9223372036854775808", "x"].enumerated()
+            .map { Seen.Header(name: "n\($0)", value: Array($1.utf8)) }
+        #expect(writer.produce(to: topic, key: nil, value: [1], headers: headers, tag: 1) == .none)
+        try writer.run("a failure") { !writer.undelivered.isEmpty }
+        let record = writer.undelivered[0]
+        for header in headers { record.raiseHeader(header.name, limit: 8) }
+        var seen: [String: String] = [:]
+        record.withParts { _, _, headers in
+            for header in headers {
+                seen[String(decoding: header.name, as: UTF8.self)] = String(decoding: header.value, as: UTF8.self)
+            }
+        }
+        #expect(seen == ["n0": "2", "n1": "8", "n2": "8", "n3": "8", "n4": "-9223372036854775807", "n5": "x"])
+    }
+
     @Test func `Flushing ends at its deadline, with what is outstanding`() throws {
         let cluster = try Cluster(.mock)
         let writer = try Writer(cluster.servers)
@@ -173,13 +212,18 @@ import Testing
         try writer.run("the refusal") { !writer.undelivered.isEmpty }
         let refused = try #require(writer.undelivered.first)
         #expect(refused.code == .messageTooLarge)
-        #expect(refused.dropValue() == 5000)
-        refused.raiseHeader(number.name)
-        refused.raiseHeader(header.name)
-        refused.raiseHeader("none")
+        #expect(!refused.mayBeWritten)
+        #expect(refused.byteCount == 1 + 5000 + "push-retry-in-doubt".count + 1 + "push-dlq-reason".count + 1)
+        refused.raiseHeader(number.name, limit: 100)
+        refused.raiseHeader(header.name, limit: 100)
+        refused.raiseHeader("none", limit: 100)
         number.value = Array("10".utf8)
-        refused.addHeader("push-dlq-truncated", "5000")
-        #expect(writer.producer.produce(refused) == .none)
+        let smaller = refused.withParts { key, _, headers in
+            UndeliveredRecord(
+                copying: key, UnsafeRawBufferPointer(start: nil, count: 0), headers: headers, to: refused.topic,
+                tag: refused.tag, code: refused.code)
+        }
+        #expect(writer.producer.produce(smaller) == .none)
         try writer.run("the report") { writer.reports[1]?.count == 2 }
         #expect(writer.reports[1] == [.messageTooLarge, .none])
         // The next is not held up by it.
@@ -190,7 +234,7 @@ import Testing
         #expect(member.records[0].value == nil)
         #expect(
             member.records[0].headers == [
-                header, number, Seen.Header(name: "push-dlq-truncated", value: Array("5000".utf8)),
+                header, number,
             ])
     }
 

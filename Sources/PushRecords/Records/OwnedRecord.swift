@@ -36,7 +36,7 @@ package struct OwnedRecord: Equatable, Sendable {
     }
 
     /// Lends key, value and headers for the time of the call, as a reader of Kafka does.
-    func withLent<R>(
+    package func withLent<R>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<RecordHeader>) -> R
     ) -> R {
         // One block, since arrays of arrays cannot be lent at once. It has at least a byte: an empty value has an address.

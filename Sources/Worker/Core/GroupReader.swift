@@ -9,13 +9,14 @@ internal import PushRecords
 ///
 /// There are two: one of the request topics, one of the retry topics, so that a rebalance of the one never drains the
 /// other. Core thread.
-final class GroupReader {
+final class GroupReader: CommitPlace {
     /// What the partitions of a topic are read for.
     typealias RoleOfTopic = (String) -> PartitionRole
 
     private struct Assigned {
         let queue: PartitionQueue
-        let id: PartitionID
+        /// Another one once the log was found to be another one.
+        var id: PartitionID
         let topic: [UInt8]
         /// Whether records may be waiting. A queue left unread until it is empty wakes nobody again.
         var mayHaveMore = true
@@ -24,6 +25,23 @@ final class GroupReader {
         /// kafka.md has it: on librdkafka 2.0.2 a seek was seen to time out, which stops the core for a second and leaves
         /// it open where reading goes on.)
         var dueNs: Int64 = 0
+        /// librdkafka said that it reads on at another place than was asked for; nothing came from there yet.
+        var isReset = false
+        /// Of the last record that was looked at (librdkafka 2.1.0 and later).
+        var leaderEpoch: Int32?
+        /// The log is another one, and is read from its beginning after the next assignment.
+        var isStopped = false
+        /// A dead letter that there was no room for: its record is the head of the queue, and is offered again.
+        var letter: Letter?
+    }
+
+    /// What `DeliveryMachine.receive` said of a dead letter.
+    private struct Letter {
+        let offset: Int64
+        let id: NotificationID
+        let reason: DeadLetterReason
+        let text: StaticString
+        let subject: [UInt8]
     }
 
     /// Partitions on their way out, until they are drained or it is too late.
@@ -41,11 +59,21 @@ final class GroupReader {
     /// The group's id.
     let name: String
     private let logger: Logger
+    /// Partitions of which something was committed when the group was asked for its offsets last, and when to ask next.
+    private var asked: Set<TopicPartition> = []
+    private var nextAskNs: Int64 = 0
     private let roleOfTopic: RoleOfTopic
     private let drainNs: Int64
     private var assigned: [Assigned] = []
     /// Partitions given to us whose committed offsets could not be read yet, and when to try again.
     private var waiting: (partitions: [TopicPartition], retryNs: Int64)?
+    /// Partitions given to us that are not read, since nobody tells what is committed for them, and when to ask again.
+    private var left: (partitions: [TopicPartition], retryNs: Int64, pauseNs: Int64)?
+    /// Partitions whose log is another one than was committed for: the next assignment starts at its beginning.
+    private var changed: Set<TopicPartition> = []
+    private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
+    /// As subscribed to.
+    private var topics: [String]
     private var revocation: Revocation?
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
@@ -65,6 +93,11 @@ final class GroupReader {
     /// Most records taken from one partition before the next one's turn.
     private static let batchLimit = 128
     private static let committedTimeoutMs: Int32 = 1_000
+    private static let leftPauseNs: Int64 = 1_000_000_000
+    private static let longestLeftPauseNs: Int64 = 30_000_000_000
+    private static let askEveryNs: Int64 = 5_000_000_000
+    /// A retry record that is due later is looked at again after so long.
+    private static let longestWaitMs: Int64 = 3_600_000
     /// How long after the drain limit the last commit may take.
     private static let lastCommitNs = WorkerConfiguration.lastCommitMs * 1_000_000
 
@@ -77,6 +110,7 @@ final class GroupReader {
         self.logger = logger
         self.drainNs = drainNs
         self.roleOfTopic = roleOfTopic
+        self.topics = topics
         consumer = try Consumer(settings, wakeUpDescriptor: wakeUpDescriptor)
         try consumer.subscribe(to: topics)
     }
@@ -84,6 +118,12 @@ final class GroupReader {
     deinit { place.deallocate() }
 
     // MARK: The group
+
+    /// Has other topics from now on.
+    func subscribe(to topics: [String]) throws(KafkaError) {
+        self.topics = topics
+        try consumer.subscribe(to: topics)
+    }
 
     /// Takes what the group has to say. Call after every wake-up and at least once a second.
     func serve(
@@ -94,14 +134,20 @@ final class GroupReader {
             case .assigned(let partitions): begin(partitions, &machine, now)
             case .revoked(let partitions, let lost): revoke(partitions, lost: lost, &machine, now)
             case .committed(let reply): committed(reply, &machine)
-            case .offsetReset(let partition, _):
+            case .offsets(let offsets): look(at: offsets, &machine, now)
+            case .offsetReset(let partition, let text):
+                // What comes next tells whether the log is another one (`read`), or its beginning was taken by retention.
+                if let index = assigned.firstIndex(where: { $0.queue.partition == partition }) {
+                    assigned[index].isReset = true
+                }
                 logger.error(
-                    .kafka, "the committed offset does not exist any more: records were skipped, or come again",
-                    about: "\(partition)", ["partition": "\(partition)"])
+                    .kafka, "an offset does not exist any more: reading goes on at the log's beginning",
+                    about: "\(partition)", ["partition": "\(partition)", "reason": "\(text)"])
             case .partitionFailed(let partition, let error):
-                logger.warning(
-                    .kafka, "a partition cannot be read; trying on", about: "\(partition) \(error.code.name)",
-                    ["partition": "\(partition)", "error": "\(error.text)"])
+                note(.partition(partition), error.code, of: partition.topic, now)
+            case .client(.error(let error)) where Self.unavailableTopic(in: error.text) != nil:
+                let topic = Self.unavailableTopic(in: error.text) ?? ""
+                note(.topic(topic), error.code, of: topic, now)
             case .client(.fatal(let error)):
                 fatalError = error
             case .client(.statistics(let text)):
@@ -113,6 +159,28 @@ final class GroupReader {
         }
         if let waiting, waiting.retryNs <= now.ns { begin(waiting.partitions, &machine, now) }
         moveRevocation(&machine, now)
+        askForLeft(now)
+        askForCommitted(machine, now)
+    }
+
+    private func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, of topic: String, _ now: DeliveryTime) {
+        let advice = Advice.reading(topic, group: name, code)
+        standing[subject] = KafkaProblem(
+            subject: subject, trouble: .reading, code: code, advice: advice,
+            sinceNs: standing[subject]?.sinceNs ?? now.ns)
+        logger.debug(
+            .kafka, "cannot be read; trying on", about: "\(subject) \(code.name)",
+            ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
+    }
+
+    /// What cannot be read now.
+    var problems: [KafkaProblem] { Array(standing.values) }
+
+    /// The topic that librdkafka names as one that a subscription cannot have (rdkafka_topic.c,
+    /// rd_kafka_propagate_consumer_topic_errors).
+    static func unavailableTopic(in text: String) -> String? {
+        guard let start = text.firstRange(of: "Subscribed topic not available: ")?.upperBound else { return nil }
+        return text[start...].firstIndex(of: ":").map { String(text[start..<$0]) }
     }
 
     private func begin(_ partitions: [TopicPartition], _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
@@ -123,24 +191,27 @@ final class GroupReader {
                 _ = try consumer.assign([])
                 return
             }
-            let committed = try committedOffsets(partitions)
-            // Only what an owner before left behind may have been sent, and only what was there to be read.
-            let ends =
-                committed.allSatisfy(\.metadata.isEmpty)
-                ? committed.map { _ in nil } : consumer.ends(of: partitions, timeoutMs: Self.committedTimeoutMs)
-            let queues = try consumer.assign(committed.map { PartitionStart($0.partition, offset: $0.offset) })
-            for (queue, (position, end)) in zip(queues, zip(committed, ends)) {
-                let id = position.metadata.withUnsafeBytes { metadata in
+            let places = try places(of: partitions, now)
+            let queues = try consumer.assign(
+                places.map { PartitionStart($0.committed.partition, offset: $0.start) })
+            for (queue, place) in zip(queues, places) {
+                let id = place.committed.metadata.withUnsafeBytes { metadata in
                     machine.assign(
                         topic: queue.partition.topic, partition: queue.partition.partition,
-                        role: roleOfTopic(queue.partition.topic), committedOffset: position.offset, metadata: metadata,
-                        logEnd: end)
+                        role: roleOfTopic(queue.partition.topic), committedOffset: place.committed.offset,
+                        metadata: metadata, logStart: place.logStart, logEnd: place.logEnd)
                 }
+                changed.remove(queue.partition)
                 assigned.append(Assigned(queue: queue, id: id, topic: Array(queue.partition.topic.utf8)))
+                standing[.partition(queue.partition)] = nil
+                standing[.topic(queue.partition.topic)] = nil
             }
             logger.info(
                 .kafka, "partitions assigned",
-                ["group": "\(name)", "partitions": "\(partitions.map(\.description).sorted().joined(separator: ","))"])
+                [
+                    "group": "\(name)",
+                    "partitions": "\(places.map(\.committed.partition.description).sorted().joined(separator: ","))",
+                ])
         } catch {
             logger.warning(
                 .kafka, "committed offsets cannot be read; trying again", about: name,
@@ -149,20 +220,94 @@ final class GroupReader {
         }
     }
 
-    /// What the group has committed. A tier of which nothing is committed starts at its first record: that offset is
-    /// committed at once, for the tier to be found by it when it is taken out of the configuration.
-    private func committedOffsets(_ partitions: [TopicPartition]) throws(KafkaError) -> [CommittedOffset] {
-        let committed = try consumer.committed(partitions, timeoutMs: Self.committedTimeoutMs)
-        if let failed = committed.first(where: { $0.code != .none && $0.code != .noOffset }) {
-            throw KafkaError(failed.code)
+    /// Where a partition is read from, and what is known of its log.
+    private struct Place {
+        var committed: CommittedOffset
+        var logStart: Int64?
+        var logEnd: Int64?
+        /// `nil`: its beginning.
+        var start: Int64?
+    }
+
+    /// Asks for each partition what is committed and which offsets its log has. One of which the first cannot be told is
+    /// left out (`left`), and hinders no other; what the log has may stay unknown.
+    private func places(of partitions: [TopicPartition], _ now: DeliveryTime) throws(KafkaError) -> [Place] {
+        var found: [CommittedOffset] = []
+        var failed: [TopicPartition] = []
+        for var committed in try committedOffsets(partitions) {
+            if changed.contains(committed.partition) {
+                committed = CommittedOffset(partition: committed.partition, offset: nil, metadata: [])
+            }
+            guard committed.code != .none, committed.code != .noOffset else {
+                found.append(committed)
+                continue
+            }
+            failed.append(committed.partition)
+            note(.partition(committed.partition), committed.code, of: committed.partition.topic, now)
         }
-        let new = committed.filter { $0.offset == nil && roleOfTopic($0.partition.topic).isRetry }.map(\.partition)
-        guard !new.isEmpty else { return committed }
-        let starts = try consumer.starts(of: new, timeoutMs: Self.committedTimeoutMs)
-        let offsets = Dictionary(zip(new, starts)) { first, _ in first }
-        return committed.map { place in
-            guard let start = offsets[place.partition] else { return place }
-            return CommittedOffset(partition: place.partition, offset: start, metadata: [])
+        left = failed.isEmpty ? nil : (failed, now.ns + Self.leftPauseNs, Self.leftPauseNs)
+        guard !found.isEmpty else { return [] }
+        let names = found.map(\.partition)
+        let unknown: [Int64?] = names.map { _ in nil }
+        let starts = (try? consumer.starts(of: names, timeoutMs: Self.committedTimeoutMs)) ?? unknown
+        let ends = consumer.ends(of: names, timeoutMs: Self.committedTimeoutMs)
+        return zip(found, zip(starts, ends)).map { committed, log in
+            var place = Place(committed: committed, logStart: log.0, logEnd: log.1)
+            switch DeliveryMachine.readingStart(
+                committed: committed.offset, logStart: place.logStart, logEnd: place.logEnd)
+            {
+            case .at(let offset): place.start = offset
+            case .beginning: place.start = nil
+            }
+            // A tier of which nothing is committed starts at its first record: that offset is committed at once, for the
+            // tier to be found by it when it is taken out of the configuration.
+            if committed.offset == nil, roleOfTopic(committed.partition.topic).isRetry, let start = place.logStart {
+                place.committed = CommittedOffset(partition: committed.partition, offset: start, metadata: [])
+                place.start = start
+            }
+            return place
+        }
+    }
+
+    /// What the group has committed, of each by itself where one question for all has no answer.
+    private func committedOffsets(_ partitions: [TopicPartition]) throws(KafkaError) -> [CommittedOffset] {
+        do throws(KafkaError) {
+            return try consumer.committed(partitions, timeoutMs: Self.committedTimeoutMs)
+        } catch {
+            guard error.code.isUnknownTopic || error.code == .topicAuthorizationFailed, partitions.count > 1 else {
+                throw error
+            }
+        }
+        var found: [CommittedOffset] = []
+        for partition in partitions {
+            do throws(KafkaError) {
+                found += try consumer.committed([partition], timeoutMs: Self.committedTimeoutMs)
+            } catch {
+                guard error.code.isUnknownTopic || error.code == .topicAuthorizationFailed else { throw error }
+                found.append(CommittedOffset(partition: partition, offset: nil, metadata: [], code: error.code))
+            }
+        }
+        return found
+    }
+
+    /// Asks again for what could not be told; once it can, the group is joined anew, which gives it to somebody.
+    private func askForLeft(_ now: DeliveryTime) {
+        guard let left, left.retryNs <= now.ns, revocation == nil, !isLeaving else { return }
+        let pauseNs = min(2 * left.pauseNs, Self.longestLeftPauseNs)
+        self.left = (left.partitions, now.ns + pauseNs, pauseNs)
+        guard let committed = try? consumer.committed(left.partitions, timeoutMs: Self.committedTimeoutMs),
+            committed.contains(where: { $0.code == .none || $0.code == .noOffset })
+        else { return }
+        self.left = nil
+        rejoin("partitions can be read again")
+    }
+
+    private func rejoin(_ reason: String) {
+        logger.info(.kafka, "joining the group anew", ["group": "\(name)", "reason": "\(reason)"])
+        do throws(KafkaError) {
+            try consumer.rejoin(topics)
+        } catch {
+            logger.warning(.kafka, "the group cannot be joined anew", ["group": "\(name)", "error": "\(error.text)"])
         }
     }
 
@@ -170,13 +315,14 @@ final class GroupReader {
         _ partitions: [TopicPartition], lost: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) {
         waiting = nil
+        left = nil
         let leaving = assigned.filter { partitions.contains($0.queue.partition) }.map(\.id)
         logger.info(
             .kafka, lost ? "partitions lost" : "partitions revoked; draining",
             ["group": "\(name)", "count": .count(partitions.count)])
         if lost {
             revocation = nil
-            release(leaving, &machine, mustUnassign: true)
+            giveUp(leaving, &machine, isLost: true, mustUnassign: true)
         } else {
             machine.revoke(leaving)
             revocation = Revocation(
@@ -189,6 +335,7 @@ final class GroupReader {
     func leave(_ machine: inout DeliveryMachine, limitNs: Int64, now: DeliveryTime) {
         isLeaving = true
         waiting = nil
+        left = nil
         guard revocation == nil else { return }
         let leaving = assigned.map(\.id)
         machine.revoke(leaving)
@@ -208,12 +355,12 @@ final class GroupReader {
             if consumer.isAssignmentLost, revocation.mustUnassign {
                 logger.warning(.kafka, "partitions were lost while they drained", ["group": "\(name)"])
                 self.revocation = nil
-                release(revocation.partitions, &machine, mustUnassign: true)
+                giveUp(revocation.partitions, &machine, isLost: true, mustUnassign: true)
             } else if revocation.partitions.allSatisfy({ machine.isDrained($0) })
                 || now.ns >= revocation.lastCommitDeadlineNs
             {
                 self.revocation = nil
-                release(revocation.partitions, &machine, mustUnassign: revocation.mustUnassign)
+                giveUp(revocation.partitions, &machine, isLost: false, mustUnassign: revocation.mustUnassign)
             } else if now.ns >= revocation.deadlineNs, !revocation.hasStoppedWaiting {
                 logger.warning(
                     .delivery, "the drain limit passed with notifications unanswered; they stay in doubt",
@@ -233,8 +380,14 @@ final class GroupReader {
         }
     }
 
-    private func release(_ partitions: [PartitionID], _ machine: inout DeliveryMachine, mustUnassign: Bool) {
-        machine.release(partitions)
+    /// - Parameter isLost: the session was: what is known is kept, in case that nobody else gets them.
+    private func giveUp(
+        _ partitions: [PartitionID], _ machine: inout DeliveryMachine, isLost: Bool, mustUnassign: Bool
+    ) {
+        if isLost { machine.suspend(partitions) } else { machine.release(partitions) }
+        for partition in assigned where partitions.contains(partition.id) {
+            standing[.partition(partition.queue.partition)] = nil
+        }
         assigned.removeAll { partitions.contains($0.id) }
         guard mustUnassign else { return }
         do throws(KafkaError) {
@@ -253,9 +406,11 @@ final class GroupReader {
     }
 
     /// Reads as much as there is room for; true when there is more to be read at once.
+    ///
+    /// - Parameter deadLetter: false: there is no room for it now; its partition waits.
     func read(
         into machine: inout DeliveryMachine, now: DeliveryTime,
-        deadLetter: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Void
+        deadLetter: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Bool
     ) -> Bool {
         guard revocation == nil, !assigned.isEmpty else { return false }
         var hasMore = false
@@ -263,41 +418,34 @@ final class GroupReader {
         nextToRead = first + 1
         for step in assigned.indices {
             let index = (first + step) % assigned.count
-            guard assigned[index].mayHaveMore, assigned[index].dueNs <= now.ns else { continue }
-            let id = assigned[index].id
-            guard machine.room(for: id) > 0 else { continue }
+            guard assigned[index].mayHaveMore, assigned[index].dueNs <= now.ns, !assigned[index].isStopped else {
+                continue
+            }
+            guard machine.room(for: assigned[index].id) > 0 else { continue }
             assigned[index].dueNs = 0
             let queue = assigned[index].queue
-            place.pointee = machine.place(of: id)
-            queue.read(max: Self.batchLimit) { message in
-                guard machine.room(for: id) > 0 else { return false }
+            place.pointee = machine.place(of: assigned[index].id)
+            var isFirst = true
+            let count = queue.read(max: Self.batchLimit) { message in
+                guard machine.room(for: assigned[index].id) > 0 else { return false }
                 crash_next(place, message.offset)
                 crash_at(place)
                 defer { crash_nowhere() }
-                let isCondemned = !condemned.isEmpty && isCondemned(queue.partition, message.offset)
-                headers.removeAll(keepingCapacity: true)
-                if !isCondemned { message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) } }
-                let receipt = headers.withUnsafeBufferPointer {
-                    machine.receive(
-                        id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
-                        value: message.value, headers: $0, unread: isCondemned ? .workerCrashed : nil, now: now)
+                if isFirst {
+                    isFirst = false
+                    noteEpoch(message, index, &machine, now)
                 }
-                switch receipt {
-                case .taken, .known, .below, .unassigned: return true
-                case .deadLetter(let production, let reason, let detail):
-                    assigned[index].topic.withUnsafeBytes { topic in
-                        let place = RequestPlace(
-                            topic: topic, partition: message.partition, offset: message.offset, index: 0)
-                        deadLetter(message, place, production, reason, detail)
-                    }
-                    return true
-                case .notDue(let untilMs):
-                    assigned[index].dueNs = now.ns + max(0, untilMs - now.wallMs) * 1_000_000
-                    return false
-                }
+                if assigned[index].isStopped { return false }
+                return take(message, index, &machine, now, deadLetter)
             }
+            if count > 0, !standing.isEmpty { standing[.partition(queue.partition)] = nil }
             assigned[index].mayHaveMore = queue.count > 0
-            if assigned[index].mayHaveMore, machine.room(for: id) > 0, assigned[index].dueNs == 0 { hasMore = true }
+            if assigned[index].mayHaveMore, assigned[index].dueNs == 0, !assigned[index].isStopped,
+                assigned[index].letter == nil,
+                machine.room(for: assigned[index].id) > 0
+            {
+                hasMore = true
+            }
         }
         return hasMore
     }
@@ -307,12 +455,153 @@ final class GroupReader {
             CrashHistory.Place(topic: partition.topic, partition: partition.partition, offset: offset))
     }
 
+    /// False: the record stays the head of its queue.
+    private func take(
+        _ message: borrowing Message, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime,
+        _ deadLetter: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Bool
+    ) -> Bool {
+        if let letter = assigned[index].letter, letter.offset == message.offset {
+            let isTaken = letter.subject.withUnsafeBytes { subject in
+                offer(message, index, letter.id, letter.reason, Detail(letter.text, subject), deadLetter)
+            }
+            if isTaken { assigned[index].letter = nil }
+            return isTaken
+        }
+        let isUnread = !condemned.isEmpty && isCondemned(assigned[index].queue.partition, message.offset)
+        headers.removeAll(keepingCapacity: true)
+        if !isUnread { message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) } }
+        var receipt = receive(message, index, isUnread: isUnread, &machine, now)
+        if case .below(let highest) = receipt {
+            guard isLogChanged(message, index, highest: highest) else { return true }
+            beginAnew(index, &machine, now)
+            receipt = receive(message, index, isUnread: isUnread, &machine, now)
+        }
+        if assigned[index].isReset { assigned[index].isReset = false }
+        switch receipt {
+        case .taken, .known, .below, .unassigned: return true
+        case .deadLetter(let id, let reason, let detail):
+            if offer(message, index, id, reason, detail, deadLetter) { return true }
+            assigned[index].letter = Letter(
+                offset: message.offset, id: id, reason: reason, text: detail.text, subject: Array(detail.subject))
+            return false
+        case .notDue(let untilMs):
+            // Far times are no numbers to multiply.
+            let (distance, isOver) = untilMs.subtractingReportingOverflow(now.wallMs)
+            let waitMs = isOver ? Self.longestWaitMs : min(max(0, distance), Self.longestWaitMs)
+            assigned[index].dueNs = now.ns + waitMs * 1_000_000
+            return false
+        }
+    }
+
+    private func receive(
+        _ message: borrowing Message, _ index: Int, isUnread: Bool, _ machine: inout DeliveryMachine,
+        _ now: DeliveryTime
+    ) -> Receipt {
+        headers.withUnsafeBufferPointer {
+            machine.receive(
+                assigned[index].id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
+                value: message.value, headers: $0, unread: isUnread ? .workerCrashed : nil, now: now)
+        }
+    }
+
+    private func offer(
+        _ message: borrowing Message, _ index: Int, _ id: NotificationID, _ reason: DeadLetterReason,
+        _ detail: Detail,
+        _ deadLetter: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Bool
+    ) -> Bool {
+        assigned[index].topic.withUnsafeBytes { topic in
+            let place = RequestPlace(
+                topic: topic, partition: message.partition, offset: message.offset, index: 0)
+            return deadLetter(message, place, id, reason, detail)
+        }
+    }
+
+    // MARK: The log
+
+    /// Whether a record that comes below what was received is of another log: librdkafka said that it was reset, or the
+    /// log ends below what was received of it. Else librdkafka reads something again.
+    private func isLogChanged(_ message: borrowing Message, _ index: Int, highest: Int64) -> Bool {
+        if assigned[index].isReset { return true }
+        let high = consumer.watermarks(of: assigned[index].queue.partition).high
+        return high >= 0 && high <= highest
+    }
+
+    /// A leader epoch never falls in one log (only librdkafka 2.1.0 and later tell it; looked at once a batch).
+    private func noteEpoch(
+        _ message: borrowing Message, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) {
+        guard let epoch = message.leaderEpoch else { return }
+        let before = assigned[index].leaderEpoch
+        assigned[index].leaderEpoch = epoch
+        if let before, epoch < before { restart(index, &machine, now) }
+    }
+
+    /// The log is another one although its offsets go on: it is read from its beginning, which takes a new assignment
+    /// (a seek was seen to time out on librdkafka 2.0.2).
+    private func restart(_ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        stop(index, &machine, now)
+        changed.insert(assigned[index].queue.partition)
+        if revocation == nil, !isLeaving { rejoin("the log of \(assigned[index].queue.partition) is another one") }
+    }
+
+    /// With a topic its groups' offsets go: a partition that is ours, that something was committed for, and that the group
+    /// has no offset of, is of a topic that was made anew, whether or not its log has our position already.
+    private func askForCommitted(_ machine: borrowing DeliveryMachine, _ now: DeliveryTime) {
+        guard now.ns >= nextAskNs, !assigned.isEmpty, revocation == nil, !isLeaving else { return }
+        nextAskNs = now.ns + Self.askEveryNs
+        asked = []
+        for partition in assigned where !partition.isStopped {
+            if machine.status(of: partition.id)?.committed != nil { asked.insert(partition.queue.partition) }
+        }
+        if !asked.isEmpty { consumer.askForCommitted(asked, timeoutMs: Self.committedTimeoutMs) }
+    }
+
+    private func look(at offsets: [CommittedOffset], _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        let gone = asked.intersection(
+            offsets.filter { $0.offset == nil && ($0.code == .none || $0.code == .noOffset) }.map(\.partition))
+        asked = []
+        guard !gone.isEmpty, revocation == nil, !isLeaving else { return }
+        for index in assigned.indices where gone.contains(assigned[index].queue.partition) {
+            stop(index, &machine, now)
+        }
+        rejoin("the group's offsets of \(gone.count) partitions are gone")
+    }
+
+    /// The topic of this partition was unknown when its offset was to be committed: with it the offset goes. Nothing more
+    /// is committed, lest it be for a log that is made anew, and the group tells where to go on.
+    func topicIsGone(_ partition: TopicPartition, _ machine: inout DeliveryMachine, now: DeliveryTime) {
+        guard let index = assigned.firstIndex(where: { $0.queue.partition == partition }), revocation == nil,
+            !isLeaving, !assigned[index].isStopped
+        else { return }
+        stop(index, &machine, now)
+        rejoin("topic \(partition.topic) is gone")
+    }
+
+    private func stop(_ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        beginAnew(index, &machine, now)
+        assigned[index].isStopped = true
+    }
+
+    private func beginAnew(_ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        let high = consumer.watermarks(of: assigned[index].queue.partition).high
+        assigned[index].id = machine.beginAnew(assigned[index].id, logEnd: high < 0 ? nil : high, now: now)
+        place.pointee = machine.place(of: assigned[index].id)
+        assigned[index].isReset = false
+        assigned[index].letter = nil
+    }
+
     // MARK: Commits and deadlines
 
     /// The partition of an assignment; `nil`: it is not ours any more.
     func partition(of id: PartitionID) -> TopicPartition? {
         assigned.first { $0.id == id }?.queue.partition
     }
+
+    func send(_ entries: [Kafka.CommitEntry], tag: UInt64) throws(KafkaError) {
+        try consumer.commit(entries, tag: tag)
+    }
+
+    func isAssigned(_ partition: TopicPartition) -> Bool { assigned.contains { $0.queue.partition == partition } }
 
     /// The partitions that are read, or drain, now.
     func forEachAssigned(_ body: (PartitionID, TopicPartition) -> Void) {
@@ -324,12 +613,12 @@ final class GroupReader {
         var deadline: Int64?
         func consider(_ ns: Int64) { deadline = min(deadline ?? ns, ns) }
         if let waiting { consider(waiting.retryNs) }
+        if let left, revocation == nil, !isLeaving { consider(left.retryNs) }
         if let revocation {
             consider(revocation.hasStoppedWaiting ? revocation.lastCommitDeadlineNs : revocation.deadlineNs)
         }
-        for partition in assigned {
-            if partition.dueNs > 0 { consider(partition.dueNs) }
-        }
+        // What is due already waits for room, which is no matter of time.
+        for partition in assigned where partition.dueNs > now.ns { consider(partition.dueNs) }
         return deadline
     }
 }

@@ -2,37 +2,57 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
+/// The group that a committer commits for.
+protocol CommitPlace: AnyObject {
+    /// The partition of an assignment; `nil`: it is not ours any more.
+    func partition(of id: PartitionID) -> TopicPartition?
+    /// Sends a commit, whose reply comes with this tag. Throws when nothing could be sent.
+    func send(_ entries: [Kafka.CommitEntry], tag: UInt64) throws(KafkaError)
+}
+
 /// Sends the machine's commits of one group, and brings the replies back; at most one is in flight. Core thread.
 final class OffsetCommitter {
     private let group: CommitGroup
     private let logger: Logger
+    /// As its log lines name it.
+    private let name: String
     /// The partitions of the commit in flight, in the machine's order; `nil`: given up meanwhile.
     private var pending: [TopicPartition?] = []
+    private var sentNs: Int64 = 0
     private var tag: UInt64 = 0
+    /// Partitions whose topic was unknown in the last reply; empties with `takeGone`.
+    private var gone: [TopicPartition] = []
+    private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
 
-    init(_ group: CommitGroup, logger: Logger) {
+    /// A reply that takes longer is told.
+    private static let silenceNs: Int64 = 5_000_000_000
+
+    init(_ group: CommitGroup, name: String, logger: Logger) {
         self.group = group
+        self.name = name
         self.logger = logger
     }
 
     /// Commits what is due.
-    func commit(_ machine: inout DeliveryMachine, _ reader: GroupReader, now: DeliveryTime) {
+    func commit(_ machine: inout DeliveryMachine, _ place: some CommitPlace, now: DeliveryTime) {
         guard pending.isEmpty else { return }
         let entries = machine.takeCommit(of: group, now: now)
         guard !entries.isEmpty else { return }
         tag += 1
+        sentNs = now.ns
         var batch: [Kafka.CommitEntry] = []
         for entry in entries {
-            let partition = reader.partition(of: entry.partition)
+            let partition = place.partition(of: entry.partition)
             pending.append(partition)
             guard let partition else { continue }
             batch.append(Kafka.CommitEntry(partition, offset: entry.offset, metadata: Array(entry.metadata)))
         }
         do throws(KafkaError) {
+            // A commit of nothing has no reply.
             guard !batch.isEmpty else { return finish(nil, &machine, now) }
-            try reader.consumer.commit(batch, tag: tag)
+            try place.send(batch, tag: tag)
         } catch {
-            note(error.code)
+            note(.group(name), error.code, Advice.group(name, error.code), now)
             finish(nil, &machine, now)
         }
     }
@@ -40,25 +60,72 @@ final class OffsetCommitter {
     /// Takes a reply to this group's commits.
     func take(_ reply: CommitReply, _ machine: inout DeliveryMachine, now: DeliveryTime) {
         guard reply.tag == tag, !pending.isEmpty else { return }
+        let isAlone = pending.count { $0 != nil } == 1
         let outcomes = pending.map { partition -> CommitOutcome in
             guard let partition else { return .refused }
             let code = reply.results.first { $0.partition == partition }?.code ?? reply.code
-            switch code {
-            case .none: return .acknowledged
-            case .offsetMetadataTooLarge: return .metadataTooLarge
-            default:
-                note(code)
-                return .refused
-            }
+            return outcome(of: code, partition, isAlone: isAlone, now)
         }
         finish(outcomes, &machine, now)
     }
 
-    private func note(_ code: KafkaCode) {
+    private func outcome(
+        of code: KafkaCode, _ partition: TopicPartition, isAlone: Bool, _ now: DeliveryTime
+    ) -> CommitOutcome {
+        if code == .none {
+            if !standing.isEmpty {
+                standing = standing.filter { $0.key != .group(name) && $0.key != .partition(partition) }
+            }
+            return .acknowledged
+        }
+        if code == .offsetMetadataTooLarge { return .metadataTooLarge }
         if code.isRebalance {
             logger.debug(.kafka, "a commit came between a rebalance", ["error": "\(code.name)"])
-        } else {
-            logger.warning(.kafka, "a commit failed; committing again", about: code.name, ["error": "\(code.text)"])
+            return .refused
+        }
+        if code.isOfGroup {
+            note(.group(name), code, Advice.group(name, code), now)
+            return .refused
+        }
+        // librdkafka gives one partition's error to all of the commit (rdkafka_request.c, OffsetCommit).
+        guard isAlone else { return .shared }
+        note(.partition(partition), code, Advice.reading(partition.topic, group: name, code), now)
+        if code.isUnknownTopic { gone.append(partition) }
+        return code.isUnknownTopic || code == .topicAuthorizationFailed ? .impossible : .refused
+    }
+
+    private func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, _ advice: String, _ now: DeliveryTime) {
+        let sinceNs = standing[subject]?.sinceNs ?? now.ns
+        standing[subject] = KafkaProblem(
+            subject: subject, trouble: .committing, code: code, advice: advice, sinceNs: sinceNs)
+        logger.debug(
+            .kafka, "a commit is refused; committing again", about: "\(subject) \(code.name)",
+            ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
+    }
+
+    /// Partitions whose topic was unknown since the last call.
+    func takeGone() -> [TopicPartition] {
+        defer { gone = [] }
+        return gone
+    }
+
+    /// What commits are refused for now, or wait for.
+    func problems(now: DeliveryTime) -> [KafkaProblem] {
+        var problems = Array(standing.values)
+        if !pending.isEmpty, now.ns - sentNs >= Self.silenceNs, standing[.group(name)] == nil {
+            problems.append(
+                KafkaProblem(
+                    subject: .group(name), trouble: .committing, code: .timedOut,
+                    advice: Advice.group(name, .timedOut), sinceNs: sentNs))
+        }
+        return problems
+    }
+
+    /// The trouble of partitions that are not ours any more is nobody's.
+    func keepOnly(_ isOurs: (TopicPartition) -> Bool) {
+        guard !standing.isEmpty else { return }
+        standing = standing.filter { entry in
+            if case .partition(let partition) = entry.key { isOurs(partition) } else { true }
         }
     }
 
@@ -66,5 +133,18 @@ final class OffsetCommitter {
     private func finish(_ outcomes: [CommitOutcome]?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         pending.removeAll(keepingCapacity: true)
         machine.commitFinished(of: group, outcomes, now: now)
+    }
+}
+
+extension KafkaCode {
+    /// Of a commit: it says something of the group or its coordinator, and nothing of one partition.
+    fileprivate var isOfGroup: Bool {
+        switch self {
+        case .groupAuthorizationFailed, .clusterAuthorizationFailed, .coordinatorNotAvailable, .notCoordinator,
+            .coordinatorLoading, .waitingForCoordinator, .timedOut, .timedOutInQueue, .requestTimedOut, .transport,
+            .allBrokersDown, .fencedInstance:
+            true
+        default: false
+        }
     }
 }

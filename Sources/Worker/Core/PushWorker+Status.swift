@@ -134,13 +134,15 @@ extension PushWorker {
                     "group \(reader.name)", "the group cannot be joined\(cause)",
                     "all workers of a group need the same kafka.assignment, and the right to Read the group"))
         }
-        if let refused = publisher?.refusedCount, refused > 0 {
-            faults.append(
-                Fault(
-                    "kafka", "\(refused) records were refused and are written again",
-                    "the log names each topic and why"))
+        for problem in kafkaProblems(now) where !faults.contains(where: { $0.subject == "\(problem.subject)" }) {
+            faults.append(Fault("\(problem.subject)", problem.text, problem.advice))
         }
         return faults
+    }
+
+    /// What the worker's own clients met, however the watch's questions are answered.
+    private func kafkaProblems(_ now: DeliveryTime) -> [KafkaProblem] {
+        (publisher?.problems ?? []) + readers.flatMap(\.problems) + committers.flatMap { $0.problems(now: now) }
     }
 
     private func appFaults(_ now: DeliveryTime) -> [Fault] {
@@ -187,7 +189,7 @@ extension PushWorker {
         guard !new.isEmpty else { return }
         for tier in new { take(leftTier: tier) }
         do throws(KafkaError) {
-            try readers[1].consumer.subscribe(to: configuration.retry.tiers.map(\.topic) + leftTiers)
+            try readers[1].subscribe(to: configuration.retry.tiers.map(\.topic) + leftTiers)
         } catch {
             logger.warning(.kafka, "cannot subscribe to retry topics left over", ["error": "\(error.text)"])
         }

@@ -15,13 +15,16 @@ extension PushWorker {
         let now = now
         board.turned(nowNs: now.ns)
         machine.advance(now: now)
-        if hasKafkaNews || now.ns - lastServedNs >= Self.serveEveryNs || stopping != nil {
+        if hasKafkaNews || now.ns - lastServedNs >= Self.serveEveryNs || stopping != nil || isKafkaDue(now) {
             hasKafkaNews = false
             lastServedNs = now.ns
             for (index, reader) in readers.enumerated() {
                 reader.markReadable()
                 reader.serve(&machine, now: now) { reply, machine in
                     committers[index].take(reply, &machine, now: now)
+                }
+                for partition in committers[index].takeGone() {
+                    reader.topicIsGone(partition, &machine, now: now)
                 }
                 if let error = reader.fatalError { return fail("Kafka: \(error.text)") }
             }
@@ -60,6 +63,12 @@ extension PushWorker {
         if hasMore { loop.wantAnotherTurn() }
     }
 
+    /// Whether something of Kafka is due without news of it.
+    private func isKafkaDue(_ now: DeliveryTime) -> Bool {
+        if let next = publisher?.nextDeadlineNs, next <= now.ns { return true }
+        return readers.contains { $0.nextDeadlineNs(now: now).map { $0 <= now.ns } ?? false }
+    }
+
     private func name(of id: PartitionID) -> String {
         for reader in readers {
             if let partition = reader.partition(of: id) { return partition.description }
@@ -74,7 +83,8 @@ extension PushWorker {
         for reader in readers {
             if let next = reader.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
         }
-        alarm?.set(atNs: max(deadlineNs, now.ns + 1))
+        // What was due in this turn and is so still waits for something else than time.
+        alarm?.set(atNs: max(deadlineNs, now.ns + Self.leastPauseNs))
     }
 
     func take(_ event: TransportEvent) {
@@ -110,6 +120,7 @@ extension PushWorker {
         guard now.ns - lastHousekeepingNs >= 1_000_000_000 else { return }
         lastHousekeepingNs = now.ns
         for (app, note) in unreachable { eventLog.write(note, of: AppIndex(app)) }
+        for (reader, committer) in zip(readers, committers) { committer.keepOnly { reader.isAssigned($0) } }
         logger.writeLeftOut()
     }
 

@@ -84,6 +84,8 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Kafka is served at least this often, events or not (`max.poll.interval.ms`).
     static let serveEveryNs: Int64 = 500_000_000
+    /// A turn that only a time brings comes no sooner after the last.
+    static let leastPauseNs: Int64 = 500_000
     /// The pages are at most so old.
     static let snapshotEveryNs: Int64 = 250_000_000
     /// How long leaving the groups may take after the drain limit, the last commit included (`GroupReader`).
@@ -103,7 +105,11 @@ package final class PushWorker: @unchecked Sendable {
         cluster = try configuration.cluster()
         apps = try LoadedApp.load(configuration.apps)
         eventLog = EventLog(logger: logger, names: configuration.apps.map(\.name))
-        committers = CommitGroup.allCases.map { OffsetCommitter($0, logger: logger) }
+        let groupID = configuration.kafka.groupID
+        committers = [
+            OffsetCommitter(.requests, name: groupID, logger: logger),
+            OffsetCommitter(.retries, name: "\(groupID).retry", logger: logger),
+        ]
         appRows = apps.map { WorkerSnapshot.App($0) }
         machine = DeliveryMachine(
             settings: configuration.machineSettings,

@@ -6,16 +6,20 @@ internal import PushRecords
 
 /// Writes what the machine wants produced, and brings the acknowledgements back. Core thread.
 ///
-/// A record that could not be written is written again, from its own bytes, until it is: a failed report never settles.
+/// A record that could not be written is written again until it is: a failed report never settles. What a topic refuses
+/// waits in that topic's own queue (`TargetTopic`), and is tried by a producer of its own: on librdkafka a refusal makes an
+/// idempotent producer drain and begin a new epoch, which pauses all its topics.
 final class RecordPublisher {
     private let producer: Producer
-    /// For what was refused as too large: among others in a batch that may have been another's fault. Made when it is
-    /// needed, with the same topics.
+    /// For what was refused. Made when it is needed, with the same topics.
     private var lonely: Producer?
     private let cluster: ClusterSettings
     private let wakeUpDescriptor: Int32
-    private let topicNames: [String]
     private let logger: Logger
+    /// By the index of the producers' topics.
+    private var targets: [TargetTopic] = []
+    /// What the machine knows of each: as last told.
+    private var saidOpen: [Bool] = []
     private let results: ProducerTopic
     private let unregistered: ProducerTopic
     private let deadLetters: ProducerTopic
@@ -24,18 +28,18 @@ final class RecordPublisher {
     private var unregisteredWriter: UnregisteredWriter
     private var retryWriter: RetryWriter
     private var deadLetterWriter = DeadLetterWriter()
+    private let smaller: SmallerForms
     private var headers: [RecordHeader] = []
-    /// Records to be written again, and when (monotonic).
-    private var undelivered: [(record: UndeliveredRecord, dueNs: Int64, alone: Bool)] = []
+    /// Of the dead letters that are not acknowledged, by their tags.
+    private var deadLetterSizes: [UInt64: Int] = [:]
+    private var deadLetterBytes = 0
     private var mustRebuild = false
     private var mustRebuildLonely = false
     /// Two records a notification that may be open; beyond that they are of assignments that are gone.
     private let outstandingLimit: Int
 
-    /// How long a record that was refused waits before it is written again.
-    private static let backOffNs: Int64 = 1_000_000_000
-    /// Above this many bytes in dead letters and refused records, reading stops until they are written.
-    private static let undeliveredLimit = 100
+    /// Above this many bytes of dead letters that are not written, a partition whose next record is one waits.
+    static let deadLetterLimit = 8 << 20
 
     init(
         _ configuration: WorkerConfiguration, apps: [RecordApp], cluster: ClusterSettings, wakeUpDescriptor: Int32,
@@ -45,9 +49,6 @@ final class RecordPublisher {
         self.cluster = cluster
         self.wakeUpDescriptor = wakeUpDescriptor
         outstandingLimit = 2 * configuration.delivery.maxOpen
-        topicNames =
-            [configuration.results.topic, configuration.unregistered.topic, configuration.deadLetters.topic]
-            + configuration.retry.tiers.map(\.topic)
         producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: wakeUpDescriptor)
         results = try producer.topic(configuration.results.topic)
         unregistered = try producer.topic(configuration.unregistered.topic)
@@ -55,6 +56,9 @@ final class RecordPublisher {
         var tiers: [ProducerTopic] = []
         for tier in configuration.retry.tiers { tiers.append(try producer.topic(tier.topic)) }
         self.tiers = tiers
+        smaller = SmallerForms(results: results, deadLetters: deadLetters, tiers: tiers)
+        targets = producer.topicNames.map { TargetTopic($0) }
+        saidOpen = targets.map { _ in true }
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
         retryWriter = RetryWriter(apps: apps)
@@ -70,96 +74,153 @@ final class RecordPublisher {
     /// Fetches the topics' metadata, so that the first result does not wait for it.
     func warmUp(timeoutMs: Int32) throws(KafkaError) { try producer.warmUp(timeoutMs: timeoutMs) }
 
-    /// True while nothing more should be read: what was refused, and what partitions that were lost in an outage left in
-    /// the producer, has to be written first.
-    var isBackedUp: Bool {
-        undelivered.count >= Self.undeliveredLimit || producer.outstanding >= outstandingLimit
-    }
+    // MARK: State
+
+    /// True while nothing more should be read: what partitions that were lost in an outage left in the producer has to be
+    /// written first.
+    var isBackedUp: Bool { producer.outstanding >= outstandingLimit }
 
     /// Whether everything handed over was acknowledged.
-    var isIdle: Bool { undelivered.isEmpty && unacknowledgedCount == 0 }
+    var isIdle: Bool { unacknowledgedCount == 0 && targets.allSatisfy(\.isIdle) }
 
     /// Handed over and not acknowledged.
     var unacknowledgedCount: Int { producer.outstanding + (lonely?.outstanding ?? 0) }
 
     /// Refused by Kafka, to be written again.
-    var refusedCount: Int { undelivered.count }
+    var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
+
+    /// The topics that cannot be written now.
+    var problems: [KafkaProblem] {
+        targets.compactMap { target in
+            target.cause.map { cause in
+                KafkaProblem(
+                    subject: .topic(target.name), trouble: .writing, code: cause.code,
+                    advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
+            }
+        }
+    }
+
+    private func topic(of target: ProductionTarget) -> ProducerTopic {
+        switch target {
+        case .results: results
+        case .unregistered: unregistered
+        case .deadLetters: deadLetters
+        case .retry(let tier): tiers[tier]
+        }
+    }
 
     // MARK: Writing
 
-    /// Produces what the machine has, until it has no more or the producer's queue is full.
+    /// Produces what the machine has for topics that can be written, until it has no more or the producer's queue is full.
     func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         publish(.results, of: &machine, now)
         publish(.unregistered, of: &machine, now)
         for tier in tiers.indices { publish(.retry(tier: tier), of: &machine, now) }
+        tellOpen(&machine, now)
     }
 
     private func publish(_ target: ProductionTarget, of machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        while let production = machine.nextProduction(for: target) {
-            let code =
+        let topic = topic(of: target)
+        while targets[topic.index].isOpen, let production = machine.nextProduction(for: target) {
+            let isTaken =
                 switch production.kind {
                 case .result:
                     machine.withResult(production.id, now: now) { content, ending in
-                        produce(resultWriter.write(content, ending), to: results, production.id)
+                        take(resultWriter.write(content, ending), to: topic, production.id, now)
                     }
                 case .unregistered:
                     machine.withResult(production.id, now: now) { content, ending in
-                        produce(unregisteredWriter.write(content, ending), to: unregistered, production.id)
+                        take(unregisteredWriter.write(content, ending), to: topic, production.id, now)
                     }
-                case .retry(let tier):
+                case .retry:
                     machine.withRetry(production.id) { content, order in
-                        produce(retryWriter.write(content, order), to: tiers[tier], production.id)
+                        take(retryWriter.write(content, order), to: topic, production.id, now)
                     }
                 }
-            guard isTaken(code) else { return }
+            guard isTaken else { return }
             machine.produced(production)
         }
     }
 
-    /// Produces a record that no notification can be read from, as it is, before its bytes are given back.
+    /// Produces a record that no notification can be read from, as it is, before its bytes are given back; false: there is
+    /// no room for it now, and it is to be offered again.
     func publishDeadLetter(
         of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
         detail: Detail, now: DeliveryTime
-    ) {
+    ) -> Bool {
         headers.removeAll(keepingCapacity: true)
-        message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
-        headers.withUnsafeBufferPointer { original in
+        var size = message.key.count + message.value.count
+        message.forEachHeader { name, value in
+            headers.append(RecordHeader(name: name, value: value))
+            size += name.count + value.count
+        }
+        guard deadLetterBytes == 0 || deadLetterBytes + size <= Self.deadLetterLimit else { return false }
+        let isTaken = headers.withUnsafeBufferPointer { original in
             let all = deadLetterWriter.headers(
                 original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
-            let record = EncodedRecord(key: message.key, value: message.value, headers: all)
-            let code = produce(record, to: deadLetters, id)
-            // Too large for the producer itself: no report will come, it goes without its value at once.
-            guard code == .messageTooLarge || !isTaken(code) else { return }
-            rewrite(
-                UndeliveredRecord(
-                    copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: deadLetters,
-                    tag: id.tag, code: code), wasAlone: true, now: now)
+            return take(
+                EncodedRecord(key: message.key, value: message.value, headers: all), to: deadLetters, id, now)
         }
+        guard isTaken else { return false }
+        deadLetterSizes[id.tag] = size
+        deadLetterBytes += size
+        return true
     }
 
-    private func produce(_ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID) -> KafkaCode {
-        producer.produce(
-            to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
-    }
-
-    private func isTaken(_ code: KafkaCode) -> Bool {
+    /// Hands a record over; false: the producer's queue is full, or it is to be made anew. A topic that refuses it at once
+    /// keeps it among what it refused.
+    private func take(
+        _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
+    ) -> Bool {
+        let code =
+            targets[topic.index].isOpen
+            ? producer.produce(
+                to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
+            : targets[topic.index].cause?.code ?? .queueFull
         switch code {
-        case .none:
-            return true
-        case .queueFull:
-            return false
+        case .none: return true
+        case .queueFull: return false
         case .fatal:
             mustRebuild = true
             return false
-        default:
-            logger.error(.kafka, "cannot produce; trying again", about: code.name, ["error": "\(code.text)"])
-            return false
+        default: break
+        }
+        let refused = UndeliveredRecord(
+            copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: id.tag,
+            code: code)
+        refuse(refused, code, now)
+        return true
+    }
+
+    /// A record did not get into its topic among others.
+    private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, _ now: DeliveryTime) {
+        targets[record.topic.index].take(record, .alone)
+        if code != .messageTooLarge { targets[record.topic.index].block(code, nowNs: now.ns) }
+    }
+
+    /// Tells the machine which topics it may count on.
+    private func tellOpen(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        for index in targets.indices where targets[index].isOpen != saidOpen[index] {
+            saidOpen[index] = targets[index].isOpen
+            let topic = targets[index].name
+            func tell(_ target: ProductionTarget) {
+                guard producer.name(of: self.topic(of: target)) == topic else { return }
+                machine.setWritable(target, saidOpen[index], now: now)
+            }
+            tell(.results)
+            tell(.unregistered)
+            tell(.deadLetters)
+            for tier in tiers.indices { tell(.retry(tier: tier)) }
+            if saidOpen[index] {
+                logger.info(.kafka, "the topic is written again", ["topic": "\(topic)"])
+            }
         }
     }
 
     // MARK: Acknowledgements
 
-    /// Brings reports to the machine, and writes again what is due. Call after every wake-up and once a second.
+    /// Brings reports to the machine, and writes again what is due. Call after every wake-up, once a second, and when
+    /// `nextDeadlineNs` has come.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         producer.serve(
             report: { report in take(report, wasAlone: false, &machine, now) },
@@ -171,42 +232,53 @@ final class RecordPublisher {
         if mustRebuildLonely, let lonely {
             mustRebuildLonely = !rebuild(lonely, wasAlone: true, &machine, now)
         }
-        writeAgain(now)
+        for index in targets.indices { writeAgain(index, now) }
+        tellOpen(&machine, now)
     }
 
     private func take(
         _ report: borrowing DeliveryReport, wasAlone: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) {
-        guard report.code != .none else {
+        let topic = report.topic
+        let code = report.code
+        guard code != .none else {
+            if wasAlone { targets[topic.index].written(report.tag) }
+            if topic == deadLetters, let size = deadLetterSizes.removeValue(forKey: report.tag) {
+                deadLetterBytes -= size
+            }
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
             return
         }
-        let isPurged = report.code == .purgedInQueue || report.code == .purgedInFlight
-        if !isPurged {
-            logger.error(
-                .kafka, "a record could not be written; writing it again",
-                about: "\(producer.name(of: report.topic)) \(report.code.name)",
-                ["topic": "\(producer.name(of: report.topic))", "error": "\(report.code.text)"])
-        }
         let record = report.detach()
         // It may be there twice then, and be sent twice: the second one says so.
-        if report.code == .purgedInFlight, tiers.contains(record.topic) {
-            record.raiseHeader("push-retry-sends")
-            record.raiseHeader("push-retry-in-doubt")
+        if record.mayBeWritten, tiers.contains(topic) {
+            record.raiseHeader("push-retry-sends", limit: Int64(RecordLimits.count))
+            record.raiseHeader("push-retry-in-doubt", limit: Int64(RecordLimits.count))
         }
-        rewrite(record, wasAlone: wasAlone, now: now)
+        let isPurged = code == .purgedInQueue || code == .purgedInFlight
+        guard wasAlone, let form = targets[topic.index].form(of: record.tag) else {
+            return isPurged ? targets[topic.index].take(record, .together) : refuse(record, code, now)
+        }
+        switch code {
+        case .purgedInQueue, .purgedInFlight:
+            targets[topic.index].dropped(record, nowNs: now.ns)
+        case .messageTooLarge:
+            shrink(record, form, now)
+        default:
+            targets[topic.index].refused(record, code, nowNs: now.ns)
+        }
     }
 
-    private func rewrite(_ record: UndeliveredRecord, wasAlone: Bool, now: DeliveryTime) {
-        let isPurged = record.code == .purgedInQueue || record.code == .purgedInFlight
-        if record.code == .messageTooLarge, !wasAlone {
-            undelivered.append((record, now.ns, alone: true))
-        } else if record.code == .messageTooLarge, record.topic == deadLetters, record.value != nil {
-            let bytes = record.dropValue()
-            record.addHeader("push-dlq-truncated", "\(bytes)")
-            undelivered.append((record, now.ns, alone: true))
-        } else {
-            undelivered.append((record, isPurged ? now.ns : now.ns + Self.backOffNs, alone: wasAlone))
+    /// A record by itself was too large: its next form is written, until there is none.
+    private func shrink(_ record: UndeliveredRecord, _ form: TargetTopic.Form, _ now: DeliveryTime) {
+        switch smaller.form(after: form, of: record, settledAtMs: now.wallMs) {
+        case .same(let smaller, let form):
+            targets[record.topic.index].shrunk(to: smaller, form, nowNs: now.ns)
+        case .result(let result):
+            targets[record.topic.index].handedOn(record.tag, nowNs: now.ns)
+            targets[results.index].take(result, .alone)
+        case nil:
+            targets[record.topic.index].refused(record, .messageTooLarge, nowNs: now.ns)
         }
     }
 
@@ -216,7 +288,7 @@ final class RecordPublisher {
             let made = try Producer(
                 ProducerSettings(cluster: cluster, sendsEachAlone: true), wakeUpDescriptor: wakeUpDescriptor)
             // In the order of the other's, so that a record's topic names the same here.
-            for name in topicNames { _ = try made.topic(name) }
+            for name in producer.topicNames { _ = try made.topic(name) }
             lonely = made
         } catch {
             logger.error(.kafka, "cannot make a producer; trying again", ["error": "\(error.text)"])
@@ -224,27 +296,38 @@ final class RecordPublisher {
         return lonely
     }
 
-    private func writeAgain(_ now: DeliveryTime) {
-        guard !undelivered.isEmpty else { return }
-        var isFull = false
-        undelivered.removeAll { entry in
-            guard !isFull, entry.dueNs <= now.ns else { return false }
-            guard entry.alone else {
-                isFull = !isTaken(producer.produce(entry.record))
-                return !isFull
+    /// Writes what a topic refused and what is due of it.
+    private func writeAgain(_ index: Int, _ now: DeliveryTime) {
+        while let (refused, byItself) = targets[index].next(nowNs: now.ns) {
+            guard let writer = byItself ? producerForOne() : producer else { return }
+            switch writer.produce(refused.record) {
+            case .none:
+                targets[index].wrote(byItself: byItself)
+            case .queueFull:
+                return
+            case .fatal:
+                if byItself { mustRebuildLonely = true } else { mustRebuild = true }
+                return
+            case .messageTooLarge:
+                switch smaller.form(
+                    after: max(refused.form, .alone), of: refused.record, settledAtMs: now.wallMs)
+                {
+                case .same(let smaller, let form):
+                    targets[index].replaceFirst(by: smaller, form)
+                case .result(let result):
+                    targets[index].removeFirst()
+                    targets[results.index].take(result, .alone)
+                case nil:
+                    targets[index].couldNotWrite(.messageTooLarge, nowNs: now.ns)
+                }
+            case let code:
+                targets[index].couldNotWrite(code, nowNs: now.ns)
             }
-            guard let lonely = producerForOne() else { return false }
-            switch lonely.produce(entry.record) {
-            case .none: return true
-            case .fatal: mustRebuildLonely = true
-            default: break
-            }
-            return false
         }
     }
 
-    /// When something is to be written again (monotonic); `nil`: nothing is.
-    var nextDeadlineNs: Int64? { undelivered.map(\.dueNs).min() }
+    /// When a refused record is to be tried again (monotonic); `nil`: none is, before a report comes.
+    var nextDeadlineNs: Int64? { targets.compactMap(\.nextTryNs).min() }
 
     private func take(_ event: ClientEvent, isFatal: inout Bool) {
         switch event {
@@ -255,6 +338,9 @@ final class RecordPublisher {
             EventLog.write(event, of: "producer", to: logger)
         }
     }
+
+    /// Makes the producer fail fatally, as a broker's answer would, to test what follows.
+    func failFatally() { producer.failFatally(.fencedInstance) }
 
     private func rebuild(
         _ producer: Producer, wasAlone: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
@@ -276,5 +362,13 @@ extension UnsafeBufferPointer<RecordHeader> {
     var asMessageHeaders: UnsafeBufferPointer<MessageHeader> {
         UnsafeBufferPointer<MessageHeader>(
             start: UnsafeRawPointer(baseAddress)?.assumingMemoryBound(to: MessageHeader.self), count: count)
+    }
+}
+
+extension UnsafeBufferPointer<MessageHeader> {
+    /// As above, the other way round.
+    var asRecordHeaders: UnsafeBufferPointer<RecordHeader> {
+        UnsafeBufferPointer<RecordHeader>(
+            start: UnsafeRawPointer(baseAddress)?.assumingMemoryBound(to: RecordHeader.self), count: count)
     }
 }

@@ -21,8 +21,7 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        /// With so many partitions of request topics that are named (those that a pattern finds are not counted), and
-        /// lines about what may lose records one day.
+        /// With so many partitions of request topics, those that patterns find now included, and lines about what may lose records one day.
         case ready(requestPartitions: Int, warnings: [String])
         /// No broker answered; the text says why.
         case unreachable(String)
@@ -57,9 +56,14 @@ package struct ClusterReadiness {
         let configurations = try? topics.configurations(of: check.expected.map(\.name), timeoutMs: timeoutMs)
         let unsafeLines = check.unsafeLines(configurations ?? [:])
         guard unsafeLines.isEmpty else { throw StartFailure(unsafeLines) }
-        let requests = configuration.requestTopics.compactMap { found[$0.name]?.partitions }
+        var requests: Set<String> = []
+        for entry in configuration.requestTopics {
+            requests.formUnion(entry.isPattern ? entry.matching(found.keys) : [entry.name])
+        }
+        requests.subtract(configuration.outputTopics.map(\.name))
+        let partitions = requests.reduce(0) { $0 + (found[$1]?.partitions ?? 0) }
         return .ready(
-            requestPartitions: requests.reduce(0, +), warnings: check.warningLines(configurations))
+            requestPartitions: partitions, warnings: check.warningLines(configurations))
     }
 
     private func lastClientError() -> String? {

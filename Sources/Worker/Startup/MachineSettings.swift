@@ -14,6 +14,8 @@ extension WorkerConfiguration {
         settings.maxOpen = delivery.maxOpen
         settings.maxOpenBytes = delivery.maxOpenBytes
         settings.commitIntervalNs = delivery.commitInterval.nanoseconds
+        // Less than the time after which the group may have given the partitions to others.
+        settings.leaseNs = kafka.sessionTimeout.nanoseconds / 5 * 4
         settings.publishesOnlyFailures = results.publish == .failures
         settings.copiedHeaders = results.copyHeaders
         settings.includesBadTokens = unregistered.includeBadTokens

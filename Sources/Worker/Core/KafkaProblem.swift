@@ -1,0 +1,70 @@
+internal import Kafka
+
+/// Something of Kafka that keeps a part of the worker from its work; the rest goes on.
+struct KafkaProblem: Equatable {
+    enum Subject: Hashable {
+        case topic(String)
+        case partition(TopicPartition)
+        case group(String)
+    }
+
+    enum Trouble: String {
+        case writing = "it cannot be written; what needs it waits"
+        case reading = "it cannot be read"
+        case committing = "commits are refused"
+    }
+
+    var subject: Subject
+    var trouble: Trouble
+    var code: KafkaCode
+    /// What a person can do about it.
+    var advice: String
+    /// Since when (monotonic).
+    var sinceNs: Int64
+
+    var text: String { "\(trouble.rawValue): \(code.name)" }
+}
+
+extension KafkaProblem.Subject: CustomStringConvertible {
+    var description: String {
+        switch self {
+        case .topic(let name): "topic \(name)"
+        case .partition(let partition): "partition \(partition)"
+        case .group(let name): "group \(name)"
+        }
+    }
+}
+
+/// What to do about an error of Kafka's.
+enum Advice {
+    /// - Parameter topic: that cannot be written.
+    static func writing(_ topic: String, _ code: KafkaCode) -> String {
+        switch code {
+        case .topicAuthorizationFailed: "grant WRITE on topic \(topic)"
+        case .clusterAuthorizationFailed: "grant IDEMPOTENT_WRITE on the cluster, or WRITE on topic \(topic)"
+        case .invalidTimestamp: "compare this machine's clock with the brokers'"
+        case .messageTooLarge: "raise max.message.bytes of topic \(topic) to 2048 at least"
+        case .policyViolation, .invalidRecord: "look which policy of the brokers topic \(topic) breaks"
+        case _ where code.isUnknownTopic: "create topic \(topic)"
+        default: "look at topic \(topic) and at the brokers' logs"
+        }
+    }
+
+    /// - Parameter topic: that cannot be read, or whose offsets cannot be committed.
+    static func reading(_ topic: String, group: String, _ code: KafkaCode) -> String {
+        switch code {
+        case .topicAuthorizationFailed: "grant READ on topic \(topic)"
+        case _ where code.isUnknownTopic: "create topic \(topic), or take it out of the configuration"
+        default: self.group(group, code)
+        }
+    }
+
+    static func group(_ name: String, _ code: KafkaCode) -> String {
+        switch code {
+        case .groupAuthorizationFailed: "grant READ on group \(name)"
+        case .coordinatorNotAvailable, .notCoordinator, .waitingForCoordinator, .timedOut, .transport:
+            "look at the broker that coordinates group \(name)"
+        default: "look at group \(name) and at the brokers' logs"
+        }
+    }
+}

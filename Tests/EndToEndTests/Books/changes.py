@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Topics that change under a worker, and records that are hard to keep: for the end-to-end tests.
+
+    changes.py delete     SERVERS TOPIC…
+    changes.py create     SERVERS TOPIC PARTITIONS
+    changes.py requests   SERVERS TOPIC COUNT [PREFIX]      one notification each, partition after partition
+    changes.py tombstones SERVERS TOPIC COUNT KEY-BYTES     partition after partition
+    changes.py await      SERVERS TOPIC COUNT SECONDS [FROM]   waits for so many records; prints how long that took
+    changes.py tokens     SERVERS TOPIC                     the distinct keys of a topic
+"""
+
+import os
+import sys
+import time
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+import topics
+
+
+def delete(servers, *names):
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.delete_topics(list(names), operation_timeout=20).values():
+        future.result(30)
+    deadline = time.monotonic() + 20
+    while set(names) & set(admin.list_topics(timeout=10).topics):
+        if time.monotonic() > deadline:
+            raise TimeoutError("topics do not go")
+        time.sleep(0.02)
+
+
+def create(servers, name, partitions):
+    topics.create(servers, {name: (int(partitions), {})})
+
+
+def producer(servers):
+    return Producer({
+        "bootstrap.servers": servers, "acks": "all", "linger.ms": 5, "message.max.bytes": 4_000_000,
+        "queue.buffering.max.kbytes": 1_000_000, "compression.type": "lz4",
+    })
+
+
+def write(servers, topic, records):
+    client = producer(servers)
+    failures = []
+    count = len(client.list_topics(topic, timeout=20).topics[topic].partitions)
+    for number, (key, value) in enumerate(records):
+        client.produce(topic, key=key, value=value, partition=number % count,
+                       on_delivery=lambda error, _: error and failures.append(error))
+        client.poll(0)
+    if client.flush(60) or failures:
+        raise RuntimeError(f"not all was written: {failures[:1]}")
+
+
+def requests(servers, topic, count, prefix="00"):
+    body = b'{"aps":{"alert":"changes"}}'
+    write(servers, topic, ((f"{prefix}{number:062x}".encode(), body) for number in range(int(count))))
+
+
+def tombstones(servers, topic, count, size):
+    write(servers, topic, ((os.urandom(int(size)), None) for _ in range(int(count))))
+
+
+def await_records(servers, topic, count, seconds, start="0"):
+    consumer = topics.reader(servers)
+    began = time.monotonic()
+    while True:
+        held = sum(topics.ends(consumer, topic).values()) - int(start)
+        spent = time.monotonic() - began
+        if held >= int(count):
+            print(f"{held} records of {topic} after {spent:.2f} s")
+            return
+        if spent > float(seconds):
+            raise TimeoutError(f"{held} of {count} records of {topic} within {spent:.1f} s")
+        time.sleep(0.02)
+
+
+def tokens(servers, topic):
+    found = {}
+    for message in topics.read(servers, topic):
+        key = message.key()
+        found[key] = found.get(key, 0) + 1
+    print(f"distinct {len(found)} records {sum(found.values())}")
+
+
+def main():
+    actions = {"delete": delete, "create": create, "requests": requests, "tombstones": tombstones,
+               "await": await_records, "tokens": tokens}
+    try:
+        actions[sys.argv[1]](*sys.argv[2:])
+        status = 0
+    except (RuntimeError, ValueError, OSError, KeyError) as error:
+        print(f"changes.py: {error!r}", file=sys.stderr)
+        status = 1
+    sys.stdout.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

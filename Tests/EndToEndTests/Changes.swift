@@ -1,0 +1,41 @@
+import Foundation
+import TestSupport
+
+/// Topics that change under a worker (`Books/changes.py`).
+extension Scene {
+    @discardableResult
+    func change(_ arguments: String..., within seconds: Double = 120) throws -> String {
+        let program = URL(fileURLWithPath: Self.program).deletingLastPathComponent()
+            .appending(path: "changes.py").path
+        let words = [program, arguments[0], servers] + arguments.dropFirst()
+        let ended = try Self.run(Tool.python.path(), words, within: seconds)
+        guard ended.ending == .exited(0) else {
+            throw Unexpected("changes.py \(arguments) \(ended.ending):\n\(ended.text)")
+        }
+        if !ended.text.isEmpty { print(ended.text, terminator: "") }
+        return ended.text
+    }
+
+    /// Waits until a topic holds so many records; returns how many seconds that took.
+    @discardableResult
+    func await(_ topic: String, holds count: Int, within seconds: Double, of worker: ChildProcess) throws -> Double {
+        let began = Date()
+        do {
+            try change("await", topic, "\(count)", "\(seconds)", within: seconds + 30)
+        } catch {
+            throw Unexpected("\(error)\nthe worker said:\n\(worker.text.suffix(6_000))")
+        }
+        return Date().timeIntervalSince(began)
+    }
+
+    /// User and system time of a process so far, in seconds (proc(5), stat).
+    func processorSeconds(of process: ChildProcess) throws -> Double {
+        let text = try String(contentsOfFile: "/proc/\(process.processID)/stat", encoding: .utf8)
+        guard let end = text.lastIndex(of: ")") else { throw Unexpected(text) }
+        let fields = text[end...].split(separator: " ")
+        guard fields.count > 13, let user = Double(fields[12]), let system = Double(fields[13]) else {
+            throw Unexpected(text)
+        }
+        return (user + system) / 100
+    }
+}

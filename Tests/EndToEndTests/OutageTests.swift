@@ -1,0 +1,43 @@
+import Foundation
+import Kafka
+import TestSupport
+import Testing
+
+extension EndToEnd.Deliveries {
+    /// The broker is away for longer than the session lasts, under load.
+    @Suite(.serialized) struct OutageTests {
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(8)), arguments: ["frozen", "stopped"])
+        func anOutageCostsNothingButTime(_ kind: String) throws {
+            guard let home = ProcessInfo.processInfo.environment["KAFKA_HOME"], !home.isEmpty else {
+                try Test.cancel("needs KAFKA_HOME, to start a broker that may be stopped")
+            }
+            let broker = try KafkaBroker(home: home)
+            let scene = try Scene("outage", on: broker)
+            let simulator = try scene.startSimulator("--latency", "50ms")
+            let worker = try scene.startWorker()
+            let load = try ChildProcess(
+                Tool.python.path(),
+                [
+                    Scene.program, "produce", "--servers", scene.servers, "--topic", scene.configuration.requests,
+                    "--count", "60000", "--rate", "3000", "--plain", "--book", scene.file("book.jsonl"),
+                ])
+            try scene.awaitResults(3_000)
+            if kind == "frozen" { broker.freeze() } else { try broker.stop(kill: false) }
+            // Longer than the session of 6 s that scenes have, and than the 10 s.
+            usleep(15_000_000)
+            let back = Date()
+            if kind == "frozen" { broker.unfreeze() } else { try broker.start() }
+            #expect(try load.wait(seconds: 200) == .exited(0), "\(load.text.suffix(500))")
+            try scene.settle(worker)
+            print("settled \(Date().timeIntervalSince(back)) s after the broker was back")
+            try scene.stop(worker)
+            let text = worker.text
+            let lost = text.components(separatedBy: "partitions lost").count - 1
+            let resumed = text.components(separatedBy: "a lost partition came back").count - 1
+            print("sessions lost \(lost), partitions resumed \(resumed)")
+            // Without `--crashed` any second acceptance of a notification is a fault.
+            try scene.audit("--simulator", simulator.control)
+            try simulator.process.stop()
+        }
+    }
+}

@@ -1,0 +1,179 @@
+import Delivery
+import Kafka
+import Observability
+import PushRecords
+import Testing
+
+@testable import Worker
+
+/// What commits are made of replies, without a broker.
+struct CommitterTests {
+    /// A group that keeps what is sent.
+    private final class Place: CommitPlace {
+        var partitions: [PartitionID: TopicPartition] = [:]
+        var sent: [(entries: [Kafka.CommitEntry], tag: UInt64)] = []
+        var failure: KafkaError?
+
+        func partition(of id: PartitionID) -> TopicPartition? { partitions[id] }
+
+        func send(_ entries: [Kafka.CommitEntry], tag: UInt64) throws(KafkaError) {
+            if let failure { throw failure }
+            sent.append((entries, tag))
+        }
+    }
+
+    private struct Scene: ~Copyable {
+        var machine: DeliveryMachine
+        let committer: OffsetCommitter
+        let place = Place()
+        var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_000_000)
+        private(set) var ids: [PartitionID] = []
+
+        init(partitions: Int) {
+            machine = DeliveryMachine(settings: Delivery.DeliverySettings(), apps: [])
+            committer = OffsetCommitter(.requests, name: "worker", logger: Logger(sink: MemorySink()))
+            for number in 0..<Int32(partitions) {
+                let id = machine.assign(
+                    topic: "requests", partition: number, role: .requests(weight: 1), committedOffset: nil,
+                    metadata: UnsafeRawBufferPointer(start: nil, count: 0))
+                ids.append(id)
+                place.partitions[id] = TopicPartition("requests", number)
+            }
+        }
+
+        /// One record of each partition is settled.
+        mutating func settle(offset: Int64) {
+            let none = UnsafeRawBufferPointer(start: nil, count: 0)
+            for id in ids {
+                guard place.partitions[id] != nil else { continue }
+                let receipt = machine.receive(
+                    id, offset: offset, timestampMs: now.wallMs, key: none, value: none,
+                    headers: UnsafeBufferPointer(start: nil, count: 0), now: now)
+                guard case .deadLetter(let notification, _, _) = receipt else { return }
+                machine.acknowledged(notification, now: now)
+            }
+        }
+
+        mutating func commit(afterMs ms: Int64 = 1_000) {
+            now.ns += ms * 1_000_000
+            now.wallMs += ms
+            machine.advance(now: now)
+            committer.commit(&machine, place, now: now)
+        }
+
+        /// Answers the last commit with a code for each partition's number.
+        mutating func answer(_ codes: [Int32: KafkaCode]) throws {
+            let last = try #require(place.sent.last)
+            let results = last.entries.map {
+                CommitResult($0.partition, offset: $0.offset, code: codes[$0.partition.partition] ?? .none)
+            }
+            let code = results.first { $0.code != .none }?.code ?? .none
+            committer.take(CommitReply(tag: last.tag, code: code, results: results), &machine, now: now)
+        }
+
+        var sentPartitions: [[Int32]] { place.sent.map { $0.entries.map(\.partition.partition).sorted() } }
+    }
+
+    @Test func `Partitions that share an error are asked again by themselves, and only the guilty one waits`() throws {
+        var scene = Scene(partitions: 3)
+        scene.settle(offset: 7)
+        scene.commit()
+        #expect(scene.sentPartitions == [[0, 1, 2]])
+        // librdkafka copies the error of the one whose topic is gone onto all.
+        try scene.answer([0: .unknownTopicOrPartition, 1: .unknownTopicOrPartition, 2: .unknownTopicOrPartition])
+        #expect(scene.committer.problems(now: scene.now).isEmpty, "nobody is blamed for a shared error")
+        for _ in 0..<6 {
+            scene.commit(afterMs: 20)
+            guard scene.place.sent.last?.entries.count == 1, scene.sentPartitions.count > 1 else { continue }
+            try scene.answer([1: .unknownTopicOrPartition])
+        }
+        let alone = scene.sentPartitions.dropFirst().map(\.self)
+        #expect(alone.prefix(3).sorted { $0[0] < $1[0] } == [[0], [1], [2]], "\(alone)")
+        let problems = scene.committer.problems(now: scene.now)
+        #expect(problems.map(\.subject) == [.partition(TopicPartition("requests", 1))])
+        #expect(problems.first?.code == .unknownTopicOrPartition)
+        #expect(problems.first?.advice.contains("create topic requests") == true)
+        #expect(scene.committer.takeGone() == [TopicPartition("requests", 1)])
+        #expect(scene.committer.takeGone().isEmpty)
+        // The others go on committing together, without it.
+        scene.settle(offset: 8)
+        scene.commit(afterMs: 50)
+        #expect(scene.sentPartitions.last == [0, 2])
+    }
+
+    @Test func `An error of the group blames the group, and no partition`() throws {
+        var scene = Scene(partitions: 2)
+        scene.settle(offset: 7)
+        scene.commit()
+        try scene.answer([0: .groupAuthorizationFailed, 1: .groupAuthorizationFailed])
+        let problems = scene.committer.problems(now: scene.now)
+        #expect(problems.map(\.subject) == [.group("worker")])
+        #expect(problems.first?.advice == "grant READ on group worker")
+        scene.commit()
+        #expect(scene.sentPartitions == [[0, 1], [0, 1]])
+        try scene.answer([:])
+        #expect(scene.committer.problems(now: scene.now).isEmpty)
+        #expect(scene.machine.counters.commitsAcknowledged == 2)
+    }
+
+    @Test func `A rebalance's errors are nobody's trouble`() throws {
+        var scene = Scene(partitions: 2)
+        scene.settle(offset: 7)
+        scene.commit()
+        try scene.answer([0: .rebalanceInProgress, 1: .rebalanceInProgress])
+        #expect(scene.committer.problems(now: scene.now).isEmpty)
+        scene.commit()
+        #expect(scene.sentPartitions == [[0, 1], [0, 1]])
+    }
+
+    @Test func `A topic that is denied is told with what to grant`() throws {
+        var scene = Scene(partitions: 1)
+        scene.settle(offset: 7)
+        scene.commit()
+        try scene.answer([0: .topicAuthorizationFailed])
+        #expect(scene.committer.problems(now: scene.now).first?.advice == "grant READ on topic requests")
+        scene.committer.keepOnly { _ in true }
+        #expect(!scene.committer.problems(now: scene.now).isEmpty)
+        scene.committer.keepOnly { _ in false }
+        #expect(scene.committer.problems(now: scene.now).isEmpty)
+    }
+
+    @Test func `A commit whose partitions were all given up is not sent, and the next one goes out`() throws {
+        var scene = Scene(partitions: 1)
+        scene.settle(offset: 7)
+        let id = scene.ids[0]
+        let partition = scene.place.partitions.removeValue(forKey: id)
+        scene.commit()
+        #expect(scene.place.sent.isEmpty, "a commit of nothing has no reply, and all after it would wait for one")
+        scene.place.partitions[id] = partition
+        scene.commit()
+        #expect(scene.sentPartitions == [[0]])
+        #expect(scene.place.sent[0].entries[0].offset == 8)
+    }
+
+    @Test func `A commit that could not be sent is made again`() throws {
+        var scene = Scene(partitions: 1)
+        scene.settle(offset: 7)
+        scene.place.failure = KafkaError(.waitingForCoordinator)
+        scene.commit()
+        #expect(scene.committer.problems(now: scene.now).map(\.code) == [.waitingForCoordinator])
+        scene.place.failure = nil
+        scene.commit()
+        #expect(scene.sentPartitions == [[0]])
+        try scene.answer([:])
+        #expect(scene.committer.problems(now: scene.now).isEmpty)
+    }
+
+    @Test func `A coordinator that does not answer is told after some seconds`() throws {
+        var scene = Scene(partitions: 1)
+        scene.settle(offset: 7)
+        scene.commit()
+        #expect(scene.committer.problems(now: scene.now).isEmpty)
+        scene.now.ns += 6_000_000_000
+        let problems = scene.committer.problems(now: scene.now)
+        #expect(problems.map(\.subject) == [.group("worker")])
+        #expect(problems.first?.code == .timedOut)
+        try scene.answer([:])
+        #expect(scene.committer.problems(now: scene.now).isEmpty)
+    }
+}

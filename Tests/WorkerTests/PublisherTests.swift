@@ -1,0 +1,79 @@
+import Configuration
+import Delivery
+import Foundation
+import Kafka
+import Testing
+
+@testable import Worker
+
+/// What is written, refused and written again, on librdkafka's in-process brokers.
+@Suite(.serialized) struct PublisherTests {
+    @Test func `A full producer queue produces nothing twice and loses nothing`() throws {
+        let scene = try PublisherScene(producer: [
+            UserProperty(name: "queue.buffering.max.messages", value: "10", place: ""),
+            UserProperty(name: "linger.ms", value: "30", place: ""),
+        ])
+        scene.request(200)
+        scene.turn()
+        #expect(scene.publisher.unacknowledgedCount == 10, "the queue is full")
+        scene.turn()
+        try scene.run("all results") { scene.settled == 200 && scene.publisher.isIdle }
+        #expect(try scene.count(scene.results) == 200)
+    }
+
+    @Test func `A topic that is denied is named, is tried now and then, and takes all that waited once it may`() throws
+    {
+        let scene = try PublisherScene()
+        // The results, then each probe: until it is granted.
+        scene.cluster.fail(0, with: Array(repeating: .topicAuthorizationFailed, count: 3))
+        scene.request(50)
+        try scene.run("the refusal") { !scene.publisher.problems.isEmpty }
+        #expect(!scene.isWritable(.results) && scene.isWritable(.deadLetters) && scene.isWritable(.retry(tier: 0)))
+        let problem = try #require(scene.publisher.problems.first)
+        #expect(problem.subject == .topic(scene.results))
+        #expect(problem.code == .topicAuthorizationFailed)
+        #expect(problem.advice == "grant WRITE on topic \(scene.results)")
+        let before = scene.turns
+        let end = Date(timeIntervalSinceNow: 2.5)
+        try scene.run("some time", seconds: 10) { Date() > end }
+        #expect(scene.turns - before < 60, "nothing is asked for in the past: \(scene.turns - before) turns in 2.5 s")
+        #expect(scene.settled == 0)
+        #expect(scene.lines(containing: " error ").count + scene.lines(containing: " warning ").count <= 1)
+        try scene.run("all results", seconds: 40) { scene.settled == 50 && scene.isWritable(.results) }
+        #expect(try scene.count(scene.results) == 50)
+        #expect(scene.publisher.problems.isEmpty && scene.publisher.isIdle)
+    }
+
+    @Test func `A topic that is refused in mid-run gives back what was under way, and no more follows`() throws {
+        let scene = try PublisherScene()
+        scene.request(10)
+        try scene.run("the first") { scene.settled == 10 }
+        scene.cluster.fail(0, with: [.topicAuthorizationFailed])
+        scene.request(20)
+        try scene.run("the refusal") { !scene.publisher.problems.isEmpty }
+        scene.request(30)
+        scene.turn()
+        #expect(!scene.isWritable(.results))
+        try scene.run("all results") { scene.settled == 60 }
+        #expect(try scene.count(scene.results) == 60)
+    }
+
+    @Test func `What a new producer finds unwritten is written once more, and nothing is forgotten`() throws {
+        let scene = try PublisherScene(producer: [UserProperty(name: "linger.ms", value: "2000", place: "")])
+        scene.request(40)
+        scene.turn()
+        #expect(scene.publisher.unacknowledgedCount == 40)
+        scene.publisher.failFatally()
+        try scene.run("all results") { scene.settled == 40 }
+        #expect(try scene.count(scene.results) == 40)
+    }
+
+    @Test func `A result that is too large for its topic is written in a form that fits`() throws {
+        let scene = try PublisherScene(producer: [UserProperty(name: "message.max.bytes", value: "1000", place: "")])
+        scene.request(3)
+        try scene.run("the results", seconds: 10) { scene.settled == 3 || !scene.publisher.problems.isEmpty }
+        print("too large: settled \(scene.settled), problems \(scene.publisher.problems)")
+        #expect(scene.settled == 3)
+        #expect(try scene.count(scene.results) == 3)
+    }
+}

@@ -1,0 +1,134 @@
+import Kafka
+import Testing
+
+@testable import Worker
+
+/// How a topic that refuses records is treated, without a broker.
+struct PublisherTopicTests {
+    private let second: Int64 = 1_000_000_000
+
+    /// Never asked for anything; a record names its topic by one.
+    private let handle: ProducerTopic
+
+    init() throws {
+        let producer = try Producer(ProducerSettings(cluster: ClusterSettings(bootstrapServers: "127.0.0.1:1")))
+        handle = try producer.topic("results")
+    }
+
+    private func record(_ tag: UInt64, bytes: Int = 1) -> UndeliveredRecord {
+        let value = [UInt8](repeating: 7, count: bytes)
+        return value.withUnsafeBytes { value in
+            UndeliveredRecord(
+                copying: UnsafeRawBufferPointer(start: nil, count: 0), value,
+                headers: UnsafeBufferPointer(start: nil, count: 0), to: handle, tag: tag, code: .none)
+        }
+    }
+
+    /// Writes all that may be written; the tags, and whether each went by itself.
+    private func write(_ topic: inout TargetTopic, at ns: Int64) -> [UInt64] {
+        var tags: [UInt64] = []
+        while let (refused, byItself) = topic.next(nowNs: ns) {
+            #expect(byItself || refused.form == .together)
+            topic.wrote(byItself: byItself)
+            tags.append(refused.record.tag)
+        }
+        return tags
+    }
+
+    @Test func `A blocked topic is tried by one record at a time, with pauses that double to their limit`() throws {
+        var topic = TargetTopic("results")
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        topic.block(.topicAuthorizationFailed, nowNs: 0)
+        #expect(!topic.isOpen)
+        #expect(topic.cause?.code == .topicAuthorizationFailed)
+        var now: Int64 = 0
+        for pause in [1, 2, 4, 8, 16, 30, 30] as [Int64] {
+            #expect(topic.nextTryNs == now + pause * second)
+            #expect(write(&topic, at: now + pause * second - 1) == [])
+            now += pause * second
+            #expect(write(&topic, at: now) == [1])
+            #expect(topic.nextTryNs == nil, "while a probe is under way nothing is due")
+            #expect(write(&topic, at: now + 100 * second) == [])
+            topic.refused(record(1), .topicAuthorizationFailed, nowNs: now)
+        }
+        #expect(topic.cause?.sinceNs == 0)
+        #expect(topic.refusedCount == 3)
+    }
+
+    @Test func `When a probe is taken, all that was refused goes before anything new`() throws {
+        var topic = TargetTopic("results")
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        topic.block(.unknownTopicOrPartition, nowNs: 0)
+        #expect(write(&topic, at: second) == [1])
+        topic.written(1)
+        #expect(!topic.isOpen && topic.cause == nil)
+        #expect(write(&topic, at: second) == [2, 3])
+        topic.written(2)
+        #expect(!topic.isOpen)
+        topic.written(3)
+        #expect(topic.isOpen && topic.isIdle && topic.refusedBytes == 0)
+    }
+
+    @Test func `What a failing topic gives back while a probe is under way waits for the probe's answer`() throws {
+        var topic = TargetTopic("results")
+        topic.take(record(1), .alone)
+        topic.block(.unknownTopicOrPartition, nowNs: 0)
+        #expect(write(&topic, at: second) == [1])
+        topic.take(record(2), .alone)
+        topic.block(.unknownTopicOrPartition, nowNs: second)
+        #expect(write(&topic, at: 5 * second) == [])
+        topic.written(1)
+        #expect(write(&topic, at: 5 * second) == [2])
+    }
+
+    @Test func `A record that is too large closes nothing, and takes each form once`() throws {
+        var topic = TargetTopic("results")
+        topic.take(record(1), .alone)
+        #expect(topic.isOpen && topic.nextTryNs == nil)
+        #expect(write(&topic, at: 0) == [1])
+        #expect(topic.form(of: 1) == .alone)
+        topic.shrunk(to: record(1), .reduced, nowNs: 0)
+        #expect(write(&topic, at: 0) == [1])
+        #expect(topic.form(of: 1) == .reduced)
+        topic.shrunk(to: record(1), .least, nowNs: 0)
+        #expect(write(&topic, at: 0) == [1])
+        topic.written(1)
+        #expect(topic.isOpen && topic.isIdle)
+    }
+
+    @Test func `What a new producer dropped goes on among others, and one that was by itself again so`() throws {
+        var topic = TargetTopic("results")
+        topic.take(record(1), .together)
+        topic.take(record(2), .alone)
+        #expect(write(&topic, at: 0) == [1, 2])
+        #expect(topic.form(of: 1) == nil && topic.form(of: 2) == .alone)
+        topic.dropped(record(2), nowNs: 0)
+        #expect(write(&topic, at: 0) == [2])
+        topic.written(2)
+        #expect(topic.isIdle)
+    }
+
+    @Test func `Above a number or a size of refused records nothing new is written until they are`() throws {
+        var topic = TargetTopic("results")
+        topic.take(record(1, bytes: TargetTopic.refusedBytesLimit), .alone)
+        #expect(!topic.isOpen)
+        #expect(write(&topic, at: 0) == [1])
+        #expect(topic.isOpen)
+        for tag in 1...UInt64(TargetTopic.refusedLimit) {
+            #expect(topic.isOpen)
+            topic.take(record(tag), .together)
+        }
+        #expect(!topic.isOpen)
+        #expect(write(&topic, at: 0).count == TargetTopic.refusedLimit)
+        #expect(topic.isOpen)
+    }
+
+    @Test func `A topic with nothing left to try is open again: the next record shows`() throws {
+        var topic = TargetTopic("tier")
+        topic.take(record(1), .alone)
+        topic.block(.unknownTopicOrPartition, nowNs: 0)
+        #expect(write(&topic, at: second) == [1])
+        topic.handedOn(1, nowNs: second)
+        #expect(topic.isOpen)
+    }
+}

@@ -1,0 +1,216 @@
+import Delivery
+import Foundation
+import Kafka
+import Observability
+import PushRecords
+import TestSupport
+import Testing
+
+@testable import Worker
+
+/// Reading a group's partitions into the machine, on librdkafka's in-process brokers.
+@Suite(.serialized) struct ReaderTests {
+    /// A reader with its loop, and a producer that writes what it reads.
+    private final class Scene {
+        let cluster: MockCluster
+        let topic = KafkaBroker.uniqueName("requests")
+        let wakeUp = WakeUp()
+        let reader: GroupReader
+        let committer: OffsetCommitter
+        let log = MemorySink()
+        var machine: DeliveryMachine
+        private let producer: Producer
+        private let target: ProducerTopic
+        /// Whether dead letters are taken.
+        var takesLetters = true
+        var letters: [(partition: Int32, offset: Int64)] = []
+        var refusals = 0
+        var wantsMore = false
+        var events: [DeliveryEvent] = []
+
+        init(partitions: Int = 1, role: PartitionRole = .requests(weight: 1), cluster: MockCluster? = nil) throws {
+            self.cluster = try cluster ?? MockCluster()
+            try self.cluster.create(topic, partitions: partitions)
+            let settings = ClusterSettings(bootstrapServers: self.cluster.bootstrapServers)
+            producer = try Producer(ProducerSettings(cluster: settings))
+            target = try producer.topic(topic)
+            let logger = Logger(sink: log)
+            reader = try GroupReader(
+                ConsumerSettings(
+                    cluster: settings, role: .requests, groupID: KafkaBroker.uniqueName("group"),
+                    sessionTimeoutMs: 6_000),
+                topics: [topic], drainNs: 5_000_000_000, wakeUpDescriptor: wakeUp.descriptor, logger: logger,
+                roleOfTopic: { _ in role })
+            let group: CommitGroup = if case .retry = role { .retries } else { .requests }
+            committer = OffsetCommitter(group, name: "group", logger: logger)
+            var machineSettings = Delivery.DeliverySettings()
+            machineSettings.maxOpen = 100
+            machine = DeliveryMachine(settings: machineSettings, apps: [])
+        }
+
+        var now: DeliveryTime {
+            let (ns, wallMs) = Logger.systemClock()
+            return DeliveryTime(ns: ns, wallMs: wallMs)
+        }
+
+        func write(
+            partition: Int32 = 0, key: String? = nil, value: String?, headers: [(String, String)] = []
+        ) throws {
+            var kept: [[UInt8]] = []
+            for (name, text) in headers { kept += [Array(name.utf8), Array(text.utf8)] }
+            let block = UnsafeMutableRawBufferPointer.allocate(
+                byteCount: kept.reduce((key?.utf8.count ?? 0) + (value?.utf8.count ?? 0) + 1) { $0 + $1.count },
+                alignment: 1)
+            defer { block.deallocate() }
+            var used = 0
+            func lend(_ bytes: [UInt8]?) -> UnsafeRawBufferPointer {
+                guard let bytes else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+                let room = UnsafeMutableRawBufferPointer(rebasing: block[used..<(used + bytes.count)])
+                room.copyBytes(from: bytes)
+                used += bytes.count
+                return UnsafeRawBufferPointer(room)
+            }
+            let list = stride(from: 0, to: kept.count, by: 2).map {
+                MessageHeader(name: lend(kept[$0]), value: lend(kept[$0 + 1]))
+            }
+            let code = producer.produce(
+                to: target, partition: partition, key: lend(key.map { Array($0.utf8) }),
+                value: lend(value.map { Array($0.utf8) }), headers: list, tag: 1)
+            #expect(code == .none)
+            let left = producer.flush(timeoutMs: 20_000, report: { _ in }, event: { _ in })
+            #expect(left == 0)
+        }
+
+        func turn() {
+            machine.advance(now: now)
+            reader.markReadable()
+            reader.serve(&machine, now: now) { reply, machine in
+                committer.take(reply, &machine, now: now)
+            }
+            wantsMore = reader.read(into: &machine, now: now) { message, _, id, _, _ in
+                guard takesLetters else {
+                    refusals += 1
+                    return false
+                }
+                letters.append((message.partition, message.offset))
+                acknowledged.append(id)
+                return true
+            }
+            for id in acknowledged { machine.acknowledged(id, now: now) }
+            acknowledged = []
+            committer.commit(&machine, reader, now: now)
+            events += machine.takeEvents()
+        }
+
+        private var acknowledged: [NotificationID] = []
+
+        func run(_ what: String, seconds: Double = 40, until condition: () throws -> Bool) throws {
+            let deadline = Date(timeIntervalSinceNow: seconds)
+            turn()
+            while try !condition() {
+                guard Date() < deadline else {
+                    throw ChildProcess.Failure.timedOut(
+                        waitingFor: what, output: "letters \(letters) refusals \(refusals)\n\(log.lines)")
+                }
+                _ = wakeUp.wait(until: Date(timeIntervalSinceNow: wantsMore ? 0 : 0.02))
+                turn()
+            }
+        }
+
+        var assigned: [Int32] {
+            var numbers: [Int32] = []
+            reader.forEachAssigned { _, partition in numbers.append(partition.partition) }
+            return numbers.sorted()
+        }
+
+        func committed(_ partition: Int32 = 0) throws -> Int64? {
+            try reader.consumer.committed([TopicPartition(topic, partition)], timeoutMs: 10_000).first?.offset
+        }
+    }
+
+    private func retryHeaders(dueMs: Int64) -> [(String, String)] {
+        [
+            ("push-retry-request", "requests/0/5/0"), ("push-retry-attempt", "1"), ("push-retry-due-ms", "\(dueMs)"),
+            ("push-retry-first-ms", "\(dueMs - 10_000)"), ("apns-topic", "com.example.shop"),
+        ]
+    }
+
+    @Test func `A retry record that is not due keeps its place and is read when it is due`() throws {
+        let scene = try Scene(role: .retry(delayMs: 60_000))
+        let token = String(repeating: "ab", count: 32)
+        let dueMs = scene.now.wallMs + 7_000
+        try scene.write(key: token, value: #"{"aps":{}}"#, headers: retryHeaders(dueMs: dueMs))
+        try scene.write(key: token, value: #"{"aps":{}}"#, headers: retryHeaders(dueMs: dueMs - 9_000))
+        try scene.run("an assignment") { scene.assigned == [0] }
+        try scene.run("the deadline") { scene.reader.nextDeadlineNs(now: scene.now) != nil }
+        #expect(scene.machine.counters.recordsReceived == 0)
+        try scene.run("nearly the time") { scene.now.wallMs >= dueMs - 300 }
+        #expect(scene.machine.counters.recordsReceived == 0, "neither it nor the one behind it is read before")
+        try scene.run("both") { scene.machine.counters.recordsReceived == 2 }
+        #expect(scene.now.wallMs >= dueMs)
+        // Both ended as results; nothing is passed over in the commit.
+        var produced: [Production] = []
+        while let production = scene.machine.nextProduction(for: .results) {
+            scene.machine.produced(production)
+            scene.machine.acknowledged(production.id, now: scene.now)
+            produced.append(production)
+        }
+        #expect(produced.count == 2)
+        try scene.run("the commit") { try scene.committed() == 2 }
+    }
+
+    @Test func `A dead letter without room waits in its queue, and holds up no other partition`() throws {
+        let scene = try Scene(partitions: 2)
+        scene.takesLetters = false
+        try scene.write(partition: 0, value: nil)
+        try scene.run("the refusal") { scene.refusals > 0 }
+        #expect(!scene.wantsMore, "what waits for room is not asked for at once")
+        #expect(scene.reader.nextDeadlineNs(now: scene.now) == nil)
+        let before = scene.refusals
+        try scene.write(partition: 1, key: String(repeating: "ab", count: 32), value: #"{"aps":{}}"#)
+        try scene.run("the other partition") { scene.machine.counters.recordsReceived == 2 }
+        #expect(scene.letters.isEmpty && scene.refusals >= before)
+        scene.takesLetters = true
+        try scene.run("the letter") { scene.letters.count == 1 }
+        #expect(scene.machine.counters.deadLetters == 1, "it is received once")
+        try scene.run("its commit") { try scene.committed(0) == 1 }
+    }
+
+    @Test func `A partition of which nobody tells what is committed hinders no other`() throws {
+        let cluster = try MockCluster()
+        let scene = try Scene(partitions: 2, cluster: cluster)
+        try scene.write(partition: 0, value: nil)
+        try scene.write(partition: 1, value: nil)
+        // For both at once, then for one by itself.
+        cluster.fail(9, with: [.topicAuthorizationFailed, .topicAuthorizationFailed])
+        try scene.run("one partition") { scene.assigned.count == 1 }
+        let problem = scene.reader.problems.first { $0.code == .topicAuthorizationFailed }
+        #expect(problem?.advice == "grant READ on topic \(scene.topic)")
+        try scene.run("its letter") { scene.letters.count == 1 }
+        try scene.run("both partitions") { scene.assigned == [0, 1] }
+        try scene.run("both letters") { scene.letters.count == 2 }
+        #expect(Set(scene.letters.map(\.partition)) == [0, 1])
+        #expect(scene.reader.problems.isEmpty)
+    }
+
+    @Test func `Lost partitions that come back go on with what is known of them`() throws {
+        let cluster = try MockCluster()
+        let scene = try Scene(cluster: cluster)
+        for _ in 0..<5 { try scene.write(value: nil) }
+        try scene.run("the letters") { scene.letters.count == 5 }
+        try scene.run("the commit") { try scene.committed() == 5 }
+        // Nobody knows the member any more: what it had is lost.
+        cluster.fail(12, with: [.unknownMember])
+        try scene.run("the loss") { scene.assigned.isEmpty }
+        for _ in 0..<3 { try scene.write(value: nil) }
+        try scene.run("the return") { scene.letters.count == 8 }
+        #expect(scene.letters.map(\.offset) == Array(0..<8))
+        #expect(scene.log.lines.contains { $0.contains("partitions lost") }, "\(scene.log.lines)")
+    }
+
+    @Test func `The topic that a subscription cannot have is read from librdkafka's sentence`() {
+        let text = "Subscribed topic not available: apns.requests: Broker: Topic authorization failed"
+        #expect(GroupReader.unavailableTopic(in: text) == "apns.requests")
+        #expect(GroupReader.unavailableTopic(in: "Connection refused") == nil)
+    }
+}
