@@ -49,7 +49,7 @@ private struct MachineDriver: ~Copyable {
         settings.publishesOnlyFailures = flags & 16 != 0
         settings.includesBadTokens = flags & 32 != 0
         settings.copiedHeaders = ["tenant"]
-        if flags & 64 != 0 { settings.tiers = [] }
+        if flags & 64 != 0 { settings.tiers = [.init(delayMs: 1)] }
         metadataLimit = settings.metadataLimit
         machine = DeliveryMachine(settings: settings, apps: Self.routes)
         let apps = Self.routes.map { RecordApp(name: $0.name, environment: $0.environment) }
@@ -119,7 +119,7 @@ private struct MachineDriver: ~Copyable {
         let logEnd: Int64? = flags & 16 == 0 ? nil : reader.boundary(around: committed ?? 0) & .max
         let id = machine.assign(
             topic: isRetry ? "retry" : "requests\(flags >> 6)", partition: Int32(assigned.count),
-            role: isRetry ? .retry(delayMs: flags & 32 == 0 ? 1_000 : .max) : .requests(weight: 1 + Int(flags >> 5)),
+            role: isRetry ? .retry(delayMs: flags & 32 == 0 ? 1_000 : 100 * 366 * 86_400_000) : .requests(weight: 1 + Int(flags >> 5)),
             committedOffset: committed, metadata: metadata, logEnd: logEnd)
         assigned.append(Assigned(id: id, isRetry: isRetry, next: committed ?? 0))
     }
