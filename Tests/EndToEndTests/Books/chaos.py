@@ -200,7 +200,8 @@ class Chaos:
         backlog = self.load.state.get("notifications", 0) - self.audit.state.get("distinct", 0)
         if self.is_held != (backlog > self.options.rate * BACKLOG_SECONDS / (2 if self.is_held else 1)):
             self.is_held = not self.is_held
-            self.load.tell("hold" if self.is_held else "go")
+            if self.load.process.poll() is None:  # it ends before the last of what it wrote is settled
+                self.load.tell("hold" if self.is_held else "go")
         self.held_seconds += self.is_held
         if now - self.said >= 10:
             self.progress(now, backlog)
