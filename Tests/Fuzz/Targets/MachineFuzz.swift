@@ -117,9 +117,11 @@ private struct MachineDriver: ~Copyable {
         default: metadata = map(base: committed ?? 0)
         }
         let logEnd: Int64? = flags & 16 == 0 ? nil : reader.boundary(around: committed ?? 0) & .max
+        // A duration of the configuration is at most a hundred years.
+        let delayMs: Int64 = flags & 32 == 0 ? 1_000 : 100 * 366 * 86_400_000
         let id = machine.assign(
             topic: isRetry ? "retry" : "requests\(flags >> 6)", partition: Int32(assigned.count),
-            role: isRetry ? .retry(delayMs: flags & 32 == 0 ? 1_000 : 100 * 366 * 86_400_000) : .requests(weight: 1 + Int(flags >> 5)),
+            role: isRetry ? .retry(delayMs: delayMs) : .requests(weight: 1 + Int(flags >> 5)),
             committedOffset: committed, metadata: metadata, logEnd: logEnd)
         assigned.append(Assigned(id: id, isRetry: isRetry, next: committed ?? 0))
     }
