@@ -82,7 +82,7 @@ class Poison:
     def __init__(self, servers, topic, retry, every, seed, acknowledged):
         self.topic, self.retry, self.every, self.acknowledged = topic, retry, every, acknowledged
         self.random = random.Random(seed)
-        self.count = self.retried = 0
+        self.count = self.notifications = 0
         self.written, self.refused, self.retried_ids = {}, {}, {}
         # What is large is easily compressed, and the broker looks at it compressed.
         self.producer = Producer({
@@ -94,6 +94,7 @@ class Poison:
             self.refused[kind] = self.refused.get(kind, 0) + 1
             return
         self.written[kind] = self.written.get(kind, 0) + 1
+        self.notifications += chaos_poison.MANY if kind in ("same_token", "bad_tokens") else 1
         self.acknowledged[message.partition()].add(message.offset())
 
     def retry_delivered(self, number, id, error, message):
@@ -170,7 +171,8 @@ class Load:
             self.stopping = self.stopping or order == "stop"
 
     def say(self):
-        print(json.dumps({"records": self.count, "notifications": self.notifications, "failures": self.failures,
+        print(json.dumps({"records": self.count, "notifications": self.notifications + self.poison.notifications,
+                          "failures": self.failures,
                           "producers": self.producers, "poison": self.poison.written,
                           "poison refused": self.poison.refused}), flush=True)
 
