@@ -44,6 +44,16 @@ let libraries: [Target] = [
     .target(name: "CLinux", path: "Sources/CLibraries/CLinux"),
 ]
 
+/// What `Tests/Fuzz/fuzz` builds, for itself: elsewhere libFuzzer, which it is linked with, is not there.
+let fuzzer: [Target] =
+    Context.environment["APNS_WORKER_FUZZ"] == nil
+    ? []
+    : [
+        .executableTarget(
+            name: "apns-fuzz", dependencies: ["Fuzz"], path: "Tests/Fuzz/Driver", swiftSettings: strict,
+            linkerSettings: [.unsafeFlags(["-use-ld=lld"])])
+    ]
+
 let package = Package(
     name: "apns-worker",
     products: [
@@ -91,6 +101,13 @@ let package = Package(
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux", "CRdkafka"], path: "Tests/TestSupport",
                 swiftSettings: tests),
+            .target(
+                name: "Fuzz",
+                dependencies: [
+                    "JSON", "PushRecords", "Delivery", "YAML", "Configuration", "HTTP2", "APNs", "Network",
+                ],
+                path: "Tests/Fuzz/Targets", swiftSettings: strict),
+            .testTarget(name: "FuzzTests", dependencies: ["Fuzz"], swiftSettings: tests),
             .testTarget(name: "BenchTests", dependencies: ["apns-bench"], swiftSettings: tests),
             // Optimized: it runs worlds by the thousand.
             .testTarget(
@@ -101,5 +118,5 @@ let package = Package(
             .testTarget(
                 name: "GuardTests", dependencies: ["apns-bench", "TestSupport"], exclude: ["figures.json"],
                 swiftSettings: tests),
-        ]
+        ] + fuzzer
 )

@@ -1,7 +1,7 @@
 internal import EventLoop
 
 /// An HTTP CONNECT over a fresh connection to a proxy (RFC 9110, 9.3.6). Loop's thread.
-final class ProxyTunnel {
+package final class ProxyTunnel {
     /// A longer answer is none.
     private static let answerLimit = 8 * 1024
 
@@ -74,8 +74,8 @@ final class ProxyTunnel {
         }
     }
 
-    /// nil: 2xx.
-    static func verdict(_ answer: [UInt8]) -> String? {
+    /// What is wrong with an answer to CONNECT, of which the first line counts; nil: it is a 2xx.
+    package static func verdict(_ answer: [UInt8]) -> String? {
         let line = String(decoding: answer.prefix { $0 != 13 && $0 != 10 }, as: UTF8.self)
         let words = line.split(separator: " ", maxSplits: 2)
         guard words.count >= 2, words[0].hasPrefix("HTTP/1."), words[1].utf8.count == 3, let status = Int(words[1])

@@ -30,7 +30,47 @@ extension EndToEnd.Deliveries {
             .timeLimit(.minutes(5)))
         func nothingIsLost() throws {
             let seed = ProcessInfo.processInfo.environment["APNS_WORKER_E2E_CHAOS"] ?? "35"
-            let ended = try chaos("--minutes", "0.4", "--every", "8", "--rate", "1000", "--seed", seed)
+            let ended = try chaos(
+                "--minutes", "0.4", "--every", "8", "--rate", "1000", "--seed", seed, "--poison", "0", "--no-topics",
+                "--no-outages", "--no-apps")
+            #expect(ended.ending == .exited(0), "\(ended.text)")
+            #expect(ended.text.contains("\nlost: 0\n"))
+        }
+
+        /// Among kills one record in 200 is one that once stopped, killed or flooded a worker: each has a result or a dead
+        /// letter, and what is behind it too.
+        @Test(
+            .needs(.worker, .broker, .python),
+            .enabled(if: EndToEnd.Commands.AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
+            .timeLimit(.minutes(5)))
+        func poisonStopsNothing() throws {
+            let ended = try chaos(
+                "--minutes", "0.3", "--every", "8", "--rate", "500", "--poison", "200", "--no-topics", "--no-outages",
+                "--only", "goaways,latency,app paused")
+            #expect(ended.ending == .exited(0), "\(ended.text)")
+            #expect(ended.text.contains("\nlost: 0\n"))
+        }
+
+        /// A request topic and the dead-token topic are deleted and made anew, and rights are taken away for seconds.
+        @Test(
+            .needs(.worker, .broker, .python),
+            .enabled(if: EndToEnd.Commands.AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
+            .timeLimit(.minutes(5)))
+        func topicsAndRightsMayGoAndCome() throws {
+            let ended = try chaos(
+                "--minutes", "0.6", "--every", "10", "--rate", "500", "--poison", "0", "--no-outages", "--no-apps",
+                "--only", "topic made anew,dead-token topic made anew,right denied")
+            #expect(ended.ending == .exited(0), "\(ended.text)")
+            #expect(ended.text.contains("\nlost: 0\n"))
+        }
+
+        /// The session is 6 s long: the partitions are lost, and come back to who had them.
+        @Test(
+            .needs(.worker, .broker, .python),
+            .enabled(if: EndToEnd.Commands.AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
+            .timeLimit(.minutes(5)))
+        func aBrokerAwayForLongerThanTheSessionCostsOnlyTime() throws {
+            let ended = try chaos("--workers", "1", "--outage", "15", "--minutes", "0.8", "--rate", "500")
             #expect(ended.ending == .exited(0), "\(ended.text)")
             #expect(ended.text.contains("\nlost: 0\n"))
         }

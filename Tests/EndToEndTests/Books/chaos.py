@@ -3,8 +3,13 @@
 the broker is stopped, restarted, killed and without room on its disk, the simulator is stopped and killed, connections are
 cut, closed and blackholed, and a fourth worker comes and goes; then the audit. One worker is never touched.
 
+One record in 10,000 is poison (`chaos_poison`), a request topic beside and the dead-token topic are deleted and made anew,
+rights at the broker are denied for a while, it is away for longer than the session, one app is limited and one is paused.
+
     chaos.py --minutes 30 --seed 7 --rate 20000 --worker .build/release/apns-worker
     chaos.py --minutes 5 --calm        orderly restarts, rebalances and GOAWAYs, no kill, no fault: nothing twice
+    chaos.py --minutes 5 --workers 1 --outage 15     a broker away for 15 s again and again, one worker: nothing twice
+    chaos.py --minutes 5 --poison 0 --no-topics --no-outages --no-apps     kills and faults, and none of the above
     chaos.py --minutes 3 --only "broker killed,disk full"        kills, and between them these faults alone
 
 Needs KAFKA_HOME, Java and Python's confluent-kafka (Debian: python3-confluent-kafka). Exit code 0: nothing was lost,
@@ -28,24 +33,31 @@ from confluent_kafka import KafkaException
 import chaos_summary
 import topics
 from chaos_processes import Broker, Partner, Program, Simulator, Worker
-from chaos_schedule import CALM, GOAWAYS, LONG, SHORT, Schedule
+from chaos_load import SPECIAL
+from chaos_rights import Rights
+from chaos_schedule import APPS, CALM, GOAWAYS, LONG, OUTAGES, SHORT, TOPICS, Schedule
 
 PARTITIONS = 12
 RETENTION = {"retention.ms": 300_000, "segment.ms": 60_000, "segment.bytes": 33_554_432}
+BESIDE = (3, {})
+BESIDE_RATE = 20
+DEAD_TOKENS = (PARTITIONS, {"cleanup.policy": "compact"})
 BACKLOG_SECONDS = 30  # more than so much of the load unanswered holds the producer: retention must not overtake a worker
 
 
 class Chaos:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        self.schedule = Schedule(options.seed, options.calm, options.only)
+        more = TOPICS * options.topics + OUTAGES * options.outages + APPS * options.apps
+        self.schedule = Schedule(options.seed, options.calm, options.only, more)
+        self.dead_gone = self.dead_slack = 0
         self.findings, self.kills, self.counts = [], [], {}
         self.began = time.monotonic()
         self.broker_up = self.simulator_up = 0.0  # since when
         self.said = self.sampled = 0.0
         self.last = (0.0, 0)
         self.is_held, self.held_seconds = False, 0
-        self.workers, self.load, self.audit = {}, None, None
+        self.workers, self.load, self.audit, self.beside = {}, None, None, None
         self.is_ending = False
 
     def say(self, text):
@@ -66,32 +78,51 @@ class Chaos:
         self.broker.start()
         self.await_broker()
         names = SimpleNamespace(
-            servers=self.broker.servers, group="chaos.worker", requests="chaos.requests", results="chaos.results",
+            servers=self.broker.servers, protected=self.broker.protected, has_apps=options.apps,
+            beside="chaos.beside" if options.topics else "", group="chaos.worker", requests="chaos.requests", results="chaos.results",
             unregistered="chaos.unregistered", dead_letters="chaos.dead-letters", retry="chaos.retry.1s")
         self.names = names
         topics.create(names.servers, {
             names.requests: (PARTITIONS, RETENTION), names.results: (PARTITIONS, RETENTION),
             names.retry: (PARTITIONS, {}), names.dead_letters: (1, {}),
-            names.unregistered: (PARTITIONS, {"cleanup.policy": "compact"}),
+            names.unregistered: DEAD_TOKENS, **({names.beside: BESIDE} if names.beside else {}),
         })
+        self.rights = Rights(names.servers)
+        self.rights.allow_everything()
         self.until(lambda: self.lag() == 0, 30, "the topic of the commits")
         self.simulator = Simulator(options.worker, self.folder)
         self.simulator_up = time.monotonic()
-        for name in ("steady", "first", "second", "fourth"):
+        for name in ("steady", "first", "second", "fourth")[:4 if options.workers > 1 else 1]:
             self.workers[name] = Worker(
                 name, options.worker, self.folder, names, self.simulator.port, name in ("first", "second"))
-        for name in ("steady", "first", "second"):
+        beginning = [name for name in self.workers if name != "fourth"]
+        for name in beginning:
             self.workers[name].start()
-        for name in ("steady", "first", "second"):
+        for name in beginning:
             self.workers[name].await_text("partitions assigned", 60)
         self.audit = Partner("chaos_audit.py", json.dumps(vars(names) | {
             "partitions": PARTITIONS, "simulator": self.simulator.control, "calm": options.calm,
-            "withhold": options.withhold}), folder=self.folder)
+            "once": options.workers == 1, "withhold": options.withhold}), folder=self.folder)
         self.book = os.path.join(self.folder, "produced")
         self.load = Partner("chaos_load.py", names.servers, names.requests, str(PARTITIONS), str(options.rate),
-                            str(options.seed), self.book, folder=self.folder)
+                            str(options.seed), self.book, str(options.poison), names.retry, str(int(options.apps)),
+                            folder=self.folder)
+        if names.beside:
+            self.beside = Partner("chaos_beside.py", names.servers, names.beside, str(BESIDE_RATE), str(options.seed),
+                                  self.book + ".beside", folder=self.folder)
+            self.tell_beside("on")
         self.began = time.monotonic()
         self.say(f"seed {options.seed}, {options.rate}/s, {topics.version()}, in {self.folder}")
+
+    def tell_beside(self, order):
+        """Returns when it did it."""
+        self.beside.tell(order)
+
+        def is_done():
+            return any(answer.get("done") == order for answer in self.beside.answers)
+
+        self.until(is_done, 60, f"the producer beside, told {order}")
+        self.beside.answers.clear()
 
     def await_broker(self):
         deadline = time.monotonic() + 180
@@ -105,6 +136,12 @@ class Chaos:
         """Everything settles, everyone leaves in order, the books are compared."""
         if not self.options.calm:
             self.simulator.post("/faults?fault=&latency=5ms..30ms&streams=1000")
+            self.rights.lift()
+            for worker in self.workers.values():
+                worker.write()
+        if self.beside:
+            self.tell_beside("stop")
+            self.until(lambda: self.beside.process.poll() is not None, 60, "the end of the producer beside")
         self.load.tell("stop")
         self.until(lambda: self.load.process.poll() is not None, 120, "the producer's end")
         self.load.check()
@@ -115,7 +152,9 @@ class Chaos:
         for worker in self.workers.values():
             if worker.is_running:
                 self.stop(worker)
-        self.audit.tell(json.dumps({"do": "finish", "book": self.book}))
+        self.audit.tell(json.dumps({
+            "do": "finish", "book": self.book, "beside": self.beside and self.book + ".beside",
+            "dead_gone": self.dead_gone, "dead_slack": self.dead_slack}))
         if not self.until(lambda: self.answer("finished"), 600, None):
             raise RuntimeError("the audit does not end")
         chaos_summary.show(self, self.answer("finished"))
@@ -124,8 +163,8 @@ class Chaos:
         """Records that are not committed; None: the broker does not say."""
         names = self.names
         try:
-            return topics.lag(names.servers, names.group, names.requests) + topics.lag(
-                names.servers, names.group + ".retry", names.retry)
+            return sum(topics.lag(names.servers, names.group, topic) for topic in (names.requests, names.beside) if topic
+                       ) + topics.lag(names.servers, names.group + ".retry", names.retry)
         except KafkaException:
             return None
 
@@ -141,7 +180,7 @@ class Chaos:
         if now - self.sampled < 1 or self.load is None:
             return
         self.sampled = now
-        for partner in (self.load, self.audit):
+        for partner in filter(None, (self.load, self.audit, self.beside)):
             partner.check()
         for worker in self.workers.values():
             if worker.process is not None and not self.is_ending:
@@ -161,7 +200,8 @@ class Chaos:
         backlog = self.load.state.get("notifications", 0) - self.audit.state.get("distinct", 0)
         if self.is_held != (backlog > self.options.rate * BACKLOG_SECONDS / (2 if self.is_held else 1)):
             self.is_held = not self.is_held
-            self.load.tell("hold" if self.is_held else "go")
+            if self.load.process.poll() is None:  # it ends before the last of what it wrote is settled
+                self.load.tell("hold" if self.is_held else "go")
         self.held_seconds += self.is_held
         if now - self.said >= 10:
             self.progress(now, backlog)
@@ -201,15 +241,15 @@ class Chaos:
         now = time.monotonic()
         quiet = min(now - self.broker_up, now - self.simulator_up)
         partitions = worker.partitions()
-        remaining = self.simulator.open_connections() - worker.connections(self.simulator.port)
+        ports = worker.connections(self.simulator.port)
         worker.end(signal.SIGKILL)
         killed = time.monotonic()
         if partitions:
             time.sleep(0.03)  # what it had written to Kafka arrives
-            while (connections := self.simulator.open_connections()) > remaining and time.monotonic() < killed + 1:
+            while (is_unread := self.simulator.has_open(ports)) and time.monotonic() < killed + 1:
                 time.sleep(0.01)  # the server still reads what it had sent
             self.audit.tell(json.dumps({"do": "killed", "number": number, "name": worker.name, "partitions": partitions,
-                                        "killed_ms": time.time() * 1000, "is_exact": connections <= remaining}))
+                                        "killed_ms": time.time() * 1000, "is_exact": not is_unread}))
             while self.audit.frozen != number and time.monotonic() < killed + 2:
                 time.sleep(0.005)
         else:
@@ -291,6 +331,42 @@ class Chaos:
             self.broker.end(signal.SIGTERM if kind == "broker restart" else signal.SIGKILL)
             self.broker.start()
             self.await_broker()
+        elif kind == "broker away":
+            # In order or at once; longer than any session, and than a worker waits for a coordinator.
+            self.broker.end(draw.choice([signal.SIGTERM, signal.SIGKILL]) if self.options.workers > 1 else signal.SIGTERM)
+            self.wait(self.options.outage)
+            self.broker.start()
+            self.await_broker()
+        elif kind == "broker frozen":
+            self.hold(self.broker, self.options.outage)
+            self.await_broker()
+        elif kind == "topic made anew":
+            self.tell_beside("off")
+            topics.delete(self.names.servers, [self.names.beside])
+            self.wait(draw.choice([0, draw.seconds(1, 8)]))
+            self.make_anew(self.names.beside, BESIDE)
+            self.tell_beside("on")
+        elif kind == "dead-token topic made anew":
+            self.dead_gone += topics.written(self.names.servers, self.names.unregistered)
+            self.dead_slack += 5 + int(self.options.rate * SPECIAL * 5)
+            topics.delete(self.names.servers, [self.names.unregistered])
+            self.wait(draw.seconds(0, 8))
+            self.make_anew(self.names.unregistered, DEAD_TOKENS)
+        elif kind == "right denied":
+            names = self.names
+            operation, resource, name = draw.choice([
+                ("write", "topic", names.results), ("write", "topic", names.unregistered),
+                ("write", "topic", names.retry), ("read", "topic", names.requests), ("read", "topic", names.beside),
+                ("read", "group", names.group)])
+            self.say(f"{operation} on {resource} {name} is denied")
+            self.rights.deny(operation, resource, name)
+            self.wait(draw.seconds(5, 12))
+            self.rights.lift()
+        elif kind == "app paused":
+            for is_paused in (True, False):
+                for worker in self.workers.values():
+                    worker.write(is_paused)
+                self.wait(draw.seconds(3, 8) if is_paused else 0)
         elif kind == "disk full":
             # No file may grow: what is written is refused, and Kafka ends, as it does without a place to write to.
             resource.prlimit(self.broker.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
@@ -330,6 +406,17 @@ class Chaos:
         else:
             raise ValueError(kind)
 
+    def make_anew(self, name, kind):
+        """Deleting goes on for a while after the topic is not seen any more."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return topics.create(self.names.servers, {name: kind})
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                self.wait(0.2)
+
     def hold(self, program, seconds):
         program.signal(signal.SIGSTOP)
         self.wait(seconds)
@@ -344,6 +431,11 @@ class Chaos:
             number += 1
             begin = time.monotonic()
             victim, kind = self.schedule.round(number)
+            if self.options.workers == 1:
+                self.wait(0.4 * every)
+                self.befall(kind)
+                self.wait(max(begin + every - time.monotonic(), every / 8))
+                continue
             worker = self.workers[("first", "second")[victim]]
             if self.options.calm:
                 self.restart(worker)
@@ -366,18 +458,34 @@ def main():
     parser.add_argument("--every", type=float, default=20, help="seconds from kill to kill (%(default)s)")
     parser.add_argument("--calm", action="store_true", help="no kill and no fault; nothing may be sent twice")
     parser.add_argument("--only", default="", metavar="KIND,KIND",
-                        help="nothing but these faults: " + ", ".join(sorted({*SHORT, *LONG})))
+                        help="nothing but these faults: " + ", ".join(sorted({*SHORT, *LONG, *TOPICS, *OUTAGES, *APPS})))
     parser.add_argument("--worker", default=".build/release/apns-worker", help="the built program (%(default)s)")
     parser.add_argument("--kafka-home", default=os.environ.get("KAFKA_HOME"), help="default: $KAFKA_HOME")
     parser.add_argument("--withhold", type=int, default=0, help="the audit leaves out the N-th result, to see it fail")
     parser.add_argument("--first-within", type=int, default=0, metavar="MS",
                         help="a median beyond this of restart to first result is a finding (0: only told)")
     parser.add_argument("--keep", action="store_true", help="keep the folder; it is kept after findings")
+    parser.add_argument("--workers", type=int, choices=(1, 3), default=3,
+                        help="1: nobody is killed, the broker is away again and again, and nothing may be sent twice")
+    parser.add_argument("--outage", type=float, default=15, metavar="SECONDS", help="how long it is away (%(default)s)")
+    parser.add_argument("--poison", type=int, metavar="N", help="one record in N is poison; 0: none (10000; calm: 0)")
+    for name, text in (("topics", "topics are made anew and rights denied"),
+                       ("outages", "the broker is away for longer than the session"),
+                       ("apps", "an app that is limited, and one that is paused")):
+        parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, help=text + " (calm: not)")
     parser.add_argument("--selftest", action="store_true", help="shows that the audit finds each kind of fault")
     options = parser.parse_args()
+    is_plain = options.calm or options.workers == 1
+    options.poison = options.poison if options.poison is not None else 0 if is_plain else 10_000
+    for name in ("topics", "outages", "apps"):
+        if getattr(options, name) is None:
+            setattr(options, name, not is_plain)
+    if options.workers == 1:
+        options.only = options.only or ",".join(OUTAGES)
+        options.every = max(options.every, 2 * options.outage)
     options.only = [kind.strip() for kind in options.only.split(",") if kind.strip()]
     for kind in options.only:
-        if kind not in (CALM if options.calm else {*SHORT, *LONG}):
+        if kind not in (CALM if options.calm else {*SHORT, *LONG, *TOPICS, *OUTAGES, *APPS}):
             parser.error(f"there is no fault '{kind}'{' in a calm run' if options.calm else ''}: --help lists them")
     if options.selftest:
         import chaos_selftest
@@ -387,6 +495,8 @@ def main():
         parser.error("set KAFKA_HOME or give --kafka-home")
     if not os.access(options.worker, os.X_OK):
         parser.error(f"{options.worker} is no program: build it (swift build -c release --product apns-worker)")
+    if not options.topics and set(options.only) & set(TOPICS) or not options.apps and set(options.only) & set(APPS):
+        parser.error("--only names a fault of what is left out: give --topics, --apps")
     options.worker = os.path.abspath(options.worker)
     folder = tempfile.mkdtemp(prefix="chaos-")
     chaos = Chaos(options, folder)

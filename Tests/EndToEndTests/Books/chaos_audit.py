@@ -22,9 +22,11 @@ from confluent_kafka import TopicPartition
 import topics
 from audit import derived_place
 from chaos_book import Bits, ChaosBook, Kill
+from chaos_poison import RETRIED_TOPIC
 from commits import Committed, commit_content, commit_place
 
-PLACE = re.compile(rb'"partition":(\d+),"offset":(\d+),"index":(\d+)')
+PLACE = re.compile(rb'"request":\{"topic":"([^"]*)","partition":(\d+),"offset":(\d+),"index":(\d+)')
+ID = re.compile(rb'"apns_id":"([^"]+)"')
 OUTCOME = re.compile(rb'"outcome":"(\w+)"')
 AGAIN = re.compile(rb"^(\S+) \S+ (?!1\n)(\d+)\n", re.MULTILINE)
 ROW = re.compile(rb"^(\S+) \S+ (\d+)\n", re.MULTILINE)
@@ -32,9 +34,14 @@ OFFSETS = "__consumer_offsets"
 
 
 def place(id):
-    """(partition, offset, index) that a derived apns-id spells."""
-    offset, index, partition = derived_place(id.decode())
-    return partition, offset, index
+    """(partition, offset, index) that a derived apns-id spells; None: it is one of its own (chaos_beside, poison)."""
+    found = derived_place(id.decode())
+    return found and (found[2], found[0], found[1])
+
+
+def places(rows):
+    """place -> count, of rows (id, count) with derived ids."""
+    return {at: int(count) for id, count in rows if (at := place(id)) is not None}
 
 
 class Tail:
@@ -89,7 +96,7 @@ class ChaosAudit:
     def __init__(self, options):
         self.options = options
         self.simulator = options["simulator"]
-        self.book = ChaosBook(options["partitions"], options["calm"])
+        self.book = ChaosBook(options["partitions"], options["calm"], options["once"])
         servers = options["servers"]
         self.results = Tail(servers, options["results"])
         self.retries = Tail(servers, options["retry"])
@@ -105,6 +112,7 @@ class ChaosAudit:
 
     def read_results(self):
         book, match, withhold, window = self.book, PLACE.match, self.options["withhold"], self.window
+        main = self.options["requests"].encode()
         messages = list(self.results.read(5_000, 0.02))
         now_ms = time.time() * 1000
         for message in messages:
@@ -115,11 +123,15 @@ class ChaosAudit:
                            f"{number}: {message.offset()}, not {wanted}", message.offset() - wanted)
             self.expected[number] = message.offset() + 1
             value = message.value()
-            found = match(value, value.rfind(b'"partition":'))
+            found = match(value, value.rfind(b'"request":'))
             if not found:
                 book.found("result that cannot be read", value[:300])
                 continue
-            at = partition, offset, index = [int(number) for number in found.groups()]
+            topic, *at = found.groups()
+            if topic != main:
+                book.beside_result(ID.search(value).group(1).decode(), b'"in_doubt":0' not in value)
+                continue
+            at = partition, offset, index = [int(number) for number in at]
             if withhold:
                 withhold = self.options["withhold"] = withhold - 1
                 if withhold == 0:
@@ -133,7 +145,9 @@ class ChaosAudit:
     def read_retries(self):
         for message in self.retries.read(2_000, 0):
             names = dict(message.headers())
-            _, partition, offset, _ = names["push-retry-request"].decode().rsplit("/", 3)
+            topic, partition, offset, _ = names["push-retry-request"].decode().rsplit("/", 3)
+            if topic != self.options["requests"]:
+                continue
             self.book.moved[int(partition)].add(int(offset))
 
     def read_offsets(self):
@@ -193,8 +207,8 @@ class ChaosAudit:
         except ValueError as error:
             self.book.found("commit metadata that is damaged", error)
             return
-        before = {place(id): int(count) for id, count in ROW.findall(window.before)}
-        after = {place(id): int(count) for id, count in AGAIN.findall(self.fetch(window.start))}
+        before = places(ROW.findall(window.before))
+        after = places(AGAIN.findall(self.fetch(window.start)))
         kill.evaluate(before, after)
         age = [window.killed_ms - commit.at_ms for commit in kill.commits.values()]
         self.say({
@@ -217,25 +231,35 @@ class ChaosAudit:
         if not self.results.is_past(ends):
             self.book.found("the result topic cannot be read to its end", f"{self.results.next} of {ends}")
         with open(order["book"], "rb") as file:
-            produced = [self.counted(data) for data in pickle.load(file)]
+            load = pickle.load(file)
+        produced = [self.counted(data) for data in load["acknowledged"]]
+        letters = self.read_letters()
         requests = topics.ends(self.results.consumer, self.options["requests"])
         self.book.complete([requests[p] for p in sorted(requests)], produced)
-        dead = sum(topics.ends(self.results.consumer, self.options["unregistered"]).values())
-        if dead < self.book.outcomes[b"unregistered"]:
+        # Of a topic that was deleted: what it held then, and what was written to it while it went.
+        dead = order["dead_gone"] + sum(topics.ends(self.results.consumer, self.options["unregistered"]).values())
+        if dead + order["dead_slack"] < self.book.outcomes[b"unregistered"]:
             self.book.found("LOST: dead-token records", f"{dead} of {self.book.outcomes[b'unregistered']}",
                             self.book.outcomes[b"unregistered"] - dead)
-        letters = sum(topics.ends(self.results.consumer, self.options["dead_letters"]).values())
-        if letters:
-            self.book.found("dead letters of good records", letters, letters)
+        besides = []
+        if order["beside"]:
+            with open(order["beside"]) as file:
+                besides = json.load(file)
+        self.book.complete_beside(besides, load["retried"], letters)
         self.read_totals()
-        self.book.server(self.totals["accepted_distinct"], self.accepted_again())
+        self.others = 0  # accepted, and not of the request topic
+        again = list(self.accepted_again())
+        self.book.server(self.totals["accepted_distinct"] - self.others, again)
         if self.totals["overflow"]:
             self.book.found("the server's book is full", self.totals["overflow"])
         book = self.book
         self.say({"finished": True, "findings": book.report(), "summary": self.summary() | {
             "records": sum(requests.values()), "records whose acknowledgement got lost": book.outside,
             "envelopes": len(book.envelopes), "outcomes": {k.decode(): v for k, v in book.outcomes.items()},
-            "dead-token records": dead, "read errors of the audit": self.results.errors}})
+            "dead-token records": dead,
+            "poison": {k.decode(): v for k, v in book.poison.items()}, "stray retry records": len(load["retried"]),
+            "topics beside": [f"{sum(id in book.beside for id in ids)} of {len(ids)}" for ids in besides],
+            "read errors of the audit": self.results.errors}})
 
     @staticmethod
     def counted(data):
@@ -243,6 +267,24 @@ class ChaosAudit:
         bits.count = int.from_bytes(data, "little").bit_count()
         bits.end = int.from_bytes(data, "little").bit_length()
         return bits
+
+    def read_letters(self):
+        """Notes the dead letters; returns the numbers of retry records that nobody wrote among them."""
+        numbers = set()
+        for message in topics.read(self.options["servers"], self.options["dead_letters"]):
+            names = {name: value for name, value in message.headers() or () if value is not None}
+            said = [names.get("push-dlq-" + name, b"").decode() for name in ("topic", "partition", "offset")]
+            if said[0] == self.options["requests"]:
+                self.book.letter(int(said[1]), int(said[2]), message.key())
+            elif "push-retry-request" in names:
+                topic, _, number, _ = names["push-retry-request"].decode().rsplit("/", 3)
+                if topic == RETRIED_TOPIC:
+                    numbers.add(int(number))
+                else:
+                    self.book.found("dead letter of a good record", said)
+            else:
+                self.book.found("dead letter of a good record", said)
+        return numbers
 
     def accepted_again(self):
         """Streams the server's whole book: (place, count) of what it accepted more than once."""
@@ -252,8 +294,15 @@ class ChaosAudit:
                 piece = rest + piece
                 end = piece.rfind(b"\n") + 1
                 rest = piece[end:]
-                for id, count in AGAIN.findall(piece[:end]):
-                    yield place(id), int(count)
+                for id, count in ROW.findall(piece[:end]):
+                    at = place(id)
+                    self.others += at is None
+                    if count == b"1":
+                        continue
+                    if at is not None:
+                        yield at, int(count)
+                    else:
+                        self.book.beside_again(id.decode(), int(count))
 
     # Its parent.
 

@@ -4,6 +4,8 @@ hours. It reads nothing itself; `selftest` shows that each kind of fault is foun
 import re
 from collections import Counter, defaultdict
 
+from chaos_poison import is_poison
+
 SHOWN = 5  # examples of each kind of finding
 
 DEAD_PREFIX = "fa1741010"  # the simulator answers 410 Unregistered, always
@@ -66,10 +68,14 @@ class Envelope:
 
 
 class ChaosBook:
-    """A place is (partition, offset, index) of the request topic. `calm`: nothing was killed and no fault happened."""
+    """A place is (partition, offset, index) of the request topic. `calm`: nothing was killed and no fault happened.
+    `once`: whatever happened, the one worker lived on, and nothing may be sent twice."""
 
-    def __init__(self, partitions, calm=False):
-        self.calm = calm
+    def __init__(self, partitions, calm=False, once=False):
+        self.calm, self.once = calm, once
+        self.letters = [Bits() for _ in range(partitions)]  # by offset: it has a dead letter
+        self.beside = {}  # apns-id -> [results, says in_doubt]: requests of the topic that is deleted, and strays
+        self.poison = Counter()  # outcomes
         self.answered = [Bits() for _ in range(partitions)]  # by offset: index 0 has a result
         self.doubtful = [Bits() for _ in range(partitions)]  # ... that says in_doubt
         self.moved = [Bits() for _ in range(partitions)]  # some of the record's notifications went through a retry topic
@@ -118,10 +124,26 @@ class ChaosBook:
             return False
         self.distinct += 1
         self.outcomes[outcome] += 1
+        if is_poison(token):
+            self.poison[outcome] += 1  # any will do
+            return True
         wanted = b"unregistered" if token.startswith(DEAD_TOKEN) else b"accepted"
         if outcome != wanted:
             self.found("result other than expected", f"{(partition, offset, index)}: {outcome}, not {wanted}")
         return True
+
+    def beside_result(self, id, in_doubt):
+        """Of a request that is known by its id only."""
+        entry = self.beside.setdefault(id, [0, False])
+        entry[0] += 1
+        entry[1] |= in_doubt
+
+    def letter(self, partition, offset, key):
+        """A dead letter of a record of the request topic; `key`: its first bytes at least."""
+        self.letters[partition].add(offset)
+        self.poison[b"dead letter"] += 1
+        if not is_poison(key):
+            self.found("dead letter of a good record", f"{partition}/{offset}")
 
     def is_answered(self, partition, offset, index):
         if (envelope := self.envelopes.get((partition, offset))) is not None:
@@ -154,11 +176,31 @@ class ChaosBook:
             if self.answered[partition].end > end:
                 self.found("result of something never produced", f"partition {partition} ends at {end}")
             for offset in self.answered[partition].missing(end):
+                if offset in self.letters[partition]:
+                    continue
                 self.found("LOST: no result", f"{partition}/{offset}")
         for (partition, offset), envelope in self.envelopes.items():
             missing = envelope.size - envelope.answered.bit_count()
             if missing > 0:
                 self.found("LOST: no result for some of an envelope", f"{partition}/{offset}", missing)
+
+    def complete_beside(self, topics, retried, letters):
+        """`topics`: of each topic that there was beside, the ids that it acknowledged; what is open when a topic is deleted
+        is lost with it. `retried`: ids of retry records that nobody wrote; `letters`: numbers of those that are dead
+        letters."""
+        for id in topics[-1] if topics else ():
+            if id not in self.beside:
+                self.found("LOST: no result of a topic that was made anew", id)
+        for number, id in retried.items():
+            if id not in self.beside and number not in letters:
+                self.found("LOST: a retry record that nobody wrote has neither result nor dead letter", number)
+
+    def beside_again(self, id, count):
+        """The server accepted a request that is known by its id so often."""
+        if self.once or self.calm:
+            self.found("sent twice", f"{id}: accepted {count} times")
+        elif not self.beside.get(id, (0, False))[1]:
+            self.found("accepted again, and no result says in_doubt", f"{id}: accepted {count} times")
 
     def server(self, distinct, again):
         """`distinct`: notifications that the server accepted; `again`: places it accepted more than once, and how often."""
@@ -167,7 +209,9 @@ class ChaosBook:
             self.found("the server accepted another number than the results say", f"{distinct}, not {accepted}",
                        abs(distinct - accepted))
         for place, count in again:
-            if self.calm:
+            if self.once:
+                self.found("sent twice by a worker that lived on", f"{place}: accepted {count} times")
+            elif self.calm:
                 self.found("sent twice without a fault", f"{place}: accepted {count} times")
             elif not self.says_doubt(*place):
                 self.found("accepted again, and no result says in_doubt", f"{place}: accepted {count} times")

@@ -1,7 +1,9 @@
-"""The producer of a chaos run, a process of its own: `chaos_load.py SERVERS TOPIC PARTITIONS RATE SEED BOOK`.
+"""The producer of a chaos run, a process of its own:
+`chaos_load.py SERVERS TOPIC PARTITIONS RATE SEED BOOK POISON RETRY APPS`.
 
 It writes so many notifications a second until it is told to stop, most of them in payload form, a tenth in envelopes, and
-keeps one bit for each record that Kafka acknowledged. Told on its standard input: `hold`, `go`, `stop`; once a second it
+keeps one bit for each record that Kafka acknowledged. One in POISON records (0: none) is one of `chaos_poison`, and as many
+go to the topic RETRY; with APPS 1 some are for the apps that are limited and paused. Told on its standard input: `hold`, `go`, `stop`; once a second it
 says how far it is, as a line of JSON.
 """
 
@@ -12,17 +14,22 @@ import random
 import sys
 import threading
 import time
+import uuid
 from collections import deque
 from functools import partial
 
 from confluent_kafka import KafkaException, Producer
 
+import chaos_poison
 from chaos_book import DEAD_PREFIX, LATER_PREFIX, Bits
 
 DEVICES = 50_000
 SIZES = (2, 5, 20, 100, 800)  # device tokens of an envelope
 SHARE = 0.1  # of the notifications are in envelopes
 SPECIAL = 0.001  # of the records go to a token that is dead, and as many to one that is answered 429 once
+LIMITED_PER_SECOND = 20  # notifications for the app that may get 50
+PAUSED_PER_SECOND = 5
+APP = [("push-app", b"shop")]
 HEADERS = [("apns-push-type", b"alert"), ("apns-priority", b"5"), ("apns-collapse-id", b"chaos")]
 
 
@@ -32,10 +39,12 @@ def token(source, size=0, prefix=""):
 
 
 class Records:
-    """Draws (key, value, headers, notifications) from a seed."""
+    """Draws (key, value, headers, notifications) from a seed. `apps`: name -> share of the records that is for it."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, apps=()):
         self.random = random.Random(seed)
+        self.apps = [(name, share, HEADERS + [("apns-topic", f"com.example.{name}".encode())])
+                     for name, share in dict(apps).items()]
         self.devices = [token(self.random).encode() for _ in range(DEVICES)]
         self.payloads = [b'{"aps":{"alert":"Chaos %d","sound":"default"},"pad":"%s"}' % (n, b"x" * (n % 60))
                          for n in range(240)]
@@ -45,7 +54,7 @@ class Records:
 
     def envelope(self, size):
         tokens = [token(self.random, size) for _ in range(size)]
-        value = json.dumps({"device_tokens": tokens, "payload": {"aps": {"alert": f"To {size}"}}}).encode()
+        value = json.dumps({"device_tokens": tokens, "app": "shop", "payload": {"aps": {"alert": f"To {size}"}}}).encode()
         return value, size
 
     def next(self):
@@ -58,19 +67,75 @@ class Records:
             key = token(self.random, 0, prefix).encode()
         else:
             key = self.devices[int(drawn * 1e9) % DEVICES]
-        return key, self.payloads[int(drawn * 1e7) % 240], HEADERS if drawn > 0.75 else None, 1
+            if self.apps:
+                other = self.random.random()
+                for _, share, headers in self.apps:
+                    if other < share:
+                        return key, self.payloads[int(drawn * 1e7) % 240], headers, 1
+                    other -= share
+        return key, self.payloads[int(drawn * 1e7) % 240], HEADERS + APP if drawn > 0.75 else APP, 1
+
+
+class Poison:
+    """Writes one poison record for each `every` of the others, and one to the retry topic; what Kafka refuses is none."""
+
+    def __init__(self, servers, topic, retry, every, seed, acknowledged):
+        self.topic, self.retry, self.every, self.acknowledged = topic, retry, every, acknowledged
+        self.random = random.Random(seed)
+        self.count = self.notifications = 0
+        self.written, self.refused, self.retried_ids = {}, {}, {}
+        # What is large is easily compressed, and the broker looks at it compressed.
+        self.producer = Producer({
+            "bootstrap.servers": servers, "acks": "all", "linger.ms": 5, "compression.type": "lz4",
+            "message.max.bytes": 8_000_000, "message.timeout.ms": 120_000, "log_level": 0})
+
+    def delivered(self, kind, error, message):
+        if error is not None:
+            self.refused[kind] = self.refused.get(kind, 0) + 1
+            return
+        self.written[kind] = self.written.get(kind, 0) + 1
+        self.notifications += chaos_poison.MANY if kind in ("same_token", "bad_tokens") else 1
+        self.acknowledged[message.partition()].add(message.offset())
+
+    def retry_delivered(self, number, id, error, message):
+        if error is None:
+            self.retried_ids[number] = id
+
+    def follow(self, records):
+        """So many others were written."""
+        while self.every and self.count < records // self.every:
+            self.write(chaos_poison.KINDS[self.count % len(chaos_poison.KINDS)])
+            self.count += 1
+
+    def write(self, make):
+        now_ms = int(time.time() * 1000)
+        key, value, headers, at_ms = make(self.random, now_ms)
+        self.produce(self.topic, key, value, headers, at_ms or now_ms, partial(self.delivered, make.__name__))
+        id = str(uuid.UUID(bytes=self.random.randbytes(16), version=4))
+        self.produce(self.retry, self.random.randbytes(8).hex(), chaos_poison.PAYLOAD,
+                     chaos_poison.retry_headers(self.count, id, now_ms), now_ms,
+                     partial(self.retry_delivered, self.count, id))
+        self.producer.poll(0)
+
+    def produce(self, topic, key, value, headers, at_ms, delivered):
+        try:
+            self.producer.produce(topic, key=key, value=value, headers=headers, timestamp=at_ms, on_delivery=delivered)
+        except (BufferError, KafkaException):
+            pass  # the next one will do
 
 
 class Load:
-    def __init__(self, servers, topic, partitions, rate, seed):
+    def __init__(self, servers, topic, partitions, rate, seed, poison=0, retry="", has_apps=False):
         self.servers, self.topic, self.rate = servers, topic, rate
-        self.records = Records(seed)
+        apps = {"limited": LIMITED_PER_SECOND / rate, "paused": PAUSED_PER_SECOND / rate} if has_apps else {}
+        self.records = Records(seed, apps)
         self.acknowledged = [Bits() for _ in range(partitions)]
         self.notifications = self.count = self.failures = self.producers = 0
         self.again = deque()  # what was not acknowledged
         self.fatal = None
         self.orders = deque()
         self.holding = self.stopping = False
+        self.poison = Poison(servers, topic, retry, poison, seed, self.acknowledged)
 
     def producer(self):
         self.producers += 1
@@ -106,8 +171,10 @@ class Load:
             self.stopping = self.stopping or order == "stop"
 
     def say(self):
-        print(json.dumps({"records": self.count, "notifications": self.notifications, "failures": self.failures,
-                          "producers": self.producers}), flush=True)
+        print(json.dumps({"records": self.count, "notifications": self.notifications + self.poison.notifications,
+                          "failures": self.failures,
+                          "producers": self.producers, "poison": self.poison.written,
+                          "poison refused": self.poison.refused}), flush=True)
 
     def run(self):
         threading.Thread(target=self.listen, daemon=True).start()
@@ -132,6 +199,8 @@ class Load:
                     self.again.appendleft(record)
                     break
                 due -= record[3]
+            self.poison.follow(self.count)
+            self.poison.producer.poll(0)
             producer.poll(0.005)
         while self.again or len(producer):
             if self.fatal:
@@ -140,6 +209,7 @@ class Load:
                 self.again.popleft()
             producer.flush(1)
             self.say()
+        self.poison.producer.flush(120)
 
     def write(self, producer, record):
         key, value, headers, _ = record
@@ -161,11 +231,12 @@ class Load:
 
 
 def main():
-    servers, topic, partitions, rate, seed, book = sys.argv[1:]
-    load = Load(servers, topic, int(partitions), float(rate), int(seed))
+    servers, topic, partitions, rate, seed, book, poison, retry, apps = sys.argv[1:]
+    load = Load(servers, topic, int(partitions), float(rate), int(seed), int(poison), retry, apps == "1")
     load.run()
     with open(book, "wb") as file:
-        pickle.dump([bytes(bits.data) for bits in load.acknowledged], file)
+        pickle.dump({"acknowledged": [bytes(bits.data) for bits in load.acknowledged],
+                     "retried": load.poison.retried_ids}, file)
     load.say()
     sys.stdout.flush()
     os._exit(0)

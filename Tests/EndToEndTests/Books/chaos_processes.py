@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.request
 
+import chaos_rights
 import topics
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -69,12 +70,13 @@ class Program:
 
 
 class Broker(Program):
-    """Of KAFKA_HOME, in a folder of its own."""
+    """Of KAFKA_HOME, in a folder of its own. Workers come to `protected`, where they may do what `Rights` leave them."""
 
     def __init__(self, home, folder):
         super().__init__("broker", folder)
-        port, controller = free_ports(2)
-        self.servers = f"127.0.0.1:{port}"
+        port, controller, protected = free_ports(3)
+        self.servers, self.protected = f"127.0.0.1:{port}", f"127.0.0.1:{protected}"
+        listeners = f"PLAINTEXT://{self.servers},CONTROLLER://127.0.0.1:{controller},WORKER://{self.protected}"
         self.properties = os.path.join(folder, "server.properties")
         logging = os.path.join(folder, "log4j2.properties")
         with open(self.properties, "w") as file:
@@ -82,10 +84,12 @@ class Broker(Program):
 process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+listeners={listeners}
+advertised.listeners={listeners}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,WORKER:SASL_PLAINTEXT
+auto.create.topics.enable=false
 log.dirs={folder}/kafka
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
@@ -97,7 +101,7 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.cleaner.dedupe.buffer.size=2097152
 log.retention.check.interval.ms=10000
-""")
+{chaos_rights.PROPERTIES}""")
         with open(logging, "w") as file:
             file.write("appender.console.type=Console\nappender.console.name=console\n"
                        "appender.console.layout.type=PatternLayout\n"
@@ -142,9 +146,15 @@ class Simulator(Program):
         self.launch(*self.words)
         self.await_text("listening", 60, begin)
 
-    def open_connections(self):
-        with urllib.request.urlopen(self.control + "/totals", timeout=30) as answer:
-            return json.load(answer)["open_connections"]
+    def has_open(self, ports):
+        """Whether it has not read all that came from one of these ports of this machine: its end of the connection is there
+        until then, whatever became of the other."""
+        with open("/proc/net/tcp") as table:
+            for row in map(str.split, table):
+                # proc(5), net/tcp: 01 established, 08 the other end is closed.
+                if row[3] in ("01", "08") and row[1].endswith(":%04X" % self.port) and int(row[2][-4:], 16) in ports:
+                    return True
+        return False
 
     def post(self, request):
         """`/now?fault=goaway`, `/faults?latency=50ms`."""
@@ -158,34 +168,51 @@ class Worker(Program):
         super().__init__("worker-" + name, folder)
         self.group, self.topic, self.program = names.group, names.requests, program
         self.file = os.path.join(folder, f"worker-{name}.yaml")
+        self.names, self.port, self.static = names, port, name if is_static else None
+        self.write()
+        self.started = 0  # where the log of its latest process begins
+        self.started_at = 0.0
+        self.resident = []  # (time, kilobytes)
+        self.endings = []
+
+    def write(self, is_paused=False):
+        """Its configuration; one that runs is told to read it again."""
+        names = self.names
+
+        def app(name, more=""):
+            return f"""\
+  - name: {name}
+    bundle_ids: [com.example.{name}]
+    environment: production
+    host: localhost
+    port: {self.port}
+    token: {{key_file: AuthKey_SIMULATOR1.p8, key_id: SIMULATOR1, team_id: TEAM123456}}
+    tls: {{ca_file: ca.pem}}
+    connections: {{min: 1, max: 4}}
+{more}"""
+
+        others = app("limited", "    rate_limit: 50\n") + app(
+            "paused", f"    paused: {str(is_paused).lower()}\n") if names.has_apps else ""
+        requests = f"{names.requests}, {names.beside}" if names.beside else names.requests
         with open(self.file, "w") as file:
             file.write(f"""\
 kafka:
-  bootstrap_servers: "{names.servers}"
+  bootstrap_servers: "{names.protected}"
+  librdkafka: {chaos_rights.CLIENT}
   group_id: {names.group}
   session_timeout: 6s
-{f"  group_instance_id: {name}" if is_static else ""}
-requests: {{topics: [{names.requests}]}}
+{f"  group_instance_id: {self.static}" if self.static else ""}
+requests: {{topics: [{requests}]}}
 results: {{topic: {names.results}}}
 unregistered: {{topic: {names.unregistered}}}
 dead_letters: {{topic: {names.dead_letters}}}
 retry: {{tiers: {{1s: {names.retry}}}, max_attempts: 100}}
 delivery: {{response_timeout: 10s}}
 apps:
-  - name: shop
-    bundle_ids: [com.example.shop]
-    environment: production
-    host: localhost
-    port: {port}
-    token: {{key_file: AuthKey_SIMULATOR1.p8, key_id: SIMULATOR1, team_id: TEAM123456}}
-    tls: {{ca_file: ca.pem}}
-    connections: {{min: 1, max: 4}}
-admin: {{listen: "off"}}
+{app("shop")}{others}admin: {{listen: "off"}}
 """)
-        self.started = 0  # where the log of its latest process begins
-        self.started_at = 0.0
-        self.resident = []  # (time, kilobytes)
-        self.endings = []
+        if self.is_running:
+            self.signal(signal.SIGHUP)
 
     def start(self):
         self.started = os.path.getsize(self.log) if os.path.exists(self.log) else 0
@@ -214,7 +241,7 @@ admin: {{listen: "off"}}
             self.resident.append((at, int(found.group(1))))
 
     def connections(self, port):
-        """How many it has to a port of this machine."""
+        """The ports of its own that it has connected to a port of this machine."""
         sockets = set()
         folder = f"/proc/{self.process.pid}/fd"
         for name in os.listdir(folder):
@@ -222,11 +249,9 @@ admin: {{listen: "off"}}
                 sockets.add(os.readlink(f"{folder}/{name}"))
             except OSError:
                 pass  # closed meanwhile
-        count = 0
         with open("/proc/net/tcp") as table:
-            for row in map(str.split, table):
-                count += row[3] == "01" and row[2].endswith(":%04X" % port) and f"socket:[{row[9]}]" in sockets
-        return count
+            return {int(row[1][-4:], 16) for row in map(str.split, table)
+                    if row[3] == "01" and row[2].endswith(":%04X" % port) and f"socket:[{row[9]}]" in sockets}
 
     def mean_resident(self, begin, end):
         """In kilobytes, over a span of time; None: nothing is known of it."""
@@ -253,7 +278,7 @@ class Partner:
             said = json.loads(line)
             if "frozen" in said:
                 self.frozen = said["frozen"]
-            elif "kill" in said or "finished" in said:
+            elif "kill" in said or "finished" in said or "done" in said:
                 self.answers.append(said)
             else:
                 self.state = said

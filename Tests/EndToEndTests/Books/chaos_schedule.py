@@ -3,6 +3,8 @@
 The run is cut into rounds, each of which begins with a kill -9 (with --calm: an orderly restart). Every second round has
 a fault that is over by its middle, so that broker and simulator were up for a while before the next kill; the others
 have one that takes as long as it takes. All faults of a kind come once before any of them comes again.
+Topics that go and come, rights that are taken away and outages longer than the session are kinds of their own, to be had
+or left out.
 """
 
 import random
@@ -11,18 +13,22 @@ SHORT = ["goaways", "cuts", "resets", "latency", "streams", "odd answers", "simu
          "fourth worker"]
 LONG = ["broker restart", "broker stopped", "broker killed", "disk full", "simulator stopped",
         "simulator killed", "blackhole", "rolling restart", "unanswered", "fourth worker"]
+TOPICS = ["topic made anew", "dead-token topic made anew", "right denied"]
+OUTAGES = ["broker away", "broker frozen"]  # for longer than the session
+APPS = ["app paused"]
 CALM = ["goaways", "latency", "fourth worker", "rolling restart"]
 GOAWAYS = ["goaway", "goaway-shutdown", "goaway-twice"]
 
 
 class Schedule:
-    """`only`: kinds of fault that are drawn, in place of all."""
+    """`only`: kinds of fault that are drawn, in place of all; `more`: kinds that are drawn beside them."""
 
-    def __init__(self, seed, calm, only=()):
+    def __init__(self, seed, calm, only=(), more=()):
         self.random = random.Random(seed)
         self.details = random.Random(seed)
         self.calm = calm
         self.only = list(only)
+        self.long = LONG + list(more)
         self.bags = {}
 
     def drawn(self, kinds):
@@ -35,7 +41,7 @@ class Schedule:
     def round(self, number):
         """(whom to kill: 0 or 1, kind of fault)."""
         victim = self.random.randrange(2)
-        return victim, self.drawn(self.only or (CALM if self.calm else LONG if number % 2 else SHORT))
+        return victim, self.drawn(self.only or (CALM if self.calm else self.long if number % 2 else SHORT))
 
     def seconds(self, least, most):
         return self.details.uniform(least, most)

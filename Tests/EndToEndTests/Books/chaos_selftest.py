@@ -1,28 +1,36 @@
 """Shows that the audit of a chaos run finds each kind of fault: books that agree are altered, one fault at a time."""
 
 from chaos_book import DEAD_PREFIX, Bits, ChaosBook, Kill
+from chaos_poison import MARK
 from commits import Committed
 
 RECORDS = 40
 PLAIN = b"ab" * 30 + b"0000"
 DEAD = DEAD_PREFIX.encode() + b"0" * 51 + b"0000"
 OF_THREE = b"ab" * 30 + b"0003"
+POISON = MARK + b"0" * 55 + b"0000"
 
 
 class Scene:
-    """Two partitions of forty records; the 7th of each is an envelope of three, the 9th goes to a dead token."""
+    """Two partitions of forty records; the 7th of each is an envelope of three, the 9th goes to a dead token, the 11th is
+    poison with a result, the 12th poison with a dead letter. Beside them were two topics, of which the second is there, and a
+    retry record that nobody wrote."""
 
-    def __init__(self, calm=False):
-        self.book = ChaosBook(2, calm)
+    def __init__(self, calm=False, once=False):
+        self.book = ChaosBook(2, calm, once)
+        self.letters = [(partition, 12, MARK + b"7") for partition in range(2)]
+        self.besides = [["lost-with-its-topic"], ["a", "b"]]
+        self.answered_beside = {"a": False, "b": False, "stray": False}
+        self.again_beside = []
         self.lines = []
         for offset in range(RECORDS):
             for partition in range(2):
-                for index in range(3 if offset == 7 else 1):
-                    token = OF_THREE if offset == 7 else DEAD if offset == 9 else PLAIN
-                    self.lines.append([partition, offset, index, token, b"unregistered" if offset == 9 else b"accepted",
-                                       False])
+                for index in range(3 if offset == 7 else 0 if offset == 12 else 1):
+                    token = {7: OF_THREE, 9: DEAD, 11: POISON}.get(offset, PLAIN)
+                    outcome = {9: b"unregistered", 11: b"invalid"}.get(offset, b"accepted")
+                    self.lines.append([partition, offset, index, token, outcome, False])
         self.ends = [RECORDS, RECORDS]
-        self.distinct = 2 * (RECORDS + 1)
+        self.distinct = 2 * (RECORDS - 1)
         self.again = []
         self.kill = None
 
@@ -32,6 +40,12 @@ class Scene:
     def findings(self):
         for line in self.lines:
             self.book.result(*line)
+        for letter in self.letters:
+            self.book.letter(*letter)
+        for id, in_doubt in self.answered_beside.items():
+            self.book.beside_result(id, in_doubt)
+        for id in self.again_beside:
+            self.book.beside_again(id, 2)
         if self.kill:
             kill = Kill(self.book, 1, "first", {1}, {1: Committed(30, "", 0)})
             kill.evaluate(*self.kill)
@@ -40,6 +54,7 @@ class Scene:
             for offset in range(RECORDS):
                 bits.add(offset)
         self.book.complete(self.ends, produced)
+        self.book.complete_beside(self.besides, {7: "stray"}, set())
         self.book.server(self.distinct, self.again)
         return self.book.findings
 
@@ -59,6 +74,11 @@ FAULTS = [
     ("an index too many", lambda s: s.lines.append([1, 7, 3, OF_THREE, b"accepted", False]), "index that there is not"),
     ("an index of no envelope", lambda s: s.lines.append([1, 8, 1, PLAIN, b"accepted", False]), "index that there is not"),
     ("another outcome", lambda s: s.line(1, 20, 0).__setitem__(4, b"abandoned"), "other than expected"),
+    ("a poison record has nothing", lambda s: s.letters.pop(), "LOST: no result"),
+    ("a good record has a dead letter", lambda s: s.letters.append((1, 20, PLAIN)), "dead letter of a good record"),
+    ("a topic that was made anew is not read", lambda s: s.answered_beside.pop("b"), "LOST: no result of a topic"),
+    ("a stray retry record has nothing", lambda s: s.answered_beside.pop("stray"), "LOST: a retry record"),
+    ("sent again beside, and nothing says so", lambda s: s.again_beside.append("a"), "no result says in_doubt"),
     ("the broker lost records", lambda s: s.ends.__setitem__(0, 30), "the broker lost"),
     ("the server accepted fewer", lambda s: setattr(s, "distinct", 2), "accepted another number"),
     ("sent again, and nothing says so", lambda s: repeat(s, False), "no result says in_doubt"),
@@ -71,16 +91,20 @@ CALM_FAULTS = [
     ("one is in doubt", lambda s: s.line(0, 3, 0).__setitem__(5, True), "in doubt without a fault"),
     ("one is sent twice", lambda s: s.again.append(((0, 3, 0), 2)), "sent twice"),
 ]
+ONCE_FAULTS = [
+    ("one is sent twice, and says so", lambda s: repeat(s, True), "sent twice by a worker that lived on"),
+    ("one is sent twice beside", lambda s: s.again_beside.append("a"), "sent twice"),
+]
 
 
 def run():
     """Prints what fails; returns whether nothing does."""
     failures = []
-    for calm, faults in ((False, FAULTS), (True, CALM_FAULTS)):
-        if found := Scene(calm).findings():
+    for calm, once, faults in ((False, False, FAULTS), (True, False, CALM_FAULTS), (False, True, ONCE_FAULTS)):
+        if found := Scene(calm, once).findings():
             failures.append(f"books that agree: {dict(found)}")
         for name, alter, word in faults:
-            scene = Scene(calm)
+            scene = Scene(calm, once)
             alter(scene)
             kinds = scene.findings()
             if not any(word in kind for kind in kinds):
@@ -88,8 +112,10 @@ def run():
     # After a kill: what was in flight (accepted, no result yet), or not committed, may be sent again, and says so.
     scene = Scene()
     repeat(scene, True)
+    scene.answered_beside["b"] = True
+    scene.again_beside.append("b")
     scene.kill = ({(1, 35, 0): 1}, {(1, 35, 0): 2, (0, 3, 0): 2})
     if found := scene.findings():
         failures.append(f"a repeat that may be is called a fault: {dict(found)}")
-    print("\n".join(failures) or f"{len(FAULTS) + len(CALM_FAULTS)} faults, each found; books that agree pass")
+    print("\n".join(failures) or f"{len(FAULTS) + len(CALM_FAULTS) + len(ONCE_FAULTS)} faults, each found; books that agree pass")
     return not failures

@@ -32,6 +32,18 @@ def create(servers, topics):
     raise TimeoutError("topics have no leader after 30 s: " + ", ".join(topics))
 
 
+def delete(servers, names):
+    """Waits until none of them shows any more."""
+    admin = AdminClient({"bootstrap.servers": servers})
+    for future in admin.delete_topics(list(names), operation_timeout=30).values():
+        future.result(30)
+    deadline = time.monotonic() + 30
+    while any(name in admin.list_topics(timeout=10).topics for name in names):
+        if time.monotonic() > deadline:
+            raise TimeoutError("topics do not go within 30 s: " + ", ".join(names))
+        time.sleep(0.05)
+
+
 def produce(servers, topic, records, book, rate=0, progress=lambda count: None):
     """Writes the records and, as Kafka acknowledges each, its line to the book with the place it was given.
 

@@ -1,0 +1,126 @@
+import Delivery
+
+func fuzzBase64URL(_ bytes: UnsafeRawBufferPointer) {
+    if let decoded = Base64URL.decode(bytes) {
+        require(decoded.count == Base64URL.byteCapacity(characters: bytes.count), "as many bytes as fit")
+    }
+    var text: [UInt8] = []
+    Base64URL.append(Array(bytes), to: &text)
+    require(text.withUnsafeBytes { Base64URL.decode($0) } == Array(bytes), "what was written is read back")
+}
+
+func fuzzCommitMap(_ bytes: UnsafeRawBufferPointer) {
+    var reader = FuzzReader(bytes)
+    let base = reader.word()
+    let rest = reader.rest()
+    if let map = CommitMap(metadata: rest, base: base) { check(map, base: base) }
+    // No fuzzer guesses a check: here the bytes behind it are the input.
+    var sealed = [CommitMap.version, 0, 0, 0] + rest
+    let check = fnv24(sealed[4...], base: base)
+    sealed[1] = UInt8(check >> 16)
+    sealed[2] = UInt8(check >> 8 & 0xFF)
+    sealed[3] = UInt8(check & 0xFF)
+    var text: [UInt8] = []
+    Base64URL.append(sealed, to: &text)
+    if let map = text.withUnsafeBytes({ CommitMap(metadata: $0, base: base) }) { Fuzz.check(map, base: base) }
+}
+
+/// 24 bits of FNV-1a over the base, lowest byte first, and the bytes: as version 1 of the map has it.
+private func fnv24(_ bytes: ArraySlice<UInt8>, base: Int64) -> UInt32 {
+    var hash: UInt64 = 0xCBF2_9CE4_8422_2325
+    for shift in 0..<8 { hash = (hash ^ UInt64(bitPattern: base) >> UInt64(shift * 8) & 0xFF) &* 0x100_0000_01B3 }
+    for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+    return UInt32(truncatingIfNeeded: hash ^ hash >> 32) & 0xFF_FFFF
+}
+
+/// What is believed is in order, and above the offset it was committed with.
+private func check(_ map: CommitMap, base: Int64) {
+    var end = base
+    for range in map.settled {
+        require(range.lowerBound >= end && !range.isEmpty, "settled offsets ascend from the committed one")
+        end = range.upperBound
+    }
+    if let reach = map.reach { require(reach >= base, "a reach is no lower than the committed offset") }
+    var last = base
+    for partial in map.partials {
+        require(partial.offset >= last, "records settled in part ascend")
+        last = partial.offset
+        var index: Int64 = 0
+        for range in partial.indexes {
+            require(range.lowerBound >= index && !range.isEmpty, "settled indexes ascend")
+            index = range.upperBound
+        }
+    }
+}
+
+func fuzzCommitMapWriter(_ bytes: UnsafeRawBufferPointer) {
+    var reader = FuzzReader(bytes)
+    let base = reader.boundary(around: 1_000_000) & 0xFF_FFFF_FFFF_FFFF
+    let limit = reader.number(below: 256) * 16
+    let reach = reader.byte() & 1 == 0 ? nil : base + Int64(reader.number(below: 200)) * 50
+    var writer = CommitMapWriter()
+    writer.start(base: base, limit: limit)
+    var given = CommitMap()
+    var offset = base + 1
+    while !reader.isAtEnd {
+        let order = reader.byte()
+        offset += Int64(reader.number(below: 64)) * (order & 4 == 0 ? 1 : 4_096)
+        if order & 1 == 0 {
+            let length = 1 + Int64(reader.number(below: 200)) * (order & 8 == 0 ? 1 : 1_000)
+            writer.settled(offset..<offset + length)
+            if let last = given.settled.last, last.upperBound == offset {
+                given.settled[given.settled.count - 1] = last.lowerBound..<offset + length
+            } else {
+                given.settled.append(offset..<offset + length)
+            }
+            offset += length
+        } else {
+            var words: [UInt64] = []
+            for _ in 0...reader.number(below: 6) { words.append(UInt64(bitPattern: reader.word())) }
+            words.withUnsafeBufferPointer { writer.partial(offset: offset, words: $0) }
+            let indexes = ranges(of: words)
+            if !indexes.isEmpty { given.partials.append(.init(offset: offset, indexes: indexes)) }
+            offset += 1
+        }
+    }
+    writer.finish(reach: reach)
+    given.reach = reach.flatMap { $0 > base ? $0 : nil }
+    guard let read = writer.text.withUnsafeBytes({ CommitMap(metadata: $0, base: base) }) else {
+        fatalError("what the writer wrote is not read")
+    }
+    check(read, base: base)
+    require(read.reach == given.reach, "the reach is read back")
+    if writer.dropped == 0 && !writer.isFull {
+        require(read == given, "what was not cut is read back as it was given")
+    } else {
+        for range in read.settled {
+            require(
+                given.settled.contains { $0.lowerBound <= range.lowerBound && $0.upperBound >= range.upperBound },
+                "nothing is settled that was not given")
+        }
+        for partial in read.partials {
+            guard let whole = given.partials.first(where: { $0.offset == partial.offset }) else {
+                fatalError("a record is settled in part that was not given")
+            }
+            for range in partial.indexes {
+                require(
+                    whole.indexes.contains { $0.lowerBound <= range.lowerBound && $0.upperBound >= range.upperBound },
+                    "no index is settled that was not given")
+            }
+        }
+    }
+    // Below the room that is always kept, nothing but the reach is in it.
+    if limit >= 64 { require(writer.text.count <= limit, "the metadata keeps to its limit") }
+}
+
+private func ranges(of words: [UInt64]) -> [Range<Int64>] {
+    var ranges: [Range<Int64>] = []
+    for index in 0..<Int64(words.count * 64) where words[Int(index / 64)] >> UInt64(index % 64) & 1 == 1 {
+        if let last = ranges.last, last.upperBound == index {
+            ranges[ranges.count - 1] = last.lowerBound..<index + 1
+        } else {
+            ranges.append(index..<index + 1)
+        }
+    }
+    return ranges
+}

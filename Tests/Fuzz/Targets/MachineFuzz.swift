@@ -1,0 +1,407 @@
+import Delivery
+import PushRecords
+
+/// Everything around a `DeliveryMachine`, driven by bytes: Kafka, APNs and the clock, at their worst but within the
+/// contract of each call.
+func fuzzMachine(_ bytes: UnsafeRawBufferPointer) {
+    var driver = MachineDriver(bytes)
+    driver.run()
+    withExtendedLifetime(driver.pieces) {}
+}
+
+private struct MachineDriver: ~Copyable {
+    /// An assignment as the owner knows it.
+    struct Assigned {
+        var id: PartitionID
+        var isRetry: Bool
+        var next: Int64
+    }
+
+    var reader: FuzzReader
+    var machine: DeliveryMachine
+    var results: ResultWriter
+    var retries: RetryWriter
+    var letters = DeadLetterWriter()
+    let metadataLimit: Int
+    var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
+    var assigned: [Assigned] = []
+    var sent: [(app: AppIndex, id: NotificationID)] = []
+    var produced: [NotificationID] = []
+    /// Entries of the commit of each group that is not answered.
+    var inFlight = [0, 0]
+    let pieces = Pieces()
+
+    static let routes = [
+        AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop"], credential: 1),
+        AppRoute(name: "news", environment: .development, bundleIDs: ["com.example.news"], rateLimit: 2),
+    ]
+
+    init(_ bytes: UnsafeRawBufferPointer) {
+        reader = FuzzReader(bytes)
+        let flags = reader.byte()
+        var settings = DeliverySettings()
+        settings.maxOpen = 64
+        settings.maxOpenBytes = 1 << 16
+        settings.reachMargin = flags & 1 == 0 ? 500 : 3
+        settings.metadataLimit = flags & 2 == 0 ? 4_000 : 96
+        settings.ordering = flags & 4 == 0 ? .device : .none
+        settings.inDoubt = flags & 8 == 0 ? .resend : .abandon
+        settings.publishesOnlyFailures = flags & 16 != 0
+        settings.includesBadTokens = flags & 32 != 0
+        settings.copiedHeaders = ["tenant"]
+        if flags & 64 != 0 { settings.tiers = [.init(delayMs: 1)] }
+        metadataLimit = settings.metadataLimit
+        machine = DeliveryMachine(settings: settings, apps: Self.routes)
+        let apps = Self.routes.map { RecordApp(name: $0.name, environment: $0.environment) }
+        results = ResultWriter(apps: apps)
+        retries = RetryWriter(apps: apps)
+        for app in Self.routes.indices { machine.setCapacity(AppIndex(app), requests: 20) }
+    }
+
+    mutating func run() {
+        while !reader.isAtEnd {
+            switch reader.number(below: 16) {
+            case 0: assign()
+            case 1, 2, 3: receive()
+            case 4: send()
+            case 5, 6: fate()
+            case 7, 8: produce()
+            case 9: acknowledge()
+            case 10: commit()
+            case 11: finishCommit()
+            case 12: pass()
+            case 13: leave()
+            case 14: capacity()
+            default: reload()
+            }
+            look()
+        }
+        // Whatever is left is answered and settled.
+        for _ in 0..<4 {
+            send()
+            while !sent.isEmpty { answer(Fate(id: sent[0].id, kind: .answered, status: 200, sentAtMs: now.wallMs)) }
+            while machine.nextProduction != nil { produce() }
+            while !produced.isEmpty { acknowledge() }
+            commit()
+            finishCommit()
+            now.ns += 10_000_000_000
+            now.wallMs += 10_000
+            machine.advance(now: now)
+            look()
+        }
+        machine.release(assigned.map(\.id))
+    }
+
+    /// What pages and metrics ask for.
+    private mutating func look() {
+        for status in machine.partitionStatuses {
+            require(status.openRecords >= 0 && status.openNotifications >= 0, "what is open is counted")
+        }
+        for app in machine.appStatuses { require(app.open >= 0 && app.handed >= 0, "an app's are counted") }
+        let gauges = machine.gauges
+        require(gauges.openNotifications >= 0 && gauges.openBytes >= 0, "what is open is counted")
+        _ = machine.takeEvents()
+        if let deadlineNs = machine.nextDeadlineNs { require(deadlineNs >= 0, "a deadline is a time") }
+    }
+
+    private mutating func assign() {
+        guard assigned.count < 6 else { return }
+        let flags = reader.byte()
+        let isRetry = flags & 1 != 0
+        var committed: Int64?
+        if flags & 2 != 0 { committed = reader.boundary(around: 1_000) & .max }
+        let metadata: UnsafeRawBufferPointer
+        switch flags >> 2 & 3 {
+        case 0: metadata = UnsafeRawBufferPointer(start: nil, count: 0)
+        case 1: metadata = pieces.copy(reader.take(reader.number(below: 64)))
+        default: metadata = map(base: committed ?? 0)
+        }
+        let logEnd: Int64? = flags & 16 == 0 ? nil : reader.boundary(around: committed ?? 0) & .max
+        // A duration of the configuration is at most a hundred years.
+        let delayMs: Int64 = flags & 32 == 0 ? 1_000 : 100 * 366 * 86_400_000
+        let id = machine.assign(
+            topic: isRetry ? "retry" : "requests\(flags >> 6)", partition: Int32(assigned.count),
+            role: isRetry ? .retry(delayMs: delayMs) : .requests(weight: 1 + Int(flags >> 5)),
+            committedOffset: committed, metadata: metadata, logEnd: logEnd)
+        assigned.append(Assigned(id: id, isRetry: isRetry, next: committed ?? 0))
+    }
+
+    /// As an owner before may have written it.
+    private mutating func map(base: Int64) -> UnsafeRawBufferPointer {
+        // Where there is no offset above there is nothing to name.
+        guard base < .max - 100_000 else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        var writer = CommitMapWriter()
+        writer.start(base: base, limit: 4_000)
+        var offset = base + 1
+        for _ in 0..<reader.number(below: 4) {
+            offset += Int64(reader.number(below: 100))
+            let length = 1 + Int64(reader.number(below: 10))
+            writer.settled(offset..<offset + length)
+            offset += length + 1
+        }
+        if reader.byte() & 1 == 0 {
+            let words = [UInt64(bitPattern: reader.word())]
+            words.withUnsafeBufferPointer { writer.partial(offset: offset, words: $0) }
+        }
+        writer.finish(reach: base + Int64(reader.byte()) * 4)
+        return pieces.copy(writer.text)
+    }
+
+    private mutating func receive() {
+        guard !assigned.isEmpty else { return }
+        let place = reader.number(below: assigned.count)
+        guard machine.room(for: assigned[place].id) > 0 else { return }
+        let flags = reader.byte()
+        var offset = assigned[place].next
+        if flags & 3 == 3 { offset = reader.boundary(around: offset) & .max }
+        // Kafka's highest: the one behind it can be committed.
+        offset = min(offset, .max - 1)
+        let timestampMs = flags & 4 == 0 ? now.wallMs : reader.boundary(around: now.wallMs)
+        let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        var key = none
+        var value = none
+        var headers: [RecordHeader] = []
+        func add(_ name: StaticString, _ text: String) {
+            headers.append(RecordHeader(name: name, value: pieces.copy(text.utf8)))
+        }
+        let device = String(repeating: "a", count: 63) + String(reader.number(below: 10))
+        switch flags >> 3 & 7 {
+        case 0:
+            let record = Pieces(reader.take(reader.number(below: 256)))
+            key = record[0].map { pieces.copy($0) } ?? none
+            value = record[1].map { pieces.copy($0) } ?? none
+            for index in stride(from: 2, to: record.all.count, by: 2) {
+                headers.append(
+                    RecordHeader(name: pieces.copy(record.all[index]), value: pieces.copy(record[index + 1] ?? none)))
+            }
+        case 1, 2:
+            let more = reader.byte()
+            let tokens = (0..<Int(more % 40)).map { $0 % 3 == 0 ? "\"\(device)\"" : "\"bb\(10 + $0)\"" }
+            value = pieces.copy(
+                Array(#"{"device_tokens":[\#(tokens.joined(separator: ","))],"payload":{"aps":{}},"app":"shop"}"#.utf8))
+            if more & 64 != 0 { key = pieces.copy([UInt8](repeating: more, count: Int(more) * 40)) }
+        default:
+            key = pieces.copy(Array(device.utf8))
+            value = pieces.copy(Array(#"{"aps":{"alert":"Hi"}}"#.utf8))
+            let more = reader.byte()
+            if more & 1 != 0 { add("push-app", more & 2 == 0 ? "shop" : "news") }
+            if more & 4 != 0 {
+                add("apns-expiration", String(truncatingTo32(reader.boundary(around: now.wallMs / 1_000))))
+            }
+            if more & 8 != 0 {
+                headers.append(
+                    RecordHeader(
+                        name: more & 16 == 0 ? "apns-topic" : "apns-collapse-id",
+                        value: pieces.copy([UInt8](repeating: more, count: Int(reader.byte()) * 40))))
+            }
+            if more & 32 != 0 { add("tenant", String(repeating: "t", count: reader.number(below: 100))) }
+        }
+        if assigned[place].isRetry {
+            add("push-device-token", device)
+            add("push-retry-request", "requests/3/\(reader.boundary(around: 7) & .max)/\(reader.byte())")
+            add("push-retry-attempt", String(reader.boundary(around: 2) & .max))
+            add("push-retry-due-ms", String(reader.boundary(around: now.wallMs) & .max))
+            add("push-retry-first-ms", String(reader.boundary(around: now.wallMs) & .max))
+            add("push-retry-sends", String(reader.boundary(around: 1) & .max))
+            add("push-retry-in-doubt", String(reader.boundary(around: 1) & .max))
+        }
+        let receipt = headers.withUnsafeBufferPointer {
+            machine.receive(
+                assigned[place].id, offset: offset, timestampMs: timestampMs, key: key, value: value, headers: $0,
+                now: now)
+        }
+        if case .deadLetter(let id, let reason, let detail) = receipt {
+            headers.withUnsafeBufferPointer {
+                let request = RequestPlace(
+                    topic: ("requests" as StaticString).lentBytes, partition: 0, offset: offset, index: 0)
+                for header in letters.headers(
+                    original: $0, place: request, timestampMs: timestampMs, reason: reason, detail: detail)
+                {
+                    touch(header.name)
+                    touch(header.value)
+                }
+            }
+            produced.append(id)
+        }
+        if case .notDue(let untilMs) = receipt {
+            require(untilMs > now.wallMs, "what is not due is due later")
+        } else {
+            assigned[place].next = offset + 1
+        }
+    }
+
+    private func truncatingTo32(_ number: Int64) -> UInt32 { UInt32(truncatingIfNeeded: number) }
+
+    private mutating func send() {
+        var batch: [(AppIndex, NotificationID)] = []
+        machine.sends(now: now) { app, requests in
+            for request in requests {
+                touch(request.token)
+                touch(request.payload)
+                touch(request.topic)
+                touch(request.collapseID)
+                batch.append((app, request.id))
+            }
+        }
+        sent += batch
+        machine.recalls { _, _ in }
+    }
+
+    private mutating func fate() {
+        guard !sent.isEmpty else { return }
+        let flags = reader.byte()
+        sent.swapAt(0, reader.number(below: sent.count))
+        var fate = Fate(id: sent[0].id, kind: .answered, status: 200, sentAtMs: now.wallMs)
+        switch flags & 7 {
+        case 0, 1: break
+        case 2:
+            fate.kind = .notProcessed
+            fate.sentAtMs = 0
+        case 3:
+            fate.kind = .inDoubt
+            fate.status = 0
+            fate.connectionDied = flags & 8 != 0
+            fate.connectionWasSilent = flags & 16 != 0
+        default:
+            fate.status = [400, 403, 404, 410, 413, 429, 500, 503, 0, 65_535, 300][reader.number(below: 11)]
+            fate.reason = ReasonCode(rawValue: reader.byte()) ?? .none
+            if flags & 8 != 0 {
+                fate.reason = .other
+                fate.reasonText = 0
+            }
+            if flags & 16 != 0 { fate.uniqueIDText = 0 }
+            fate.carriedOlderToken = flags & 32 != 0
+            // Of Apple: at most 18 digits.
+            fate.unregisteredAtMs =
+                flags & 64 == 0 ? 0 : max(0, reader.boundary(around: now.wallMs) % 1_000_000_000_000_000_000)
+        }
+        answer(fate)
+    }
+
+    /// The first of those sent.
+    private mutating func answer(_ fate: Fate) {
+        let app = sent[0].app
+        sent.swapAt(0, sent.count - 1)
+        sent.removeLast()
+        let text = String(repeating: "\u{1}\u{FFFD}\"", count: reader.number(below: 66))
+        machine.handle(FateBatch(app: app, fates: [fate], texts: [text]), now: now)
+    }
+
+    private mutating func produce() {
+        guard let production = machine.nextProduction else { return }
+        switch production.kind {
+        case .result, .unregistered:
+            machine.withResult(production.id, now: now) { content, ending in
+                let record = results.write(content, ending)
+                touch(record.key)
+                for header in record.headers {
+                    touch(header.name)
+                    touch(header.value)
+                }
+                do throws(RecordError) {
+                    _ = try DeliveryResult(json: Array(record.value))
+                } catch {
+                    fatalError(
+                        "a result is read by its reader: \(error): \(String(decoding: record.value, as: UTF8.self))")
+                }
+            }
+        case .retry:
+            machine.withRetry(production.id) { content, order in
+                let record = retries.write(content, order)
+                var parser = RequestParser(copyHeaders: ["tenant"])
+                let request = parser.parse(
+                    key: record.key, value: record.value, headers: record.headers, role: .retry)
+                require(request.deadLetter == nil, "a retry record is read by the next owner")
+                require(request.retry?.sends == order.sends, "the sends are read back")
+                require(request.retry?.attempt == order.attempt, "the attempt is read back")
+            }
+        }
+        machine.produced(production)
+        produced.append(production.id)
+    }
+
+    private mutating func acknowledge() {
+        guard !produced.isEmpty else { return }
+        machine.acknowledged(produced.remove(at: reader.number(below: produced.count)), now: now)
+    }
+
+    private mutating func commit() {
+        for group in CommitGroup.allCases where inFlight[group.rawValue] == 0 {
+            let entries = machine.takeCommit(of: group, now: now)
+            for entry in entries {
+                require(entry.offset >= 0, "an offset is committed")
+                require(entry.metadata.count <= metadataLimit, "metadata keeps to its limit")
+                require(
+                    CommitMap(metadata: entry.metadata, base: entry.offset) != nil, "what is committed can be read")
+            }
+            inFlight[group.rawValue] = entries.count
+        }
+    }
+
+    private mutating func finishCommit() {
+        for group in CommitGroup.allCases where inFlight[group.rawValue] > 0 {
+            let flags = reader.byte()
+            var outcomes: [CommitOutcome]?
+            if flags & 15 != 15 {
+                outcomes = (0..<inFlight[group.rawValue]).map { _ in
+                    switch flags & 15 {
+                    case 13: reader.byte() & 1 == 0 ? .acknowledged : .metadataTooLarge
+                    case 14: reader.byte() & 1 == 0 ? .acknowledged : .refused
+                    default: .acknowledged
+                    }
+                }
+            }
+            inFlight[group.rawValue] = 0
+            machine.commitFinished(of: group, outcomes, now: now)
+        }
+    }
+
+    /// Time goes on; the wall clock may be set.
+    private mutating func pass() {
+        let step = reader.byte()
+        let ms = Int64(1) << Int64(step % 24)
+        now.ns += ms * 1_000_000
+        now.wallMs += step & 128 == 0 ? ms : -ms
+        machine.advance(now: now)
+    }
+
+    private mutating func leave() {
+        guard !assigned.isEmpty else { return }
+        let place = reader.number(below: assigned.count)
+        let id = assigned[place].id
+        switch reader.number(below: 4) {
+        case 0:
+            machine.revoke([id])
+        case 1:
+            machine.stopWaiting([id])
+        case 2:
+            guard machine.isDrained(id) else { return }
+            machine.release([id])
+            assigned.remove(at: place)
+        default:
+            // Lost.
+            machine.release([id])
+            assigned.remove(at: place)
+        }
+    }
+
+    private mutating func capacity() {
+        let app = AppIndex(reader.number(below: Self.routes.count))
+        let flags = reader.byte()
+        if flags & 1 == 0 {
+            machine.setCapacity(app, requests: Int(flags >> 1))
+        } else {
+            machine.setReachable(app, flags & 2 != 0, now: now)
+        }
+    }
+
+    private mutating func reload() {
+        var routes = Self.routes
+        let flags = reader.byte()
+        routes[0].isPaused = flags & 1 != 0
+        routes[1].rateLimit = Int(flags >> 4)
+        routes[0].guardPolicy = flags & 2 == 0 ? .warn : .hold
+        if flags & 4 != 0 { machine.credentialReplaced(1, now: now) }
+        _ = machine.replaceApps(routes, now: now)
+    }
+}

@@ -1,0 +1,89 @@
+import PushRecords
+
+/// Input cut at each 0xFF, which is in no UTF-8. Each piece has memory of its own, of its own size, so that the address
+/// sanitizer sees a step beyond it, and lives as long as the object.
+final class Pieces {
+    private var owned: [UnsafeMutableRawBufferPointer] = []
+    private(set) var all: [UnsafeRawBufferPointer] = []
+
+    init(_ bytes: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0)) {
+        for piece in bytes.split(separator: 0xFF, omittingEmptySubsequences: false) { all.append(copy(piece)) }
+    }
+
+    deinit { for bytes in owned { bytes.deallocate() } }
+
+    /// `nil`: there are not so many.
+    subscript(_ index: Int) -> UnsafeRawBufferPointer? { index < all.count ? all[index] : nil }
+
+    func copy(_ bytes: some Collection<UInt8>) -> UnsafeRawBufferPointer {
+        // Never without a base address: that would be "none".
+        let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, bytes.count), alignment: 1)
+        memory.copyBytes(from: bytes)
+        owned.append(memory)
+        return UnsafeRawBufferPointer(rebasing: memory[..<bytes.count])
+    }
+
+    /// As `fuzzRecord` reads a record: flags (1: no key, 2: no value), key, value, headers. A header's name in front of
+    /// nothing has no value.
+    var record: (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: [RecordHeader]) {
+        let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        let flags = self[0]?.first ?? 0
+        var headers: [RecordHeader] = []
+        for index in stride(from: 3, to: all.count, by: 2) {
+            headers.append(RecordHeader(name: all[index], value: self[index + 1] ?? none))
+        }
+        return (flags & 1 == 0 ? self[1] ?? none : none, flags & 2 == 0 ? self[2] ?? none : none, headers)
+    }
+}
+
+/// Input read from its front; zeros behind its end.
+struct FuzzReader {
+    let bytes: UnsafeRawBufferPointer
+    private(set) var position = 0
+
+    init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+
+    var isAtEnd: Bool { position >= bytes.count }
+
+    mutating func byte() -> UInt8 {
+        guard position < bytes.count else { return 0 }
+        defer { position += 1 }
+        return bytes[position]
+    }
+
+    mutating func number(below limit: Int) -> Int { Int(byte()) % limit }
+
+    mutating func word() -> Int64 {
+        var word: UInt64 = 0
+        for _ in 0..<8 { word = word << 8 | UInt64(byte()) }
+        return Int64(bitPattern: word)
+    }
+
+    /// At most so many bytes.
+    mutating func take(_ count: Int) -> UnsafeRawBufferPointer {
+        let end = min(bytes.count, position + count)
+        defer { position = end }
+        return UnsafeRawBufferPointer(rebasing: bytes[position..<end])
+    }
+
+    mutating func rest() -> UnsafeRawBufferPointer { take(bytes.count) }
+
+    /// A number near one of those where arithmetic ends, or near `around`.
+    mutating func boundary(around: Int64) -> Int64 {
+        let ends: [Int64] = [
+            0, .max, .min, around, around &- .max, around &+ .min, 1 << 14, 1 << 31, 1 << 32, 1 << 40, 1 << 53, 1 << 62,
+            -(1 << 31), .max / 1_000, .max / 1_000_000, -1_001,
+        ]
+        let place = Int(byte())
+        return ends[place % ends.count] &+ Int64(Int8(bitPattern: byte())) &* (place >= 128 ? 1_000 : 1)
+    }
+}
+
+/// Reads every byte, so that the address sanitizer sees those that are not there.
+func touch(_ bytes: UnsafeRawBufferPointer) {
+    var sum: UInt8 = 0
+    for byte in bytes { sum &+= byte }
+    blackHole = sum
+}
+
+nonisolated(unsafe) private var blackHole: UInt8 = 0

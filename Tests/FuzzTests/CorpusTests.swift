@@ -1,0 +1,86 @@
+import Foundation
+import Fuzz
+import Testing
+
+/// Bytes from outside, in the test process itself: a target that traps ends it, and the last line said which input it
+/// was. `Tests/Fuzz/fuzz` does the same with a fuzzer that learns, and the address sanitizer.
+@Suite(.serialized) struct CorpusTests {
+    static let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .appending(path: "Fuzz/Corpus")
+    /// Where a target made something of nearly every input, so that a second is enough for each.
+    static let mutations = 2_000
+
+    private static func corpus(_ target: FuzzTarget) throws -> [(name: String, bytes: [UInt8])] {
+        let folder = folder.appending(path: target.rawValue)
+        let files = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
+        return try files.sorted { $0.path < $1.path }.map {
+            ($0.lastPathComponent, [UInt8](try Data(contentsOf: $0)))
+        }
+    }
+
+    /// Before it is run: a trap leaves no time to.
+    private static func say(_ input: String) {
+        FileHandle.standardError.write(Data("fuzz input: \(input)\n".utf8))
+    }
+
+    /// The corpora hold what once crashed, too. Also with its end cut off, as a record or a read may be.
+    @Test(arguments: FuzzTarget.allCases)
+    func nothingOfTheCorpusTraps(target: FuzzTarget) throws {
+        let corpus = try Self.corpus(target)
+        #expect(corpus.count >= 3, "\(target.rawValue) has no corpus")
+        for (name, bytes) in corpus {
+            for count in [bytes.count, max(0, bytes.count - 1), bytes.count / 2] {
+                Self.say("\(target.rawValue)/\(name), \(count) bytes of it")
+                Array(bytes[..<count]).withUnsafeBytes { target.run($0) }
+            }
+        }
+    }
+
+    @Test(arguments: FuzzTarget.allCases)
+    func nothingMadeOfTheCorpusTraps(target: FuzzTarget) throws {
+        let corpus = try Self.corpus(target).map(\.bytes)
+        let seed = ProcessInfo.processInfo.environment["APNS_WORKER_FUZZ_SEED"].flatMap { UInt64($0) } ?? 1
+        Self.say("\(target.rawValue), altered, APNS_WORKER_FUZZ_SEED=\(seed)")
+        var random = Dice(state: seed)
+        let deadline = ContinuousClock.now + .seconds(2)
+        for _ in 0..<Self.mutations where ContinuousClock.now < deadline {
+            var bytes = corpus.randomElement(using: &random)!
+            for _ in 0...Int.random(in: 0..<4, using: &random) { alter(&bytes, corpus, &random) }
+            bytes.withUnsafeBytes { target.run($0) }
+        }
+    }
+
+    private func alter(_ bytes: inout [UInt8], _ corpus: [[UInt8]], _ random: inout Dice) {
+        let place = Int.random(in: 0...bytes.count, using: &random)
+        let odd: [UInt8] = [0, 1, 0x0A, 0x1F, 0x22, 0x5C, 0x7F, 0x80, 0xC3, 0xFE, 0xFF]
+        switch Int.random(in: 0..<6, using: &random) {
+        case 0: bytes.insert(.random(in: 0...255, using: &random), at: place)
+        case 1: if place < bytes.count { bytes[place] = odd.randomElement(using: &random)! }
+        case 2: if place < bytes.count { bytes[place] ^= 1 << UInt8.random(in: 0..<8, using: &random) }
+        case 3: if place < bytes.count { bytes.remove(at: place) }
+        case 4: bytes.replaceSubrange(place..., with: corpus.randomElement(using: &random)!.suffix(200))
+        default:
+            let end = Int.random(in: place...min(bytes.count, place + 100), using: &random)
+            bytes.insert(contentsOf: Array(bytes[place..<end]), at: Int.random(in: 0...bytes.count, using: &random))
+        }
+    }
+
+    /// A folder that no target reads would be replayed by nobody.
+    @Test func eachFolderHasATarget() throws {
+        let names = try FileManager.default.contentsOfDirectory(atPath: Self.folder.path)
+        #expect(Set(names) == Set(FuzzTarget.allCases.map(\.rawValue)))
+    }
+}
+
+/// Sebastiano Vigna's splitmix64.
+private struct Dice: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+        return z ^ (z >> 31)
+    }
+}
