@@ -30,6 +30,7 @@ private struct MachineDriver: ~Copyable {
     /// Entries of the commit of each group that is not answered.
     var inFlight = [0, 0]
     let pieces = Pieces()
+    var targets: [ProductionTarget] = [.results, .unregistered]
 
     static let routes = [
         AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop"], credential: 1),
@@ -51,6 +52,7 @@ private struct MachineDriver: ~Copyable {
         settings.copiedHeaders = ["tenant"]
         if flags & 64 != 0 { settings.tiers = [.init(delayMs: 1)] }
         metadataLimit = settings.metadataLimit
+        for tier in settings.tiers.indices { targets.append(.retry(tier: tier)) }
         machine = DeliveryMachine(settings: settings, apps: Self.routes)
         let apps = Self.routes.map { RecordApp(name: $0.name, environment: $0.environment) }
         results = ResultWriter(apps: apps)
@@ -65,7 +67,7 @@ private struct MachineDriver: ~Copyable {
             case 1, 2, 3: receive()
             case 4: send()
             case 5, 6: fate()
-            case 7, 8: produce()
+            case 7, 8: produce(to: targets[reader.number(below: targets.count)])
             case 9: acknowledge()
             case 10: commit()
             case 11: finishCommit()
@@ -80,7 +82,10 @@ private struct MachineDriver: ~Copyable {
         for _ in 0..<4 {
             send()
             while !sent.isEmpty { answer(Fate(id: sent[0].id, kind: .answered, status: 200, sentAtMs: now.wallMs)) }
-            while machine.nextProduction != nil { produce() }
+            for target in targets {
+                machine.setWritable(target, true, now: now)
+                while machine.hasProductions(for: target) { produce(to: target) }
+            }
             while !produced.isEmpty { acknowledge() }
             commit()
             finishCommit()
@@ -122,7 +127,8 @@ private struct MachineDriver: ~Copyable {
         let id = machine.assign(
             topic: isRetry ? "retry" : "requests\(flags >> 6)", partition: Int32(assigned.count),
             role: isRetry ? .retry(delayMs: delayMs) : .requests(weight: 1 + Int(flags >> 5)),
-            committedOffset: committed, metadata: metadata, logEnd: logEnd)
+            committedOffset: committed, metadata: metadata,
+            logStart: flags & 64 == 0 ? nil : reader.boundary(around: committed ?? 0) & .max, logEnd: logEnd)
         assigned.append(Assigned(id: id, isRetry: isRetry, next: committed ?? 0))
     }
 
@@ -223,9 +229,17 @@ private struct MachineDriver: ~Copyable {
             }
             produced.append(id)
         }
-        if case .notDue(let untilMs) = receipt {
+        switch receipt {
+        case .notDue(let untilMs):
             require(untilMs > now.wallMs, "what is not due is due later")
-        } else {
+        case .below(let highest):
+            require(offset <= highest, "what is below is not above")
+            guard reader.byte() & 1 == 0 else { return }
+            // The log is another one; its record comes again.
+            assigned[place].id = machine.beginAnew(
+                assigned[place].id, logEnd: reader.boundary(around: offset) & .max, now: now)
+            assigned[place].next = offset
+        case .taken, .deadLetter, .known, .unassigned:
             assigned[place].next = offset + 1
         }
     }
@@ -256,6 +270,7 @@ private struct MachineDriver: ~Copyable {
         case 0, 1: break
         case 2:
             fate.kind = .notProcessed
+            fate.unprocessed = flags & 8 == 0 ? .neverSent : .refusedByPeer
             fate.sentAtMs = 0
         case 3:
             fate.kind = .inDoubt
@@ -287,17 +302,20 @@ private struct MachineDriver: ~Copyable {
         machine.handle(FateBatch(app: app, fates: [fate], texts: [text]), now: now)
     }
 
-    private mutating func produce() {
-        guard let production = machine.nextProduction else { return }
+    private mutating func produce(to target: ProductionTarget) {
+        guard let production = machine.nextProduction(for: target) else { return }
         switch production.kind {
         case .result, .unregistered:
             machine.withResult(production.id, now: now) { content, ending in
                 let record = results.write(content, ending)
                 touch(record.key)
+                var size = record.key.count + record.value.count
                 for header in record.headers {
                     touch(header.name)
                     touch(header.value)
+                    size += header.name.count + header.value.count
                 }
+                require(size <= RecordLimits.result, "a result has a largest size: \(size)")
                 do throws(RecordError) {
                     _ = try DeliveryResult(json: Array(record.value))
                 } catch {
@@ -345,6 +363,8 @@ private struct MachineDriver: ~Copyable {
             if flags & 15 != 15 {
                 outcomes = (0..<inFlight[group.rawValue]).map { _ in
                     switch flags & 15 {
+                    case 11: reader.byte() & 1 == 0 ? .acknowledged : .shared
+                    case 12: reader.byte() & 1 == 0 ? .acknowledged : .impossible
                     case 13: reader.byte() & 1 == 0 ? .acknowledged : .metadataTooLarge
                     case 14: reader.byte() & 1 == 0 ? .acknowledged : .refused
                     default: .acknowledged
@@ -369,7 +389,7 @@ private struct MachineDriver: ~Copyable {
         guard !assigned.isEmpty else { return }
         let place = reader.number(below: assigned.count)
         let id = assigned[place].id
-        switch reader.number(below: 4) {
+        switch reader.number(below: 5) {
         case 0:
             machine.revoke([id])
         case 1:
@@ -378,9 +398,12 @@ private struct MachineDriver: ~Copyable {
             guard machine.isDrained(id) else { return }
             machine.release([id])
             assigned.remove(at: place)
-        default:
-            // Lost.
+        case 3:
             machine.release([id])
+            assigned.remove(at: place)
+        default:
+            // Its session was lost; it may come back, as it was.
+            machine.suspend([id])
             assigned.remove(at: place)
         }
     }
@@ -388,7 +411,11 @@ private struct MachineDriver: ~Copyable {
     private mutating func capacity() {
         let app = AppIndex(reader.number(below: Self.routes.count))
         let flags = reader.byte()
-        if flags & 1 == 0 {
+        if flags & 7 == 7 {
+            machine.setWritable(targets[Int(flags >> 4) % targets.count], flags & 8 != 0, now: now)
+        } else if flags & 7 == 5 {
+            machine.credentialRefused(app, .badCertificate, now: now)
+        } else if flags & 1 == 0 {
             machine.setCapacity(app, requests: Int(flags >> 1))
         } else {
             machine.setReachable(app, flags & 2 != 0, now: now)

@@ -35,8 +35,8 @@ private func check(_ request: ParsedRequest, _ role: RecordRole) {
         touch(header.value)
         copied += header.name.count + header.value.count
     }
-    require(request.copiedHeaders.count <= RequestParser.copiedHeaderLimit, "copied headers are limited")
-    require(copied <= RequestParser.copiedByteLimit, "the bytes of copied headers are limited")
+    require(request.copiedHeaders.count <= RecordLimits.copiedHeaders, "copied headers are limited")
+    require(copied <= RecordLimits.copiedBytes, "the bytes of copied headers are limited")
     if let retry = request.retry {
         require(role == .retry, "retry headers count in retry topics only")
         touch(retry.request.topic)
