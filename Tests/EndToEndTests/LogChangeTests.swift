@@ -82,7 +82,8 @@ extension EndToEnd.Deliveries {
             let seconds = try scene.await(scene.configuration.results, holds: 50, within: 60, of: worker)
             print("40 results \(seconds) s after they were written, with the dead-token topic gone")
             #expect(seconds < 10)
-            try scene.change("create", scene.configuration.unregistered, "2")
+            // A broker that makes topics by itself may have made it already.
+            _ = try? scene.change("create", scene.configuration.unregistered, "2")
             try scene.await(scene.configuration.unregistered, holds: 4, within: 90, of: worker)
             try scene.await(scene.configuration.results, holds: 54, within: 60, of: worker)
             try scene.settle(worker)
