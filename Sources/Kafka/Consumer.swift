@@ -11,7 +11,6 @@ import CRdkafka
     private let buffer: MessageBuffer
     private let sink = ConsumerSink()
     private let wakeUpDescriptor: Int32
-    private let groupID: String
     private var queues: [TopicPartition: PartitionQueue] = [:]
     /// What `revoked` named and `unassign` is to answer.
     private var revoked: [TopicPartition] = []
@@ -27,7 +26,6 @@ import CRdkafka
             events: RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS)
         buffer = MessageBuffer(waker: FetchWaker(client, properties))
         self.wakeUpDescriptor = wakeUpDescriptor
-        groupID = settings.memberGroupID
         guard let queue = unsafe rd_kafka_queue_get_consumer(client.raw) else { throw KafkaError(.wrongState) }
         unsafe mainQueue = queue
         // Everything else that the client has to say comes to the same queue.
@@ -89,8 +87,6 @@ import CRdkafka
             return .revoked(partitions, lost: isAssignmentLost)
         case RD_KAFKA_EVENT_OFFSET_COMMIT:
             return .committed(commitReply(event))
-        case RD_KAFKA_EVENT_LISTCONSUMERGROUPOFFSETS_RESULT:
-            return committedOffsets(event).map { .offsets($0) }
         default:
             guard let event = event.clientEvent(of: client) else { return nil }
             if case .log(_, let facility, let text) = event,
@@ -174,39 +170,6 @@ import CRdkafka
         try check(unsafe rd_kafka_committed(client.raw, list.raw, timeoutMs))
         var offsets: [CommittedOffset] = []
         unsafe UnsafePointer(list.raw).forEach { unsafe offsets.append($0.committed) }
-        return offsets
-    }
-
-    /// Asks what the group has committed for these partitions, without waiting: the answer comes as `offsets`, unless nobody answers within
-    /// `timeoutMs`.
-    package func askForCommitted(_ partitions: some Collection<TopicPartition>, timeoutMs: Int32) {
-        let list = PartitionList(partitions)
-        // The list is copied (rdkafka_admin.c).
-        guard let request = unsafe rd_kafka_ListConsumerGroupOffsets_new(groupID, list.raw) else { return }
-        defer { unsafe rd_kafka_ListConsumerGroupOffsets_destroy(request) }
-        guard
-            let options = unsafe rd_kafka_AdminOptions_new(client.raw, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS)
-        else { return }
-        defer { unsafe rd_kafka_AdminOptions_destroy(options) }
-        var text = [CChar](repeating: 0, count: 256)
-        _ = unsafe rd_kafka_AdminOptions_set_request_timeout(options, timeoutMs, &text, text.count)
-        var requests: [OpaquePointer?] = unsafe [request]
-        // Request and options are copied (rdkafka_admin.c).
-        unsafe rd_kafka_ListConsumerGroupOffsets(client.raw, &requests, 1, options, mainQueue)
-    }
-
-    /// `nil`: the group's offsets could not be told.
-    private func committedOffsets(_ event: borrowing QueueEvent) -> [CommittedOffset]? {
-        guard event.code == .none, let result = unsafe rd_kafka_event_ListConsumerGroupOffsets_result(event.raw) else {
-            return nil
-        }
-        var count = 0
-        guard let groups = unsafe rd_kafka_ListConsumerGroupOffsets_result_groups(result, &count), count == 1,
-            let group = unsafe groups[0], unsafe rd_kafka_group_result_error(group) == nil,
-            let list = unsafe rd_kafka_group_result_partitions(group)
-        else { return nil }
-        var offsets: [CommittedOffset] = []
-        unsafe list.forEach { unsafe offsets.append($0.committed) }
         return offsets
     }
 

@@ -9,8 +9,6 @@ package enum ConsumerEvent: Sendable {
     case revoked([TopicPartition], lost: Bool)
     /// The answer to `Consumer.commit`.
     case committed(CommitReply)
-    /// The answer to `Consumer.askForCommitted`.
-    case offsets([CommittedOffset])
     /// The committed offset of a partition does not exist any more and reading went on elsewhere: records may have been
     /// skipped (retention overtook the group) or come again (the topic was made anew). `text` is librdkafka's sentence.
     case offsetReset(TopicPartition, text: String)

@@ -123,10 +123,12 @@ import Glibc
     }
 }
 
-/// Calls `body` with each header of a list that stays its owner's.
+/// Calls `body` with each header of a list that stays its owner's; `nil`: there is none.
 func forEach(
     in headers: OpaquePointer?, _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void
 ) {
+    // librdkafka looks into what it is given.
+    guard unsafe headers != nil else { return }
     var index = 0
     var name: UnsafePointer<CChar>?
     var value: UnsafeRawPointer?

@@ -40,24 +40,6 @@ extension EndToEnd.Deliveries {
             try simulator.process.stop()
         }
 
-        /// The new log is longer than the old one was when it is looked at first: no offset is out of range.
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
-        func aTopicThatIsMadeAnewAndOutgrowsTheOldOneIsReadFromItsBeginning() throws {
-            let scene = try Scene("outgrown", partitions: 2)
-            let simulator = try scene.startSimulator()
-            let worker = try scene.startWorker()
-            try scene.change("requests", scene.configuration.requests, "20")
-            try scene.await(scene.configuration.results, holds: 20, within: 60, of: worker)
-            try scene.settle(worker)
-            try scene.change("delete", scene.configuration.requests)
-            try scene.change("create", scene.configuration.requests, "2")
-            try scene.change("requests", scene.configuration.requests, "600", "ff")
-            let seconds = try scene.await(scene.configuration.results, holds: 620, within: 90, of: worker)
-            print("600 results \(seconds) s after they were readable")
-            try scene.stop(worker)
-            try simulator.process.stop()
-        }
-
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
         func aTopicThatIsDeletedHoldsUpNoOther() throws {
             let scene = try Scene("gone", partitions: 4)
@@ -100,7 +82,8 @@ extension EndToEnd.Deliveries {
             let seconds = try scene.await(scene.configuration.results, holds: 50, within: 60, of: worker)
             print("40 results \(seconds) s after they were written, with the dead-token topic gone")
             #expect(seconds < 10)
-            try scene.change("create", scene.configuration.unregistered, "2")
+            // A broker that makes topics by itself may have made it already.
+            _ = try? scene.change("create", scene.configuration.unregistered, "2")
             try scene.await(scene.configuration.unregistered, holds: 4, within: 90, of: worker)
             try scene.await(scene.configuration.results, holds: 54, within: 60, of: worker)
             try scene.settle(worker)

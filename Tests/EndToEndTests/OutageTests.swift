@@ -21,7 +21,13 @@ extension EndToEnd.Deliveries {
                     Scene.program, "produce", "--servers", scene.servers, "--topic", scene.configuration.requests,
                     "--count", "60000", "--rate", "3000", "--plain", "--book", scene.file("book.jsonl"),
                 ])
-            try scene.awaitResults(3_000)
+            // A broker that just started may say of a topic that it has no leader yet.
+            for _ in 0..<20 {
+                do {
+                    try scene.awaitResults(3_000)
+                    break
+                } catch { usleep(500_000) }
+            }
             if kind == "frozen" { broker.freeze() } else { try broker.stop(kill: false) }
             // Longer than the session of 6 s that scenes have, and than the 10 s.
             usleep(15_000_000)

@@ -98,13 +98,6 @@ struct ConsumerScenarios {
         let reply = try member.commit(entries, tag: 77)
         #expect(reply.code == .none)
         #expect(Set(reply.results) == Set(entries.map { CommitResult($0.partition, offset: $0.offset, code: .none) }))
-        // Asked without waiting; of a partition without a commit there is none.
-        let unknown = TopicPartition(cluster.topic, 3)
-        member.consumer.askForCommitted(entries.map(\.partition) + [unknown], timeoutMs: 10_000)
-        try member.run("the group's offsets") { member.groupOffsets != nil }
-        let told = Dictionary((member.groupOffsets ?? []).map { ($0.partition, $0.offset) }) { first, _ in first }
-        for entry in entries { #expect(told[entry.partition] == .some(entry.offset)) }
-        #expect(told[unknown] == .some(nil) || told[unknown] == nil)
         try member.close()
 
         let next = try cluster.member()

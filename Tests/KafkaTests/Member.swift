@@ -36,8 +36,6 @@ final class Member {
     var queues: [TopicPartition: PartitionQueue] = [:]
     var records: [Seen] = []
     var replies: [CommitReply] = []
-    /// What the group has committed, as last told.
-    var groupOffsets: [CommittedOffset]?
     var resets: [TopicPartition] = []
     var log: [String] = []
     var errors: [KafkaError] = []
@@ -123,7 +121,6 @@ final class Member {
             pendingRevocation = partitions
             if answersRevocations { try answerRevocation() }
         case .committed(let reply): replies.append(reply)
-        case .offsets(let offsets): groupOffsets = offsets
         case .offsetReset(let partition, _): resets.append(partition)
         case .partitionFailed(_, let error): errors.append(error)
         case .client(.log(_, let facility, let text)): log.append("\(facility) \(text)")

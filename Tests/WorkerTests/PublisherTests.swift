@@ -67,13 +67,4 @@ import Testing
         try scene.run("all results") { scene.settled == 40 }
         #expect(try scene.count(scene.results) == 40)
     }
-
-    @Test func `A result that is too large for its topic is written in a form that fits`() throws {
-        let scene = try PublisherScene(producer: [UserProperty(name: "message.max.bytes", value: "1000", place: "")])
-        scene.request(3)
-        try scene.run("the results", seconds: 10) { scene.settled == 3 || !scene.publisher.problems.isEmpty }
-        print("too large: settled \(scene.settled), problems \(scene.publisher.problems)")
-        #expect(scene.settled == 3)
-        #expect(try scene.count(scene.results) == 3)
-    }
 }

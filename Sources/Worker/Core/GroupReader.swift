@@ -59,9 +59,6 @@ final class GroupReader: CommitPlace {
     /// The group's id.
     let name: String
     private let logger: Logger
-    /// Partitions of which something was committed when the group was asked for its offsets last, and when to ask next.
-    private var asked: Set<TopicPartition> = []
-    private var nextAskNs: Int64 = 0
     private let roleOfTopic: RoleOfTopic
     private let drainNs: Int64
     private var assigned: [Assigned] = []
@@ -95,7 +92,6 @@ final class GroupReader: CommitPlace {
     private static let committedTimeoutMs: Int32 = 1_000
     private static let leftPauseNs: Int64 = 1_000_000_000
     private static let longestLeftPauseNs: Int64 = 30_000_000_000
-    private static let askEveryNs: Int64 = 5_000_000_000
     /// A retry record that is due later is looked at again after so long.
     private static let longestWaitMs: Int64 = 3_600_000
     /// How long after the drain limit the last commit may take.
@@ -134,7 +130,6 @@ final class GroupReader: CommitPlace {
             case .assigned(let partitions): begin(partitions, &machine, now)
             case .revoked(let partitions, let lost): revoke(partitions, lost: lost, &machine, now)
             case .committed(let reply): committed(reply, &machine)
-            case .offsets(let offsets): look(at: offsets, &machine, now)
             case .offsetReset(let partition, let text):
                 // What comes next tells whether the log is another one (`read`), or its beginning was taken by retention.
                 if let index = assigned.firstIndex(where: { $0.queue.partition == partition }) {
@@ -160,7 +155,6 @@ final class GroupReader: CommitPlace {
         if let waiting, waiting.retryNs <= now.ns { begin(waiting.partitions, &machine, now) }
         moveRevocation(&machine, now)
         askForLeft(now)
-        askForCommitted(machine, now)
     }
 
     private func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, of topic: String, _ now: DeliveryTime) {
@@ -542,29 +536,6 @@ final class GroupReader: CommitPlace {
         stop(index, &machine, now)
         changed.insert(assigned[index].queue.partition)
         if revocation == nil, !isLeaving { rejoin("the log of \(assigned[index].queue.partition) is another one") }
-    }
-
-    /// With a topic its groups' offsets go: a partition that is ours, that something was committed for, and that the group
-    /// has no offset of, is of a topic that was made anew, whether or not its log has our position already.
-    private func askForCommitted(_ machine: borrowing DeliveryMachine, _ now: DeliveryTime) {
-        guard now.ns >= nextAskNs, !assigned.isEmpty, revocation == nil, !isLeaving else { return }
-        nextAskNs = now.ns + Self.askEveryNs
-        asked = []
-        for partition in assigned where !partition.isStopped {
-            if machine.status(of: partition.id)?.committed != nil { asked.insert(partition.queue.partition) }
-        }
-        if !asked.isEmpty { consumer.askForCommitted(asked, timeoutMs: Self.committedTimeoutMs) }
-    }
-
-    private func look(at offsets: [CommittedOffset], _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        let gone = asked.intersection(
-            offsets.filter { $0.offset == nil && ($0.code == .none || $0.code == .noOffset) }.map(\.partition))
-        asked = []
-        guard !gone.isEmpty, revocation == nil, !isLeaving else { return }
-        for index in assigned.indices where gone.contains(assigned[index].queue.partition) {
-            stop(index, &machine, now)
-        }
-        rejoin("the group's offsets of \(gone.count) partitions are gone")
     }
 
     /// The topic of this partition was unknown when its offset was to be committed: with it the offset goes. Nothing more

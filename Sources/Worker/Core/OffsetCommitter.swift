@@ -90,7 +90,7 @@ final class OffsetCommitter {
         // librdkafka gives one partition's error to all of the commit (rdkafka_request.c, OffsetCommit).
         guard isAlone else { return .shared }
         note(.partition(partition), code, Advice.reading(partition.topic, group: name, code), now)
-        if code.isUnknownTopic { gone.append(partition) }
+        if code.isUnknownTopic, !gone.contains(partition) { gone.append(partition) }
         return code.isUnknownTopic || code == .topicAuthorizationFailed ? .impossible : .refused
     }
 

@@ -176,7 +176,7 @@ final class GroupFeeder {
             case .client(.error(let error)), .partitionFailed(_, let error):
                 troubles.say(error)
             case .offsetReset(_, let text): complain(text)
-            case .client(.log), .client(.statistics), .offsets: break
+            case .client(.log), .client(.statistics): break
             }
         }
         if isRevoked, batch.records == 0 { unassign() }
