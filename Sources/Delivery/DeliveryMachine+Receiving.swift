@@ -25,7 +25,6 @@ extension DeliveryMachine {
         let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = find(id), partition.pointee.phase == .active else { return .unassigned }
         guard OffsetLimit.holds(offset) else { return .unassigned }
-        let timestampMs = RecordTime.checked(timestampMs)
         if partition.pointee.ledger.isReset(offset) {
             events.append(
                 .offsetReset(id, committed: partition.pointee.ledger.committedAtAssignment ?? 0, offset: offset))
