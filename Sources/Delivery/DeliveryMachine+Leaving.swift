@@ -19,7 +19,7 @@ extension DeliveryMachine {
         holdOldest(held)
         forEachNotification(in: isRevoked) { machine, slot in
             switch machine.notifications[slot].state {
-            case .behindReach where machine.notifications[slot].heldFor != nil:
+            case .behindReach where machine.notifications[slot].heldFor == .span:
                 break
             case .inLane, .ready, .behindReach, .backingOff:
                 machine.drop(slot)

@@ -36,8 +36,8 @@ struct LeavingSpanTests {
         let partition = rig.assignReady()
         var offset: Int64 = 0
         var accepted: Set<Int64> = []
-        for round in 0..<60 {
-            for _ in 0..<400 {
+        for round in 0..<30 {
+            for _ in 0..<200 {
                 guard rig.machine.room(for: partition) > 0 else { break }
                 // Gaps make the span longer than a bitmap could name.
                 offset += 11
@@ -46,7 +46,7 @@ struct LeavingSpanTests {
                     partition, offset, "d\(offset)",
                     headers: ["apns-topic": isSlow ? "com.example.slow" : "com.example.shop"])
             }
-            if round < 59 { _ = Self.settle(rig, limit: 2) }
+            if round < 29 { _ = Self.settle(rig, limit: 2) }
             for written in rig.settle() { accepted.insert(Int64(written.request.split(separator: "/")[2]) ?? -1) }
         }
         let waiting = rig.machine.gauges.waiting[1]
@@ -92,11 +92,11 @@ struct LeavingSpanTests {
         let rig = Rig(settings, capacity: 10_000)
         let partition = rig.assignReady()
         var random = SplitMix(seed: 7)
-        for offset in Int64(0)..<2_000 {
+        for offset in Int64(0)..<600 {
             rig.receive(partition, offset, "d\(offset)")
             rig.send()
             rig.commit()
-            if offset > 0, random.chance(50), rig.sent.contains(where: { Rig.device($0) == "d\(offset)" }) {
+            if offset > 0, random.chance(50), rig.sent.last.map(Rig.device) == "d\(offset)" {
                 rig.answer("d\(offset)")
             }
         }
@@ -109,18 +109,18 @@ struct LeavingSpanTests {
         let named = last[0].map.settled.last?.upperBound ?? 0
         let reach = last[0].map.reach ?? 0
         expect(rig.machine.counters.mapsCut > 0, is: true)
-        #expect(reach >= named && reach >= 1_000)
+        #expect(reach >= named && reach >= 500)
     }
 
     @Test("An old notification that waits while the map fills is held, and the map shrinks")
     func oldOnesAreHeld() {
         var settings = DeliverySettings()
         settings.ordering = .none
+        settings.metadataLimit = 1_000
         let rig = Rig(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
         let partition = rig.assignReady()
         var offset: Int64 = 0
-        var most = 0
-        for _ in 0..<200 {
+        for _ in 0..<100 {
             for _ in 0..<200 where rig.machine.room(for: partition) > 0 {
                 offset += 1
                 rig.receive(
@@ -128,9 +128,8 @@ struct LeavingSpanTests {
                     headers: ["apns-topic": offset % 40 == 0 ? "com.example.slow" : "com.example.shop"])
             }
             _ = Self.settle(rig, limit: 4)
-            most = max(most, rig.machine.counters.mapsCut)
         }
-        #expect(offset > 30_000)
+        #expect(offset > 15_000)
         expect(rig.machine.counters.mapsCut, is: 0)
         let held = rig.machine.counters.apps[1].heldByCause[Int(HeldCause.span.rawValue)]
         #expect(held > 0)
