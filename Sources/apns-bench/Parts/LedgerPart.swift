@@ -8,33 +8,41 @@ final class LedgerPart: PartRun {
     private var reach = Reach(minimum: 500)
     private var map = CommitMapWriter()
     private var nextOffset: Int64 = 0
-    /// Positions that are open since the last turn.
-    private var late: [UInt64] = []
-    private var received: [UInt64] = []
+    /// Records that are open since the last turn.
+    private var late: [Int] = []
+    /// Of each record, by its name, as the machine's records have it.
+    private var positions = [UInt64](repeating: 0, count: LedgerPart.names)
 
     private static let batch = 256
+    private static let names = 1 << 16
 
     func prepare() {}
 
+    private func settle(_ record: Int) {
+        ledger.settle(positions[record]) { record, position in positions[Int(record)] = position }
+    }
+
     func turn() throws {
-        received.removeAll(keepingCapacity: true)
+        let first = Int(nextOffset)
         for _ in 0..<Self.batch {
             reach.advance(to: nextOffset)
-            guard case .open = ledger.receive(nextOffset, record: UInt32(truncatingIfNeeded: nextOffset & 0xFFFF))
+            let record = Int(nextOffset) & (Self.names - 1)
+            guard case .open = ledger.receive(nextOffset, record: UInt32(record))
             else { throw BenchFailure("offset \(nextOffset) is not new") }
-            received.append(ledger.lastPosition)
+            positions[record] = ledger.lastPosition
             nextOffset += 1
         }
-        for position in late { ledger.settle(position) }
+        for record in late { settle(record) }
         count += late.count
         late.removeAll(keepingCapacity: true)
         // Out of order, as answers come over several connections: 93 is odd, so that each has its turn.
         for step in 0..<Self.batch {
             let place = step &* 93 & (Self.batch - 1)
+            let record = (first + place) & (Self.names - 1)
             if place & 7 == 3 {
-                late.append(received[place])
+                late.append(record)
             } else {
-                ledger.settle(received[place])
+                settle(record)
                 count += 1
             }
         }
