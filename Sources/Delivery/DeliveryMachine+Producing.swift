@@ -76,9 +76,13 @@ extension DeliveryMachine {
         notifications[id.slot].generation == id.generation && notifications[id.slot].state == .concluded
     }
 
-    /// The producer copied what `nextProduction` gave for its target: its bytes may go. Exactly one `acknowledged` with its id must follow.
+    /// The producer copied what `nextProduction` gave for its target: its bytes may go. Exactly one `acknowledged` with
+    /// its id must follow.
     package mutating func produced(_ production: Production) {
-        precondition(nextProduction(for: production.target) == production, "productions are made in their order")
+        let head = productions[production.target].head
+        precondition(
+            !productions[production.target].isEmpty && productions[production.target][head].id == production.id
+                && isCurrent(production.id), "productions are made in their order")
         productions[production.target].removeFirst()
         let slot = production.id.slot
         notifications[slot].unproduced -= 1
