@@ -197,7 +197,8 @@ struct MetricsText {
         perPartition("apns_worker_partition_open_notifications", "Notifications read and not settled.") {
             Double($0.status.openNotifications)
         }
-        perPartition("apns_worker_partition_watermark_distance", "Offsets from the watermark to the highest received.") {
+        perPartition("apns_worker_partition_watermark_distance", "Offsets from the watermark to the highest received.")
+        {
             Double($0.status.span)
         }
         let takenMs = snapshot.takenMs
