@@ -10,7 +10,15 @@ extension DeliveryMachine {
         if partition.pointee.deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         let bytes = byteShares.room(for: partition.pointee.group)
         guard bytes > 0 else { return 0 }
-        return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean))
+        let most = roomBehindCommit(partition)
+        return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean), most)
+    }
+
+    /// What waits for a commit that may never be taken leaves room for others: all such partitions together have at most
+    /// half of it. `Int.max`: nothing waits so.
+    func roomBehindCommit(_ partition: UnsafeMutablePointer<Partition>) -> Int {
+        guard partition.pointee.reach.acknowledged == nil || !partition.pointee.behindReach.isEmpty else { return .max }
+        return max(0, max(1, shares.total / (2 * max(1, partitions.count))) - partition.pointee.open)
     }
 
     /// Takes one record. Key, value and headers are lent for the call; what is needed is copied. A `nil` base address
