@@ -74,6 +74,7 @@ extension SimulatedWorld {
         let log = committing.log
         let commit = committing.commit
         let before = logs[log].commit
+        trace(log) { "committed \(commit.offset), reach \(commit.map.reach ?? -1), settled \(commit.map.settled)" }
         if let before, commit.offset < before.offset, before.life == commit.life {
             breaks("log \(log) was committed back from \(before.offset) to \(commit.offset)")
         }

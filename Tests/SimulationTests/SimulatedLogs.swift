@@ -120,7 +120,13 @@ extension SimulatedWorld {
             } else if let cutAt = commit.cutAt, named > cutAt {
                 if logs[log].nextOffset > cutAt { logs[log].commit = nil } else { knowsEnds = true }
             }
-            if logs[log].commit == nil { logs[log].committedCount = 0 }
+            if logs[log].commit == nil {
+                logs[log].committedCount = 0
+                // What it said of the records that a cut left is gone with it.
+                for record in logs[log].records where record.life < logs[log].life {
+                    for original in record.originals { books[original]?.isGone = true }
+                }
+            }
         }
         let commit = logs[log].commit
         tellOthers(log, worker, end: knowsEnds ? logs[log].nextOffset : nil)
@@ -153,6 +159,7 @@ extension SimulatedWorld {
             assignment.life = commit.life
         }
         worker.assignments[log] = assignment
+        trace(log) { "assigned to \(name(worker)) as \(id), resumed \(isResumed), logEnd \(end ?? -1), \(assignment.position)" }
     }
 
     /// Those that had the partition before, and may not know.
@@ -180,7 +187,7 @@ extension SimulatedWorld {
         crashCount += 1
         doubtFlights(of: worker, log: log)
         guard suspended.isUntouched, isSame, !logs[log].wasDamaged, ns - suspended.sinceNs < 500_000_000_000,
-            logs[log].commit != nil
+            let commit = logs[log].commit, commit.offset >= logs[log].start
         else { return }
         breaks("log \(log) came back, nobody had it meanwhile, and what was known of it is gone")
     }

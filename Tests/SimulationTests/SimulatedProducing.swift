@@ -79,7 +79,8 @@ extension SimulatedWorld {
                 }
                 return (outcome: ending.outcome, inDoubt: Int(ending.inDoubt), attempts: Int(ending.attempts))
             }
-            return { world, _ in
+            return { [worker] world, _ in
+                world.trace(place.log) { "\(world.name(worker)): result of \(place), original \(original): \(result)" }
                 world.books[original]?.results.append(result)
                 world.settled.insert(place)
             }
@@ -88,7 +89,8 @@ extension SimulatedWorld {
             // What may have been written before says so.
             let rewritten =
                 remakesProducers ? retryRecord(production, original, worker, moreDoubts: 1) : written
-            return { world, again in
+            return { [worker] world, again in
+                world.trace(place.log) { "\(world.name(worker)): retry record of \(place), original \(original)" }
                 world.append(again ? rewritten : written, to: 3 + tier)
                 world.settled.insert(place)
             }

@@ -16,6 +16,7 @@ extension SimulatedWorld {
         _ log: Int, _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker, isUntouched: Bool
     ) {
         happened["suspended", default: 0] += 1
+        trace(log) { "suspended at \(name(worker)), untouched \(isUntouched)" }
         worker.suspended[log] = .init(
             id: assignment.id, isUntouched: isUntouched, sinceNs: ns, life: assignment.life)
         worker.machine.suspend([assignment.id])

@@ -169,6 +169,7 @@ extension SimulatedWorld {
         if settledAt[place]?.chain == chain { breaks("\(place) was sent although its worker knows that it settled") }
         if worker.flights[request.id] != nil { breaks("\(place) was sent while it is in flight") }
         let laneKey = Array(request.token) + Array(request.topic)
+        trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.inDoubt)" }
         checkSend(request, place, original, laneKey, assignment, worker)
         checkApp(request.id, worker)
         if request.isSuspect { happened["suspect", default: 0] += 1 }
@@ -205,6 +206,7 @@ extension SimulatedWorld {
                 breaks("a second end of one request")
                 return
             }
+            trace(flight.place.log) { "\(name(worker)): \(flight.place) is \(fate.kind) \(fate.status)" }
             if fate.kind == .inDoubt { books[flight.original]?.doubts += 1 }
             if settings.publishesOnlyFailures, fate.status == 200 { countAccepted(fate.id, flight, worker) }
         }

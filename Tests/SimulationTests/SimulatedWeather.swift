@@ -71,6 +71,7 @@ extension SimulatedWorld {
         happened["fenced", default: 0] += 1
         crashCount += 1
         settleCommit(of: worker, log: log)
+        trace(log) { "fenced at \(name(worker)), expired \(isExpired)" }
         deadAssignments.insert(assignment.number)
         logs[log].isOwned = false
         // Those in its hands, and those that it may still take from what it fetched, as far as it may send.

@@ -128,6 +128,7 @@ final class SimulatedWorker {
         var isApplied = false
     }
 
+    let number: Int
     var machine: DeliveryMachine
     /// By slot of a partition, and offset: what was read there.
     var reads: [UInt32: [Int64: SimulatedPlace]] = [:]
@@ -158,7 +159,8 @@ final class SimulatedWorker {
     /// Of apps with a `rate_limit`: since when, and what was sent since.
     var rates: [Int: (sinceNs: Int64, sent: Int)] = [:]
 
-    init(_ settings: DeliverySettings, apps: [AppRoute], capacity: Int) {
+    init(_ number: Int, _ settings: DeliverySettings, apps: [AppRoute], capacity: Int) {
+        self.number = number
         machine = DeliveryMachine(settings: settings, apps: apps)
         retryWriter = Self.writer(apps)
         capacities = apps.map { _ in capacity }

@@ -1,3 +1,4 @@
+import Foundation
 import PushRecords
 
 @testable import Delivery
@@ -61,6 +62,7 @@ final class SimulatedWorld {
     var commitTakenAt: [Int: Int] = [:]
     var assignmentCount = 0
     var workers: [SimulatedWorker] = []
+    private var workerCount = 0
     var step = 0
     var ns: Int64 = 1_000_000_000
     let startMs: Int64 = 1_800_000_000_000
@@ -177,14 +179,24 @@ final class SimulatedWorld {
         }
     }
 
+    /// `SIMULATION_TRACE=2` prints what happens to log 2.
+    private static let traced = ProcessInfo.processInfo.environment["SIMULATION_TRACE"].flatMap { Int($0) }
+
+    func trace(_ log: Int, _ text: () -> String) {
+        if log == Self.traced { print("step \(step), \(nowMs) ms: \(text())") }
+    }
+
+    func name(_ worker: SimulatedWorker) -> String { "worker \(worker.number)" }
+
     func breaks(_ rule: @autoclosure () -> String) {
         if broken == nil { broken = Broken(description: "step \(step): \(rule())") }
     }
 
     func addWorker() {
+        workerCount += 1
         workers.append(
             SimulatedWorker(
-                settings, apps: apps, capacity: .random(in: faults.isLong ? 10...60 : 1...60, using: &random)))
+                workerCount, settings, apps: apps, capacity: .random(in: faults.isLong ? 10...60 : 1...60, using: &random)))
     }
 
     static let shop = AppRoute(
@@ -371,6 +383,7 @@ final class SimulatedWorld {
 
     func lose(_ log: Int, _ worker: SimulatedWorker) {
         guard let assignment = worker.assignments[log], assignment.fenced == nil else { return }
+        trace(log) { "lost by \(name(worker))" }
         worker.assignments[log] = nil
         deadAssignments.insert(assignment.number)
         crashCount += 1
@@ -384,6 +397,7 @@ final class SimulatedWorld {
     private func crash(_ place: Int) {
         let worker = workers.remove(at: place)
         crashCount += 1
+        for log in worker.assignments.keys { trace(log) { "\(name(worker)) crashes" } }
         for log in worker.assignments.keys.sorted() where worker.assignments[log]?.fenced == nil {
             settleCommit(of: worker, log: log)
             doubtFlights(of: worker, log: log)
