@@ -57,6 +57,7 @@ extension DeliveryMachine {
         }
         counters.recordsReceived &+= 1
 
+        if partition.pointee.ledger.isRereading { passOver(partition, below: offset) }
         let arrival = partition.pointee.ledger.receive(offset, record: records.take())
         let settledIndexes: [Range<Int64>]
         switch arrival {
