@@ -148,6 +148,8 @@ struct SimulatedBook {
     var countedAsAccepted = 0
     /// Its record was gone before all of it was settled.
     var isGone = false
+    /// So was one of its records after it was sent: a later owner need not have heard of that.
+    var isDoubtGone = false
     /// Numbers beside it are not what they were.
     var isOdd = false
 }

@@ -104,6 +104,7 @@ extension SimulatedWorld {
         for (index, original) in record.originals.enumerated() {
             let place = SimulatedPlace(log: log, life: record.life, offset: record.offset, index: Int32(index))
             if !settled.contains(place) { books[original]?.isGone = true }
+            books[original]?.isDoubtGone = true
         }
     }
 
@@ -124,7 +125,7 @@ extension SimulatedWorld {
                 logs[log].committedCount = 0
                 // What it said of the records that a cut left is gone with it.
                 for record in logs[log].records where record.life < logs[log].life {
-                    for original in record.originals { books[original]?.isGone = true }
+                    for original in record.originals { books[original]?.isDoubtGone = true }
                 }
             }
         }
@@ -159,7 +160,9 @@ extension SimulatedWorld {
             assignment.life = commit.life
         }
         worker.assignments[log] = assignment
-        trace(log) { "assigned to \(name(worker)) as \(id), resumed \(isResumed), logEnd \(end ?? -1), \(assignment.position)" }
+        trace(log) {
+            "assigned to \(name(worker)) as \(id), resumed \(isResumed), logEnd \(end ?? -1), \(assignment.position)"
+        }
     }
 
     /// Those that had the partition before, and may not know.
@@ -217,6 +220,7 @@ extension SimulatedWorld {
         let end = random.chance(50) ? logs[log].nextOffset : nil
         let id = worker.machine.beginAnew(assignment.id, logEnd: end, now: time(worker))
         if id == assignment.id { breaks("an assignment does not begin anew") }
+        trace(log) { "\(name(worker)) begins anew as \(id), end \(end ?? -1)" }
         deadAssignments.insert(assignment.number)
         doubtFlights(of: worker, log: log)
         assignmentCount += 1

@@ -102,7 +102,9 @@ extension SimulatedWorld {
     ) -> SimulatedRecord {
         worker.machine.withRetry(production.id) { content, order -> SimulatedRecord in
             if content.expiration == 0 { breaks("\(original) is now or never") }
-            if Int(order.attempt) > settings.maxAttempts, books[original]?.isOdd != true { breaks("\(original) has too many attempts") }
+            if Int(order.attempt) > settings.maxAttempts, books[original]?.isOdd != true {
+                breaks("\(original) has too many attempts")
+            }
             let order = RetryOrder(
                 attempt: order.attempt, dueMs: order.dueMs, reason: order.reason, sends: order.sends + moreDoubts,
                 inDoubt: order.inDoubt + moreDoubts)
@@ -208,7 +210,9 @@ extension SimulatedWorld {
         if isKafkaDown || worker.cutOffSinceNs != nil {
             // The client gives up after a while, whatever became of it.
             guard random.chance(20) else { return false }
-            if !worker.commits[place].isApplied, worker.cutOffSinceNs == nil, random.chance(30) { apply(worker.commits[place]) }
+            if !worker.commits[place].isApplied, worker.cutOffSinceNs == nil, random.chance(30) {
+                apply(worker.commits[place])
+            }
             let refusals = worker.commits[place].entries.map { _ in CommitOutcome.refused }
             worker.machine.commitFinished(of: group, random.chance(50) ? nil : refusals, now: time(worker))
             worker.commits[place].entries = []
@@ -254,7 +258,7 @@ extension SimulatedWorld {
 
     private func leave(_ log: Int, _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker) {
         worker.assignments[log] = nil
-        if logs[log].isDenied {
+        if worker.machine.status(of: assignment.id)?.isCommitImpossible == true {
             // Its last commit was not made: all that it would have said is sent again.
             happened["left without a commit", default: 0] += 1
             crashCount += 1

@@ -85,6 +85,7 @@ extension SimulatedWorld {
                 if case .below = receipt { breaks("a log that begins anew knows its first record") }
             }
             assignment.life = logs[log].life
+            trace(log) { "\(name(worker)) reads offset \(record.offset), life \(record.life): \(receipt)" }
             switch receipt {
             case .taken, .known, .below:
                 if case .taken = receipt { worker.keep(record, of: log, assignment) }

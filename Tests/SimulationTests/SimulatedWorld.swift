@@ -79,7 +79,7 @@ final class SimulatedWorld {
     var calmSinceNs: Int64 = 0
     var longestSpan: Int64 = 0
     /// Assignments that were taken from workers that go on for a while, or were not waited for.
-    var deadAssignments: Set<Int> = []
+    var deadAssignments: Set<Int> = [0]
     /// No broker answers until then; or they do, but for writes.
     var kafkaDownUntilMs: Int64 = 0
     var fullUntilMs: Int64 = 0
@@ -196,7 +196,8 @@ final class SimulatedWorld {
         workerCount += 1
         workers.append(
             SimulatedWorker(
-                workerCount, settings, apps: apps, capacity: .random(in: faults.isLong ? 10...60 : 1...60, using: &random)))
+                workerCount, settings, apps: apps,
+                capacity: .random(in: faults.isLong ? 10...60 : 1...60, using: &random)))
     }
 
     static let shop = AppRoute(
@@ -336,7 +337,8 @@ final class SimulatedWorld {
             default: true
             }
         }
-        var rule = random.chance(faults.isLong ? 96 : 60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
+        var rule =
+            random.chance(faults.isLong ? 96 : 60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
         if faults.isLong, rule != .accept, random.chance(50) { rule = .slow }
         if step < wrongTokensUntil { rule = .bad }
         books[place] = SimulatedBook(rule: rule)
