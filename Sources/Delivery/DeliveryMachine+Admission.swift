@@ -48,6 +48,9 @@ extension DeliveryMachine {
         guard let body = records[slot].body else { return true }
         let group = Int(records[slot].group)
         var left = limit
+        if let partition = partitions[Int(records[slot].partition)], partition.pointee.phase == .active {
+            left = min(left, roomBehindCommit(partition))
+        }
         while !records[slot].isAdmitted {
             guard left > 0, shares.room(for: group) > 0 else { return false }
             // Each holds bytes of its own. One of a record may always be open, so that it comes to its end.
@@ -206,7 +209,7 @@ extension DeliveryMachine {
 
     // MARK: Lanes
 
-    private mutating func joinLane(_ slot: UInt32) {
+    mutating func joinLane(_ slot: UInt32) {
         let token = notifications[slot].token
         let laneApp = apps[Int(notifications[slot].app)].laneApp
         let seed = settings.hashSeed ^ UInt64(truncatingIfNeeded: laneApp) &* 0x9E37_79B9_7F4A_7C15

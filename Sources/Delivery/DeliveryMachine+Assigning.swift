@@ -65,6 +65,9 @@ extension DeliveryMachine {
             case .beginning(because: .nothingCommitted), .at:
                 if isIgnored { events.append(.metadataIgnored(id)) }
             }
+            if let logEnd, map.cut(at: logEnd) {
+                events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
+            }
             if let reach = map.reach, let logEnd { map.reach = min(reach, max(logEnd, base ?? 0)) }
         }
         let place = begin(role, topic: topic)

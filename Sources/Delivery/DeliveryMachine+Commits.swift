@@ -140,6 +140,7 @@ extension DeliveryMachine {
                     partition.pointee.id, refusals: partition.pointee.commits.refusals,
                     sinceNs: partition.pointee.commits.sinceNs ?? now.ns, isImpossible: isImpossible))
         }
+        if isImpossible { leaveLanes(partition) }
         if isImpossible, partition.pointee.phase == .draining || partition.pointee.phase == .leaving {
             // Nobody can be told anything: there is no topic that he could read it of.
             partition.pointee.phase = .left
@@ -183,9 +184,20 @@ extension DeliveryMachine {
             partition.pointee.behindReach.remove(slot, from: &notifications)
             if let cause = notifications[slot].heldFor {
                 moveHeld(slot, cause)
+            } else if settings.ordering == .device, !notifications[slot].isLaneMember {
+                joinLane(slot)
             } else {
                 becomeReady(slot, first: false)
             }
+        }
+    }
+
+    /// What waits for a commit that is impossible lets others of its device go first, which other partitions brought.
+    private mutating func leaveLanes(_ partition: UnsafeMutablePointer<Partition>) {
+        var slot = partition.pointee.behindReach.head
+        while slot != noSlot {
+            leaveLane(slot)
+            slot = notifications[slot].next
         }
     }
 

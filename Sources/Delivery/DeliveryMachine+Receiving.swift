@@ -11,7 +11,15 @@ extension DeliveryMachine {
         if partition.pointee.deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         let bytes = byteShares.room(for: partition.pointee.group)
         guard bytes > 0 else { return 0 }
-        return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean))
+        let most = roomBehindCommit(partition)
+        return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean), most)
+    }
+
+    /// What waits for a commit that may never be taken leaves room for others: all such partitions together have at most
+    /// half of it. `Int.max`: nothing waits so.
+    func roomBehindCommit(_ partition: UnsafeMutablePointer<Partition>) -> Int {
+        guard partition.pointee.reach.acknowledged == nil || !partition.pointee.behindReach.isEmpty else { return .max }
+        return max(0, max(1, shares.total / (2 * max(1, partitions.count))) - partition.pointee.open)
     }
 
     /// The place of a partition's records, with an offset of 0; nothing where the assignment is gone.
@@ -59,6 +67,7 @@ extension DeliveryMachine {
         }
         counters.recordsReceived &+= 1
 
+        if partition.pointee.ledger.isRereading { passOver(partition, below: offset) }
         let arrival = partition.pointee.ledger.receive(offset, record: records.take())
         let settledIndexes: [Range<Int64>]
         switch arrival {

@@ -78,6 +78,7 @@ extension DeliveryMachine {
         }
         notifications[slot].state = .behindReach
         partition.pointee.behindReach.append(slot, in: &notifications)
+        if partition.pointee.commits.isImpossible { leaveLane(slot) }
     }
 
     private mutating func handOut(_ slot: UInt32, _ handedMs: UInt32) -> OutgoingRequest {

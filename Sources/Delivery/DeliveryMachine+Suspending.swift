@@ -100,11 +100,22 @@ extension DeliveryMachine {
         partition.pointee.isDirty = true
         partition.pointee.reach = Reach(minimum: settings.reachMargin)
         if partition.pointee.committed != nil || text.reach > 0 { partition.pointee.committed = text.offset }
-        partition.pointee.ledger.resume(doubtBelow: min(text.reach, logEnd ?? .max))
+        partition.pointee.ledger.resume(
+            from: text.offset, doubtBelow: min(text.reach, logEnd ?? .max))
         setShared(partition, true)
         besideCount -= 1
         events.append(.resumed(id))
         return id
+    }
+
+    /// What was dropped when the partition was lost, and does not come again: retention or compaction took it meanwhile,
+    /// so nobody will have it any more. What is on connections goes on to its end.
+    mutating func passOver(_ partition: UnsafeMutablePointer<Partition>, below offset: Int64) {
+        for slot in partition.pointee.ledger.passedOver(below: offset) where records[slot].isDropped {
+            records[slot].isDropped = false
+            records[slot].cursor.index = records[slot].count
+            finish(record: slot)
+        }
     }
 
     /// Detached assignments are over when nothing of them is open, suspended ones when they were not given back in time.

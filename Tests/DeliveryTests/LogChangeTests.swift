@@ -60,6 +60,22 @@ struct LogChangeTests {
         #expect(rig.machine.partitionStatuses.count == 1)
     }
 
+    @Test("A log cut above the committed offset: what the map names beyond its end is not known of other records there")
+    func cutBelowMap() {
+        let rig = Rig()
+        let map = CommitMap(
+            reach: 20, settled: [3..<5, 8..<12], partials: [.init(offset: 12, indexes: [0..<2])])
+        let partition = CommitMapTests.text(base: 2, map).text.withUnsafeBytes {
+            rig.machine.assign(
+                topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 2, metadata: $0,
+                logStart: 0, logEnd: 9)
+        }
+        #expect(rig.machine.takeEvents() == [.logChanged(partition, committed: 2, start: 0, end: 9)])
+        rig.commit()
+        let receipts = [2, 3, 8, 9, 12].map { "\(rig.receive(partition, Int64($0), "d\($0)"))" }
+        #expect(receipts == ["taken", "known", "known", "taken", "taken"])
+    }
+
     @Test("What is open of the old log goes on to its end, and commits nothing")
     func detached() {
         let rig = Rig(capacity: 1)

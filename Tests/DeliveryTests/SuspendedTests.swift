@@ -193,6 +193,36 @@ struct SuspendedTests {
         #expect(rig.commit().map(\.offset) == [1])
     }
 
+    @Test("What was dropped and does not come again, because retention took it, holds nothing back")
+    func overtaken() {
+        let (rig, _, committed) = Self.lost()
+        rig.answer("b")
+        rig.settle()
+        let back = Self.assign(rig, committed)
+        // Offsets 2 and 3 are gone.
+        #expect("\(rig.receive(back, 4, "d"))" == "taken")
+        rig.commit()
+        #expect(rig.send() == ["d"])
+        rig.answer("d")
+        rig.settle()
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [5])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A record below the offset that was committed is of another log: it is not taken for a known one")
+    func lowerOffset() {
+        let rig = Rig()
+        let partition = Self.assign(rig, Committed(offset: 10, text: []))
+        let committed = Self.commit(rig)
+        for offset in 10..<14 as Range<Int64> { rig.receive(partition, offset, "d\(offset)") }
+        rig.machine.suspend([partition])
+        let back = Self.assign(rig, committed)
+        #expect(rig.machine.takeEvents().contains(.resumed(back)))
+        #expect("\(rig.receive(back, 3, "x"))" == "below(highest: 9)")
+        #expect("\(rig.receive(back, 10, "d10"))" == "taken")
+    }
+
     @Test("It is kept for ten minutes, or until it is released")
     func limits() {
         let (rig, lost, committed) = Self.lost()

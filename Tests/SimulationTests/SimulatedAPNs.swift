@@ -165,9 +165,17 @@ extension SimulatedWorld {
         connection.streams.append(
             .init(
                 id: id, ticket: ticket, number: connection.nextStream, end: end, ending: ending(of: id, worker),
-                arrivesMs: arrivesMs, endsMs: arrivesMs + .random(in: 1...80, using: &random) * answerSlowness))
+                arrivesMs: arrivesMs, endsMs: arrivesMs + answerMs(of: id, worker)))
         connection.nextStream += 2
         return true
+    }
+
+    private func answerMs(of id: NotificationID, _ worker: SimulatedWorker) -> Int64 {
+        if let place = worker.flights[id]?.original, books[place]?.rule == .slow {
+            happened["slow answer", default: 0] += 1
+            return .random(in: 1_000...20_000, using: &random)
+        }
+        return .random(in: 1...80, using: &random) * answerSlowness
     }
 
     /// Answers come too late then; where none is to be late, they are not slow.
@@ -178,6 +186,10 @@ extension SimulatedWorld {
             book.refusals < SimulatedRule.refusalCount
         {
             books[place]?.refusals += 1
+            return .refused
+        }
+        if let place = worker.flights[id]?.original, books[place]?.rule == .endless {
+            happened["endless refusals", default: 0] += 1
             return .refused
         }
         guard !isCalm, random.chance(9) else { return .answer }

@@ -9,13 +9,21 @@ extension SimulatedWorld {
         _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker
     ) {
         // The reach: a commit that Kafka has names it.
-        let reach = assignment.fenced?.reach ?? logs[place.log].commit?.map.reach ?? -1
+        let log = logs[place.log]
+        let known = log.commit?.life == log.life ? log.commit?.map.reach ?? -1 : -1
+        let reach = assignment.fenced?.reach ?? (assignment.life == log.life ? known : .max)
         if place.offset >= reach { breaks("\(place) was sent at or above the reach \(reach)") }
         let notification = worker.machine.notifications[request.id.slot]
+        if let fenced = assignment.fenced {
+            if fenced.isExpired { breaks("\(place) was sent by one that cannot be a member any more") }
+            if let end = fenced.successorEnd, place.offset >= end, notification.inDoubt == 0 {
+                breaks("\(place) was sent unmarked by one whose successor saw the log's end at \(end)")
+            }
+        }
         if settings.ordering == .device {
             checkLane(place, laneKey, assignment.number, worker)
             // First sends in order, in one assignment.
-            if !notification.isResend {
+            if !notification.isResend, assignment.life >= 0 {
                 let key = OrderKey(assignment: assignment.number, lane: laneKey)
                 if let last = lastFirstSend[key], (last.offset, last.index) >= (place.offset, place.index) {
                     breaks("\(place) was sent first after \(last)")
@@ -65,12 +73,18 @@ extension SimulatedWorld {
     func apply(_ committing: SimulatedWorker.Committing) {
         let log = committing.log
         let commit = committing.commit
-        if let before = logs[log].commit, commit.offset < before.offset {
+        let before = logs[log].commit
+        trace(log) { "committed \(commit.offset), reach \(commit.map.reach ?? -1), settled \(commit.map.settled)" }
+        if let before, commit.offset < before.offset, before.life == commit.life {
             breaks("log \(log) was committed back from \(before.offset) to \(commit.offset)")
         }
         logs[log].commit = commit
         commitTakenAt[committing.assignment] = commit.takenAt
-        var count = logs[log].committedCount
+        guard commit.life == logs[log].life else {
+            logs[log].committedCount = 0
+            return
+        }
+        var count = before?.life == commit.life ? logs[log].committedCount : 0
         while count < logs[log].records.count, logs[log].records[count].offset < commit.offset {
             checkSettled(logs[log].records[count], log, "is below the committed offset \(commit.offset)")
             count += 1
@@ -83,7 +97,7 @@ extension SimulatedWorld {
             }
             for partial in commit.map.partials where partial.offset == record.offset {
                 for index in partial.indexes.joined() {
-                    let place = SimulatedPlace(log: log, offset: record.offset, index: Int32(index))
+                    let place = SimulatedPlace(log: log, life: record.life, offset: record.offset, index: Int32(index))
                     if !settled.contains(place) { breaks("\(place) is named by the map and not settled") }
                 }
             }
@@ -92,7 +106,7 @@ extension SimulatedWorld {
 
     private func checkSettled(_ record: SimulatedRecord, _ log: Int, _ why: String) {
         for index in 0..<record.count {
-            let place = SimulatedPlace(log: log, offset: record.offset, index: index)
+            let place = SimulatedPlace(log: log, life: record.life, offset: record.offset, index: index)
             if !settled.contains(place) { breaks("\(place) \(why) and not settled") }
         }
     }
@@ -102,25 +116,31 @@ extension SimulatedWorld {
         for (place, book) in books {
             let isCounted = settings.publishesOnlyFailures && book.countedAsAccepted > 0
             guard !book.results.isEmpty || isCounted else {
+                if book.isGone { continue }
                 breaks("\(place) (\(book)) ended in silence")
                 continue
             }
             for result in book.results { checkResult(result, book, place) }
             // What may have been shown twice says so.
-            if book.delivered > 1, !book.results.contains(where: { $0.inDoubt > 0 }) {
+            if book.delivered > 1, !book.isDoubtGone, !book.results.contains(where: { $0.inDoubt > 0 }) {
                 breaks("\(place) was delivered \(book.delivered) times and no result says so: \(book)")
             }
             if isFaultless {
-                if book.results.contains(where: { $0.inDoubt > 0 }) { breaks("\(place) is in doubt without a fault") }
+                if book.results.contains(where: { $0.inDoubt > 0 }), !faults.lapses, !book.isOdd {
+                    breaks("\(place) is in doubt without a fault")
+                }
                 if book.delivered > 1 { breaks("\(place) was delivered twice without a fault") }
-                if book.results.count + (isCounted ? 1 : 0) != 1 {
+                // What is never sent may have its result before anything was committed, and again.
+                let maySayAgain =
+                    faults.lapses && book.results.allSatisfy { $0.outcome == .invalid || $0.outcome == .expired }
+                if book.results.count + (isCounted ? 1 : 0) != 1, !maySayAgain {
                     breaks("\(place) has \(book.results.count) results")
                 }
             }
             if book.rule == .unregistered, book.results.contains(where: { $0.outcome == .unregistered }) {
                 // One that crashed may have written the result and not the token; then it is sent again, or is too old.
                 let isSure = book.results.allSatisfy { $0.outcome == .unregistered }
-                if book.deadTokens == 0, isSure { breaks("\(place) has no dead token: \(book)") }
+                if book.deadTokens == 0, isSure, !book.isGone { breaks("\(place) has no dead token: \(book)") }
             } else if book.deadTokens > 0, book.rule != .unregistered {
                 breaks("\(place) has a dead token")
             }
@@ -184,8 +204,9 @@ extension SimulatedWorld {
             if result.outcome != .invalid { breaks("\(place) cannot be sent and ended \(result.outcome)") }
             return
         }
-        if result.attempts < result.inDoubt { breaks("\(place) counts more doubts than sends") }
+        if result.attempts < result.inDoubt, !book.isOdd { breaks("\(place) counts more doubts than sends") }
         if result.outcome == rule.outcome { return }
+        if book.isOdd, result.outcome == .expired || result.outcome == .abandoned { return }
         switch result.outcome {
         case .expired where rule == .nowOrNever || clocksJumped || nowMs > SimulatedWorld.shortestAgeMs: return
         // Tries in doubt use up resends, and these attempts.

@@ -19,12 +19,29 @@ struct SimulatedFaults {
     /// clocks that jump: none of these makes anybody send twice.
     var refusals = true
 
+    /// Logs that are made anew, cut, or lose their first records; commits that somebody else wrote.
+    var changes = true
+    /// Sessions that are lost for a while.
+    var lapses = true
+    /// Thousands of records, and some that take long.
+    var isLong = false
+
     static let everything = SimulatedFaults(name: "every fault")
 
     /// Rebalances, stops, GOAWAYs only: nothing is sent twice.
     static let none = SimulatedFaults(
         name: "without a fault", doubts: false, breaks: false, silence: false, poison: 0, crashes: false, losses: false,
-        damage: false)
+        damage: false, changes: false, lapses: false)
+
+    /// Sessions are lost and come back to whoever had them: nothing is sent twice.
+    static let lapsing = SimulatedFaults(
+        name: "lost sessions", doubts: false, breaks: false, silence: false, poison: 0, crashes: false, losses: false,
+        damage: false, changes: false)
+
+    /// What is settled lies far above what is open: no map is cut, and nothing is sent twice.
+    static let long = SimulatedFaults(
+        name: "long spans", doubts: false, breaks: false, silence: false, poison: 0, crashes: false, losses: false,
+        damage: false, changes: false, lapses: false, isLong: true)
 
     /// A dead network abandons nobody.
     static let deadNetwork = SimulatedFaults(name: "dead network", breaks: false, poison: 0)
@@ -32,12 +49,14 @@ struct SimulatedFaults {
     /// What kills its connections takes nobody with it.
     static let poisonous = SimulatedFaults(name: "poison", breaks: false, silence: false, poison: 100)
 
-    /// Of ten worlds, six know every fault.
+    /// Of ten worlds, five know every fault.
     static func of(seed: UInt64) -> SimulatedFaults {
-        switch seed % 10 {
-        case 0...5: .everything
-        case 6, 7: .none
-        case 8: .deadNetwork
+        switch seed % 20 {
+        case 0...9: .everything
+        case 10...12: .none
+        case 13, 14: .lapsing
+        case 15: .long
+        case 16, 17: .deadNetwork
         default: .poisonous
         }
     }

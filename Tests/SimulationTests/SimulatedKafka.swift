@@ -5,14 +5,18 @@ import PushRecords
 /// A record, or a notification in it, by its place in the simulated Kafka.
 struct SimulatedPlace: Hashable, CustomStringConvertible {
     var log: Int
+    /// Of the log when the record was written: an offset may be used once in each.
+    var life: Int
     var offset: Int64
     var index: Int32 = 0
 
-    var description: String { "log \(log) offset \(offset) index \(index)" }
+    var description: String { "log \(log)\(life > 0 ? ", life \(life)," : "") offset \(offset) index \(index)" }
 }
 
 struct SimulatedRecord {
     var offset: Int64
+    /// `SimulatedPlace.life`.
+    var life = 0
     var timestampMs: Int64
     var key: [UInt8]?
     var value: [UInt8]?
@@ -31,6 +35,10 @@ struct SimulatedLog {
         var map: CommitMap
         /// The step in which the worker took it.
         var takenAt: Int
+        /// The log's, as the worker knew it.
+        var life: Int
+        /// The log was cut there since.
+        var cutAt: Int64?
     }
 
     var topic: String
@@ -42,20 +50,28 @@ struct SimulatedLog {
     /// Records below the committed offset.
     var committedCount = 0
     var isOwned = false
-    /// Its metadata came back as something else: what it said is forgotten.
+    /// Its metadata came back as something else, or it was cut: what it said is forgotten.
     var wasDamaged = false
+    /// It was changed, or what was committed for it was.
+    var wasReset = false
+    /// Counts how often it was cut, or made anew.
+    var life = 0
+    /// Retention took what is below.
+    var start: Int64 = 0
+    /// Its commits are refused, because of what is wrong with the topic.
+    var isDenied = false
 
     /// Everything in it is committed.
     var isDone: Bool { committedCount == records.count }
 
-    /// The record at an offset; `nil`: there is none.
-    func record(at offset: Int64) -> SimulatedRecord? {
+    /// The first record at an offset or above.
+    func index(from offset: Int64) -> Int {
         var (low, high) = (0, records.count)
         while low < high {
             let middle = (low + high) / 2
             if records[middle].offset < offset { low = middle + 1 } else { high = middle }
         }
-        return low < records.count && records[low].offset == offset ? records[low] : nil
+        return low
     }
 }
 
@@ -83,11 +99,15 @@ enum SimulatedRule: String, CaseIterable {
     case refused = "f"
 
     static let refusalCount = 14
+    /// Its stream is refused, always.
+    case endless = "z"
+    /// Accepted, after a long time.
+    case slow = "w"
 
     /// The answer to the try after `processed` others.
     func answer(processed: Int) -> (status: UInt16, reason: ReasonCode) {
         switch self {
-        case .accept, .nowOrNever, .poison, .refused: (200, .none)
+        case .accept, .nowOrNever, .poison, .refused, .endless, .slow: (200, .none)
         case .unregistered: (410, .unregistered)
         case .bad: (400, .badDeviceToken)
         case .throttled: processed == 0 ? (429, .tooManyRequests) : (200, .none)
@@ -101,10 +121,10 @@ enum SimulatedRule: String, CaseIterable {
 
     var outcome: Outcome {
         switch self {
-        case .accept, .throttled, .shutdown, .credential, .topic, .idle, .nowOrNever, .refused: .accepted
+        case .accept, .throttled, .shutdown, .credential, .topic, .idle, .nowOrNever, .refused, .slow: .accepted
         case .unregistered: .unregistered
         case .bad: .rejected
-        case .failing, .poison: .abandoned
+        case .failing, .poison, .endless: .abandoned
         }
     }
 }
@@ -126,4 +146,10 @@ struct SimulatedBook {
     /// Streams of it that were refused, by its rule.
     var refusals = 0
     var countedAsAccepted = 0
+    /// Its record was gone before all of it was settled.
+    var isGone = false
+    /// So was one of its records after it was sent: a later owner need not have heard of that.
+    var isDoubtGone = false
+    /// Numbers beside it are not what they were.
+    var isOdd = false
 }

@@ -8,6 +8,12 @@ extension SimulatedWorld {
 
     func produce(_ worker: SimulatedWorker) {
         let tiers = settings.tiers.indices.map { ProductionTarget.retry(tier: $0) }
+        disturb(.deadLetters, worker)
+        if !isCalm, faults.refusals, random.oneIn(deniedChance) {
+            happened["all tiers denied", default: 0] += 1
+            wereTiersDenied = true
+            for tier in tiers { worker.machine.setWritable(tier, false, now: time(worker)) }
+        }
         for target in [.unregistered, .results] + tiers {
             disturb(target, worker)
             if worker.machine.isWritable(target) { produce(to: target, worker) }
@@ -18,9 +24,10 @@ extension SimulatedWorld {
     private func disturb(_ target: ProductionTarget, _ worker: SimulatedWorker) {
         if worker.machine.isWritable(target) {
             guard !isCalm, faults.refusals, random.oneIn(deniedChance) else { return }
-            happened["topic denied", default: 0] += 1
+            happened["denied: \(target)", default: 0] += 1
             if target == .unregistered { wereTokensDenied = true }
             worker.machine.setWritable(target, false, now: time(worker))
+            if !worker.machine.isAnyTierWritable { wereTiersDenied = true }
         } else if isCalm || random.chance(5) {
             worker.machine.setWritable(target, true, now: time(worker))
         }
@@ -29,14 +36,10 @@ extension SimulatedWorld {
     private func produce(to target: ProductionTarget, _ worker: SimulatedWorker) {
         while let production = worker.machine.nextProduction(for: target) {
             if random.chance(5) { return }  // The queue is full.
-            let notification = worker.machine.notifications[production.id.slot]
-            let record = worker.machine.records[notification.record]
-            guard let log = worker.log(ofSlot: record.partition) else {
+            guard let place = worker.place(of: production.id), let original = original(of: place) else {
                 breaks("a production of an assignment that is gone")
                 return
             }
-            let place = SimulatedPlace(log: log, offset: record.offset, index: notification.index)
-            let original = logs[log].record(at: record.offset)?.originals[Int(notification.index)] ?? place
             let append = effect(of: production, place, original, worker)
             worker.machine.produced(production)
             queue(production.id, place, worker, append)
@@ -76,7 +79,8 @@ extension SimulatedWorld {
                 }
                 return (outcome: ending.outcome, inDoubt: Int(ending.inDoubt), attempts: Int(ending.attempts))
             }
-            return { world, _ in
+            return { [worker] world, _ in
+                world.trace(place.log) { "\(world.name(worker)): result of \(place), original \(original): \(result)" }
                 world.books[original]?.results.append(result)
                 world.settled.insert(place)
             }
@@ -85,7 +89,8 @@ extension SimulatedWorld {
             // What may have been written before says so.
             let rewritten =
                 remakesProducers ? retryRecord(production, original, worker, moreDoubts: 1) : written
-            return { world, again in
+            return { [worker] world, again in
+                world.trace(place.log) { "\(world.name(worker)): retry record of \(place), original \(original)" }
                 world.append(again ? rewritten : written, to: 3 + tier)
                 world.settled.insert(place)
             }
@@ -97,7 +102,9 @@ extension SimulatedWorld {
     ) -> SimulatedRecord {
         worker.machine.withRetry(production.id) { content, order -> SimulatedRecord in
             if content.expiration == 0 { breaks("\(original) is now or never") }
-            if Int(order.attempt) > settings.maxAttempts { breaks("\(original) has too many attempts") }
+            if Int(order.attempt) > settings.maxAttempts, books[original]?.isOdd != true {
+                breaks("\(original) has too many attempts")
+            }
             let order = RetryOrder(
                 attempt: order.attempt, dueMs: order.dueMs, reason: order.reason, sends: order.sends + moreDoubts,
                 inDoubt: order.inDoubt + moreDoubts)
@@ -111,14 +118,22 @@ extension SimulatedWorld {
     private func append(_ record: SimulatedRecord, to log: Int) {
         var record = record
         record.offset = logs[log].nextOffset
+        record.life = logs[log].life
+        if hasOddNumbers, random.chance(5) { makeOdd(&record) }
         logs[log].nextOffset += 1
         logs[log].records.append(record)
+        originals[SimulatedPlace(log: log, life: record.life, offset: record.offset)] = record.originals
     }
 
     func deliverAcknowledgements(_ worker: SimulatedWorker) {
         guard !worker.producing.isEmpty, nowMs >= fullUntilMs else { return }
         var left: [SimulatedWorker.Producing] = []
+        let keepsDeadLetters = !worker.machine.isWritable(.deadLetters)
         for var each in worker.producing {
+            if keepsDeadLetters, !each.isAppended, books[each.place]?.isDeadLetter ?? false {
+                left.append(each)
+                continue
+            }
             if !each.isAppended, each.appendMs <= nowMs {
                 each.append(self, false)
                 each.isAppended = true
@@ -126,8 +141,9 @@ extension SimulatedWorld {
             if each.ackMs <= nowMs {
                 // Its dead token first, then its result: the last one settles it.
                 let isLast = worker.machine.notifications[each.id.slot].unacknowledged == 1
-                if isLast, worker.assignments[each.place.log]?.number == each.assignment {
-                    settledAt[each.place] = (step, each.assignment)
+                if isLast, worker.machine.isCurrent(each.id) {
+                    let slot = worker.machine.records[worker.machine.notifications[each.id.slot].record].partition
+                    settledAt[each.place] = (step, each.assignment, worker.chains[slot] ?? 0)
                 }
                 worker.machine.acknowledged(each.id, now: time(worker))
             } else {
@@ -148,7 +164,11 @@ extension SimulatedWorld {
         if !worker.commits[place].entries.isEmpty {
             guard finish(group, worker) else { return }
         }
-        for entry in worker.machine.takeCommit(of: group, now: time(worker)) {
+        let entries = worker.machine.takeCommit(of: group, now: time(worker))
+        // librdkafka copies the error of one partition onto all.
+        let isOneDenied = entries.contains { worker.log(of: $0.partition).map { logs[$0].isDenied } ?? false }
+        let isShared = isOneDenied && entries.count > 1
+        for entry in entries {
             guard let log = worker.log(of: entry.partition) else {
                 breaks("a commit of an assignment that is gone")
                 return
@@ -158,17 +178,22 @@ extension SimulatedWorld {
                 breaks("a commit that cannot be read back")
                 return
             }
+            checkCommit(entry, log, worker)
             var outcome = CommitOutcome.acknowledged
             var isTaken = true
             if worker.assignments[log]?.fenced != nil {
                 (outcome, isTaken) = (.refused, false)
             } else if entry.metadata.count > metadataLimit {
                 (outcome, isTaken) = (.metadataTooLarge, false)
+            } else if isOneDenied {
+                happened[isShared ? "shared error" : "denied commit", default: 0] += 1
+                (outcome, isTaken) = (isShared ? .shared : .impossible, !logs[log].isDenied)
             } else if !isCalm, faults.refusals, random.chance(5) {
                 (outcome, isTaken) = (.refused, random.chance(50))
             }
             let commit = SimulatedLog.Commit(
-                offset: entry.offset, metadata: Array(entry.metadata), map: map, takenAt: step)
+                offset: entry.offset, metadata: Array(entry.metadata), map: map, takenAt: step,
+                life: worker.assignments[log]?.life ?? 0)
             let number = worker.assignments[log]?.number ?? 0
             worker.commits[place].entries.append(
                 .init(log: log, assignment: number, commit: commit, outcome: outcome, isTaken: isTaken))
@@ -182,10 +207,12 @@ extension SimulatedWorld {
     /// Whether the commit under way was answered, or given up.
     private func finish(_ group: CommitGroup, _ worker: SimulatedWorker) -> Bool {
         let place = group.rawValue
-        if isKafkaDown {
+        if isKafkaDown || worker.cutOffSinceNs != nil {
             // The client gives up after a while, whatever became of it.
             guard random.chance(20) else { return false }
-            if !worker.commits[place].isApplied, random.chance(30) { apply(worker.commits[place]) }
+            if !worker.commits[place].isApplied, worker.cutOffSinceNs == nil, random.chance(30) {
+                apply(worker.commits[place])
+            }
             let refusals = worker.commits[place].entries.map { _ in CommitOutcome.refused }
             worker.machine.commitFinished(of: group, random.chance(50) ? nil : refusals, now: time(worker))
             worker.commits[place].entries = []
@@ -212,7 +239,7 @@ extension SimulatedWorld {
             guard let assignment = worker.assignments[log], let since = assignment.drainsSince else { continue }
             if worker.machine.isDrained(assignment.id) {
                 leave(log, assignment, worker)
-            } else if step - since == 20, !isCalm, random.chance(30) {
+            } else if step - since == 20, !isCalm, random.chance(faults.isLong ? 5 : 30) {
                 // The drain limit: what is unanswered may be sent by another.
                 worker.machine.stopWaiting([assignment.id])
                 worker.assignments[log]?.isLate = true
@@ -231,6 +258,14 @@ extension SimulatedWorld {
 
     private func leave(_ log: Int, _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker) {
         worker.assignments[log] = nil
+        if worker.machine.status(of: assignment.id)?.isCommitImpossible == true {
+            // Its last commit was not made: all that it would have said is sent again.
+            happened["left without a commit", default: 0] += 1
+            crashCount += 1
+            limitCount += 1
+            deadAssignments.insert(assignment.number)
+            doubtFlights(of: worker, log: log)
+        }
         worker.machine.release([assignment.id])
         logs[log].isOwned = false
     }

@@ -19,8 +19,10 @@ extension SimulatedWorld {
         checkDeadline(worker)
         drain(worker)
         checkLimits(worker)
+        checkCost(worker)
         for event in worker.machine.takeEvents() { note(event) }
-        if worker.machine.counters.mapsCut > 0 { wasMapCut = true }
+        // Where nobody dies, only the last one counts.
+        if worker.machine.counters.mapsCut > 0, faults.crashes || faults.losses { wasMapCut = true }
     }
 
     /// Whatever was due was done this turn, or waits for Kafka.
@@ -39,13 +41,22 @@ extension SimulatedWorld {
             case .guardTripped: "guard tripped"
             case .metadataRefused: "metadata refused"
             case .metadataIgnored: "metadata ignored"
+            case .logChanged: "log changed"
+            case .overtaken: "overtaken by retention"
+            case .offsetReset: "offset reset"
+            case .resumed: "resumed"
+            case .suspendedReleased: "suspended and given up"
+            case .commitsRefused(_, _, _, isImpossible: true): "commits impossible"
+            case .commitsResumed: "commits resumed"
+            case .mapCut: "map cut"
             default: "other"
             }
         happened[kind, default: 0] += 1
         if case .metadataIgnored = event, !logs.contains(where: \.wasDamaged) {
             breaks("our own metadata was not understood")
         }
-        if case .offsetReset = event { breaks("no offset was reset") }
+        if case .offsetReset = event, !logs.contains(where: \.wasReset) { breaks("no offset was reset") }
+        if case .logChanged = event, !logs.contains(where: \.wasReset) { breaks("no log was changed") }
     }
 
     // MARK: Kafka -> machine
@@ -53,21 +64,39 @@ extension SimulatedWorld {
     private func read(_ log: Int, _ worker: SimulatedWorker) {
         guard var assignment = worker.assignments[log], assignment.drainsSince == nil, assignment.waitUntilMs <= nowMs
         else { return }
+        guard assignment.life == logs[log].life || notice(log, &assignment, worker) else {
+            worker.assignments[log] = assignment
+            return
+        }
         // 2.0.2 may rewind.
-        if random.chance(2), assignment.position > logs[log].committedCount { assignment.position -= 1 }
+        var place = logs[log].index(from: assignment.position)
+        if random.chance(2), place > 0, logs[log].records[place - 1].offset >= assignment.firstPosition { place -= 1 }
         var room = worker.machine.room(for: assignment.id)
         room = min(room, random.chance(80) ? readLimit : 3)
-        let end = assignment.fenced?.end ?? logs[log].records.count
-        while room > 0, assignment.position < end {
+        let end = assignment.fenced?.end ?? .max
+        while room > 0, place < logs[log].records.count, logs[log].records[place].offset < end {
             room -= 1
-            let record = logs[log].records[assignment.position]
-            switch receive(record, assignment.id, worker) {
+            let record = logs[log].records[place]
+            var receipt = receive(record, assignment.id, worker)
+            if case .below = receipt, assignment.life != logs[log].life {
+                happened["told by a lower offset", default: 0] += 1
+                beginAnew(log, &assignment, worker)
+                receipt = receive(record, assignment.id, worker)
+                if case .below = receipt { breaks("a log that begins anew knows its first record") }
+            }
+            assignment.life = logs[log].life
+            trace(log) { "\(name(worker)) reads offset \(record.offset), life \(record.life): \(receipt)" }
+            switch receipt {
             case .taken, .known, .below:
-                assignment.position += 1
+                if case .taken = receipt { worker.keep(record, of: log, assignment) }
+                place += 1
+                assignment.position = record.offset + 1
             case .deadLetter(let id, let reason, _):
-                assignment.position += 1
+                worker.keep(record, of: log, assignment)
+                place += 1
+                assignment.position = record.offset + 1
                 if reason != .tombstone { breaks("\(reason) of offset \(record.offset)") }
-                produceDeadLetter(id, .init(log: log, offset: record.offset), worker)
+                produceDeadLetter(id, .init(log: log, life: record.life, offset: record.offset), worker)
             case .notDue(let untilMs):
                 let waitMs = untilMs - time(worker).wallMs
                 if case .retry(let delayMs) = logs[log].role, waitMs > 2 * delayMs {
@@ -122,26 +151,32 @@ extension SimulatedWorld {
 
     private func send(_ request: OutgoingRequest, _ worker: SimulatedWorker) {
         let notification = worker.machine.notifications[request.id.slot]
-        let record = worker.machine.records[notification.record]
-        guard let log = worker.log(ofSlot: record.partition), let assignment = worker.assignments[log] else {
-            breaks("something was sent for an assignment that is gone")
+        guard let place = worker.place(of: request.id), let original = original(of: place) else {
+            breaks("something was sent that was not read")
+            return
+        }
+        // One whose log is gone goes on.
+        let slot = worker.machine.records[notification.record].partition
+        let isDetached = worker.machine.partitions[Int(slot)]?.pointee.phase == .detached
+        guard let assignment = worker.assignment(of: request.id) ?? (isDetached ? .init(detached: slot) : nil) else {
+            breaks("\(place) was sent for an assignment that is gone")
             return
         }
         if assignment.drainsSince != nil { breaks("something was sent while draining") }
-        let place = SimulatedPlace(log: log, offset: record.offset, index: notification.index)
-        guard let source = logs[log].record(at: record.offset) else {
-            breaks("\(place) does not exist")
-            return
+        let chain = worker.chains[slot] ?? 0
+        if worker.flights.values.contains(where: { $0.place == place && $0.chain == chain }) {
+            breaks("\(place) was sent while it is in flight")
         }
-        let original = source.originals[Int(notification.index)]
+        if settledAt[place]?.chain == chain { breaks("\(place) was sent although its worker knows that it settled") }
         if worker.flights[request.id] != nil { breaks("\(place) was sent while it is in flight") }
         let laneKey = Array(request.token) + Array(request.topic)
+        trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.inDoubt)" }
         checkSend(request, place, original, laneKey, assignment, worker)
         checkApp(request.id, worker)
         if request.isSuspect { happened["suspect", default: 0] += 1 }
         worker.flights[request.id] = .init(
             place: place, original: original, laneKey: laneKey, app: Int(notification.app),
-            assignment: assignment.number, isSuspect: request.isSuspect)
+            assignment: assignment.number, chain: chain, isSuspect: request.isSuspect)
     }
 
     private func recall(_ worker: SimulatedWorker) {
@@ -172,10 +207,9 @@ extension SimulatedWorld {
                 breaks("a second end of one request")
                 return
             }
+            trace(flight.place.log) { "\(name(worker)): \(flight.place) is \(fate.kind) \(fate.status)" }
             if fate.kind == .inDoubt { books[flight.original]?.doubts += 1 }
-            let slot = worker.machine.records[worker.machine.notifications[fate.id.slot].record].partition
-            let isOurs = worker.assignments[flight.place.log]?.id.slot == slot
-            if settings.publishesOnlyFailures, fate.status == 200, isOurs { countAccepted(fate.id, flight, worker) }
+            if settings.publishesOnlyFailures, fate.status == 200 { countAccepted(fate.id, flight, worker) }
         }
         worker.machine.handle(FateBatch(app: AppIndex(0), fates: due), now: time(worker))
     }
@@ -188,6 +222,6 @@ extension SimulatedWorld {
         }
         books[flight.original]?.countedAsAccepted += 1
         settled.insert(flight.place)
-        settledAt[flight.place] = (step, worker.assignments[flight.place.log]?.number ?? 0)
+        settledAt[flight.place] = (step, flight.assignment, flight.chain)
     }
 }

@@ -27,6 +27,11 @@ extension SimulatedWorld {
         if remakesProducers, random.oneIn(50), let worker = workers.randomElement(using: &random) {
             remakeProducer(worker)
         }
+        changeLogs()
+        disturbCommits()
+        if faults.losses || faults.lapses, random.oneIn(100), let worker = workers.randomElement(using: &random) {
+            cutOff(worker)
+        }
         if faults.silence, random.oneIn(120), let worker = workers.randomElement(using: &random) {
             happened["dead network", default: 0] += 1
             worker.deafUntilMs = nowMs + .random(in: 1_000...120_000, using: &random)
@@ -59,19 +64,20 @@ extension SimulatedWorld {
     // MARK: Owners that learn it late
 
     /// The partition is given to another one; its owner goes on until it hears of it.
-    func fence(_ log: Int, _ worker: SimulatedWorker) {
+    func fence(_ log: Int, _ worker: SimulatedWorker, isExpired: Bool = false) {
         guard let assignment = worker.assignments[log], assignment.fenced == nil, assignment.drainsSince == nil else {
             return
         }
         happened["fenced", default: 0] += 1
         crashCount += 1
         settleCommit(of: worker, log: log)
+        trace(log) { "fenced at \(name(worker)), expired \(isExpired)" }
         deadAssignments.insert(assignment.number)
         logs[log].isOwned = false
         // Those in its hands, and those that it may still take from what it fetched, as far as it may send.
         worker.assignments[log]?.fenced = .init(
-            untilStep: step + .random(in: 1...15, using: &random), end: logs[log].records.count,
-            reach: logs[log].commit?.map.reach ?? -1)
+            untilStep: step + .random(in: 1...15, using: &random), end: isExpired ? .max : logs[log].nextOffset,
+            reach: logs[log].commit?.map.reach ?? -1, isExpired: isExpired)
         doubtFlights(of: worker, log: log)
     }
 
@@ -83,7 +89,11 @@ extension SimulatedWorld {
             worker.assignments[log] = nil
             for group in worker.commits.indices { worker.commits[group].entries.removeTaken(of: log) }
             doubtFlights(of: worker, log: log)
-            worker.machine.release([assignment.id])
+            if random.chance(50) {
+                worker.machine.release([assignment.id])
+            } else {
+                suspend(log, assignment, worker, isUntouched: !fenced.wasFollowed)
+            }
         }
     }
 

@@ -8,8 +8,12 @@ final class SimulatedWorker {
         var id: PartitionID
         /// Counts assignments over all workers.
         var number: Int
-        /// The next record of the log.
-        var position: Int
+        /// The next offset.
+        var position: Int64
+        /// Of the log, as the worker knows it.
+        var life: Int
+        /// It was read from here.
+        var firstPosition: Int64 = 0
         /// Monotonic.
         var waitUntilMs: Int64 = 0
         /// The step in which it was revoked.
@@ -17,14 +21,42 @@ final class SimulatedWorker {
         var isLate = false
         /// Another one owns the partition, and this worker does not know yet.
         var fenced: Fenced?
+
+        init(id: PartitionID, number: Int, position: Int64, life: Int) {
+            self.id = id
+            self.number = number
+            self.position = position
+            self.life = life
+            firstPosition = position
+        }
+
+        /// One whose log is gone: it only ends what is open.
+        init(detached slot: UInt32) {
+            self.init(id: PartitionID(slot: slot, epoch: 0), number: 0, position: 0, life: -1)
+        }
     }
 
     struct Fenced {
         /// The step in which it learns.
         var untilStep: Int
-        /// What it had fetched, and the reach that it knew to be committed.
-        var end: Int
+        /// What it had fetched; `Int64.max`: it goes on fetching. And the reach that it knew to be committed.
+        var end: Int64
         var reach: Int64
+        /// The log's end as its successor asked for it.
+        var successorEnd: Int64?
+        /// Its proof of being a member is older than its session.
+        var isExpired = false
+        /// Somebody was given the partition since.
+        var wasFollowed = false
+    }
+
+    /// A partition whose session was lost, and may come back.
+    struct Suspended {
+        var id: PartitionID
+        /// Nobody owned it since.
+        var isUntouched = true
+        var sinceNs: Int64
+        var life: Int
     }
 
     /// A request at a transport, until the machine hears of its end.
@@ -37,6 +69,7 @@ final class SimulatedWorker {
         var app: Int
         /// Number of its assignment.
         var assignment: Int
+        var chain: Int
         var isSuspect: Bool
         /// Waits at the transport: on no connection, and not ended.
         var isQueued = true
@@ -65,8 +98,25 @@ final class SimulatedWorker {
         var isTaken: Bool
     }
 
-    /// The assignment of one of its notifications' partitions, by slot of its id.
-    func log(ofSlot slot: UInt32) -> Int? { assignments.first { $0.value.id.slot == slot }?.key }
+    /// Where a notification was read, whatever became of its assignment since.
+    func place(of id: NotificationID) -> SimulatedPlace? {
+        let notification = machine.notifications[id.slot]
+        let record = machine.records[notification.record]
+        guard record.partition != noSlot, var place = reads[record.partition]?[record.offset] else { return nil }
+        place.index = notification.index
+        return place
+    }
+
+    func keep(_ record: SimulatedRecord, of log: Int, _ assignment: Assignment) {
+        let place = SimulatedPlace(log: log, life: record.life, offset: record.offset)
+        reads[assignment.id.slot, default: [:]][record.offset] = place
+    }
+
+    /// The assignment of a place, unless its log is another one by now.
+    func assignment(of id: NotificationID) -> Assignment? {
+        let slot = machine.records[machine.notifications[id.slot].record].partition
+        return assignments.values.first { $0.id.slot == slot }
+    }
 
     func log(of id: PartitionID) -> Int? { assignments.first { $0.value.id == id }?.key }
 
@@ -78,7 +128,16 @@ final class SimulatedWorker {
         var isApplied = false
     }
 
+    let number: Int
     var machine: DeliveryMachine
+    /// By slot of a partition, and offset: what was read there.
+    var reads: [UInt32: [Int64: SimulatedPlace]] = [:]
+    /// By slot of a partition: the number of its first assignment, before it was lost and came back.
+    var chains: [UInt32: Int] = [:]
+    /// Since when no commit of it reaches the broker.
+    var cutOffSinceNs: Int64?
+    /// Partitions whose session was lost, by log.
+    var suspended: [Int: Suspended] = [:]
     var assignments: [Int: Assignment] = [:]
     var flights: [NotificationID: Flight] = [:]
     /// Of all apps.
@@ -100,7 +159,8 @@ final class SimulatedWorker {
     /// Of apps with a `rate_limit`: since when, and what was sent since.
     var rates: [Int: (sinceNs: Int64, sent: Int)] = [:]
 
-    init(_ settings: DeliverySettings, apps: [AppRoute], capacity: Int) {
+    init(_ number: Int, _ settings: DeliverySettings, apps: [AppRoute], capacity: Int) {
+        self.number = number
         machine = DeliveryMachine(settings: settings, apps: apps)
         retryWriter = Self.writer(apps)
         capacities = apps.map { _ in capacity }

@@ -1,3 +1,4 @@
+import Foundation
 import PushRecords
 
 @testable import Delivery
@@ -39,16 +40,29 @@ final class SimulatedWorld {
     var wereTokensDenied = false
     let clocksJumped: Bool
     let remakesProducers: Bool
+    /// One in so many steps, a log is made anew, cut, or its first records go.
+    let changeChance: Int
+    /// One in so many steps, the commits of a log are refused from now on, or no more.
+    let denialChance: Int
+    /// Times, counts and offsets as nobody would write them.
+    let hasOddNumbers: Bool
+    /// Requests that APNs refuses to process, always.
+    let hasEndless: Bool
+    /// Records produced in a step, at most.
+    let flood: Int
     var logs: [SimulatedLog] = []
     var books: [SimulatedPlace: SimulatedBook] = [:]
     /// Settled in truth: its result, retry record or dead letter is in Kafka (or its verdict was counted).
     var settled: Set<SimulatedPlace> = []
     /// The step in which the worker learned so, and its assignment.
-    var settledAt: [SimulatedPlace: (step: Int, assignment: Int)] = [:]
+    var settledAt: [SimulatedPlace: (step: Int, assignment: Int, chain: Int)] = [:]
+    /// What was asked for in each record that was ever written.
+    var originals: [SimulatedPlace: [SimulatedPlace]] = [:]
     /// By assignment: the step in which the last commit was taken that Kafka has.
     var commitTakenAt: [Int: Int] = [:]
     var assignmentCount = 0
     var workers: [SimulatedWorker] = []
+    private var workerCount = 0
     var step = 0
     var ns: Int64 = 1_000_000_000
     let startMs: Int64 = 1_800_000_000_000
@@ -60,8 +74,12 @@ final class SimulatedWorld {
     var happened: [String: Int] = [:]
     var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
     var crashCount = 0
+    /// There was no tier to hold anything in.
+    var wereTiersDenied = false
+    var calmSinceNs: Int64 = 0
+    var longestSpan: Int64 = 0
     /// Assignments that were taken from workers that go on for a while, or were not waited for.
-    var deadAssignments: Set<Int> = []
+    var deadAssignments: Set<Int> = [0]
     /// No broker answers until then; or they do, but for writes.
     var kafkaDownUntilMs: Int64 = 0
     var fullUntilMs: Int64 = 0
@@ -79,7 +97,12 @@ final class SimulatedWorld {
             "credential circuit", "topic circuit", "connection circuit", "guard tripped", "GOAWAY", "another GOAWAY",
             "silent connection", "lost connection", "suspect", "metadata refused", "metadata ignored",
             "damaged metadata", "Kafka is away", "Kafka writes nothing", "clock jump", "producer made anew",
-            "dead network", "topic denied", "fenced", "body waits", "left without a commit",
+            "dead network", "fenced", "body waits", "left without a commit", "denied: results", "denied: unregistered",
+            "denied: deadLetters", "denied: retry(tier: 0)", "all tiers denied", "log made anew", "log cut",
+            "retention", "strange commit", "told by a lower offset", "log changed", "overtaken by retention",
+            "offset reset", "resumed", "suspended", "suspended, then another's", "shared error", "denied commit",
+            "commits impossible", "commits resumed", "cut off from the group", "zombie", "endless refusals",
+            "strange numbers", "slow answer",
         ]
 
     init(seed: UInt64) {
@@ -101,8 +124,20 @@ final class SimulatedWorld {
             if random.chance(10) { settings.inDoubt = .abandon }
             if random.chance(20) { settings.resendMax = .random(in: 0...3, using: &random) }
         }
+        hasEndless = random.chance(15)
+        if hasEndless { settings.maxAgeMs = 0 }
+        if random.chance(40) { settings.leaseNs = .random(in: 300...3_000, using: &random) * 1_000_000 }
+        if faults.isLong {
+            settings.metadataLimit = .random(in: 64...400, using: &random)
+            settings.maxOpen = .random(in: 30...300, using: &random)
+            settings.maxOpenBytes = 16 << 20
+            settings.laneLimit = 100
+        }
         self.settings = settings
-        metadataLimit = random.chance(25) ? .random(in: 32...44, using: &random) : 4_096
+        metadataLimit =
+            faults.isLong
+            ? settings.metadataLimit : random.chance(25) ? .random(in: 32...44, using: &random) : 4_096
+        flood = faults.isLong ? .random(in: 5...30, using: &random) : 1
         readLimit = random.chance(30) ? 1 : 50
         wrongTokensUntil = random.chance(10) ? 70 : 0
         reloadChance = random.chance(40) ? 5 : 0
@@ -115,6 +150,11 @@ final class SimulatedWorld {
         deniedChance = random.chance(20) ? 60 : 4_000
         clocksJumped = random.chance(30) && faults.refusals
         remakesProducers = random.chance(20) && faults.doubts && faults.refusals
+        let changesLogs = random.chance(30)
+        changeChance = faults.changes && changesLogs ? 40 : .max
+        let deniesCommits = random.chance(20)
+        denialChance = faults.refusals && deniesCommits ? 30 : .max
+        hasOddNumbers = random.chance(20)
         var apps = [Self.shop]
         if random.chance(50) {
             apps.append(Self.news)
@@ -139,13 +179,25 @@ final class SimulatedWorld {
         }
     }
 
+    /// `SIMULATION_TRACE=2` prints what happens to log 2.
+    private static let traced = ProcessInfo.processInfo.environment["SIMULATION_TRACE"].flatMap { Int($0) }
+
+    func trace(_ log: Int, _ text: () -> String) {
+        if log == Self.traced { print("step \(step), \(nowMs) ms: \(text())") }
+    }
+
+    func name(_ worker: SimulatedWorker) -> String { "worker \(worker.number)" }
+
     func breaks(_ rule: @autoclosure () -> String) {
         if broken == nil { broken = Broken(description: "step \(step): \(rule())") }
     }
 
     func addWorker() {
+        workerCount += 1
         workers.append(
-            SimulatedWorker(settings, apps: apps, capacity: .random(in: 1...60, using: &random)))
+            SimulatedWorker(
+                workerCount, settings, apps: apps,
+                capacity: .random(in: faults.isLong ? 10...60 : 1...60, using: &random)))
     }
 
     static let shop = AppRoute(
@@ -174,9 +226,12 @@ final class SimulatedWorld {
         slowness = 1
         kafkaDownUntilMs = 0
         fullUntilMs = 0
-        var left = 3_000
+        calmSinceNs = ns
+        for worker in workers { worker.cutOffSinceNs = nil }
+        var left = 4_000 + flood * 200
         while !isFinished {
             if left % 30 == 0 { heal() }
+            healDenials()
             left -= 1
             guard left > 0 else { throw Broken(description: "step \(step): it does not end: \(unfinished)") }
             try turn()
@@ -192,6 +247,7 @@ final class SimulatedWorld {
         if isKafkaDown { ns += Int64.random(in: 0...8_000, using: &random) * 1_000_000 }
         assignFree()
         for worker in workers {
+            expireSession(worker)
             hear(worker)
             turn(worker)
         }
@@ -203,15 +259,23 @@ final class SimulatedWorld {
     private var unfinished: String {
         let logs = logs.enumerated().filter { !$1.isDone }.map { place, log in
             "\(log.topic)/\(log.partition) \(log.committedCount) of \(log.records.count), commit \(log.commit?.offset ?? -1)"
+                + (log.isDenied ? " denied" : "")
         }
         return logs.joined(separator: "; ") + " workers idle \(workers.map(\.isIdle)) "
-            + "\(workers.map { "\($0.machine.gauges)" })"
+            + "\(workers.map { "\($0.machine.gauges) \($0.machine.partitionStatuses)" }) lease \(settings.leaseNs)"
     }
 
     // MARK: Requests
 
     private func produceRequests() {
-        guard random.chance(40) else { return }
+        guard flood == 1 else {
+            for _ in 0..<Int.random(in: 1...flood, using: &random) { produceRequest() }
+            return
+        }
+        if random.chance(40) { produceRequest() }
+    }
+
+    private func produceRequest() {
         let log = Int.random(in: 0..<3, using: &random)
         if random.chance(10) { logs[log].nextOffset += Int64.random(in: 1...40, using: &random) }
         let offset = logs[log].nextOffset
@@ -220,9 +284,14 @@ final class SimulatedWorld {
         let count = !isDeadLetter && random.chance(15) ? Int32.random(in: 1...30, using: &random) : 0
         var timestampMs = startMs + nowMs
         if clocksJumped, random.chance(3) { timestampMs += .random(in: -6...6, using: &random) * Self.hourMs }
+        let isOdd = hasOddNumbers && random.chance(5)
+        if isOdd { timestampMs = oddTime() }
+        let life = logs[log].life
         var record = SimulatedRecord(
-            offset: offset, timestampMs: timestampMs, count: max(1, count), originals: [])
-        for index in 0..<max(1, count) { record.originals.append(.init(log: log, offset: offset, index: index)) }
+            offset: offset, life: life, timestampMs: timestampMs, count: max(1, count), originals: [])
+        for index in 0..<max(1, count) {
+            record.originals.append(.init(log: log, life: life, offset: offset, index: index))
+        }
 
         let route = allApps[Int.random(in: 0..<allApps.count, using: &random)]
         let app = route.bundleIDs[0]
@@ -245,7 +314,11 @@ final class SimulatedWorld {
             }
             record.value = Array(#"{"aps":{"alert":"Hi"}}"#.utf8)
         }
-        for place in record.originals { books[place]?.app = route.name }
+        for place in record.originals {
+            books[place]?.app = route.name
+            books[place]?.isOdd = isOdd
+        }
+        originals[record.originals[0]] = record.originals
         logs[log].records.append(record)
     }
 
@@ -255,11 +328,23 @@ final class SimulatedWorld {
             books[place] = SimulatedBook()
             return "no-hex"
         }
-        let rules = SimulatedRule.allCases.filter { (!isList || $0 != .nowOrNever) && ($0 != .poison || hasPoison) }
-        var rule = random.chance(60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
+        let rules = SimulatedRule.allCases.filter {
+            switch $0 {
+            case .nowOrNever: !isList
+            case .poison: hasPoison
+            case .endless: hasEndless
+            case .slow: faults.isLong
+            default: true
+            }
+        }
+        var rule =
+            random.chance(faults.isLong ? 96 : 60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
+        if faults.isLong, rule != .accept, random.chance(50) { rule = .slow }
         if step < wrongTokensUntil { rule = .bad }
         books[place] = SimulatedBook(rule: rule)
-        return Self.token("\(rule.rawValue)\(log)\(Int.random(in: 0..<6, using: &random))")
+        // Nobody waits behind one that is refused for ever.
+        if rule == .endless { return Self.token("\(rule.rawValue)\(log)\(place.life)\(place.offset).\(place.index)") }
+        return Self.token("\(rule.rawValue)\(log)\(Int.random(in: 0..<(faults.isLong ? 200 : 6), using: &random))")
     }
 
     // MARK: Membership
@@ -273,7 +358,9 @@ final class SimulatedWorld {
         if random.chance(moveChance), let worker = workers.randomElement(using: &random),
             let log = worker.assignments.keys.sorted().randomElement(using: &random)
         {
-            if faults.losses, random.chance(30) {
+            if faults.lapses, random.chance(50) {
+                lapse(log, worker)
+            } else if faults.losses, random.chance(30) {
                 lose(log, worker)
             } else if faults.losses, random.chance(20) {
                 fence(log, worker)
@@ -298,6 +385,7 @@ final class SimulatedWorld {
 
     func lose(_ log: Int, _ worker: SimulatedWorker) {
         guard let assignment = worker.assignments[log], assignment.fenced == nil else { return }
+        trace(log) { "lost by \(name(worker))" }
         worker.assignments[log] = nil
         deadAssignments.insert(assignment.number)
         crashCount += 1
@@ -311,6 +399,7 @@ final class SimulatedWorld {
     private func crash(_ place: Int) {
         let worker = workers.remove(at: place)
         crashCount += 1
+        for log in worker.assignments.keys { trace(log) { "\(name(worker)) crashes" } }
         for log in worker.assignments.keys.sorted() where worker.assignments[log]?.fenced == nil {
             settleCommit(of: worker, log: log)
             doubtFlights(of: worker, log: log)
@@ -332,7 +421,7 @@ final class SimulatedWorld {
     func settleCommit(of worker: SimulatedWorker, log: Int) {
         for group in worker.commits.indices where !worker.commits[group].isApplied {
             for place in worker.commits[group].entries.indices where worker.commits[group].entries[place].log == log {
-                if worker.commits[group].entries[place].isTaken, random.chance(50) {
+                if worker.commits[group].entries[place].isTaken, worker.cutOffSinceNs == nil, random.chance(50) {
                     apply(worker.commits[group].entries[place])
                 } else {
                     worker.commits[group].entries[place].outcome = .refused
@@ -348,17 +437,10 @@ final class SimulatedWorld {
             guard isCalm || random.chance(60) else { continue }
             // Who does not know yet that he lost it cannot be given it.
             let able = workers.filter { $0.assignments[log] == nil }
-            guard let worker = able.randomElement(using: &random) else { continue }
-            logs[log].isOwned = true
-            let commit = logs[log].commit
-            let id = readBack(commit, of: log).withUnsafeBytes {
-                worker.machine.assign(
-                    topic: logs[log].topic, partition: logs[log].partition, role: logs[log].role,
-                    committedOffset: commit?.offset, metadata: $0,
-                    logEnd: random.chance(50) ? logs[log].nextOffset : nil)
-            }
-            assignmentCount += 1
-            worker.assignments[log] = .init(id: id, number: assignmentCount, position: logs[log].committedCount)
+            let known = able.filter { $0.suspended[log] != nil }
+            let choice = !known.isEmpty && (!faults.losses || random.chance(50)) ? known : able
+            guard let worker = choice.randomElement(using: &random) else { continue }
+            assign(log, to: worker)
         }
     }
 }

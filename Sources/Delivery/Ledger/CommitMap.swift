@@ -44,6 +44,16 @@ package struct CommitMap: Equatable {
         self.partials = partials
     }
 
+    /// Forgets what it says of offsets from `end` on, where the log ends: it was cut since, and other records will have
+    /// them. Returns whether it said anything.
+    package mutating func cut(at end: Int64) -> Bool {
+        let isCut = (settled.last?.upperBound ?? 0) > end || (partials.last?.offset ?? -1) >= end
+        guard isCut else { return false }
+        settled = settled.filter { $0.lowerBound < end }.map { $0.lowerBound..<min($0.upperBound, end) }
+        partials.removeAll { $0.offset >= end }
+        return true
+    }
+
     /// 24 bits of FNV-1a over the base and the bytes after the check.
     static func check(_ bytes: some Sequence<UInt8>, base: Int64) -> UInt32 {
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325

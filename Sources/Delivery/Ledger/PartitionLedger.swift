@@ -78,10 +78,27 @@ package struct PartitionLedger: ~Copyable {
 
     /// The partition was lost, came back, and is read from its committed offset again.
     ///
-    /// - Parameter reach: records below it that are not known to be settled may have been sent meanwhile.
-    package mutating func resume(doubtBelow reach: Int64) {
-        highestArrived = -1
+    /// - Parameters:
+    ///   - offset: the committed one. What comes from below is of a log that changed.
+    ///   - reach: records below it that are not known to be settled may have been sent meanwhile.
+    package mutating func resume(from offset: Int64, doubtBelow reach: Int64) {
+        highestArrived = min(offset - 1, highestReceived)
         inherited.reach = max(inherited.reach, reach)
+    }
+
+    /// Whether what was received before the partition was lost is read again.
+    package var isRereading: Bool { highestArrived < highestReceived }
+
+    /// Open records from what arrived last to `offset`, which arrives now: they were passed over.
+    package func passedOver(below offset: Int64) -> [UInt32] {
+        var passed: [UInt32] = []
+        var position = entries.head
+        while position != entries.tail, entries[position].offset < offset {
+            let entry = entries[position]
+            if entry.record != Self.settledMark, entry.offset > highestArrived { passed.append(entry.record) }
+            position += 1
+        }
+        return passed
     }
 
     private func openRecord(at offset: Int64) -> UInt32? {

@@ -1,0 +1,75 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+/// One partition's commits are refused for good: nothing of it can be sent.
+@Suite("Machine: a partition that cannot be committed holds up no other")
+struct ImpossibleCommitTests {
+    /// Its first commit is refused for good; `other`'s is taken.
+    static func denied(maxOpen: Int = 20_000) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
+        var settings = DeliverySettings()
+        settings.maxOpen = maxOpen
+        let rig = Rig(settings)
+        let denied = rig.assign(0)
+        #expect(rig.takeCommit(of: .requests).count == 1)
+        rig.finishCommit([.impossible])
+        let other = rig.assign(1)
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.partition) == [other])
+        return (rig, denied, other)
+    }
+
+    @Test("It leaves half of the room to the others")
+    func room() {
+        let (rig, denied, other) = Self.denied(maxOpen: 100)
+        var offset: Int64 = 0
+        while rig.machine.room(for: denied) > 0 {
+            rig.receive(denied, offset, "d\(offset)")
+            offset += 1
+        }
+        #expect(offset == 25)
+        #expect(rig.send() == [])
+        #expect(rig.machine.room(for: other) > 50)
+    }
+
+    @Test("A fan-out of it is admitted as far as it leaves half of the room to the others")
+    func fanOut() {
+        let (rig, denied, other) = Self.denied(maxOpen: 100)
+        rig.receive(denied, 0, envelope: (0..<200).map { "d\($0)" })
+        #expect(rig.send() == [])
+        #expect(rig.machine.gauges.openNotifications == 25)
+        #expect(rig.machine.room(for: other) > 50)
+    }
+
+    @Test("What waits for its commit leaves the lane of its device, and joins it again once a commit is taken")
+    func lanes() {
+        let (rig, denied, other) = Self.denied()
+        rig.receive(denied, 0, "a")
+        #expect(rig.send() == [])
+        rig.receive(other, 0, "a")
+        #expect(rig.send() == ["a"])
+        rig.wait(ms: 10_000)
+        #expect(rig.commit().map(\.partition).contains(denied))
+        // The other's is in flight.
+        #expect(rig.send() == [])
+        rig.answer("a")
+        #expect(rig.send() == ["a"])
+    }
+
+    @Test("What waited before its commits became impossible leaves its lane, too")
+    func lanesOfThoseThatWait() {
+        let rig = Rig()
+        let denied = rig.assign(0)
+        rig.receive(denied, 0, "a")
+        #expect(rig.send() == [])
+        let other = rig.assign(1)
+        rig.receive(other, 0, "a")
+        #expect(rig.takeCommit(of: .requests).count == 2)
+        rig.finishCommit([.shared, .acknowledged])
+        #expect(rig.send() == [])
+        #expect(rig.takeCommit(of: .requests).map(\.partition) == [denied])
+        rig.finishCommit([.impossible])
+        #expect(rig.send() == ["a"])
+    }
+}

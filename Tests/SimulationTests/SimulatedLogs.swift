@@ -1,0 +1,257 @@
+import PushRecords
+
+@testable import Delivery
+
+/// Logs that change under their readers, and how these learn it.
+extension SimulatedWorld {
+    /// What was asked for by the notification at a place.
+    func original(of place: SimulatedPlace) -> SimulatedPlace? {
+        let list = originals[SimulatedPlace(log: place.log, life: place.life, offset: place.offset)]
+        guard let list, Int(place.index) < list.count else { return nil }
+        return list[Int(place.index)]
+    }
+
+    // MARK: Change
+
+    /// A log is made anew, cut, or loses its first records; or somebody else commits for its group.
+    func changeLogs() {
+        guard random.oneIn(changeChance) else { return }
+        let log = Int.random(in: 0..<logs.count, using: &random)
+        switch Int.random(in: 0..<4, using: &random) {
+        case 0: makeAnew(log)
+        case 1: cut(log)
+        case 2: retain(log)
+        default: commitStrangely(log)
+        }
+    }
+
+    /// The topic is deleted and made again: its offsets begin again. What the group committed may outlive it.
+    private func makeAnew(_ log: Int) {
+        happened["log made anew", default: 0] += 1
+        for record in logs[log].records { lose(record, of: log) }
+        logs[log].records = []
+        logs[log].start = 0
+        logs[log].nextOffset = random.chance(50) ? 0 : .random(in: 0...30, using: &random)
+        logs[log].committedCount = 0
+        if random.chance(50) { logs[log].commit = nil }
+        changeLife(of: log)
+    }
+
+    /// A leader comes to power that lacks the last records: their offsets are used again.
+    private func cut(_ log: Int) {
+        guard !logs[log].records.isEmpty, workers.allSatisfy({ $0.assignments[log]?.fenced == nil }) else { return }
+        let place = Int.random(in: 0..<logs[log].records.count, using: &random)
+        let end = logs[log].records[place].offset
+        // Whoever reads it learns that by its end.
+        guard workers.allSatisfy({ ($0.assignments[log]?.position ?? .max) >= end }) else { return }
+        happened["log cut", default: 0] += 1
+        for record in logs[log].records[place...] { lose(record, of: log) }
+        logs[log].records.removeSubrange(place...)
+        logs[log].nextOffset = end
+        let isOwned = logs[log].isOwned
+        let isKept = logs[log].commit.map { $0.life == logs[log].life && $0.offset <= end } ?? false
+        changeLife(of: log)
+        if isKept, !isOwned {
+            let life = logs[log].life
+            logs[log].commit?.life = life
+            logs[log].commit?.cutAt = end
+            let committedCount = logs[log].index(from: logs[log].commit?.offset ?? 0)
+            logs[log].committedCount = committedCount
+        } else {
+            logs[log].committedCount = 0
+        }
+    }
+
+    /// Retention takes the first records, read or not.
+    private func retain(_ log: Int) {
+        guard !logs[log].records.isEmpty else { return }
+        happened["retention", default: 0] += 1
+        let count = Int.random(in: 1...logs[log].records.count, using: &random)
+        for record in logs[log].records[..<count] { lose(record, of: log) }
+        logs[log].start = logs[log].records[count - 1].offset + 1
+        logs[log].records.removeSubrange(..<count)
+        logs[log].committedCount = max(0, logs[log].committedCount - count)
+    }
+
+    /// Somebody else commits for the group, while nobody reads.
+    private func commitStrangely(_ log: Int) {
+        guard !logs[log].isOwned, workers.allSatisfy({ $0.assignments[log] == nil }) else { return }
+        happened["strange commit", default: 0] += 1
+        let end = logs[log].nextOffset
+        var offsets: [Int64] = Self.strangeOffsets
+        offsets += [end + 1, end + 1_000]
+        let offset = offsets.randomElement(using: &random) ?? 0
+        var metadata = logs[log].commit?.metadata ?? []
+        if random.chance(50) { metadata = (0..<40).map { _ in UInt8.random(in: 33...126, using: &random) } }
+        logs[log].commit = .init(offset: offset, metadata: metadata, map: CommitMap(), takenAt: step, life: -1)
+        logs[log].committedCount = 0
+        logs[log].wasReset = true
+        logs[log].wasDamaged = true
+    }
+
+    private static let strangeOffsets: [Int64] = [
+        .max, .max - 1, 0x4000_0000_0000_0000, 0x4000_0000_0000_0001, 0x3FFF_FFFF_FFFF_FFFF, 0x100_0000_0000, .min, -5,
+    ]
+
+    private func changeLife(of log: Int) {
+        logs[log].life += 1
+        logs[log].wasReset = true
+        logs[log].wasDamaged = true
+    }
+
+    /// Nobody can read it any more: what is not settled of it need not end.
+    private func lose(_ record: SimulatedRecord, of log: Int) {
+        for (index, original) in record.originals.enumerated() {
+            let place = SimulatedPlace(log: log, life: record.life, offset: record.offset, index: Int32(index))
+            if !settled.contains(place) { books[original]?.isGone = true }
+            books[original]?.isDoubtGone = true
+        }
+    }
+
+    // MARK: Assign
+
+    func assign(_ log: Int, to worker: SimulatedWorker) {
+        logs[log].isOwned = true
+        var knowsEnds = random.chance(50)
+        if let commit = logs[log].commit {
+            let named = max(commit.map.settled.last?.upperBound ?? 0, (commit.map.partials.last?.offset ?? -1) + 1)
+            if commit.life != logs[log].life, commit.offset >= 0, commit.offset <= logs[log].nextOffset {
+                // No offset tells it, but the topic's id, or its leader's epoch.
+                logs[log].commit = nil
+            } else if let cutAt = commit.cutAt, named > cutAt {
+                if logs[log].nextOffset > cutAt { logs[log].commit = nil } else { knowsEnds = true }
+            }
+            if logs[log].commit == nil {
+                logs[log].committedCount = 0
+                // What it said of the records that a cut left is gone with it.
+                for record in logs[log].records where record.life < logs[log].life {
+                    for original in record.originals { books[original]?.isDoubtGone = true }
+                }
+            }
+        }
+        let commit = logs[log].commit
+        tellOthers(log, worker, end: knowsEnds ? logs[log].nextOffset : nil)
+        let start = knowsEnds ? logs[log].start : nil
+        let end = knowsEnds ? logs[log].nextOffset : nil
+        let metadata = readBack(commit, of: log)
+        // Of many commits that came to nothing the first are forgotten, one of which may have been taken.
+        let unsure = worker.suspended[log].flatMap { worker.machine.find($0.id)?.pointee.unsureSaid.count } ?? 0
+        let isSame = metadata == commit?.metadata && unsure < CommitText.unsureLimit
+        let id = metadata.withUnsafeBytes {
+            worker.machine.assign(
+                topic: logs[log].topic, partition: logs[log].partition, role: logs[log].role,
+                committedOffset: commit?.offset, metadata: $0, logStart: start, logEnd: end)
+        }
+        assignmentCount += 1
+        let isResumed = worker.machine.events.contains(.resumed(id))
+        if !isResumed {
+            worker.chains[id.slot] = assignmentCount
+            worker.reads[id.slot] = [:]
+        }
+        checkResumed(isResumed, log, worker, isSame: isSame)
+        var assignment = SimulatedWorker.Assignment(
+            id: id, number: assignmentCount, position: logs[log].start, life: logs[log].life)
+        if let commit,
+            case .at(let offset) = DeliveryMachine.readingStart(
+                committed: commit.offset, logStart: start, logEnd: end)
+        {
+            assignment.position = offset
+            assignment.firstPosition = offset
+            assignment.life = commit.life
+        }
+        worker.assignments[log] = assignment
+        trace(log) {
+            "assigned to \(name(worker)) as \(id), resumed \(isResumed), logEnd \(end ?? -1), \(assignment.position)"
+        }
+    }
+
+    /// Those that had the partition before, and may not know.
+    private func tellOthers(_ log: Int, _ worker: SimulatedWorker, end: Int64?) {
+        for other in workers where other !== worker {
+            other.assignments[log]?.fenced?.wasFollowed = true
+            if let end, other.assignments[log]?.fenced?.successorEnd == nil {
+                other.assignments[log]?.fenced?.successorEnd = end
+            }
+            guard other.suspended[log]?.isUntouched == true else { continue }
+            happened["suspended, then another's", default: 0] += 1
+            other.suspended[log]?.isUntouched = false
+            crashCount += 1
+            doubtFlights(of: other, log: log)
+        }
+    }
+
+    /// A partition that was lost and comes back goes on, where nobody had it meanwhile.
+    private func checkResumed(_ isResumed: Bool, _ log: Int, _ worker: SimulatedWorker, isSame: Bool) {
+        guard let suspended = worker.suspended.removeValue(forKey: log) else {
+            if isResumed { breaks("what was never lost is resumed") }
+            return
+        }
+        guard !isResumed else { return }
+        crashCount += 1
+        doubtFlights(of: worker, log: log)
+        guard suspended.isUntouched, isSame, !logs[log].wasDamaged, ns - suspended.sinceNs < 500_000_000_000,
+            let commit = logs[log].commit, commit.offset >= logs[log].start
+        else { return }
+        breaks("log \(log) came back, nobody had it meanwhile, and what was known of it is gone")
+    }
+
+    // MARK: Notice
+
+    /// The log is another one than the worker knows. Whether it is read now: from its beginning.
+    func notice(_ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker) -> Bool {
+        guard assignment.fenced == nil, isCalm || random.chance(40) else { return false }
+        assignment.position = logs[log].start
+        assignment.firstPosition = logs[log].start
+        assignment.waitUntilMs = 0
+        guard let first = logs[log].records.first else {
+            guard isCalm || random.chance(30) else { return false }
+            beginAnew(log, &assignment, worker)
+            return true
+        }
+        guard let partition = worker.machine.find(assignment.id) else { return false }
+        let tells =
+            partition.pointee.ledger.isBelow(first.offset) || partition.pointee.ledger.isReset(first.offset)
+        // Otherwise the client announced that its position was none.
+        if !tells || random.chance(30) { beginAnew(log, &assignment, worker) }
+        return true
+    }
+
+    func beginAnew(_ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker) {
+        let end = random.chance(50) ? logs[log].nextOffset : nil
+        let id = worker.machine.beginAnew(assignment.id, logEnd: end, now: time(worker))
+        if id == assignment.id { breaks("an assignment does not begin anew") }
+        trace(log) { "\(name(worker)) begins anew as \(id), end \(end ?? -1)" }
+        deadAssignments.insert(assignment.number)
+        doubtFlights(of: worker, log: log)
+        assignmentCount += 1
+        worker.chains[id.slot] = assignmentCount
+        worker.reads[id.slot] = [:]
+        assignment = .init(id: id, number: assignmentCount, position: logs[log].start, life: logs[log].life)
+    }
+
+    // MARK: Numbers
+
+    static let boundaries: [Int64] = [
+        .min, .min + 1, -1, 0, 1, 0x7FFF_FFFF, 0x8000_0000, 0x1_0000_0000, 253_402_300_799_999, 253_402_300_800_000,
+        0x4000_0000_0000_0000, .max - 1, .max,
+    ]
+
+    /// As nobody's clock is.
+    func oddTime() -> Int64 {
+        happened["strange numbers", default: 0] += 1
+        if random.chance(20) { return startMs + nowMs &+ (.min + 400) }
+        return Self.boundaries.randomElement(using: &random) ?? 0
+    }
+
+    /// One number beside a retry record is another.
+    func makeOdd(_ record: inout SimulatedRecord) {
+        let names = ["push-retry-sends", "push-retry-attempt", "push-retry-due-ms", "push-retry-first-ms"]
+        let name = names[Int.random(in: 0..<names.count, using: &random)]
+        guard let place = record.headers.firstIndex(where: { $0.name.elementsEqual(name.utf8) }) else { return }
+        happened["strange numbers", default: 0] += 1
+        let number = Self.boundaries.randomElement(using: &random) ?? 0
+        let isTime = name.hasSuffix("-ms")
+        record.headers[place].value = Array("\(isTime ? max(number, -.max) : max(number, 1))".utf8)
+        for original in record.originals { books[original]?.isOdd = true }
+    }
+}

@@ -1,0 +1,72 @@
+@testable import Delivery
+
+/// Sessions that are lost, regained, or expire without their owner knowing; topics whose commits are refused.
+extension SimulatedWorld {
+    /// The session is lost, and the worker knows: what it knows it keeps.
+    func lapse(_ log: Int, _ worker: SimulatedWorker) {
+        guard let assignment = worker.assignments[log], assignment.fenced == nil else { return }
+        settleCommit(of: worker, log: log)
+        deadAssignments.insert(assignment.number)
+        worker.assignments[log] = nil
+        logs[log].isOwned = false
+        suspend(log, assignment, worker, isUntouched: true)
+    }
+
+    func suspend(
+        _ log: Int, _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker, isUntouched: Bool
+    ) {
+        happened["suspended", default: 0] += 1
+        trace(log) { "suspended at \(name(worker)), untouched \(isUntouched)" }
+        worker.suspended[log] = .init(
+            id: assignment.id, isUntouched: isUntouched, sinceNs: ns, life: assignment.life)
+        worker.machine.suspend([assignment.id])
+    }
+
+    // MARK: The lease
+
+    /// How long the group waits for a member: longer than a lease.
+    private var sessionNs: Int64 { settings.leaseNs * 2 }
+
+    /// No commit of it reaches the group, but everything else goes on; or that is over before its session is.
+    func cutOff(_ worker: SimulatedWorker) {
+        guard settings.leaseNs < .max else { return }
+        if worker.cutOffSinceNs == nil {
+            happened["cut off from the group", default: 0] += 1
+            worker.cutOffSinceNs = ns
+        } else if random.chance(30) {
+            worker.cutOffSinceNs = nil
+        }
+    }
+
+    /// The group gives its partitions away; it goes on reading until it hears of that.
+    func expireSession(_ worker: SimulatedWorker) {
+        guard let sinceNs = worker.cutOffSinceNs, ns - sinceNs > sessionNs else { return }
+        for log in worker.assignments.keys.sorted() {
+            guard let assignment = worker.assignments[log], assignment.fenced == nil else { continue }
+            if !faults.losses {
+                lapse(log, worker)
+            } else if assignment.drainsSince != nil {
+                lose(log, worker)
+            } else {
+                happened["zombie", default: 0] += 1
+                fence(log, worker, isExpired: true)
+            }
+        }
+        if worker.assignments.values.allSatisfy({ $0.fenced == nil }) { worker.cutOffSinceNs = nil }
+    }
+
+    // MARK: Refused commits
+
+    /// The group may not commit for a topic any more, or may again.
+    func disturbCommits() {
+        guard random.oneIn(denialChance) else { return }
+        let log = Int.random(in: 0..<logs.count, using: &random)
+        logs[log].isDenied.toggle()
+    }
+
+    /// When everybody else is done: what is refused for one topic holds up no other.
+    func healDenials() {
+        guard logs.allSatisfy({ $0.isDone || $0.isDenied }) else { return }
+        for log in logs.indices { logs[log].isDenied = false }
+    }
+}
