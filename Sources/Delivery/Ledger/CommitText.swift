@@ -1,7 +1,7 @@
 /// What one commit of a partition said: enough to know it again when it is read back.
 struct CommitText: Equatable {
     /// Commits without an answer that are remembered.
-    static let unsureLimit = 8
+    static let unsureLimit = 64
 
     var offset: Int64
     var hash: UInt64
