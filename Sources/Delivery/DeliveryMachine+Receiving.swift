@@ -31,7 +31,8 @@ extension DeliveryMachine {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
         guard let partition = find(id), partition.pointee.phase == .active else { return .unassigned }
-        guard OffsetLimit.holds(offset) else { return .unassigned }
+        // The one behind it is to be committed, and believed by the next owner.
+        guard offset < OffsetLimit.highest, OffsetLimit.holds(offset) else { return .unassigned }
         if partition.pointee.ledger.isReset(offset) {
             events.append(
                 .offsetReset(id, committed: partition.pointee.ledger.committedAtAssignment ?? 0, offset: offset))
