@@ -63,7 +63,7 @@ let package = Package(
     ],
     targets: libraries
         + module("JSON", settings: wrapper)
-        + module("Kafka", ["CRdkafka"], settings: wrapper, tests: ["TestSupport"])
+        + module("Kafka", ["CRdkafka", "CLinux"], settings: wrapper, tests: ["TestSupport"])
         + module("TLS", ["COpenSSL"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper)
         + module("YAML", ["CYAML"], settings: wrapper)

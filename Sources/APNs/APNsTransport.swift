@@ -248,6 +248,17 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         tell(.idle(connection.id))
     }
 
+    func connectionFellSilent(_ connection: Connection) {
+        for other in connections where other !== connection { other.askForSign() }
+    }
+
+    func isAnotherAlive(than connection: Connection, sinceNs: Int64, answers: Bool) -> Bool {
+        func isAlive(_ other: Connection) -> Bool {
+            other !== connection && other.era == connection.era && other.wasAlive(sinceNs: sinceNs, answers: answers)
+        }
+        return connections.contains(where: isAlive) || quarantineConnection.map(isAlive) == true
+    }
+
     func connectionClosed(_ connection: Connection, _ end: ChannelEnd) {
         if connection.isQuarantine { return quarantineClosed(connection, end) }
         connections.removeAll { $0 === connection }

@@ -108,7 +108,8 @@ package struct Fate: Sendable {
     package var sentAtMs: Int64
     /// The connection died under this try (it counts towards quarantine, unless `connectionWasSilent`).
     package var connectionDied: Bool
-    /// It was given up because nothing came over it any more: its fault, or the network's, not the notification's.
+    /// It was given up because nothing came any more, over it or another one of the app: the network's fault, not the
+    /// notification's.
     package var connectionWasSilent: Bool
     /// The provider token this try carried is older than the one its connection would use now.
     package var carriedOlderToken: Bool

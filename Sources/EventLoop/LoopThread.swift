@@ -1,11 +1,13 @@
 internal import CLinux
 internal import Glibc
+internal import Synchronization
 
-/// A thread that runs a loop of its own.
+/// A thread that runs a loop of its own. One that nobody joins gives back what it holds when it ends.
 package final class LoopThread: Sendable {
     /// The thread's loop: for mailboxes, `perform` and `stop`.
     package let loop: Loop
     private let thread: pthread_t
+    private let isJoined = Atomic(false)
 
     /// Starts the thread: it runs `prepare` with its loop, then the loop until `stop`.
     ///
@@ -27,11 +29,19 @@ package final class LoopThread: Sendable {
         self.thread = thread
     }
 
+    deinit {
+        // Else its stack stays mapped to the process's end.
+        if !isJoined.load(ordering: .relaxed) { pthread_detach(thread) }
+    }
+
     /// Asks the loop to stop. Any thread.
     package func stop() { loop.stop() }
 
     /// Waits until the thread has ended; call it once, from another thread, after `stop`.
-    package func join() { _ = pthread_join(thread, nil) }
+    package func join() {
+        guard !isJoined.exchange(true, ordering: .relaxed) else { return }
+        pthread_join(thread, nil)
+    }
 }
 
 private final class Start: Sendable {

@@ -1,3 +1,4 @@
+internal import CLinux
 import CRdkafka
 
 /// A property that librdkafka does not know, or whose value it does not take.
@@ -24,6 +25,7 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     init(_ kind: Kind, _ properties: [KafkaProperty], events: Int32) throws(KafkaError) {
         let configuration = unsafe try Self.configuration(properties)
         unsafe rd_kafka_conf_set_events(configuration, events)
+        unsafe Self.containDeaths(of: configuration)
         var text = [CChar](repeating: 0, count: 512)
         // On success the client owns the configuration, else it is still ours (rdkafka.h, rd_kafka_new).
         guard let raw = unsafe rd_kafka_new(kind.c, configuration, &text, text.count) else {
@@ -60,6 +62,27 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
             throw KafkaError(.invalidArgument, error.text)
         }
         return unsafe configuration
+    }
+
+    /// A death on one of librdkafka's threads, which block every signal, is contained as one on ours is.
+    private static func containDeaths(of configuration: OpaquePointer) {
+        unsafe rd_kafka_conf_interceptor_add_on_new(
+            configuration, "crash",
+            { client, _, _, _, _ in
+                unsafe rd_kafka_interceptor_add_on_thread_start(
+                    client, "crash",
+                    { _, _, _, _ in
+                        crash_thread_begin()
+                        return RD_KAFKA_RESP_ERR_NO_ERROR
+                    }, nil)
+                unsafe rd_kafka_interceptor_add_on_thread_exit(
+                    client, "crash",
+                    { _, _, _, _ in
+                        crash_thread_end()
+                        return RD_KAFKA_RESP_ERR_NO_ERROR
+                    }, nil)
+                return RD_KAFKA_RESP_ERR_NO_ERROR
+            }, nil)
     }
 
     private static func set(_ property: KafkaProperty, in configuration: OpaquePointer) throws(InvalidProperty) {

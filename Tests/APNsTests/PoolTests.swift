@@ -269,7 +269,7 @@ private let second: Int64 = 1_000_000_000
         #expect(keepalive.check(nowNs: 24 * second) == .nothing)
         #expect(keepalive.check(nowNs: 25 * second) == .ping)
         #expect(keepalive.check(nowNs: 34 * second) == .nothing)
-        #expect(keepalive.check(nowNs: 35 * second) == .dead)
+        #expect(keepalive.check(nowNs: 35 * second) == .dead(pingedNs: 25 * second))
     }
 
     @Test func whateverComesShowsLife() {

@@ -27,6 +27,8 @@ final class ServerPeer: SecureChannelDelegate {
     var arrived: [Arrived] = []
     var cancelled: [Int32] = []
     var isClosed = false
+    /// The client has its settings.
+    private(set) var isReady = false
     /// Takes bytes, answers nothing, not even PINGs.
     var isDeaf = false
     private unowned let server: ScriptedServer
@@ -61,7 +63,8 @@ final class ServerPeer: SecureChannelDelegate {
                 arrived.append(request)
                 server.onRequest(self, request)
             case .closed(let stream, let code): if code == .cancel { cancelled.append(stream) }
-            case .headers, .goAway, .settings, .pong: break
+            case .settings(let isAcknowledgement): if isAcknowledgement { isReady = true }
+            case .headers, .goAway, .pong: break
             }
         }
         flush()

@@ -515,6 +515,73 @@ import Testing
         world.close()
     }
 
+    /// A box on the way that drops what one notification says, and the rest of its connection with it.
+    @Test(arguments: [false, true])
+    func silenceCountsAsADeathWhileAnotherConnectionLives(isSuspect: Bool) throws {
+        let world = try World()
+        world.configuration.minimumConnections = 2
+        world.configuration.keepalive.silentNs = 40_000_000
+        world.configuration.keepalive.deadNs = 200_000_000
+        let poison = World.token(10_000)
+        world.server.onRequest = { peer, request in
+            if request.token == poison { peer.isDeaf = true } else { peer.respond(request.stream) }
+        }
+        try world.connect()
+        for _ in 0..<(isSuspect ? 2 : 3) {
+            world.run("both ready") { world.server.peers.count { $0.isReady && !$0.isDeaf && !$0.isClosed } >= 2 }
+            if isSuspect { world.sendSuspects([10_000]) } else { world.send(10_000..<10_001) }
+            world.run("fate") { world.fateOf[10_000] != nil }
+            #expect(world.fateOf[10_000]?.kind == .inDoubt && world.fateOf[10_000]?.connectionDied == true)
+            // Nothing else is asked meanwhile: the other one shows its life by a PING's answer.
+            #expect(world.fateOf[10_000]?.connectionWasSilent == false)
+            world.forgetFate(10_000)
+        }
+        world.close()
+    }
+
+    @Test func whereNothingLivesSilenceIsNobodysFault() throws {
+        let world = try World()
+        world.configuration.minimumConnections = 2
+        world.configuration.keepalive.silentNs = 40_000_000
+        world.configuration.keepalive.deadNs = 40_000_000
+        world.server.onRequest = { _, _ in for peer in world.server.peers { peer.isDeaf = true } }
+        try world.connect()
+        world.run("two connections") { world.server.peers.count { $0.isReady } == 2 }
+        world.send(0..<4)
+        world.run("fates") { world.fates.count == 4 }
+        #expect(world.fates.allSatisfy { $0.kind == .inDoubt && $0.connectionWasSilent })
+        world.server.onRequest = { $0.respond($1.stream) }
+        world.close()
+    }
+
+    @Test func aConnectionThatAnswersNobodyWhileAnotherDoesCounts() throws {
+        let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
+        world.configuration.minimumConnections = 2
+        world.configuration.maximumConnections = 2
+        world.configuration.responseTimeoutNs = 200_000_000
+        // Silent on the one that got the first; PINGs are answered.
+        var silent: Int?
+        world.server.onRequest = { peer, request in
+            if silent == nil { silent = peer.number }
+            if peer.number != silent { peer.respond(request.stream) }
+        }
+        try world.connect()
+        world.run("two connections") { world.server.peers.count { $0.isReady } == 2 }
+        world.send(0..<1)
+        world.run("there") { silent != nil }
+        var next: UInt32 = 1
+        world.run("fate") {
+            if world.fates.count == Int(next) - 1 {
+                world.send(next..<(next + 1))
+                next += 1
+            }
+            return world.fateOf[0] != nil
+        }
+        #expect(world.fateOf[0]?.kind == .inDoubt && world.fateOf[0]?.connectionDied == true)
+        #expect(world.fateOf[0]?.connectionWasSilent == false)
+        world.close()
+    }
+
     @Test func aPeerThatAnswersPingsLives() throws {
         let world = try World()
         world.configuration.keepalive.silentNs = 20_000_000

@@ -85,22 +85,45 @@ extension EndToEnd.Deliveries {
             try simulator.process.stop()
         }
 
-        /// What no record is known for is given up soon, and `crash: core` gives up at once.
-        @Test(.needs(.worker, .broker, .python), .needsClang, .timeLimit(.minutes(4)))
-        func deathsAtNoRecordEndTheProcess() throws {
+        /// One that was told to stop, and dies before it has, stops in its next life.
+        @Test(.needs(.worker, .broker, .python, .kcat), .needsClang, .timeLimit(.minutes(4)))
+        func aStopIsNotForgottenInADeath() throws {
+            let scene = try Scene("stopped", partitions: 1)
+            let simulator = try scene.startSimulator()
+            let library = try Self.library(in: scene)
+            let worker = try scene.startWorker(
+                kafka: "group_instance_id: one", environment: poison(library, at: "read", by: "stop"))
+            try write(20, poisonAt: 10, in: scene)
+            #expect(try worker.wait(seconds: 60) == .exited(0))
+            #expect(worker.text.ranges(of: "died of").count == 1, "\(worker.text.suffix(4_000))")
+            try simulator.process.stop()
+        }
+
+        /// What no record is known for is given up soon.
+        @Test(
+            .needs(.worker, .broker, .python), .needsClang, .timeLimit(.minutes(4)),
+            arguments: [("dial", "trap"), ("broker", "segv"), ("broker", "abort"), ("broker", "stack")])
+        func deathsAtNoRecordEndTheProcess(at place: String, by way: String) throws {
             let scene = try Scene("unknown", partitions: 1)
             let simulator = try scene.startSimulator()
             let library = try Self.library(in: scene)
             let worker = try scene.startWorker(
-                kafka: "group_instance_id: one", environment: poison(library, at: "dial"))
+                kafka: "group_instance_id: one", environment: poison(library, at: place, by: way))
             #expect(try worker.wait(seconds: 60) == .exited(1))
             #expect(worker.text.ranges(of: "died of").count == 3, "\(worker.text.suffix(4_000))")
             #expect(worker.text.contains("died 3 times within 60 s at no record that is known"))
+            try simulator.process.stop()
+        }
 
+        @Test(.needs(.worker, .broker, .python), .needsClang, .timeLimit(.minutes(4)))
+        func whoWantsACoreHasItAtOnce() throws {
+            let scene = try Scene("core", partitions: 1)
+            let simulator = try scene.startSimulator()
+            let library = try Self.library(in: scene)
             scene.configuration.more = "crash: core"
-            let developer = try scene.startWorker(environment: poison(library, at: "dial", by: "abort"))
-            #expect(try developer.wait(seconds: 60) == .signalled(SIGABRT))
-            #expect(!developer.text.contains("died of"))
+            let worker = try scene.startWorker(environment: poison(library, at: "dial", by: "abort"))
+            #expect(try worker.wait(seconds: 60) == .signalled(SIGABRT))
+            #expect(!worker.text.contains("died of"))
             try simulator.process.stop()
         }
 

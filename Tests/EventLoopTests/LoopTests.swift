@@ -5,6 +5,29 @@ import Testing
 import CLinux
 
 @Suite struct LoopTests {
+    @Test func aThreadThatNobodyJoinsGivesBackItsStack() throws {
+        // Virtual, in bytes; a stack has 8 MiB.
+        func mapped() throws -> Int {
+            let words = try String(contentsOfFile: "/proc/self/statm", encoding: .utf8).split(separator: " ")
+            return try #require(Int(words[0])) * 4_096
+        }
+        let before = try mapped()
+        for _ in 0..<1_000 { try LoopThread(name: "short") { $0.stop() }.stop() }
+        let deadline = Date(timeIntervalSinceNow: 20)
+        while try mapped() - before > 4 << 30, Date() < deadline { usleep(10_000) }
+        #expect(try mapped() - before <= 4 << 30)
+    }
+
+    @Test func aThreadIsJoinedOnce() throws {
+        let ended = Atomic(false)
+        let thread = try LoopThread(name: "joined") { loop in loop.perform { ended.store(true, ordering: .relaxed) } }
+        thread.loop.perform { thread.stop() }
+        thread.join()
+        let hasEnded = ended.load(ordering: .relaxed)
+        #expect(hasEnded)
+        thread.join()
+    }
+
     @Test func aReadableDescriptorIsReportedUntilItIsRead() throws {
         let loop = try Loop()
         let pipe = Pipe()

@@ -20,6 +20,10 @@ protocol ConnectionOwner: AnyObject {
     /// It must take no more requests.
     func connectionRetires(_ connection: Connection, isFault: Bool)
     func connectionIdle(_ connection: Connection)
+    /// Nothing comes over it, though something is unanswered: the others are to show whether they live.
+    func connectionFellSilent(_ connection: Connection)
+    /// Whether another connection made with the same was alive after that time: bytes came, or (`answers`) responses.
+    func isAnotherAlive(than connection: Connection, sinceNs: Int64, answers: Bool) -> Bool
     func connectionClosed(_ connection: Connection, _ end: ChannelEnd)
     /// It has something to send at the end of the turn.
     func connectionIsDirty(_ connection: Connection)
@@ -76,9 +80,12 @@ final class Connection: SecureChannelDelegate {
     private var limit = Int.max
     /// Bytes of the last body that the peer's window had no room for.
     private var unfitBody = 1
-    /// Given up because nothing came any more.
+    /// Given up because nothing came any more, here or elsewhere: the network's fault.
     private var isSilent = false
-    /// Those in doubt when it died, while it was not silent; of a quarantine connection only.
+    /// When the last response came.
+    private var respondedNs: Int64 = 0
+    private var seenAnswers: UInt32 = 0
+    /// Those in doubt when it died, unless it was the network's fault; of a quarantine connection only.
     private(set) var diedUnder: [NotificationID] = []
 
     /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
@@ -264,10 +271,28 @@ final class Connection: SecureChannelDelegate {
         }
     }
 
-    /// Nothing came while something waited: whatever is on it was not what killed it.
-    private func giveUpSilent(_ reason: String) {
-        isSilent = true
-        giveUp(reason)
+    /// Nothing came while something waited: whatever is on it was not what killed it, unless others lived meanwhile.
+    ///
+    /// - Parameter sinceNs: what came over another one after it shows that the network was there.
+    private func giveUpSilent(_ reason: String, sinceNs: Int64, answers: Bool) {
+        isSilent = !owner.isAnotherAlive(than: self, sinceNs: sinceNs, answers: answers)
+        giveUp(isSilent ? reason : "\(reason), while other connections lived")
+    }
+
+    /// Whether bytes came after that time, or (`answers`) responses.
+    func wasAlive(sinceNs: Int64, answers: Bool) -> Bool {
+        (phase == .ready || phase == .draining) && (answers ? respondedNs : keepalive.heardNs) > sinceNs
+    }
+
+    /// Asks the peer for a sign of life that others may need.
+    func askForSign() {
+        guard phase == .ready, !keepalive.isInQuestion, let session else { return }
+        do throws(HTTP2Error) {
+            try session.ping()
+        } catch {
+            return giveUp(error.text)
+        }
+        markDirty()
     }
 
     private func giveUp(_ reason: String) {
@@ -311,6 +336,10 @@ final class Connection: SecureChannelDelegate {
             return giveUp(error.text)
         }
         drainEvents(session)
+        if window.answers != seenAnswers {
+            seenAnswers = window.answers
+            respondedNs = nowNs
+        }
     }
 
     func channelWritable(_ channel: SecureChannel) { markDirty() }
@@ -485,13 +514,18 @@ final class Connection: SecureChannelDelegate {
                     settle(closed)
                     try session.cancel(stream: stream)
                 case .connection:
-                    return giveUpSilent("nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms")
+                    return giveUpSilent(
+                        "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms",
+                        sinceNs: nowNs - configuration.responseTimeoutNs / 2, answers: true)
                 }
             }
             switch keepalive.check(nowNs: nowNs) {
             case .nothing: break
-            case .ping: try session.ping()
-            case .dead: return giveUpSilent("nothing came after a PING")
+            case .ping:
+                try session.ping()
+                if !window.isEmpty { owner.connectionFellSilent(self) }
+            case .dead(let pingedNs):
+                return giveUpSilent("nothing came after a PING", sinceNs: pingedNs, answers: false)
             }
         } catch {
             return giveUp(error.text)

@@ -11,10 +11,15 @@ package struct Keepalive: Sendable, Equatable {
         package init() {}
     }
 
-    package enum Need: Sendable, Equatable { case nothing, ping, dead }
+    package enum Need: Sendable, Equatable {
+        case nothing, ping
+        /// Nothing came since the PING of that time.
+        case dead(pingedNs: Int64)
+    }
 
     private let limits: Limits
-    private var heardNs: Int64
+    /// When bytes came last.
+    package private(set) var heardNs: Int64
     /// When the oldest stretch of waiting began; 0: nothing is unanswered.
     private var waitingSinceNs: Int64 = 0
     /// When a PING went out that nothing came after; 0: none.
@@ -47,7 +52,7 @@ package struct Keepalive: Sendable, Equatable {
     /// What is due; `ping` counts as done.
     package mutating func check(nowNs: Int64) -> Need {
         guard nextDeadlineNs <= nowNs else { return .nothing }
-        if pingedNs != 0 { return .dead }
+        if pingedNs != 0 { return .dead(pingedNs: pingedNs) }
         pingedNs = max(1, nowNs)
         return .ping
     }

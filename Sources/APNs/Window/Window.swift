@@ -93,7 +93,7 @@ package struct Window: Sendable {
     /// What the kernel has taken of the output.
     private var written: Int64 = 0
     /// Streams that the peer answered or ended; wraps.
-    private var answers: UInt32 = 0
+    package private(set) var answers: UInt32 = 0
 
     /// Open entries.
     package private(set) var count = 0
@@ -178,7 +178,7 @@ package struct Window: Sendable {
 
     /// The connection is no more; the kernel had taken `position` bytes of the output.
     ///
-    /// - Parameter isSilent: it was given up because nothing came any more.
+    /// - Parameter isSilent: it was given up because nothing came any more, here or elsewhere.
     package mutating func lost(written position: Int64, isSilent: Bool = false, into closed: inout [Closed]) {
         written = max(written, position)
         let written = written

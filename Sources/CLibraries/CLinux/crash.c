@@ -38,6 +38,8 @@ static struct {
 } prepared;
 
 static atomic_bool is_contained;
+// A signal to stop that was taken; 0: none.
+static atomic_int stopping;
 // The thread that died first, and how far it is.
 static atomic_int dying_thread;
 static atomic_int stage;
@@ -191,7 +193,11 @@ static _Noreturn void replace(int number) {
         for (int index = 0; index < 3; index++)
             if (sigismember(&pending, kept[index]) == 1) sigaddset(&mask, kept[index]);
     }
+    int stop = atomic_load(&stopping);
+    if (stop) sigaddset(&mask, stop);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    // To this thread, which is the one that lives on: another would take it.
+    if (stop) syscall(SYS_tgkill, getpid(), (int)syscall(SYS_gettid), stop);
     alarm(0);
     execve("/proc/self/exe", prepared.arguments, prepared.environment);
     char bytes[200];
@@ -318,4 +324,23 @@ void crash_stack_end(void *memory) {
     stack_t none = {.ss_flags = SS_DISABLE};
     sigaltstack(&none, NULL);
     free(memory);
+}
+
+void crash_stopping(int signal) { atomic_store(&stopping, signal); }
+
+static _Thread_local void *library_stack;
+
+void crash_thread_begin(void) {
+    if (!atomic_load(&is_contained)) return;
+    library_stack = crash_stack_begin();
+    sigset_t set;
+    sigemptyset(&set);
+    for (int index = 0; index < death_count; index++) sigaddset(&set, deaths[index]);
+    // One that is blocked when a thread provokes it ends the process without a handler.
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void crash_thread_end(void) {
+    crash_stack_end(library_stack);
+    library_stack = NULL;
 }

@@ -29,8 +29,7 @@ def create(options):
 
     wanted = {name: (options.partitions, {}) for name in options.topics}
     wanted |= {name: (options.partitions, {"cleanup.policy": "compact"}) for name in options.compacted}
-    if options.max_message:
-        wanted[options.max_message[0]] = (options.partitions, {"max.message.bytes": options.max_message[1]})
+    wanted |= {name: (options.partitions, {"max.message.bytes": size}) for name, size in options.max_message}
     topics.create(options.servers, wanted)
     return True
 
@@ -284,7 +283,8 @@ def main():
     made.add_argument("--topics", nargs="+", default=[])
     made.add_argument("--compacted", nargs="*", default=[])
     made.add_argument("--partitions", type=int, default=8)
-    made.add_argument("--max-message", nargs=2, metavar=("TOPIC", "BYTES"), help="max.message.bytes of one more topic")
+    made.add_argument("--max-message", nargs=2, metavar=("TOPIC", "BYTES"), action="append", default=[],
+                      help="max.message.bytes of one more topic")
 
     made = command(produce, "produce", "writes request records and the producer's book")
     made.add_argument("--topic", default="apns.requests")

@@ -1,12 +1,17 @@
 // Preloaded into a worker (LD_PRELOAD) by CrashTests: it dies where a record holds POISON_WORD, which no product does.
-// POISON_AT: `read` (as the record is read), `send` (as its request is encoded, on the net thread), `dial` (at no record).
-// POISON_BY: `trap`, `segv`, `abort` or `stack` (which runs out).
+// POISON_AT: `read` (as the record is read), `send` (as its request is encoded, on the net thread), `dial` (at no record),
+// `broker` (on a thread of librdkafka's, which blocks every signal).
+// POISON_BY: `trap`, `segv`, `abort`, `stack` (which runs out) or `stop` (by a trap soon after a SIGTERM).
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <librdkafka/rdkafka.h>
 #include <nghttp2/nghttp2.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static volatile int depth;
 static const rd_kafka_message_t *with_headers, *stamped;
@@ -25,6 +30,15 @@ static void die_at(const char *place) {
     if (strcmp(by, "segv") == 0) *(volatile int *)8 = 1;
     if (strcmp(by, "abort") == 0) abort();
     if (strcmp(by, "stack") == 0) depth = deeper(0);
+    if (strcmp(by, "stop") == 0) {
+        kill(getpid(), SIGTERM);
+        // Until another thread took it.
+        sigset_t pending;
+        do usleep(1000);
+        while (sigpending(&pending) == 0 && sigismember(&pending, SIGTERM) == 1);
+        usleep(100000);
+        __builtin_trap();
+    }
 }
 
 static int is_poison(const void *bytes, size_t count) {
@@ -66,4 +80,24 @@ int nghttp2_submit_settings(nghttp2_session *session, uint8_t flags, const nghtt
     if (!real) real = dlsym(RTLD_NEXT, "nghttp2_submit_settings");
     die_at("dial");
     return real(session, flags, entries, count);
+}
+
+static void die_of_broker(void) {
+    char name[16] = "";
+    pthread_getname_np(pthread_self(), name, sizeof name);
+    if (strncmp(name, "rdk:broker", 10) == 0) die_at("broker");
+}
+
+ssize_t recvmsg(int descriptor, struct msghdr *message, int flags) {
+    static ssize_t (*real)(int, struct msghdr *, int);
+    if (!real) real = dlsym(RTLD_NEXT, "recvmsg");
+    die_of_broker();
+    return real(descriptor, message, flags);
+}
+
+ssize_t recv(int descriptor, void *bytes, size_t count, int flags) {
+    static ssize_t (*real)(int, void *, size_t, int);
+    if (!real) real = dlsym(RTLD_NEXT, "recv");
+    die_of_broker();
+    return real(descriptor, bytes, count, flags);
 }

@@ -30,7 +30,8 @@ const void *crash_topic(const void *bytes, int32_t count);
 
 /// From now on a death by SIGILL, SIGTRAP, SIGSEGV, SIGBUS or SIGABRT writes a line that names the record, and a
 /// backtrace, and replaces the process by its program, started again with the same arguments, PID and working directory.
-/// Descriptors other than the standard ones are closed, signals are as they were. Once, on the main thread.
+/// Descriptors other than the standard ones are closed, signals are as they were; a signal to stop that came before is
+/// pending (`crash_stopping`). Once, on the main thread.
 ///
 /// What another process sends with kill(2) does what it always does. Does nothing where a sanitizer is at work.
 ///
@@ -40,6 +41,14 @@ const void *crash_topic(const void *bytes, int32_t count);
 /// - `prefix`: what the line begins with.
 /// - Returns 1; 0: a sanitizer is at work, or there is no memory.
 int crash_contain(const char *const *arguments, const char *variable, const char *prefix);
+
+/// A signal to stop was taken: what replaces the process after a death is sent it again. Any thread.
+void crash_stopping(int signal);
+
+/// For a thread that a library started, which blocks every signal and has no other stack: it dies as ours do. At its
+/// beginning, and its end.
+void crash_thread_begin(void);
+void crash_thread_end(void);
 
 /// A stack for the calling thread to die on, so that running out of its own can be told; NULL: none is needed.
 void *crash_stack_begin(void);
