@@ -65,7 +65,11 @@ extension EndToEnd.Deliveries {
             print("700 results \(seconds) s after they were readable")
             #expect(text.contains("distinct 1300 "), "\(text)\n\(worker.text.suffix(6_000))")
             #expect(seconds < 15)
+            // Those read before the new log was noticed, and again from its beginning.
             try scene.settle(worker)
+            text = try scene.change("tokens", scene.configuration.results)
+            #expect(text.contains("distinct 1300 ") && text.contains("unmarked 0"), "\(text)")
+            #expect(worker.text.contains("the partition's log is another one"))
             try scene.stop(worker)
             try simulator.process.stop()
         }
