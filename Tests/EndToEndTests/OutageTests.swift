@@ -13,6 +13,7 @@ extension EndToEnd.Deliveries {
             }
             let broker = try KafkaBroker(home: home)
             let scene = try Scene("outage", on: broker)
+            scene.configuration.sessionTimeout = "10s"
             let simulator = try scene.startSimulator("--latency", "50ms")
             let worker = try scene.startWorker()
             let load = try ChildProcess(
@@ -29,7 +30,7 @@ extension EndToEnd.Deliveries {
                 } catch { usleep(500_000) }
             }
             if kind == "frozen" { broker.freeze() } else { try broker.stop(kill: false) }
-            // Longer than the session of 6 s that scenes have, and than the 10 s.
+            // Longer than the session.
             usleep(15_000_000)
             let back = Date()
             if kind == "frozen" { broker.unfreeze() } else { try broker.start() }
