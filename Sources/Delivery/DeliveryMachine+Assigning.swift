@@ -87,27 +87,41 @@ extension DeliveryMachine {
     /// What is open of the old log goes on to its end and has its results, but commits nothing. What may have been sent
     /// of the offsets below is marked in doubt when it comes.
     ///
-    /// - Parameter logEnd: of the log as it is now; `nil`: unknown.
+    /// - Parameters:
+    ///   - start: where it is read from, which is committed at once; `nil`: unknown, what comes first tells.
+    ///   - logEnd: of the log as it is now; `nil`: unknown.
     /// - Returns: the new assignment, which the records belong to from now on; the same one when it is gone or draining.
-    package mutating func beginAnew(_ id: PartitionID, logEnd: Int64?, now: DeliveryTime) -> PartitionID {
+    package mutating func beginAnew(
+        _ id: PartitionID, from start: Int64? = nil, logEnd: Int64?, now: DeliveryTime
+    ) -> PartitionID {
         self.now = now
         guard let old = find(id), old.pointee.phase == .active else { return id }
+        let start = start.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let sent = max(
             old.pointee.reach.acknowledged ?? 0, old.pointee.ledger.inheritedReach,
             old.pointee.ledger.highestReceived + 1)
         let new = nextID()
         events.append(
-            .logChanged(new, committed: old.pointee.ledger.highestReceived + 1, start: nil, end: logEnd))
+            .logChanged(new, committed: old.pointee.ledger.highestReceived + 1, start: start, end: logEnd))
         install(
             Partition(
                 id: new, topic: old.pointee.topicText, number: old.pointee.number, group: old.pointee.group,
                 tierDelayMs: old.pointee.tierDelayMs,
                 ledger: PartitionLedger(
-                    committed: nil, map: CommitMap(reach: doubt(below: sent, logStart: nil, logEnd: logEnd))),
+                    committed: start, map: CommitMap(reach: doubt(below: sent, logStart: start, logEnd: logEnd))),
                 reach: Reach(minimum: settings.reachMargin), metadataLimit: old.pointee.metadataLimit))
         detach(old)
         return new
+    }
+
+    /// The metadata of a commit at `start`, after `beginAnew`: what may have been sent of it is in doubt.
+    package func metadata(toBeginAt start: Int64, _ id: PartitionID) -> [UInt8] {
+        guard let partition = find(id), partition.pointee.ledger.inheritedReach > start else { return [] }
+        var writer = CommitMapWriter()
+        writer.start(base: start, limit: partition.pointee.metadataLimit)
+        writer.finish(reach: partition.pointee.ledger.inheritedReach)
+        return writer.text
     }
 
     /// Records of a changed log that are marked, although they may never have been sent: all below the offset that the

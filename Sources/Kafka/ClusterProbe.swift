@@ -1,5 +1,12 @@
 import CRdkafka
 
+/// The answer to where a log's records of some time begin.
+package enum StampedRecord: Hashable, Sendable {
+    /// No record of that time or later.
+    case none
+    case at(Int64)
+}
+
 /// A client that only asks: which topics there are, where they end, and whether a group may read them. It joins no group,
 /// fetches nothing, creates nothing, and changes nothing. One thread.
 @safe package final class ClusterProbe {
@@ -75,6 +82,32 @@ import CRdkafka
         let ends = (try? client.offsets(.end, of: partitions, timeoutMs: timeoutMs)) ?? []
         var found: [TopicPartition: Int64] = [:]
         for (partition, end) in zip(partitions, ends) { found[partition] = end }
+        return found
+    }
+
+    /// The first record of each partition that is stamped so (milliseconds since the epoch) or later; those whose leaders
+    /// did not tell are left out.
+    package func firstRecords(
+        since times: [TopicPartition: Int64], timeoutMs: Int32
+    ) -> [TopicPartition: StampedRecord] {
+        guard !times.isEmpty else { return [:] }
+        let list = PartitionList(capacity: times.count)
+        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times).
+        for (partition, timeMs) in times { list.add(partition, offset: timeMs) }
+        guard unsafe rd_kafka_offsets_for_times(client.raw, list.raw, timeoutMs) == RD_KAFKA_RESP_ERR_NO_ERROR else {
+            return [:]
+        }
+        var found: [TopicPartition: StampedRecord] = [:]
+        unsafe UnsafePointer(list.raw).forEach { element in
+            // What was not answered still has the time.
+            guard unsafe element.err == RD_KAFKA_RESP_ERR_NO_ERROR, unsafe times[element.identity] != element.offset
+            else { return }
+            if unsafe element.offset >= 0 {
+                unsafe found[element.identity] = .at(element.offset)
+            } else if unsafe element.offset == Int64(RD_KAFKA_OFFSET_END) {
+                unsafe found[element.identity] = StampedRecord.none
+            }
+        }
         return found
     }
 

@@ -104,6 +104,24 @@ struct LogChangeTests {
         #expect(rig.commit().map(\.offset) == [1])
     }
 
+    @Test("A log that is read from a known offset: that is committed at once, with what is in doubt of it")
+    func knownStart() {
+        let rig = Rig(capacity: 10_000)
+        let old = rig.assignReady()
+        #expect(Self.settleAll(rig, old, 0..<300, "a").count == 300)
+        let new = rig.machine.beginAnew(old, from: 100, logEnd: 350, now: rig.now)
+        let metadata = rig.machine.metadata(toBeginAt: 100, new)
+        let map = metadata.withUnsafeBytes { CommitMap(metadata: $0, base: 100) }
+        #expect((map?.reach ?? 0) >= 300 && (map?.reach ?? 0) <= 350)
+        rig.machine.revoke([new])
+        rig.wait(ms: 1_000)
+        let last = rig.commit()
+        #expect(last.map(\.partition) == [new] && last.map(\.offset) == [100])
+        #expect(last.map(\.map.reach) == [map?.reach])
+        let isDrained = rig.machine.isDrained(new)
+        #expect(isDrained)
+    }
+
     @Test("A commit in flight of the old log says nothing of the new one")
     func commitInFlight() {
         let rig = Rig()

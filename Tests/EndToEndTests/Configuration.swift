@@ -14,6 +14,7 @@ struct Configuration {
     var caFile = "ca.pem"
     /// Where the admin pages are served; several workers of a scene cannot share one port.
     var admin = "off"
+    var sessionTimeout = "6s"
     /// Further keys of the sections `kafka`, `results` and `unregistered`, further apps and sections, as YAML.
     var kafka = ""
     var resultKeys = ""
@@ -55,7 +56,7 @@ struct Configuration {
 
     var text: String {
         """
-        kafka: {bootstrap_servers: "\(servers)", group_id: \(group), session_timeout: 6s\(Self.also(kafka))}
+        kafka: {bootstrap_servers: "\(servers)", group_id: \(group), session_timeout: \(sessionTimeout)\(Self.also(kafka))}
         requests: {topics: [\(requestTopics.isEmpty ? requests : requestTopics)]}
         results: {topic: \(results)\(Self.also(resultKeys))}
         unregistered: {topic: \(unregistered)\(Self.also(unregisteredKeys))}

@@ -40,6 +40,40 @@ extension EndToEnd.Deliveries {
             try simulator.process.stop()
         }
 
+        /// The new log is longer than the old one was when it is looked at first: no offset is out of range.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
+        func aTopicThatIsMadeAnewAndOutgrowsTheOldOneIsReadFromItsBeginning() throws {
+            let scene = try Scene("outgrown", partitions: 2)
+            let simulator = try scene.startSimulator()
+            let worker = try scene.startWorker()
+            try scene.change("requests", scene.configuration.requests, "600")
+            try scene.await(scene.configuration.results, holds: 600, within: 60, of: worker)
+            try scene.settle(worker)
+            // Two of the watch's rounds, which nothing tells of.
+            usleep(12_000_000)
+            try scene.change("delete", scene.configuration.requests)
+            try scene.change("create", scene.configuration.requests, "2")
+            try scene.change("requests", scene.configuration.requests, "700", "ff")
+            let readable = Date()
+            var text = ""
+            while Date().timeIntervalSince(readable) < 60 {
+                text = try scene.change("tokens", scene.configuration.results)
+                if text.contains("distinct 1300 ") { break }
+                usleep(200_000)
+            }
+            let seconds = Date().timeIntervalSince(readable)
+            print("700 results \(seconds) s after they were readable")
+            #expect(text.contains("distinct 1300 "), "\(text)\n\(worker.text.suffix(6_000))")
+            #expect(seconds < 15)
+            // Those read before the new log was noticed, and again from its beginning.
+            try scene.settle(worker)
+            text = try scene.change("tokens", scene.configuration.results)
+            #expect(text.contains("distinct 1300 ") && text.contains("unmarked 0"), "\(text)")
+            #expect(worker.text.contains("the partition's log is another one"))
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
         func aTopicThatIsDeletedHoldsUpNoOther() throws {
             let scene = try Scene("gone", partitions: 4)

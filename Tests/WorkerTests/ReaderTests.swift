@@ -208,6 +208,25 @@ import Testing
         #expect(scene.log.lines.contains { $0.contains("partitions lost") }, "\(scene.log.lines)")
     }
 
+    @Test func `A log that the watch says is another one is read from there, once`() throws {
+        let scene = try Scene()
+        for _ in 0..<5 { try scene.write(value: nil) }
+        try scene.run("the letters") { scene.letters.count == 5 }
+        try scene.run("the commit") { try scene.committed() == 5 }
+        let partition = TopicPartition(scene.topic, 0)
+        let before = LogMarks.Change(partition: partition, from: 3, unchangedNs: 0)
+        scene.reader.logIsAnother(before, &scene.machine, now: scene.now)
+        let since = LogMarks.Change(partition: partition, from: 2, unchangedNs: scene.now.ns)
+        scene.reader.logIsAnother(since, &scene.machine, now: scene.now)
+        // What is committed first is where whoever has it next is to begin.
+        try scene.run("the commit of its beginning") { try scene.committed() == 2 || scene.letters.count > 5 }
+        try scene.run("the letters again") { scene.letters.count == 8 }
+        scene.reader.logIsAnother(since, &scene.machine, now: scene.now)
+        try scene.run("the commit") { try scene.committed() == 5 }
+        #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 2, 3, 4])
+        #expect(scene.machine.partitionStatuses.count == 1)
+    }
+
     @Test func `The topic that a subscription cannot have is read from librdkafka's sentence`() {
         let text = "Subscribed topic not available: apns.requests: Broker: Topic authorization failed"
         #expect(GroupReader.unavailableTopic(in: text) == "apns.requests")

@@ -34,6 +34,8 @@ struct ClusterReport: Sendable {
     var groups: [Group] = []
     /// The next offset of each partition that is to be read.
     var ends: [TopicPartition: Int64] = [:]
+    /// Partitions whose log is another one than a round before.
+    var changedLogs: [LogMarks.Change] = []
     /// Retry topics that hold records of the group and are in no configuration; `nil`: not asked this time.
     var leftTiers: [LeftTiers.Tier]?
     /// Why these could not be asked for.

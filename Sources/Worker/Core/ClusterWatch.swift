@@ -7,8 +7,9 @@ internal import Observability
 /// worker's own clients say about that comes once, late, or never, and the core must not wait for an answer.
 ///
 /// A round asks for the metadata of the topics (of all of them where a pattern is configured), for the end of each
-/// partition that is to be read (one request to each broker), and for the right to read each topic (one to three requests to
-/// the coordinator; at most 32 topics in a round, one after the other). Every question has a limit of 1.5 s.
+/// partition that is to be read and the first records since some times (`LogMarks`; four requests to each broker at most),
+/// and for the right to read each topic (one to three requests to the coordinator; at most 32 topics in a round, one after
+/// the other). Every question has a limit of 1.5 s.
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
 
@@ -44,6 +45,9 @@ final class ClusterWatch: Sendable {
         private var probes: [ClusterProbe] = []
         private var number = 0
         private var firstTopic = 0
+        private var marks = LogMarks()
+        /// Not told yet.
+        private var changedLogs: [LogMarks.Change] = []
 
         private static let topicsInARound = 32
 
@@ -59,7 +63,7 @@ final class ClusterWatch: Sendable {
 
         func begin() {
             let startNs = LoopTime.read().monotonicNs
-            reports.post(round())
+            if reports.post(round()) { changedLogs = [] }
             number += 1
             // From beginning to beginning, so that a slow round does not make the next one late.
             let takenNs = LoopTime.read().monotonicNs - startNs
@@ -67,7 +71,8 @@ final class ClusterWatch: Sendable {
         }
 
         private func round() -> ClusterReport {
-            var report = ClusterReport(atNs: LoopTime.read().monotonicNs)
+            let now = LoopTime.read()
+            var report = ClusterReport(atNs: now.monotonicNs)
             do throws(KafkaError) {
                 let probe = try probe()
                 let named = try probe.topics(
@@ -83,6 +88,10 @@ final class ClusterWatch: Sendable {
                     return (0..<Int32(clamping: count)).map { TopicPartition(topic.name, $0) }
                 }
                 report.ends = probe.ends(of: partitions, timeoutMs: ClusterWatch.timeoutMs)
+                changedLogs += marks.look(ends: report.ends, nowNs: now.monotonicNs, wallMs: now.wallMs) {
+                    probe.firstRecords(since: $0, timeoutMs: ClusterWatch.timeoutMs)
+                }
+                report.changedLogs = changedLogs
                 askForRights(&report)
             } catch {
                 for probe in probes { probe.noteErrors() }

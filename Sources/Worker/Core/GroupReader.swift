@@ -29,6 +29,9 @@ final class GroupReader: CommitPlace {
         var isReset = false
         /// Of the last record that was looked at (librdkafka 2.1.0 and later).
         var leaderEpoch: Int32?
+        /// What is read is known to be one log since then (monotonic), and from this offset on.
+        var beganNs: Int64
+        var begin: Int64
         /// The log is another one, and is read from its beginning after the next assignment.
         var isStopped = false
         /// A dead letter that there was no room for: its record is the head of the queue, and is offered again.
@@ -66,8 +69,9 @@ final class GroupReader: CommitPlace {
     private var waiting: (partitions: [TopicPartition], retryNs: Int64)?
     /// Partitions given to us that are not read, since nobody tells what is committed for them, and when to ask again.
     private var left: (partitions: [TopicPartition], retryNs: Int64, pauseNs: Int64)?
-    /// Partitions whose log is another one than was committed for: the next assignment starts at its beginning.
-    private var changed: Set<TopicPartition> = []
+    /// Partitions whose log is another one than was committed for, what was to be committed for it, and until when that
+    /// counts, should it not have been taken: the next assignment starts there.
+    private var changed: [TopicPartition: (start: CommittedOffset, untilNs: Int64)] = [:]
     private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
     /// As subscribed to.
     private var topics: [String]
@@ -92,6 +96,7 @@ final class GroupReader: CommitPlace {
     private static let committedTimeoutMs: Int32 = 1_000
     private static let leftPauseNs: Int64 = 1_000_000_000
     private static let longestLeftPauseNs: Int64 = 30_000_000_000
+    private static let changedNs: Int64 = 60_000_000_000
     /// A retry record that is due later is looked at again after so long.
     private static let longestWaitMs: Int64 = 3_600_000
     /// How long after the drain limit the last commit may take.
@@ -195,8 +200,11 @@ final class GroupReader: CommitPlace {
                         role: roleOfTopic(queue.partition.topic), committedOffset: place.committed.offset,
                         metadata: metadata, logStart: place.logStart, logEnd: place.logEnd)
                 }
-                changed.remove(queue.partition)
-                assigned.append(Assigned(queue: queue, id: id, topic: Array(queue.partition.topic.utf8)))
+                changed[queue.partition] = nil
+                assigned.append(
+                    Assigned(
+                        queue: queue, id: id, topic: Array(queue.partition.topic.utf8), beganNs: now.ns,
+                        begin: max(place.start ?? 0, (machine.status(of: id)?.highestReceived ?? -1) + 1)))
                 standing[.partition(queue.partition)] = nil
                 standing[.topic(queue.partition.topic)] = nil
             }
@@ -229,9 +237,7 @@ final class GroupReader: CommitPlace {
         var found: [CommittedOffset] = []
         var failed: [TopicPartition] = []
         for var committed in try committedOffsets(partitions) {
-            if changed.contains(committed.partition) {
-                committed = CommittedOffset(partition: committed.partition, offset: nil, metadata: [])
-            }
+            if let change = changed[committed.partition], now.ns < change.untilNs { committed = change.start }
             guard committed.code != .none, committed.code != .noOffset else {
                 found.append(committed)
                 continue
@@ -378,6 +384,11 @@ final class GroupReader: CommitPlace {
     private func giveUp(
         _ partitions: [PartitionID], _ machine: inout DeliveryMachine, isLost: Bool, mustUnassign: Bool
     ) {
+        // Its last commit was taken: it says where to begin, to whoever has the partition next.
+        for partition in assigned where !isLost && partitions.contains(partition.id) && machine.isDrained(partition.id)
+        {
+            changed[partition.queue.partition] = nil
+        }
         if isLost { machine.suspend(partitions) } else { machine.release(partitions) }
         for partition in assigned where partitions.contains(partition.id) {
             standing[.partition(partition.queue.partition)] = nil
@@ -467,7 +478,9 @@ final class GroupReader: CommitPlace {
         var receipt = receive(message, index, isUnread: isUnread, &machine, now)
         if case .below(let highest) = receipt {
             guard isLogChanged(message, index, highest: highest) else { return true }
-            beginAnew(index, &machine, now)
+            beginAnew(index, from: nil, &machine, now)
+            assigned[index].beganNs = now.ns
+            assigned[index].begin = message.offset
             receipt = receive(message, index, isUnread: isUnread, &machine, now)
         }
         if assigned[index].isReset { assigned[index].isReset = false }
@@ -527,15 +540,29 @@ final class GroupReader: CommitPlace {
         guard let epoch = message.leaderEpoch else { return }
         let before = assigned[index].leaderEpoch
         assigned[index].leaderEpoch = epoch
-        if let before, epoch < before { restart(index, &machine, now) }
+        if let before, epoch < before { restart(index, from: 0, &machine, now) }
     }
 
-    /// The log is another one although its offsets go on: it is read from its beginning, which takes a new assignment
-    /// (a seek was seen to time out on librdkafka 2.0.2).
-    private func restart(_ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        stop(index, &machine, now)
-        changed.insert(assigned[index].queue.partition)
-        if revocation == nil, !isLeaving { rejoin("the log of \(assigned[index].queue.partition) is another one") }
+    /// What the watch saw: records from `change.from` on are of another log than those that were read, although their
+    /// offsets go on (of an idle partition nothing else tells it on librdkafka 2.0.2).
+    func logIsAnother(_ change: LogMarks.Change, _ machine: inout DeliveryMachine, now: DeliveryTime) {
+        guard let index = assigned.firstIndex(where: { $0.queue.partition == change.partition }), revocation == nil,
+            !isLeaving, !assigned[index].isStopped
+        else { return }
+        // Whoever began since then, and not behind it, reads all that is new.
+        if assigned[index].beganNs > change.unchangedNs, assigned[index].begin <= change.from { return }
+        restart(index, from: change.from, &machine, now)
+    }
+
+    /// The log is another one although its offsets go on: it is read from this offset on, which takes a new assignment
+    /// (a seek was seen to time out on librdkafka 2.0.2). That is committed at once, whoever has the partition next.
+    private func restart(_ index: Int, from offset: Int64, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        let partition = assigned[index].queue.partition
+        stop(index, from: offset, &machine, now)
+        let start = CommittedOffset(
+            partition: partition, offset: offset, metadata: machine.metadata(toBeginAt: offset, assigned[index].id))
+        changed[partition] = (start, now.ns + Self.changedNs)
+        if revocation == nil, !isLeaving { rejoin("the log of \(partition) is another one") }
     }
 
     /// The topic of this partition was unknown when its offset was to be committed: with it the offset goes. Nothing more
@@ -544,18 +571,19 @@ final class GroupReader: CommitPlace {
         guard let index = assigned.firstIndex(where: { $0.queue.partition == partition }), revocation == nil,
             !isLeaving, !assigned[index].isStopped
         else { return }
-        stop(index, &machine, now)
+        stop(index, from: nil, &machine, now)
         rejoin("topic \(partition.topic) is gone")
     }
 
-    private func stop(_ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        beginAnew(index, &machine, now)
+    private func stop(_ index: Int, from offset: Int64?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        beginAnew(index, from: offset, &machine, now)
         assigned[index].isStopped = true
     }
 
-    private func beginAnew(_ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+    private func beginAnew(_ index: Int, from offset: Int64?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         let high = consumer.watermarks(of: assigned[index].queue.partition).high
-        assigned[index].id = machine.beginAnew(assigned[index].id, logEnd: high < 0 ? nil : high, now: now)
+        assigned[index].id = machine.beginAnew(
+            assigned[index].id, from: offset, logEnd: high < 0 ? nil : high, now: now)
         place.pointee = machine.place(of: assigned[index].id)
         assigned[index].isReset = false
         assigned[index].letter = nil

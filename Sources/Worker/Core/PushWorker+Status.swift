@@ -184,6 +184,9 @@ extension PushWorker {
     func take(_ report: ClusterReport) {
         clusterReport = report
         if let failure = report.leftTiersFailure { missLeftTiers(failure) }
+        for change in report.changedLogs {
+            for reader in readers { reader.logIsAnother(change, &machine, now: now) }
+        }
         guard stopping == nil, readers.count > 1, let found = report.leftTiers else { return }
         let new = found.filter { !leftTiers.contains($0.topic) }
         guard !new.isEmpty else { return }

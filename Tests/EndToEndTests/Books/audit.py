@@ -38,14 +38,17 @@ class Result:
 class Audit:
     """`crashed`: a worker was killed, so a notification may have been sent, and its result stand, more than once; the
     server may have accepted as many again as `repeatable` says. `doubtful`: the server cut connections, so some
-    notifications may be in doubt; those that say so may have been accepted again."""
+    notifications may be in doubt; those that say so may have been accepted again. `lapsed`: a session was lost and its partitions
+    came back: some that were not sent yet may be in doubt, and each is sent once."""
 
-    def __init__(self, topic, crashed=False, repeatable=None, doubtful=False, restarted=False):
+    def __init__(self, topic, crashed=False, repeatable=None, doubtful=False, restarted=False,
+                 lapsed=False):
         self.topic = topic
         self.crashed = crashed
         self.repeatable = repeatable
         self.doubtful = doubtful
         self.restarted = restarted
+        self.lapsed = lapsed
         self.findings = Counter()
         self.examples = defaultdict(list)
         self.counts = Counter()
@@ -216,18 +219,20 @@ class Audit:
             if token and token != result.token:
                 self.found("server saw another token", name)
             again = accepted - (result.outcome == "accepted")
-            if again and not (again > 0 and (self.crashed or again <= result.in_doubt)):
+            if again and not (
+                    again > 0 and not self.lapsed and (self.crashed or again <= result.in_doubt)):
                 kind = "sent twice" if accepted > 1 else "server's verdict is not the result's"
                 self.found(kind, f"{name}: {result.outcome}, accepted {accepted} times")
             # What was not processed, or cut off, may be missing in its book; who takes over does not know of answers that
             # asked the one before to send again.
             exact = not (self.crashed or self.doubtful or self.restarted)
-            if requests < result.attempts - result.in_doubt or (exact and requests != result.attempts):
+            sent = result.attempts - (result.in_doubt if self.lapsed else 0)
+            if requests < result.attempts - result.in_doubt or (exact and requests != sent):
                 self.found("server saw another number of requests",
                            f"{name}: {requests}, attempts {result.attempts}, {result.outcome} {result.reason or ''}")
             if result.in_doubt:
                 self.counts["in doubt"] += 1
-                if not (self.crashed or self.doubtful):
+                if not (self.crashed or self.doubtful or self.lapsed):
                     self.found("in doubt, though no connection was cut", name)
             if accepted > 1:
                 self.counts["accepted again"] += accepted - 1

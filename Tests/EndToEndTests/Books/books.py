@@ -203,7 +203,8 @@ def compare(options):
     from audit import Audit
 
     started = time.monotonic()
-    audit = Audit(options.topic, options.crashed, options.repeats_at_most, options.doubtful, options.restarted)
+    audit = Audit(options.topic, options.crashed, options.repeats_at_most, options.doubtful, options.restarted,
+                  options.lapsed)
     with open(options.book) as book:
         for line in book:
             audit.produced(json.loads(line))
@@ -325,6 +326,8 @@ def main():
     made.add_argument("--restarted", action="store_true",
                       help="workers were stopped in order: the next does not know of answers that asked to send again")
     made.add_argument("--doubtful", action="store_true", help="the server cut connections: some sends may be in doubt")
+    made.add_argument("--lapsed", action="store_true",
+                      help="a session was lost: what was not sent yet may be in doubt, and is sent once")
     made.add_argument("--repeats-at-most", type=int, help="after a kill: how often the server may have accepted again")
     made.add_argument("--withhold", type=int, default=0, help="leave out the N-th result, to see the audit fail")
 

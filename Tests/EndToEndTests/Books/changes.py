@@ -6,9 +6,11 @@
     changes.py requests   SERVERS TOPIC COUNT [PREFIX]      one notification each, partition after partition
     changes.py tombstones SERVERS TOPIC COUNT KEY-BYTES     partition after partition
     changes.py await      SERVERS TOPIC COUNT SECONDS [FROM]   waits for so many records; prints how long that took
-    changes.py tokens     SERVERS TOPIC                     the distinct keys of a topic
+    changes.py tokens     SERVERS TOPIC                     the distinct keys of a topic of results, and how many of
+                                                    their repeats say nothing of a doubt
 """
 
+import json
 import os
 import sys
 import time
@@ -78,10 +80,13 @@ def await_records(servers, topic, count, seconds, start="0"):
 
 def tokens(servers, topic):
     found = {}
+    marked = {}
     for message in topics.read(servers, topic):
         key = message.key()
         found[key] = found.get(key, 0) + 1
-    print(f"distinct {len(found)} records {sum(found.values())}")
+        marked[key] = marked.get(key, 0) + (json.loads(message.value())["in_doubt"] > 0)
+    unmarked = sum(max(0, count - 1 - marked[key]) for key, count in found.items())
+    print(f"distinct {len(found)} records {sum(found.values())} unmarked {unmarked}")
 
 
 def main():

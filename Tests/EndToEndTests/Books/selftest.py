@@ -157,6 +157,14 @@ def run():
         kinds = books.audit().findings
         if not any(word in kind for kind in kinds):
             failures.append(f"{name}: not found ({', '.join(kinds) or 'no finding'})")
+    # After a lost session: a mark is no fault, a second request is.
+    marked = copy.deepcopy(perfect)
+    change(marked, "accepted", attempts=2, in_doubt=1)
+    if marked.audit(False, None, False, False, True).findings:
+        failures.append("a mark is called a fault: " + marked.audit(False, None, False, False, True).report())
+    resend(marked)
+    if "sent twice" not in marked.audit(False, None, False, False, True).findings:
+        failures.append("what is marked was sent twice: not found")
     # After a kill: repeats are no fault, up to what was in flight; a loss still is.
     resend(perfect)
     repeat = copy.deepcopy(next(result for result in perfect.results if result[2] is perfect.of("accepted")))
