@@ -7,6 +7,7 @@ import CRdkafka
 /// and it feeds `max.poll.interval.ms`.
 @safe package final class Consumer {
     private let client: ClientHandle
+    private let settings: ConsumerSettings
     private let mainQueue: OpaquePointer
     private let buffer: MessageBuffer
     private let sink = ConsumerSink()
@@ -20,6 +21,7 @@ import CRdkafka
     /// `wakeUpDescriptor`: an eventfd(2) that gets 1 added whenever the main queue or a partition's queue has something
     /// after it was empty; non-blocking; kept open until the consumer is gone. -1: none.
     package init(_ settings: ConsumerSettings, wakeUpDescriptor: Int32 = -1) throws(KafkaError) {
+        self.settings = settings
         let properties = settings.all
         client = try ClientHandle(
             .consumer, properties,
@@ -123,7 +125,7 @@ import CRdkafka
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
 
     /// Whether partitions move one by one (cooperative) and not all at once (eager).
-    private var isCooperative: Bool {
+    package var isCooperative: Bool {
         unsafe rd_kafka_rebalance_protocol(client.raw).map { unsafe String(cString: $0) } == "COOPERATIVE"
     }
 
@@ -177,6 +179,17 @@ import CRdkafka
     /// did not say. Waits for the brokers, at most `timeoutMs`.
     package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
         (try? client.offsets(.end, of: partitions, timeoutMs: timeoutMs)) ?? partitions.map { _ in nil }
+    }
+
+    /// Where each partition's log ends, records of transactions that are still open included; `nil`: its leader did not
+    /// say. By a client that is made for this question and asks as one that reads uncommitted records: a question of ours
+    /// ends at the last stable offset. Waits at most `timeoutMs` for the answer.
+    package func highWatermarks(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
+        let properties = settings.cluster.all(
+            ours: [], users: settings.cluster.properties.consumer,
+            fixed: [KafkaProperty("isolation.level", "read_uncommitted")])
+        let other = try? ClientHandle(.consumer, properties, events: 0)
+        return (try? other?.offsets(.end, of: partitions, timeoutMs: timeoutMs)) ?? partitions.map { _ in nil }
     }
 
     /// The first offset that each partition holds, in the order given; waits for their leaders, at most `timeoutMs`.

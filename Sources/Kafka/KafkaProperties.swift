@@ -58,13 +58,15 @@ package struct KafkaProperties: Sendable, Equatable {
     ) throws(RefusedProperty) {
         for (section, properties) in [(Section.common, common), (.consumer, consumer), (.producer, producer)] {
             for property in properties {
-                guard let reason = Self.refusals[property.name] else { continue }
+                let isTest = property.name.hasPrefix("test.")
+                guard let reason = isTest ? Self.testing : Self.refusals[property.name] else { continue }
                 throw RefusedProperty(section: section, name: property.name, reason: reason)
             }
         }
         self.init(unchecked: common, consumer, producer)
     }
 
+    private static let testing = "records would go to brokers in memory, or be lost"
     private static let committing = "offsets are committed by the worker, after the results are acknowledged"
     private static let acknowledging = "results count as published only when all replicas have them, once each"
     private static let waiting = "a result waits as long as an outage lasts; a timeout would lose it"

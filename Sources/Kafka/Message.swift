@@ -89,6 +89,14 @@ import Glibc
         unsafe UnsafeRawBufferPointer(start: raw.pointee.payload, count: raw.pointee.len)
     }
 
+    /// Whether librdkafka cannot read the record's headers (more than 100,000 of them, or damaged): then
+    /// `forEachHeader` finds none.
+    package var hasUnreadableHeaders: Bool {
+        var headers: OpaquePointer?
+        let code = unsafe rd_kafka_message_headers(raw, &headers)
+        return code != RD_KAFKA_RESP_ERR_NO_ERROR && code != RD_KAFKA_RESP_ERR__NOENT
+    }
+
     /// Calls `body` with name and value of each header, in the record's order; the bytes are lent like the message's.
     package func forEachHeader(_ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer) -> Void) {
         var headers: OpaquePointer?

@@ -2,6 +2,18 @@ import CRdkafka
 import Glibc
 
 extension Topics {
+    /// All topics of the cluster, once these are among them or the time is over.
+    package func all(
+        showing names: [String], withinMs: Int64, timeoutMs: Int32
+    ) throws(KafkaError) -> [String: TopicDescription] {
+        let deadlineMs = Stopwatch.nowMs + withinMs
+        while true {
+            let found = try all(timeoutMs: timeoutMs)
+            if names.allSatisfy({ found[$0]?.code == KafkaCode.none }) || Stopwatch.nowMs >= deadlineMs { return found }
+            usleep(50_000)
+        }
+    }
+
     /// The offsets a partition has now: the first there is, and the next that will be written. Asks the partition's
     /// leader, and waits for one that is just being chosen.
     package func range(of partition: TopicPartition, timeoutMs: Int32) throws(KafkaError) -> Range<Int64> {

@@ -14,18 +14,25 @@ package struct DescriptorSink: LogSink {
 
     package static let standardError = DescriptorSink(STDERR_FILENO)
 
-    /// Waits for a reader that lags, at most 100 ms a time where the descriptor does not block, then drops the rest;
-    /// an error (a closed pipe) drops the line.
+    /// Bytes that a pipe takes at once when poll(2) says that it can be written (pipe(7), PIPE_BUF).
+    private static let pieceLimit = 4_096
+    /// How long a reader that lags is waited for.
+    private static let waitMs: Int32 = 100
+
+    /// Waits for a reader that lags, at most 100 ms, then drops the rest: whoever logs must not stand still with him.
+    /// Also where the descriptor blocks. An error (a closed pipe) drops the line.
     package func write(_ lines: [UInt8]) {
         var written = 0
         while written < lines.count {
-            let count = lines.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + written, $0.count - written) }
+            var poller = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+            let ready = poll(&poller, 1, Self.waitMs)
+            if ready < 0, errno == EINTR { continue }
+            guard ready > 0 else { return }
+            let size = min(lines.count - written, Self.pieceLimit)
+            let count = lines.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + written, size) }
             if count > 0 {
                 written += count
-            } else if errno == EAGAIN {
-                var poller = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-                if poll(&poller, 1, 100) <= 0 { return }
-            } else if errno != EINTR {
+            } else if errno != EINTR, errno != EAGAIN {
                 return
             }
         }

@@ -582,6 +582,21 @@ import Testing
         world.close()
     }
 
+    /// A try that nobody answers counts, lest it be made again without end.
+    @Test func aPeerThatAnswersPingsOnlyIsNotSilent() throws {
+        let world = try World()
+        world.configuration.keepalive.silentNs = 20_000_000
+        world.configuration.keepalive.deadNs = 500_000_000
+        world.configuration.responseTimeoutNs = 400_000_000
+        world.server.onRequest = { _, _ in }
+        try world.connect()
+        world.send(0..<1)
+        world.run("fate") { world.fates.count == 1 }
+        #expect(world.fates[0].kind == .inDoubt && world.fates[0].connectionDied)
+        #expect(!world.fates[0].connectionWasSilent)
+        world.close()
+    }
+
     @Test func aPeerThatAnswersPingsLives() throws {
         let world = try World()
         world.configuration.keepalive.silentNs = 20_000_000

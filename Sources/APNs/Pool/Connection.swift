@@ -513,6 +513,11 @@ final class Connection: SecureChannelDelegate {
                 case .entry(let stream, let closed):
                     settle(closed)
                     try session.cancel(stream: stream)
+                case .connection where keepalive.heardNs > nowNs - configuration.responseTimeoutNs / 2:
+                    // The peer lives, and leaves something unanswered: a try that counts, lest it be made for ever.
+                    return giveUp(
+                        "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms by a peer that lives"
+                    )
                 case .connection:
                     return giveUpSilent(
                         "nothing was answered for \(configuration.responseTimeoutNs / 1_000_000) ms",

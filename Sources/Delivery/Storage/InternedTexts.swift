@@ -16,12 +16,10 @@ struct InternedTexts: ~Copyable {
     /// 0 is no text.
     subscript(number: UInt16) -> UnsafeRawBufferPointer { texts[Int(number)] }
 
-    /// The number of a text, cut at the limit. When too many are known already: 0.
-    mutating func number(of text: String) -> UInt16 {
+    /// The number of a text, cut at the limit, between two characters. When too many are known already: 0.
+    mutating func number(of whole: String) -> UInt16 {
+        let text = Self.cut(whole)
         if let number = numbers[text] { return number }
-        guard text.utf8.count <= Self.lengthLimit else {
-            return number(of: String(decoding: text.utf8.prefix(Self.lengthLimit), as: UTF8.self))
-        }
         guard texts.count < Self.countLimit, !text.isEmpty else { return 0 }
         let bytes = UnsafeMutableRawBufferPointer.allocate(
             byteCount: text.utf8.count, alignment: 1)
@@ -30,6 +28,14 @@ struct InternedTexts: ~Copyable {
         let number = UInt16(texts.count - 1)
         numbers[text] = number
         return number
+    }
+
+    /// At most `lengthLimit` bytes, whatever they are.
+    private static func cut(_ text: String) -> String {
+        guard text.utf8.count > lengthLimit else { return text }
+        var end = text.utf8.index(text.utf8.startIndex, offsetBy: lengthLimit)
+        while end.samePosition(in: text.unicodeScalars) == nil { end = text.utf8.index(before: end) }
+        return String(text[..<end])
     }
 
     /// `HTTP <status>`.

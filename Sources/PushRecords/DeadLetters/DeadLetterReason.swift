@@ -14,6 +14,8 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     case badRetryHeaders
     /// The worker died at it twice. Nothing of it was looked at.
     case workerCrashed
+    /// Its headers cannot be read, so that nobody knows what it asks for. They are not in the dead letter.
+    case unreadableHeaders
 
     /// Value of `push-dlq-reason`.
     package var text: StaticString {
@@ -25,6 +27,7 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
         case .tooManyTokens: "too-many-tokens"
         case .badRetryHeaders: "bad-retry-headers"
         case .workerCrashed: "worker-crashed"
+        case .unreadableHeaders: "unreadable-headers"
         }
     }
 }

@@ -40,7 +40,8 @@ package struct ConfigurationCheck {
     private func checkKafka() -> Bool {
         let servers = configuration.kafka.bootstrapServers
         do throws(StartFailure) {
-            var readiness = try ClusterReadiness(configuration, try configuration.cluster())
+            var readiness = try ClusterReadiness(
+                configuration, try configuration.cluster(), makesTopics: false)
             switch try readiness.attempt(timeoutMs: 10_000) {
             case .ready(_, let warnings):
                 for line in warnings { report(Finding(isFine: true, text: "kafka: warning: \(line)")) }

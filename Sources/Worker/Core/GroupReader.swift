@@ -245,12 +245,18 @@ final class GroupReader: CommitPlace {
             failed.append(committed.partition)
             note(.partition(committed.partition), committed.code, of: committed.partition.topic, now)
         }
+        // Where partitions move one by one, those left out before are still ours.
+        if consumer.isCooperative, let before = left { failed += before.partitions.filter { !partitions.contains($0) } }
         left = failed.isEmpty ? nil : (failed, now.ns + Self.leftPauseNs, Self.leftPauseNs)
         guard !found.isEmpty else { return [] }
         let names = found.map(\.partition)
         let unknown: [Int64?] = names.map { _ in nil }
         let starts = (try? consumer.starts(of: names, timeoutMs: Self.committedTimeoutMs)) ?? unknown
-        let ends = consumer.ends(of: names, timeoutMs: Self.committedTimeoutMs)
+        var ends = consumer.ends(of: names, timeoutMs: Self.committedTimeoutMs)
+        // What is beyond the last stable offset need not be beyond the log's end: a transaction may be open.
+        let isAnyBeyond = zip(found, ends).contains { committed, end in end.map { committed.offset ?? 0 > $0 } ?? false
+        }
+        if isAnyBeyond { ends = consumer.highWatermarks(of: names, timeoutMs: Self.committedTimeoutMs) }
         return zip(found, zip(starts, ends)).map { committed, log in
             var place = Place(committed: committed, logStart: log.0, logEnd: log.1)
             switch DeliveryMachine.readingStart(
@@ -315,7 +321,8 @@ final class GroupReader: CommitPlace {
         _ partitions: [TopicPartition], lost: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) {
         waiting = nil
-        left = nil
+        let remaining = consumer.isCooperative ? left?.partitions.filter { !partitions.contains($0) } ?? [] : []
+        left = remaining.isEmpty ? nil : (remaining, now.ns + Self.leftPauseNs, Self.leftPauseNs)
         let leaving = assigned.filter { partitions.contains($0.queue.partition) }.map(\.id)
         logger.info(
             .kafka, lost ? "partitions lost" : "partitions revoked; draining",
@@ -472,16 +479,20 @@ final class GroupReader: CommitPlace {
             if isTaken { assigned[index].letter = nil }
             return isTaken
         }
-        let isUnread = !condemned.isEmpty && isCondemned(assigned[index].queue.partition, message.offset)
+        let isCondemned = !condemned.isEmpty && isCondemned(assigned[index].queue.partition, message.offset)
+        var unread: DeadLetterReason? = isCondemned ? .workerCrashed : nil
         headers.removeAll(keepingCapacity: true)
-        if !isUnread { message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) } }
-        var receipt = receive(message, index, isUnread: isUnread, &machine, now)
+        if !isCondemned {
+            message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
+            if headers.isEmpty, message.hasUnreadableHeaders { unread = .unreadableHeaders }
+        }
+        var receipt = receive(message, index, unread: unread, &machine, now)
         if case .below(let highest) = receipt {
             guard isLogChanged(message, index, highest: highest) else { return true }
             beginAnew(index, from: nil, &machine, now)
             assigned[index].beganNs = now.ns
             assigned[index].begin = message.offset
-            receipt = receive(message, index, isUnread: isUnread, &machine, now)
+            receipt = receive(message, index, unread: unread, &machine, now)
         }
         if assigned[index].isReset { assigned[index].isReset = false }
         switch receipt {
@@ -501,13 +512,13 @@ final class GroupReader: CommitPlace {
     }
 
     private func receive(
-        _ message: borrowing Message, _ index: Int, isUnread: Bool, _ machine: inout DeliveryMachine,
+        _ message: borrowing Message, _ index: Int, unread: DeadLetterReason?, _ machine: inout DeliveryMachine,
         _ now: DeliveryTime
     ) -> Receipt {
         headers.withUnsafeBufferPointer {
             machine.receive(
                 assigned[index].id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
-                value: message.value, headers: $0, unread: isUnread ? .workerCrashed : nil, now: now)
+                value: message.value, headers: $0, unread: unread, now: now)
         }
     }
 

@@ -92,8 +92,10 @@ extension PushWorker {
 
     /// How long an app may be without a connection before that is a problem: one is made anew in less.
     private static let disconnectedNs: Int64 = 8_000_000_000
-    /// How long joining a group may take.
-    private static let joiningNs: Int64 = 9_000_000_000
+    /// How long joining a group may take: a member that died is waited for until its session is over.
+    private var joiningNs: Int64 {
+        max(9_000_000_000, configuration.kafka.sessionTimeout.nanoseconds + 5_000_000_000)
+    }
     /// How old the watch's report may be: a round takes less, whatever is silent.
     private static let reportNs: Int64 = 30_000_000_000
 
@@ -126,7 +128,7 @@ extension PushWorker {
                 Fault("kafka", "the Kafka client does not come back with an answer", "restart the worker if this lasts")
             )
         }
-        for reader in readers where !isSilent && !reader.hasJoined && now.ns - startedNs > Self.joiningNs {
+        for reader in readers where !isSilent && !reader.hasJoined && now.ns - startedNs > joiningNs {
             let cause = reader.lastError.map { ": \($0.text)" } ?? ""
             guard !faults.contains(where: { $0.subject == "group \(reader.name)" }) else { continue }
             faults.append(

@@ -9,9 +9,18 @@ package struct ClusterReadiness {
     /// Why no broker answered, as told last: librdkafka does not repeat itself.
     private var lastReason: String?
 
+    /// Makes what is missing where `kafka.create_topics` says so; else says that it would be made.
+    private let makesTopics: Bool
+
+    /// How long brokers may take to know a topic that was just made.
+    private static let showingMs: Int64 = 10_000
+
     /// - Throws: `StartFailure` for properties that librdkafka does not take.
-    package init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings) throws(StartFailure) {
+    package init(
+        _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, makesTopics: Bool = true
+    ) throws(StartFailure) {
         self.configuration = configuration
+        self.makesTopics = makesTopics
         check = TopicCheck(configuration)
         do throws(KafkaError) {
             topics = try Topics(cluster)
@@ -38,20 +47,28 @@ package struct ClusterReadiness {
             lastReason = lastClientError() ?? lastReason
             return .unreachable(lastReason ?? "\(error)")
         }
+        // What was made a moment ago may not be known everywhere yet.
+        if configuration.kafka.createTopics == nil, !check.missing(in: found).isEmpty {
+            let names = check.missing(in: found).map(\.name)
+            if let later = try? topics.all(showing: names, withinMs: 3_000, timeoutMs: timeoutMs) { found = later }
+        }
+        var toBeMade: [String] = []
         if let how = configuration.kafka.createTopics, !check.missing(in: found).isEmpty {
-            let results: [String: KafkaError]
-            do throws(KafkaError) {
-                results = try topics.create(check.creations(in: found, how), timeoutMs: timeoutMs)
-                found = try topics.all(timeoutMs: timeoutMs)
-            } catch {
-                return .unreachable("\(error)")
-            }
-            let failed = results.filter { $0.value.code != .none && $0.value.code != .topicAlreadyExists }
-            guard failed.isEmpty else {
-                throw StartFailure(failed.map { "topic \($0.key) could not be created: \($0.value.text)" }.sorted())
+            if makesTopics {
+                do throws(KafkaError) {
+                    found = try make(check.creations(in: found, how), timeoutMs: timeoutMs)
+                } catch {
+                    return .unreachable("\(error)")
+                }
+                // A broker may know what its controller made a moment later.
+                guard check.missing(in: found).isEmpty else {
+                    return .unreachable("the topics that were just made do not show yet")
+                }
+            } else {
+                toBeMade = check.creations(in: found, how).map { "topic \($0.name) does not exist yet: run makes it" }
             }
         }
-        let missing = check.missingLines(in: found)
+        let missing = toBeMade.isEmpty ? check.missingLines(in: found) : []
         guard missing.isEmpty else { throw StartFailure(missing) }
         let configurations = try? topics.configurations(of: check.expected.map(\.name), timeoutMs: timeoutMs)
         let unsafeLines = check.unsafeLines(configurations ?? [:])
@@ -63,7 +80,17 @@ package struct ClusterReadiness {
         requests.subtract(configuration.outputTopics.map(\.name))
         let partitions = requests.reduce(0) { $0 + (found[$1]?.partitions ?? 0) }
         return .ready(
-            requestPartitions: partitions, warnings: check.warningLines(configurations))
+            requestPartitions: partitions, warnings: toBeMade + check.warningLines(configurations))
+    }
+
+    /// The topics there are once these were made.
+    private func make(_ new: [NewTopic], timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
+        let results = try topics.create(new, timeoutMs: timeoutMs)
+        let failed = results.filter { $0.value.code != .none && $0.value.code != .topicAlreadyExists }
+        if let first = failed.min(by: { $0.key < $1.key }) {
+            throw KafkaError(first.value.code, "topic \(first.key) could not be created: \(first.value.text)")
+        }
+        return try topics.all(showing: new.map(\.name), withinMs: Self.showingMs, timeoutMs: timeoutMs)
     }
 
     private func lastClientError() -> String? {
