@@ -94,7 +94,7 @@ class Poison:
             self.refused[kind] = self.refused.get(kind, 0) + 1
             return
         self.written[kind] = self.written.get(kind, 0) + 1
-        self.notifications += chaos_poison.MANY if kind in ("same_token", "bad_tokens") else 1
+        self.notifications += chaos_poison.SIZES.get(kind, 1)
         self.acknowledged[message.partition()].add(message.offset())
 
     def retry_delivered(self, number, id, error, message):

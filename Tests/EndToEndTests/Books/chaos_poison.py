@@ -11,6 +11,8 @@ BAD_MARK = b"poison"  # of a key, or of a token that is none
 RETRIED_TOPIC = "chaos.poison"  # the topic that retry records of ours say they come from; there is none
 MEGABYTE = 1_000_000
 MANY = 10_000
+REPEATED = 300  # a device's notifications go one after the other, and beyond a hundred wait in a tier
+SIZES = {"same_token": REPEATED, "bad_tokens": MANY}  # notifications of an envelope
 OPEN = {"aps": {"alert": "Poison"}}
 LEAST, LARGEST = -(1 << 63), (1 << 63) - 1
 
@@ -43,7 +45,7 @@ def delete_bytes(source, now_ms):
 
 
 def same_token(source, now_ms):
-    return BAD_MARK + b"k" * 900_000, envelope([token(source, MANY)] * MANY), [], None
+    return BAD_MARK + b"k" * 900_000, envelope([token(source, REPEATED)] * REPEATED), [], None
 
 
 def bad_tokens(source, now_ms):
