@@ -189,6 +189,11 @@ extension DeliveryMachine {
                 partition.pointee.reach.advance(to: offset)
                 break
             }
+            // It was a probe when it began to wait.
+            if notifications[slot].heldFor == nil, let cause = causeToHold(slot) {
+                hold(slot, cause)
+                continue
+            }
             partition.pointee.behindReach.remove(slot, from: &notifications)
             if let cause = notifications[slot].heldFor {
                 moveHeld(slot, cause)
