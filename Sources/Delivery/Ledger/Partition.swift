@@ -137,7 +137,8 @@ struct Partition: ~Copyable {
         guard pending == nil, let base = ledger.committable else { return false }
         switch phase {
         case .active: return commits.isAskedAgain || reach.isShort(from: base) || reach.isStale && !behindReach.isEmpty
-        case .draining, .leaving: return commits.isAskedAgain || mayLeave
+        // What waits is to be held before the last commit: nothing else may settle that would bring another one.
+        case .draining, .leaving: return commits.isAskedAgain || mayLeave || !behindReach.isEmpty
         case .left, .detached, .suspended: return false
         }
     }
