@@ -79,6 +79,9 @@ extension SimulatedWorld {
             breaks("log \(log) was committed back from \(before.offset) to \(commit.offset)")
         }
         logs[log].commit = commit
+        if !unnamed.isEmpty {
+            unnamed = unnamed.filter { $0.log != log || $0.offset >= commit.map.reach ?? -1 }
+        }
         commitTakenAt[committing.assignment] = commit.takenAt
         guard commit.life == logs[log].life else {
             logs[log].committedCount = 0

@@ -130,6 +130,7 @@ extension SimulatedWorld {
             }
         }
         let commit = logs[log].commit
+        forgetUnnamed(log)
         tellOthers(log, worker, end: knowsEnds ? logs[log].nextOffset : nil)
         let start = knowsEnds ? logs[log].start : nil
         let end = knowsEnds ? logs[log].nextOffset : nil
@@ -166,6 +167,15 @@ extension SimulatedWorld {
     }
 
     /// Those that had the partition before, and may not know.
+    /// A log that was cut still has some records of which its reader goes on to send what it had: until the first commit
+    /// of the log's new beginning, nobody after him can know of that.
+    private func forgetUnnamed(_ log: Int) {
+        for place in unnamed where place.log == log {
+            if let original = original(of: place) { books[original]?.isDoubtGone = true }
+        }
+        unnamed = unnamed.filter { $0.log != log }
+    }
+
     private func tellOthers(_ log: Int, _ worker: SimulatedWorker, end: Int64?) {
         for other in workers where other !== worker {
             other.assignments[log]?.fenced?.wasFollowed = true

@@ -72,6 +72,8 @@ final class SimulatedWorld {
     var broken: Broken?
     /// What the machines told, by kind.
     var happened: [String: Int] = [:]
+    /// Sent of a log that had changed, and named by no commit since.
+    var unnamed: Set<SimulatedPlace> = []
     var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
     var crashCount = 0
     /// There was no tier to hold anything in.
