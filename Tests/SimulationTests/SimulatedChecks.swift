@@ -141,9 +141,12 @@ extension SimulatedWorld {
                 }
             }
             if book.rule == .unregistered, book.results.contains(where: { $0.outcome == .unregistered }) {
-                // One that crashed may have written the result and not the token; then it is sent again, or is too old.
+                // One that crashed may have written the result and not the token; then it is sent again, is too old,
+                // or its log lost it.
                 let isSure = book.results.allSatisfy { $0.outcome == .unregistered }
-                if book.deadTokens == 0, isSure, !book.isGone { breaks("\(place) has no dead token: \(book)") }
+                if book.deadTokens == 0, isSure, !book.isGone, !book.isDoubtGone {
+                    breaks("\(place) has no dead token: \(book)")
+                }
             } else if book.deadTokens > 0, book.rule != .unregistered {
                 breaks("\(place) has a dead token")
             }

@@ -127,6 +127,7 @@ extension SimulatedWorld {
                 for record in logs[log].records where record.life < logs[log].life {
                     for original in record.originals { books[original]?.isDoubtGone = true }
                 }
+                settledAt = settledAt.filter { $0.key.log != log || $0.key.life == logs[log].life }
             }
         }
         let commit = logs[log].commit
