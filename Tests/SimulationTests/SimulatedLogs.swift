@@ -130,8 +130,8 @@ extension SimulatedWorld {
                 settledAt = settledAt.filter { $0.key.log != log || $0.key.life == logs[log].life }
             }
         }
-        let commit = logs[log].commit
         forgetUnnamed(log)
+        let commit = logs[log].commit
         tellOthers(log, worker, end: knowsEnds ? logs[log].nextOffset : nil)
         let start = knowsEnds ? logs[log].start : nil
         let end = knowsEnds ? logs[log].nextOffset : nil
@@ -167,7 +167,6 @@ extension SimulatedWorld {
         }
     }
 
-    /// Those that had the partition before, and may not know.
     /// A log that was cut still has some records of which its reader goes on to send what it had: until the first commit
     /// of the log's new beginning, nobody after him can know of that.
     private func forgetUnnamed(_ log: Int) {
@@ -177,6 +176,7 @@ extension SimulatedWorld {
         unnamed = unnamed.filter { $0.log != log }
     }
 
+    /// Those that had the partition before, and may not know.
     private func tellOthers(_ log: Int, _ worker: SimulatedWorker, end: Int64?) {
         for other in workers where other !== worker {
             other.assignments[log]?.fenced?.wasFollowed = true
