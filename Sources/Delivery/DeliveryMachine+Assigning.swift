@@ -41,11 +41,13 @@ extension DeliveryMachine {
         let id = nextID()
         var map = CommitMap()
         var base = committedOffset
+        var reachAtAssignment: Int64 = 0
         if let committed = committedOffset {
             var isIgnored = false
             if !metadata.isEmpty {
                 if let read = CommitMap(metadata: metadata, base: committed) {
                     map = read
+                    reachAtAssignment = read.reach ?? 0
                 } else if OffsetLimit.holds(committed) {
                     // Whoever wrote that may have sent what is above his offset.
                     map.reach = committed + Reach.maximum
@@ -78,6 +80,7 @@ extension DeliveryMachine {
                 metadataLimit: settings.metadataLimit))
         if let base = committedOffset {
             find(id)?.pointee.said = CommitText(offset: base, metadata: metadata, reach: 0)
+            find(id)?.pointee.reachAtAssignment = reachAtAssignment
         }
         return id
     }

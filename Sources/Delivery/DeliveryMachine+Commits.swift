@@ -3,6 +3,8 @@ import PushRecords
 extension DeliveryMachine {
     /// However slow replies are, the next commit goes out so long after one.
     private static let widestPauseNs: Int64 = 1_000_000_000
+    /// So many owners in a row that settle nothing each name a reach of their own.
+    private static let ownersToldApart: Int64 = 64
     /// Metadata is never halved below this: the reach alone takes less.
     private static let leastMetadata = 32
 
@@ -57,6 +59,12 @@ extension DeliveryMachine {
             // What an owner that died may have sent stays in doubt for whoever comes after us, until it is settled.
             let inherited = partition.pointee.ledger.inheritedReach
             reach = max(partition.pointee.reach.next(from: base), base < inherited ? inherited : 0)
+            // Whoever wrote what we read back, and comes back, has to see that somebody else was there.
+            if partition.pointee.committed == nil, base == partition.pointee.ledger.committedAtAssignment,
+                let named = reach, (0..<Self.ownersToldApart).contains(partition.pointee.reachAtAssignment - named)
+            {
+                reach = partition.pointee.reachAtAssignment + 1
+            }
         }
         mapWriter.start(base: base, limit: partition.pointee.metadataLimit)
         partition.pointee.ledger.write(to: &mapWriter) { record in
@@ -180,6 +188,11 @@ extension DeliveryMachine {
             guard partition.pointee.reach.allows(offset) else {
                 partition.pointee.reach.advance(to: offset)
                 break
+            }
+            // It was a probe when it began to wait.
+            if notifications[slot].heldFor == nil, let cause = causeToHold(slot) {
+                hold(slot, cause)
+                continue
             }
             partition.pointee.behindReach.remove(slot, from: &notifications)
             if let cause = notifications[slot].heldFor {

@@ -5,13 +5,14 @@ extension DeliveryMachine {
     /// How many records may be read from this partition now; 0: none. Ask right before reading: each `receive` changes
     /// it. No more than this may be given to `receive` before asking again.
     package func room(for id: PartitionID) -> Int {
-        guard let partition = find(id), partition.pointee.phase == .active, partition.pointee.firstAdmitting == noSlot,
-            !partition.pointee.isSpanFull
+        guard let partition = find(id), partition.pointee.phase == .active, partition.pointee.firstAdmitting == noSlot
         else { return 0 }
+        // A map that was read back may be full of what comes next: with nothing open, only reading on makes it shorter.
+        if partition.pointee.isSpanFull, partition.pointee.ledger.openCount > 0 { return 0 }
         if partition.pointee.deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         let bytes = byteShares.room(for: partition.pointee.group)
         guard bytes > 0 else { return 0 }
-        let most = roomBehindCommit(partition)
+        let most = min(roomBehindCommit(partition), partition.pointee.isSpanFull ? 1 : .max)
         return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean), most)
     }
 

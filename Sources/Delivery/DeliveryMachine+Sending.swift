@@ -76,6 +76,8 @@ extension DeliveryMachine {
         if partition.pointee.behindReach.isEmpty {
             partition.pointee.reach.advance(to: records[notifications[slot].record].offset)
         }
+        // The commit may never come, and a circuit waits for its probe: another one may try.
+        if notifications[slot].isProbe { endProbe(slot) }
         notifications[slot].state = .behindReach
         partition.pointee.behindReach.append(slot, in: &notifications)
         if partition.pointee.commits.isImpossible { leaveLane(slot) }

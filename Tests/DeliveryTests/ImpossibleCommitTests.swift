@@ -72,4 +72,26 @@ struct ImpossibleCommitTests {
         rig.finishCommit([.impossible])
         #expect(rig.send() == ["a"])
     }
+
+    @Test("A circuit's probe that waits for its commit makes room for another's")
+    func probes() {
+        let (rig, denied, other) = Self.denied()
+        rig.receive(other, 0, "a")
+        #expect(rig.send() == ["a"])
+        rig.answer("a", 403, .badCertificate)
+        rig.settle()
+        rig.wait(ms: 1_500)
+        rig.receive(denied, 0, "b")
+        #expect(rig.send() == [])
+        rig.receive(other, 1, "c")
+        #expect(rig.send() == ["c"])
+        // Its commit is taken: another one is the probe by now.
+        rig.wait(ms: 10_000)
+        _ = rig.commit()
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.token) == ["b"])
+        rig.answer("c")
+        rig.settle()
+        #expect(rig.isEmpty)
+    }
 }

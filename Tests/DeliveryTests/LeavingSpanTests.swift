@@ -134,4 +134,59 @@ struct LeavingSpanTests {
         let held = rig.machine.counters.apps[1].heldByCause[Int(HeldCause.span.rawValue)]
         #expect(held > 0)
     }
+
+    @Test("What comes back after the lease ended is held by a commit that nothing else asks for")
+    func heldWithoutLease() {
+        var settings = DeliverySettings()
+        settings.metadataLimit = 64
+        settings.leaseNs = 1_000_000_000
+        let rig = Rig(settings, capacity: 10_000)
+        let partition = rig.assignReady()
+        for offset in Int64(0)..<400 { rig.receive(partition, offset, "d\(offset)") }
+        #expect(rig.send().count == 400)
+        for offset in 1..<400 where !offset.isMultiple(of: 4) { rig.answer("d\(offset)") }
+        rig.settle()
+        rig.machine.revoke([partition])
+        for offset in stride(from: 4, to: 400, by: 4) { rig.answer("d\(offset)") }
+        rig.settle()
+        // All is said, but for the one in flight.
+        rig.wait(ms: 500)
+        rig.commit()
+        rig.wait(ms: 2_000)
+        rig.send()
+        rig.giveBack("d0")
+        #expect(rig.settle() == [])
+        for _ in 0..<3 {
+            rig.wait(ms: 500)
+            rig.commit()
+            rig.settle()
+        }
+        expect(rig.machine.isDrained(partition), is: true)
+        rig.machine.release([partition])
+        #expect(rig.isEmpty)
+        #expect(rig.machine.counters.apps[0].heldByCause[Int(HeldCause.span.rawValue)] == 1)
+    }
+
+    @Test("A full map that was read back is read through, although nothing is open")
+    func fullMapAtAssignment() {
+        var settings = DeliverySettings()
+        settings.metadataLimit = 64
+        let rig = Rig(settings)
+        // Open are a few, far apart.
+        let settled = (0..<18).map { Int64($0) * 200 + 1..<Int64($0) * 200 + 200 }
+        let partition = rig.assign(committed: 0, map: CommitMap(reach: 3_600, settled: settled))
+        rig.commit()
+        var offset: Int64 = 0
+        for _ in 0..<60 {
+            while rig.machine.room(for: partition) > 0, offset < 4_000 {
+                rig.receive(partition, offset, "d\(offset)")
+                offset += 1
+            }
+            for device in rig.send() { rig.answer(device) }
+            rig.settle()
+            rig.wait(ms: 1_000)
+            rig.commit()
+        }
+        #expect(offset == 4_000)
+    }
 }

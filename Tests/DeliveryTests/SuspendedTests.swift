@@ -243,4 +243,20 @@ struct SuspendedTests {
         other.answer("b")
         #expect(other.isEmpty)
     }
+
+    @Test("Another owner's first commit differs from the one that it read: nobody takes it for his own")
+    func firstCommitOfAnother() throws {
+        let (rig, _, committed) = Self.lost()
+        let other = Rig()
+        _ = Self.assign(other, committed)
+        let others = try #require(Self.commit(other))
+        expect(others.offset, is: committed?.offset ?? -1)
+        let back = Self.assign(rig, others)
+        expect(rig.machine.takeEvents().contains(.resumed(back)), is: false)
+        // A third one does not say again what the first one said.
+        let third = Rig()
+        _ = Self.assign(third, others, logEnd: 4)
+        let thirds = try #require(Self.commit(third))
+        #expect(thirds.text != others.text && thirds.text != committed?.text)
+    }
 }

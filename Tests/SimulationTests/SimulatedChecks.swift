@@ -79,6 +79,9 @@ extension SimulatedWorld {
             breaks("log \(log) was committed back from \(before.offset) to \(commit.offset)")
         }
         logs[log].commit = commit
+        if !unnamed.isEmpty {
+            unnamed = unnamed.filter { $0.log != log || $0.offset >= commit.map.reach ?? -1 }
+        }
         commitTakenAt[committing.assignment] = commit.takenAt
         guard commit.life == logs[log].life else {
             logs[log].committedCount = 0
@@ -138,9 +141,12 @@ extension SimulatedWorld {
                 }
             }
             if book.rule == .unregistered, book.results.contains(where: { $0.outcome == .unregistered }) {
-                // One that crashed may have written the result and not the token; then it is sent again, or is too old.
+                // One that crashed may have written the result and not the token; then it is sent again, is too old,
+                // or its log lost it.
                 let isSure = book.results.allSatisfy { $0.outcome == .unregistered }
-                if book.deadTokens == 0, isSure, !book.isGone { breaks("\(place) has no dead token: \(book)") }
+                if book.deadTokens == 0, isSure, !book.isGone, !book.isDoubtGone {
+                    breaks("\(place) has no dead token: \(book)")
+                }
             } else if book.deadTokens > 0, book.rule != .unregistered {
                 breaks("\(place) has a dead token")
             }

@@ -127,8 +127,10 @@ extension SimulatedWorld {
                 for record in logs[log].records where record.life < logs[log].life {
                     for original in record.originals { books[original]?.isDoubtGone = true }
                 }
+                settledAt = settledAt.filter { $0.key.log != log || $0.key.life == logs[log].life }
             }
         }
+        forgetUnnamed(log)
         let commit = logs[log].commit
         tellOthers(log, worker, end: knowsEnds ? logs[log].nextOffset : nil)
         let start = knowsEnds ? logs[log].start : nil
@@ -163,6 +165,15 @@ extension SimulatedWorld {
         trace(log) {
             "assigned to \(name(worker)) as \(id), resumed \(isResumed), logEnd \(end ?? -1), \(assignment.position)"
         }
+    }
+
+    /// A log that was cut still has some records of which its reader goes on to send what it had: until the first commit
+    /// of the log's new beginning, nobody after him can know of that.
+    private func forgetUnnamed(_ log: Int) {
+        for place in unnamed where place.log == log {
+            if let original = original(of: place) { books[original]?.isDoubtGone = true }
+        }
+        unnamed = unnamed.filter { $0.log != log }
     }
 
     /// Those that had the partition before, and may not know.

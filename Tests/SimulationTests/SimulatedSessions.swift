@@ -65,8 +65,8 @@ extension SimulatedWorld {
     }
 
     /// When everybody else is done: what is refused for one topic holds up no other.
-    func healDenials() {
-        guard logs.allSatisfy({ $0.isDone || $0.isDenied }) else { return }
+    func healDenials(isAll: Bool) {
+        guard isAll || logs.allSatisfy({ $0.isDone || $0.isDenied }) else { return }
         for log in logs.indices { logs[log].isDenied = false }
     }
 }

@@ -72,6 +72,8 @@ final class SimulatedWorld {
     var broken: Broken?
     /// What the machines told, by kind.
     var happened: [String: Int] = [:]
+    /// Sent of a log that had changed, and named by no commit since.
+    var unnamed: Set<SimulatedPlace> = []
     var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
     var crashCount = 0
     /// There was no tier to hold anything in.
@@ -228,11 +230,19 @@ final class SimulatedWorld {
         fullUntilMs = 0
         calmSinceNs = ns
         for worker in workers { worker.cutOffSinceNs = nil }
-        var left = 4_000 + flood * 200
+        // Answers may be slow, and devices many: it ends while it goes on.
+        let patience = 4_000 + flood * 200
+        var left = patience
+        var progress = 0
         while !isFinished {
             if left % 30 == 0 { heal() }
-            healDenials()
+            // An app whose share is full of what waits for such a commit has the rest of its own held until it is taken.
+            healDenials(isAll: left < patience / 2)
             left -= 1
+            if left % 100 == 0, endedCount > progress {
+                progress = endedCount
+                left = patience
+            }
             guard left > 0 else { throw Broken(description: "step \(step): it does not end: \(unfinished)") }
             try turn()
         }
@@ -256,13 +266,17 @@ final class SimulatedWorld {
 
     private var isFinished: Bool { logs.allSatisfy(\.isDone) && workers.allSatisfy(\.isIdle) }
 
+    /// What has its end; what is only moved from one tier to the next has none.
+    private var endedCount: Int { books.values.count { !$0.results.isEmpty || $0.countedAsAccepted > 0 } }
+
     private var unfinished: String {
         let logs = logs.enumerated().filter { !$1.isDone }.map { place, log in
             "\(log.topic)/\(log.partition) \(log.committedCount) of \(log.records.count), commit \(log.commit?.offset ?? -1)"
                 + (log.isDenied ? " denied" : "")
         }
         return logs.joined(separator: "; ") + " workers idle \(workers.map(\.isIdle)) "
-            + "\(workers.map { "\($0.machine.gauges) \($0.machine.partitionStatuses)" }) lease \(settings.leaseNs)"
+            + "\(workers.map { "\($0.machine.gauges) \($0.machine.partitionStatuses)" }) lease \(settings.leaseNs) "
+            + "held \(workers.map { $0.machine.counters.apps.map(\.heldByCause) })"
     }
 
     // MARK: Requests

@@ -51,6 +51,8 @@ struct Partition: ~Copyable {
     var pending: Pending?
     /// What the group has committed: as read at the assignment, then as acknowledged.
     var said: CommitText?
+    /// The reach of the commit read at the assignment; 0: none.
+    var reachAtAssignment: Int64 = 0
     /// What it may have instead: commits sent since that were not acknowledged, the latest ones.
     var unsureSaid: [CommitText] = []
     /// When its session was lost. Monotonic.
@@ -135,7 +137,8 @@ struct Partition: ~Copyable {
         guard pending == nil, let base = ledger.committable else { return false }
         switch phase {
         case .active: return commits.isAskedAgain || reach.isShort(from: base) || reach.isStale && !behindReach.isEmpty
-        case .draining, .leaving: return commits.isAskedAgain || mayLeave
+        // What waits is to be held before the last commit: nothing else may settle that would bring another one.
+        case .draining, .leaving: return commits.isAskedAgain || mayLeave || !behindReach.isEmpty
         case .left, .detached, .suspended: return false
         }
     }
