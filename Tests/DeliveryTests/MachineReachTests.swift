@@ -1,0 +1,58 @@
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: how far ahead may be sent")
+struct MachineReachTests {
+    @Test("Each that waits beyond the reach is asked for in its turn, however far apart they are")
+    func farApart() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        // The oldest stays open, so no commit begins further up.
+        rig.receive(partition, 0, "oldest")
+        #expect(rig.send() == ["oldest"])
+        rig.receive(partition, 1_000_000, "far")
+        rig.receive(partition, 2_000_000, "farther")
+        #expect(rig.send() == [])
+        for device in ["far", "farther"] {
+            rig.wait(ms: 1_000)
+            rig.commit()
+            #expect(rig.send() == [device])
+        }
+    }
+
+    @Test("A map cut before anything was read: what the owner before had settled is marked when sent again")
+    func cutAtAssignment() {
+        var settings = DeliverySettings()
+        settings.metadataLimit = 64
+        settings.reachMargin = 1
+        let rig = Rig(settings)
+        // Settled in many short runs, up to far above what the reach that was read back says.
+        let runs: [Range<Int64>] = (1...400).map { (number: Int64) in
+            let first = number * 5
+            return first..<first + number % 3 + 1
+        }
+        _ = rig.assign(committed: 0, map: CommitMap(reach: 3, settled: runs))
+        rig.wait(ms: 1_000)
+        let said = rig.commit()
+        #expect(said.count == 1)
+        expect(rig.machine.counters.mapsCut, is: 1)
+        #expect((said[0].map.reach ?? 0) >= runs[399].upperBound)
+    }
+
+    @Test("An offset that came already is below what was received, not one that is new or settled")
+    func again() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 5, "a")
+        guard case .below(highest: 5) = rig.receive(partition, 5, "a") else {
+            Issue.record("the same offset twice")
+            return
+        }
+        guard case .below(highest: 5) = rig.receive(partition, 4, "b") else {
+            Issue.record("an offset of before")
+            return
+        }
+        #expect(rig.send() == ["a"])
+    }
+}
