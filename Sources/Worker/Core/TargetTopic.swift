@@ -66,9 +66,9 @@ struct TargetTopic {
     var refusedBytes: Int { queue.bytes }
     var isIdle: Bool { queue.count == 0 && underWay.isEmpty }
 
-    /// When a record is to be tried again without any report (monotonic); `nil`: nothing is.
+    /// When a record is to be tried again without any report (monotonic); `nil`: nothing is. A report is waited for first.
     var nextTryNs: Int64? {
-        guard case .blocked(_, _, let nextTryNs) = state, queue.count > 0 else { return nil }
+        guard case .blocked(_, _, let nextTryNs) = state, queue.count > 0, underWay.isEmpty else { return nil }
         return nextTryNs
     }
 
