@@ -12,8 +12,10 @@ struct TargetTopic {
         case together
         case alone
         case reduced
-        /// Nothing is left out that could be.
+        /// The first bytes of what is not left out.
         case least
+        /// What it cannot do without.
+        case bare
 
         static func < (left: Form, right: Form) -> Bool { left.rawValue < right.rawValue }
     }
