@@ -63,10 +63,10 @@ private final class SlowClients: @unchecked Sendable {
 struct SlowClientTests {
     private let home = [Route(.get, "/") { _ in .text("home\n") }]
 
-    @Test func `A hundred clients that send a byte now and then keep no other from its answer`() throws {
+    @Test func `Two hundred clients that send a byte now and then keep no other from its answer`() throws {
         // Theirs is the whole test's time: nobody goes for being late.
         let server = try PageServer(routes: home, requestLimitNs: 600_000_000_000)
-        let clients = try SlowClients(100, port: server.port)
+        let clients = try SlowClients(200, port: server.port)
         defer { clients.end() }
         let clock = ContinuousClock()
         for _ in 0..<20 {
