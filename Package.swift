@@ -67,7 +67,7 @@ let package = Package(
         + module("TLS", ["COpenSSL"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper)
         + module("YAML", ["CYAML"], settings: wrapper)
-        + module("HTTPServer", ["CMicrohttpd"], settings: wrapper)
+        + module("HTTPServer", ["EventLoop", "CMicrohttpd"], settings: wrapper)
         + module("EventLoop", ["CLinux"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux"], settings: wrapper)
         + module("PushRecords", ["JSON"])

@@ -1,4 +1,5 @@
 import CMicrohttpd
+import Glibc
 
 // libmicrohttpd's callbacks. All are called on the server's own thread.
 
@@ -22,7 +23,31 @@ import CMicrohttpd
         unsafe size!.pointee = 0
         return .YES
     }
+    pages.clients.isAnswered(unsafe mhd_socket(connection))
     return unsafe pages.finish(pending, on: connection!, url: String(cString: url!), method: String(cString: method!))
+}
+
+/// MHD_NotifyConnectionCallback: a connection was taken, or is about to be closed.
+@c func connectionChanged(
+    _ context: UnsafeMutableRawPointer?, _ connection: OpaquePointer?,
+    _ socketContext: UnsafeMutablePointer<UnsafeMutableRawPointer?>?, _ what: MHD_ConnectionNotificationCode
+) {
+    let pages = unsafe Unmanaged<Pages>.fromOpaque(context!).takeUnretainedValue()
+    let socket = unsafe mhd_socket(connection)
+    guard mhd_is_start(what) else { return pages.clients.closed(socket) }
+    if let gone = pages.clients.opened(socket, from: peerAddress(of: socket), nowNs: pages.nowNs) { hangUp(gone) }
+}
+
+/// Who is at the other end: the address without its port.
+private func peerAddress(of socket: Int32) -> [UInt8] {
+    var storage = sockaddr_storage()
+    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+    return unsafe withUnsafeMutableBytes(of: &storage) { bytes in
+        let address = unsafe bytes.baseAddress!.assumingMemoryBound(to: sockaddr.self)
+        guard unsafe getpeername(socket, address, &length) == 0 else { return [] }
+        // sin_addr follows the port; sin6_addr another four bytes.
+        return unsafe Int32(address.pointee.sa_family) == AF_INET6 ? Array(bytes[8..<24]) : Array(bytes[4..<8])
+    }
 }
 
 /// MHD_RequestCompletedCallback: the request is over, however it ended; gives back what `answerRequest` retained.
@@ -30,6 +55,8 @@ import CMicrohttpd
     _ context: UnsafeMutableRawPointer?, _ connection: OpaquePointer?,
     _ requestContext: UnsafeMutablePointer<UnsafeMutableRawPointer?>?, _ how: MHD_RequestTerminationCode
 ) {
+    let pages = unsafe Unmanaged<Pages>.fromOpaque(context!).takeUnretainedValue()
+    pages.clients.answered(unsafe mhd_socket(connection), nowNs: pages.nowNs)
     guard let held = unsafe requestContext!.pointee else { return }
     unsafe Unmanaged<Pending>.fromOpaque(held).release()
     unsafe requestContext!.pointee = nil

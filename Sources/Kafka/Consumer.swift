@@ -149,19 +149,18 @@ import CRdkafka
         return added
     }
 
-    /// Answers `revoked`: gives the partitions up; their queues are closed.
+    /// Answers `revoked`: gives the partitions up; their queues are closed. To be called again when it throws.
     package func unassign() throws(KafkaError) {
-        let partitions = revoked
-        revoked = []
         if isCooperative {
-            for partition in partitions { queues.removeValue(forKey: partition)?.close() }
-            let list = PartitionList(partitions)
+            for partition in revoked { queues.removeValue(forKey: partition)?.close() }
+            let list = PartitionList(revoked)
             unsafe try check(rd_kafka_incremental_unassign(client.raw, list.raw))
         } else {
             for queue in queues.values { queue.close() }
             queues = [:]
             try check(unsafe rd_kafka_assign(client.raw, nil))
         }
+        revoked = []
     }
 
     // MARK: Offsets

@@ -58,12 +58,37 @@ package struct KafkaProperties: Sendable, Equatable {
     ) throws(RefusedProperty) {
         for (section, properties) in [(Section.common, common), (.consumer, consumer), (.producer, producer)] {
             for property in properties {
-                let isTest = property.name.hasPrefix("test.")
-                guard let reason = isTest ? Self.testing : Self.refusals[property.name] else { continue }
+                guard let reason = Self.refusal(of: property) else { continue }
                 throw RefusedProperty(section: section, name: property.name, reason: reason)
             }
         }
+        for (section, own) in [(Section.consumer, consumer), (.producer, producer)] {
+            guard let name = Self.mechanismWithoutTokens(common + own) else { continue }
+            throw RefusedProperty(
+                section: common.contains { $0.name == name } ? .common : section, name: name,
+                reason: "OAUTHBEARER needs sasl.oauthbearer.method: oidc beside it, since the worker makes no tokens")
+        }
         self.init(unchecked: common, consumer, producer)
+    }
+
+    /// Why a property may not be set so; `nil`: it may.
+    private static func refusal(of property: KafkaProperty) -> String? {
+        if property.name.hasPrefix("test.") { return testing }
+        // Whichever goes by the key is fine: only where a device's results are changes.
+        if property.name == "partitioner", property.value == "random" {
+            return "what is written of one device has to be in one partition; take one that goes by the key"
+        }
+        return refusals[property.name]
+    }
+
+    /// The property that asks for tokens (RFC 7628) which nobody would make: librdkafka would wait for them for ever.
+    private static func mechanismWithoutTokens(_ properties: [KafkaProperty]) -> String? {
+        func value(_ names: String...) -> KafkaProperty? { properties.last { names.contains($0.name) } }
+        guard let mechanism = value("sasl.mechanisms", "sasl.mechanism"), mechanism.value.uppercased() == "OAUTHBEARER",
+            value("sasl.oauthbearer.method")?.value.lowercased() != "oidc",
+            value("enable.sasl.oauthbearer.unsecure.jwt")?.value.lowercased() != "true"
+        else { return nil }
+        return mechanism.name
     }
 
     private static let testing = "records would go to brokers in memory, or be lost"
@@ -72,6 +97,8 @@ package struct KafkaProperties: Sendable, Equatable {
     private static let waiting = "a result waits as long as an outage lasts; a timeout would lose it"
     private static let starting = "a partition without a commit is read from its beginning"
     private static let transactions = "the worker does not use transactions"
+    private static let classic = "only the classic group protocol is supported"
+    private static let asking = "headers and idempotence need brokers that tell what they know"
 
     /// Every property that may not be set, with its aliases, and why.
     private static let refusals: [String: String] = [
@@ -81,14 +108,16 @@ package struct KafkaProperties: Sendable, Equatable {
         "enable.auto.offset.store": committing,
         "offset.store.method": committing,
         "offset.store.path": committing,
+        "offset.store.sync.interval.ms": committing,
         "auto.offset.reset": starting,
         "bootstrap.servers": "use kafka.bootstrap_servers",
         "metadata.broker.list": "use kafka.bootstrap_servers",
         "group.id": "use kafka.group_id",
         "group.instance.id": "use kafka.group_instance_id",
         "partition.assignment.strategy": "use kafka.assignment",
-        "group.protocol": "only the classic group protocol is supported",
-        "group.remote.assignor": "only the classic group protocol is supported",
+        "group.protocol": classic,
+        "group.protocol.type": classic,
+        "group.remote.assignor": classic,
         "session.timeout.ms": "use kafka.session_timeout",
         "acks": acknowledging,
         "request.required.acks": acknowledging,
@@ -101,5 +130,17 @@ package struct KafkaProperties: Sendable, Equatable {
         "transactional.id": transactions,
         "isolation.level": "records of aborted transactions must not be sent (read_committed)",
         "log.queue": "librdkafka's log goes to the worker's",
+        "log_level": "the worker reads librdkafka's log; use log.parts (kafka: warning)",
+        "topic.blacklist": "its topics would never be read or written; take them out of the configuration",
+        "plugin.library.paths": "no code but librdkafka's own may come between the worker and Kafka",
+        "interceptors": "no code but librdkafka's own may come between the worker and Kafka",
+        "internal.termination.signal": "signals stop the worker; librdkafka's threads get none",
+        "enabled_events": "the worker chooses what it is told",
+        "enable.partition.eof": "the worker asks for the ends of partitions itself",
+        "allow.auto.create.topics": "a topic that is gone has to be seen to be; create topics by themselves",
+        "enable.gapless.guarantee": "one record that is refused would stop all that follow it",
+        "api.version.request": asking,
+        "api.version.fallback.ms": asking,
+        "broker.version.fallback": asking,
     ]
 }

@@ -42,6 +42,12 @@ import CRdkafka
         unsafe rd_kafka_mock_topic_set_error(raw, topic, code.c)
     }
 
+    /// Answers of a broker (counted from 1) take so long from now on.
+    package func setRoundTrip(milliseconds: Int, broker: Int = 1) throws(KafkaError) {
+        try check(
+            unsafe rd_kafka_mock_broker_set_rtt(raw, Int32(clamping: broker), Int32(clamping: milliseconds)))
+    }
+
     /// Takes a broker (counted from 1) off the network, or puts it back.
     package func setReachable(_ isReachable: Bool, broker: Int = 1) throws(KafkaError) {
         if isReachable {

@@ -14,6 +14,8 @@ package struct ProducerTopic: Hashable, Sendable {
     private let settings: ProducerSettings
     private let wakeUpDescriptor: Int32
     private var client: ProducerClient
+    /// Those that met a fatal error, until the last of their reports was handed out.
+    private var former: [ProducerClient] = []
     /// The topics looked up so far, by `ProducerTopic.index`.
     package private(set) var topicNames: [String] = []
 
@@ -109,7 +111,7 @@ package struct ProducerTopic: Hashable, Sendable {
     // MARK: Reports
 
     /// Records whose report was not handed out yet.
-    package var outstanding: Int { client.outstanding }
+    package var outstanding: Int { former.reduce(client.outstanding) { $0 + $1.outstanding } }
 
     /// Hands out what has happened, waiting at most `timeoutMs` for the first of it; returns how many reports there were.
     /// `report` may produce.
@@ -117,7 +119,12 @@ package struct ProducerTopic: Hashable, Sendable {
     package func serve(
         timeoutMs: Int32 = 0, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void
     ) -> Int {
-        client.serve(timeoutMs: timeoutMs, report: report, event: event)
+        var count = client.serve(timeoutMs: timeoutMs, report: report, event: event)
+        guard !former.isEmpty else { return count }
+        // Their errors are over with them.
+        for old in former { count += old.serve(timeoutMs: 0, report: report, event: { _ in }) }
+        former.removeAll { $0.outstanding == 0 }
+        return count
     }
 
     /// Serves until nothing is outstanding or `timeoutMs` is over; returns how many records are still outstanding.
@@ -127,28 +134,23 @@ package struct ProducerTopic: Hashable, Sendable {
     ) -> Int {
         // Not rd_kafka_flush: with reports as events it waits for somebody else to serve them (rdkafka.h).
         let deadline = Stopwatch.nowMs + timeoutMs
-        while client.outstanding > 0 {
+        while outstanding > 0 {
             let left = deadline - Stopwatch.nowMs
             guard left > 0 else { break }
-            client.serve(timeoutMs: Int32(min(left, 100)), report: report, event: event)
+            serve(timeoutMs: Int32(min(left, former.isEmpty ? 100 : 10)), report: report, event: event)
         }
-        return client.outstanding
+        return outstanding
     }
 
-    /// Makes a new client in the place of one that met a fatal error, and hands out a report for every record the old one
-    /// still held: its code says that it was purged, whether or not a broker has it. `report` may produce: that goes to the
-    /// new client, so a record may stand twice. Throws, with nothing changed, when no new client can be made.
-    package func rebuild(report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void) throws(KafkaError) {
+    /// Makes a new client in the place of one that met a fatal error. Every record that the old one still held has its
+    /// report from `serve`, mostly the next: its code says that it was purged, whether or not a broker has it. Waits for
+    /// nothing. Throws, with nothing changed, when no new client can be made.
+    package func rebuild() throws(KafkaError) {
         let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
         for (index, name) in topicNames.enumerated() { try fresh.add(name, index: index) }
-        let old = client
+        client.purge()
+        former.append(client)
         client = fresh
-        old.purge()
-        // After a purge every record has its report at once; only those in the hands of a broker's thread take a moment.
-        let deadline = Stopwatch.nowMs + 5000
-        while old.outstanding > 0, Stopwatch.nowMs < deadline {
-            old.serve(timeoutMs: 100, report: report, event: event)
-        }
     }
 
     /// Makes the client fail fatally, as a broker's answer would, to test what follows.

@@ -15,6 +15,8 @@ struct Line {
     var fields: Fields
     /// How many lines like this one were left out since the last that was written.
     var repeated: Int
+    /// When the first and the last of those left out came (`repeated_first`, `repeated_last`).
+    var leftOutMs: (first: Int64, last: Int64)?
 
     static let maxValueBytes = 1_000
 
@@ -46,7 +48,15 @@ struct Line {
             case .token(let token): output.append(contentsOf: token.description.utf8)
             }
         }
-        if repeated > 0 { output.append(contentsOf: " repeated=\(repeated)".utf8) }
+        if repeated > 0 {
+            output.append(contentsOf: " repeated=\(repeated)".utf8)
+            if let leftOutMs {
+                output.append(contentsOf: " repeated_first=".utf8)
+                Timestamp(wallMs: leftOutMs.first).write(to: &output)
+                output.append(contentsOf: " repeated_last=".utf8)
+                Timestamp(wallMs: leftOutMs.last).write(to: &output)
+            }
+        }
         output.append(UInt8(ascii: "\n"))
     }
 
@@ -66,7 +76,16 @@ struct Line {
             case .token(let token): output.appendQuoted(token.description, maxBytes: Self.maxValueBytes)
             }
         }
-        if repeated > 0 { output.append(contentsOf: ",\"repeated\":\(repeated)".utf8) }
+        if repeated > 0 {
+            output.append(contentsOf: ",\"repeated\":\(repeated)".utf8)
+            if let leftOutMs {
+                output.append(contentsOf: ",\"repeated_first\":\"".utf8)
+                Timestamp(wallMs: leftOutMs.first).write(to: &output)
+                output.append(contentsOf: "\",\"repeated_last\":\"".utf8)
+                Timestamp(wallMs: leftOutMs.last).write(to: &output)
+                output.append(UInt8(ascii: "\""))
+            }
+        }
         output.append(contentsOf: "}\n".utf8)
     }
 

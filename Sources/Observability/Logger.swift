@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// A line that is not to be written costs one atomic load: its fields are not even made. A line at `warning` and above
 /// is written at most once in ten seconds for the same part, message and subject; the next says how many were left out
-/// (`repeated`). Lower levels are limited in this way only when they name a subject.
+/// (`repeated`), and when they came. Lower levels are limited in this way only when they name a subject.
 package final class Logger: Sendable {
     private struct State {
         var limit = RepeatLimit()
@@ -61,7 +61,9 @@ package final class Logger: Sendable {
     package func writeLeftOut(all: Bool = false) {
         let now = clock()
         state.withLock { state in
-            for line in state.limit.overdue(nowNs: now.monotonicNs, all: all) { write(line, &state.line) }
+            for line in state.limit.overdue(nowNs: now.monotonicNs, nowMs: now.wallMs, all: all) {
+                write(line, &state.line)
+            }
         }
     }
 

@@ -13,6 +13,8 @@ struct RepeatLimit {
     private struct State {
         var writtenAtNs: Int64
         var leftOut: Int
+        /// Of those left out.
+        var firstMs: Int64 = 0
         var last: Line?
     }
 
@@ -40,12 +42,14 @@ struct RepeatLimit {
         }
         defer { states[key] = state }
         guard nowNs - state.writtenAtNs >= Self.intervalNs else {
+            if state.leftOut == 0 { state.firstMs = line.wallMs }
             state.leftOut += 1
             state.last = line
             return nil
         }
         var written = line
         written.repeated = state.leftOut
+        if let last = state.last { written.leftOutMs = (state.firstMs, last.wallMs) }
         state = State(writtenAtNs: nowNs, leftOut: 0)
         return written
     }
@@ -56,19 +60,22 @@ struct RepeatLimit {
         states = states.filter { nowNs - $0.value.writtenAtNs < Self.intervalNs || $0.value.leftOut > 0 }
     }
 
-    /// The last of each kind that was left out and whose ten seconds are over (`all`: or not), with their count.
-    mutating func overdue(nowNs: Int64, all: Bool) -> [Line] {
+    /// The last of each kind that was left out and whose ten seconds are over (`all`: or not), with their count, as of now:
+    /// the lines of a log stand in the order of their times.
+    mutating func overdue(nowNs: Int64, nowMs: Int64, all: Bool) -> [Line] {
         var lines: [Line] = []
         for (key, state) in states where all || nowNs - state.writtenAtNs >= Self.intervalNs {
             guard state.leftOut > 0, var line = state.last else {
                 states[key] = nil
                 continue
             }
-            // The line itself is one of those that were left out.
-            line.repeated = state.leftOut - 1
+            line.repeated = state.leftOut
+            line.leftOutMs = (state.firstMs, line.wallMs)
             lines.append(line)
             states[key] = State(writtenAtNs: nowNs, leftOut: 0)
         }
-        return lines.sorted { $0.wallMs < $1.wallMs }
+        lines.sort { $0.wallMs < $1.wallMs }
+        for index in lines.indices { lines[index].wallMs = nowMs }
+        return lines
     }
 }

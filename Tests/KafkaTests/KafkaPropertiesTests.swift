@@ -7,7 +7,10 @@ struct KafkaPropertiesTests {
         "group.instance.id", "partition.assignment.strategy", "acks", "request.required.acks", "enable.idempotence",
         "message.timeout.ms", "delivery.timeout.ms", "isolation.level", "delivery.report.only.error",
         "transactional.id",
-        "bootstrap.servers", "metadata.broker.list",
+        "bootstrap.servers", "metadata.broker.list", "topic.blacklist", "plugin.library.paths", "interceptors",
+        "log_level", "allow.auto.create.topics", "enable.partition.eof", "enabled_events",
+        "internal.termination.signal", "enable.gapless.guarantee", "group.protocol.type", "api.version.request",
+        "broker.version.fallback",
     ])
     func `A property that breaks the promise is refused in every section, by name`(name: String) {
         let property = [KafkaProperty(name, "1")]
@@ -22,6 +25,26 @@ struct KafkaPropertiesTests {
             #expect(refusal?.section == section)
             #expect(refusal?.description.hasPrefix("\(section.key): \(name) cannot be set: ") == true)
         }
+    }
+
+    @Test(arguments: ["consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"])
+    func `A partitioner that goes by the key is taken, random is not`(name: String) throws {
+        _ = try KafkaProperties(producer: [KafkaProperty("partitioner", name)])
+        let refusal = #expect(throws: RefusedProperty.self) {
+            try KafkaProperties(producer: [KafkaProperty("partitioner", "random")])
+        }
+        #expect(refusal?.description.contains("take one that goes by the key") == true)
+    }
+
+    @Test func `OAUTHBEARER without anybody who makes tokens is refused`() throws {
+        let mechanism = KafkaProperty("sasl.mechanism", "OAUTHBEARER")
+        let refusal = #expect(throws: RefusedProperty.self) { try KafkaProperties(common: [mechanism]) }
+        #expect(refusal?.section == .common && refusal?.name == "sasl.mechanism")
+        let producers = #expect(throws: RefusedProperty.self) { try KafkaProperties(producer: [mechanism]) }
+        #expect(producers?.section == .producer)
+        _ = try KafkaProperties(common: [mechanism, KafkaProperty("sasl.oauthbearer.method", "oidc")])
+        _ = try KafkaProperties(common: [mechanism, KafkaProperty("enable.sasl.oauthbearer.unsecure.jwt", "true")])
+        _ = try KafkaProperties(common: [KafkaProperty("sasl.mechanism", "PLAIN")])
     }
 
     @Test func `Other properties are taken`() throws {

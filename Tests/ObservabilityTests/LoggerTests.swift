@@ -120,7 +120,8 @@ private struct Recorder {
         fail("b")
         #expect(
             recorder.sink.lines.dropFirst(3) == [
-                "2026-01-31T12:00:10.007Z warning apns: cannot connect host=a repeated=5",
+                "2026-01-31T12:00:10.007Z warning apns: cannot connect host=a repeated=5"
+                    + " repeated_first=2026-01-31T12:00:00.007Z repeated_last=2026-01-31T12:00:09.007Z",
                 "2026-01-31T12:00:10.007Z warning apns: cannot connect host=b",
             ])
     }
@@ -140,14 +141,18 @@ private struct Recorder {
         recorder.clock.advance(seconds: 10)
         recorder.logger.writeLeftOut()
         recorder.logger.writeLeftOut()
+        recorder.clock.advance(seconds: 5)
         recorder.logger.warning(.apns, "lost", ["n": 4])
+        recorder.clock.advance(seconds: 5)
         recorder.logger.writeLeftOut(all: true)
         recorder.logger.writeLeftOut(all: true)
         #expect(
             recorder.sink.lines == [
                 "2026-01-31T12:00:00.007Z warning apns: lost n=1",
-                "2026-01-31T12:00:00.007Z warning apns: lost n=3 repeated=1",
-                "2026-01-31T12:00:00.007Z warning apns: lost n=4".replacing("00.007Z", with: "10.007Z"),
+                "2026-01-31T12:00:10.007Z warning apns: lost n=3 repeated=2"
+                    + " repeated_first=2026-01-31T12:00:00.007Z repeated_last=2026-01-31T12:00:00.007Z",
+                "2026-01-31T12:00:20.007Z warning apns: lost n=4 repeated=1"
+                    + " repeated_first=2026-01-31T12:00:15.007Z repeated_last=2026-01-31T12:00:15.007Z",
             ])
     }
 

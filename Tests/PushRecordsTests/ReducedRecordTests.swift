@@ -135,4 +135,33 @@ import Testing
             key: nil, value: nil, headers: all.headers + [OwnedRecord.Header("push-dlq-truncated", "5")])
         #expect(texts(ReducedRecord.deadLetter(valueless)).contains("push-dlq-truncated=5"))
     }
+
+    @Test func `A result that is refused in every form is a dead letter that names its request`() throws {
+        let fixture = ContentFixture()
+        var writer = ResultWriter(apps: ContentFixture.apps)
+        let ending = Ending(outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 5, settledAtMs: 6)
+        let record = owned(writer.write(fixture.content, ending))
+        let letter = try decoded(ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", atMs: 9))
+        #expect(
+            letter.reason == "output-too-large" && letter.place == "apns.requests/3/1234" && letter.timestampMs == 9)
+        #expect(letter.detail == "topic apns.results refuses the record as too large")
+        #expect(letter.key == record.key && letter.value == record.value)
+        let bare = ReducedRecord.bareDeadLetter(ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", atMs: 9))
+        #expect(try decoded(bare).place == "apns.requests/3/1234")
+        #expect(bare.byteCount < 250)
+    }
+
+    @Test func `A dead token that is refused is a dead letter that names the topic which refused it`() throws {
+        let record = OwnedRecord(key: Array("abcd".utf8), value: Array(#"{"device_token":"abcd"}"#.utf8), headers: [])
+        let letter = try decoded(ReducedRecord.deadLetter(ofOutput: record, of: "apns.unregistered", atMs: 9))
+        #expect(letter.place == "apns.unregistered/-1/-1" && letter.value == record.value)
+    }
+
+    private func decoded(_ record: OwnedRecord) throws -> DeadLetter {
+        try DeadLetter(
+            key: record.key, value: record.value,
+            headers: record.headers.map {
+                HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? [])
+            })
+    }
 }

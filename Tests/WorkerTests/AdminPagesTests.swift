@@ -47,7 +47,9 @@ struct AdminPagesTests {
     @Test func `Problems make it degraded and leave it ready`() {
         var snapshot = snapshot(.running)
         #expect(page("/status", snapshot).1.contains(#""health":"fine""#))
-        snapshot.problems = [Problem(Fault("kafka", "no broker is connected", "look at <it>"), sinceMs: 60_000)]
+        snapshot.problems = [
+            Problem(Fault("kafka", .silent, "no broker is connected", "look at <it>"), sinceMs: 60_000)
+        ]
         #expect(page("/readyz", snapshot).0 == 200)
         #expect(page("/status", snapshot).1.contains(#""health":"degraded""#))
         #expect(

@@ -17,7 +17,7 @@ struct ProblemTests {
 
     @Test func `A fault is said once, again every ten seconds, and when it is over`() {
         var list = ProblemList()
-        let fault = Fault("topic a", "it may not be read", "allow it")
+        let fault = Fault("topic a", .denied, "it may not be read", "allow it")
         let problem = Problem(fault, sinceMs: 1_001_000)
         #expect(update(&list, [], atSeconds: 0) == [])
         #expect(update(&list, [fault], atSeconds: 1) == [.lasts(problem)])
@@ -31,17 +31,17 @@ struct ProblemTests {
 
     @Test func `A fault whose words change goes on; a subject with another fault is not over`() {
         var list = ProblemList()
-        _ = update(&list, [Fault("kafka", "1 record", "look")], atSeconds: 1)
-        #expect(update(&list, [Fault("kafka", "2 records", "look")], atSeconds: 2) == [])
-        #expect(list.problems == [Problem(Fault("kafka", "2 records", "look"), sinceMs: 1_001_000)])
-        let other = Fault("kafka", "no broker", "wait")
+        _ = update(&list, [Fault("kafka", .silent, "1 record", "look")], atSeconds: 1)
+        #expect(update(&list, [Fault("kafka", .silent, "2 records", "look on")], atSeconds: 2) == [])
+        #expect(list.problems == [Problem(Fault("kafka", .silent, "2 records", "look on"), sinceMs: 1_001_000)])
+        let other = Fault("kafka", .stuck, "no broker", "look on")
         #expect(update(&list, [other], atSeconds: 3) == [.lasts(Problem(other, sinceMs: 1_003_000))])
         #expect(update(&list, [], atSeconds: 4) == [.isOver(subject: "kafka", afterMs: 1_000)])
     }
 
     @Test func `More than can be named are counted`() {
         var list = ProblemList()
-        let faults = (0..<60).map { Fault("topic \($0)", "gone", "create it") }
+        let faults = (0..<60).map { Fault("topic \($0)", .missing, "gone", "create it") }
         #expect(update(&list, faults, atSeconds: 1).count == ProblemList.limit)
         #expect(list.problems.count == ProblemList.limit)
         #expect(list.leftOut == 10)

@@ -58,6 +58,30 @@ import Testing
         #expect(try scene.count(scene.results) == 60)
     }
 
+    @Test func `A result that its topic refuses in every form ends as a dead letter, and blocks nothing`() throws {
+        let scene = try PublisherScene()
+        // Among others, by itself, reduced.
+        scene.cluster.fail(0, with: Array(repeating: .messageTooLarge, count: 3))
+        scene.request(1)
+        try scene.run("the dead letter") { scene.settled == 1 && scene.publisher.isIdle }
+        #expect(try scene.count(scene.results) == 0)
+        #expect(try scene.count(scene.deadLetters) == 1)
+        #expect(scene.publisher.problems.isEmpty && scene.isWritable(.results))
+        scene.request(5)
+        try scene.run("the next results") { scene.settled == 6 }
+        #expect(try scene.count(scene.results) == 5)
+    }
+
+    @Test func `A dead letter that is refused as too large loses all but its reason and place`() throws {
+        let scene = try PublisherScene()
+        // The result's three forms, then the dead letter's first three.
+        scene.cluster.fail(0, with: Array(repeating: .messageTooLarge, count: 6))
+        scene.request(1)
+        try scene.run("the dead letter") { scene.settled == 1 && scene.publisher.isIdle }
+        #expect(try scene.count(scene.results) == 0)
+        #expect(try scene.count(scene.deadLetters) == 1)
+    }
+
     @Test func `What a new producer finds unwritten is written once more, and nothing is forgotten`() throws {
         let scene = try PublisherScene(producer: [UserProperty(name: "linger.ms", value: "2000", place: "")])
         scene.request(40)

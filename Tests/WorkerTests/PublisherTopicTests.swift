@@ -81,6 +81,21 @@ struct PublisherTopicTests {
         #expect(write(&topic, at: 5 * second) == [2])
     }
 
+    @Test func `A topic that refuses while others are under way is not due before their reports`() throws {
+        var topic = TargetTopic("results")
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        topic.block(.unknownTopicOrPartition, nowNs: 0)
+        #expect(write(&topic, at: second) == [1])
+        topic.written(1)
+        #expect(write(&topic, at: second) == [2, 3])
+        topic.refused(record(2), .unknownTopicOrPartition, nowNs: second)
+        #expect(topic.nextTryNs == nil, "nothing can be written before the report of 3")
+        #expect(write(&topic, at: 9 * second) == [])
+        topic.refused(record(3), .unknownTopicOrPartition, nowNs: 9 * second)
+        #expect(topic.nextTryNs == 2 * second)
+        #expect(write(&topic, at: 9 * second) == [3])
+    }
+
     @Test func `A record that is too large closes nothing, and takes each form once`() throws {
         var topic = TargetTopic("results")
         topic.take(record(1), .alone)

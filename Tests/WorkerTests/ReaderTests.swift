@@ -13,14 +13,18 @@ import Testing
     /// A reader with its loop, and a producer that writes what it reads.
     private final class Scene {
         let cluster: MockCluster
-        let topic = KafkaBroker.uniqueName("requests")
+        var topic: String { topics[0] }
         let wakeUp = WakeUp()
         let reader: GroupReader
         let committer: OffsetCommitter
         let log = MemorySink()
         var machine: DeliveryMachine
+        /// All that are read; `topic` is the first.
+        let topics: [String]
         private let producer: Producer
-        private let target: ProducerTopic
+        private let targets: [ProducerTopic]
+        /// How long a turn took at most.
+        private(set) var longestTurn = Duration.zero
         /// Whether dead letters are taken.
         var takesLetters = true
         var letters: [(partition: Int32, offset: Int64)] = []
@@ -28,18 +32,22 @@ import Testing
         var wantsMore = false
         var events: [DeliveryEvent] = []
 
-        init(partitions: Int = 1, role: PartitionRole = .requests(weight: 1), cluster: MockCluster? = nil) throws {
+        init(
+            topics count: Int = 1, partitions: Int = 1, role: PartitionRole = .requests(weight: 1),
+            cluster: MockCluster? = nil
+        ) throws {
             self.cluster = try cluster ?? MockCluster()
-            try self.cluster.create(topic, partitions: partitions)
+            topics = (0..<count).map { _ in KafkaBroker.uniqueName("requests") }
+            for topic in topics { try self.cluster.create(topic, partitions: partitions) }
             let settings = ClusterSettings(bootstrapServers: self.cluster.bootstrapServers)
             producer = try Producer(ProducerSettings(cluster: settings))
-            target = try producer.topic(topic)
+            targets = try topics.map(producer.topic)
             let logger = Logger(sink: log)
             reader = try GroupReader(
                 ConsumerSettings(
                     cluster: settings, role: .requests, groupID: KafkaBroker.uniqueName("group"),
                     sessionTimeoutMs: 6_000),
-                topics: [topic], drainNs: 5_000_000_000, wakeUpDescriptor: wakeUp.descriptor, logger: logger,
+                topics: topics, drainNs: 5_000_000_000, wakeUpDescriptor: wakeUp.descriptor, logger: logger,
                 roleOfTopic: { _ in role })
             let group: CommitGroup = if case .retry = role { .retries } else { .requests }
             committer = OffsetCommitter(group, name: "group", logger: logger)
@@ -54,7 +62,8 @@ import Testing
         }
 
         func write(
-            partition: Int32 = 0, key: String? = nil, value: String?, headers: [(String, String)] = []
+            topic: Int = 0, partition: Int32 = 0, key: String? = nil, value: String?,
+            headers: [(String, String)] = []
         ) throws {
             var kept: [[UInt8]] = []
             for (name, text) in headers { kept += [Array(name.utf8), Array(text.utf8)] }
@@ -74,7 +83,7 @@ import Testing
                 MessageHeader(name: lend(kept[$0]), value: lend(kept[$0 + 1]))
             }
             let code = producer.produce(
-                to: target, partition: partition, key: lend(key.map { Array($0.utf8) }),
+                to: targets[topic], partition: partition, key: lend(key.map { Array($0.utf8) }),
                 value: lend(value.map { Array($0.utf8) }), headers: list, tag: 1)
             #expect(code == .none)
             let left = producer.flush(timeoutMs: 20_000, report: { _ in }, event: { _ in })
@@ -82,6 +91,9 @@ import Testing
         }
 
         func turn() {
+            let clock = ContinuousClock()
+            let start = clock.now
+            defer { longestTurn = max(longestTurn, clock.now - start) }
             machine.advance(now: now)
             reader.markReadable()
             reader.serve(&machine, now: now) { reply, machine in
@@ -176,21 +188,72 @@ import Testing
         try scene.run("its commit") { try scene.committed(0) == 1 }
     }
 
-    @Test func `A partition of which nobody tells what is committed hinders no other`() throws {
+    @Test func `A topic of which nobody tells what is committed hinders no other`() throws {
         let cluster = try MockCluster()
-        let scene = try Scene(partitions: 2, cluster: cluster)
-        try scene.write(partition: 0, value: nil)
-        try scene.write(partition: 1, value: nil)
+        let scene = try Scene(topics: 2, partitions: 2, cluster: cluster)
+        for topic in 0..<2 {
+            for partition in [Int32(0), 1] { try scene.write(topic: topic, partition: partition, value: nil) }
+        }
         // For both at once, then for one by itself.
         cluster.fail(9, with: [.topicAuthorizationFailed, .topicAuthorizationFailed])
-        try scene.run("one partition") { scene.assigned.count == 1 }
-        let problem = scene.reader.problems.first { $0.code == .topicAuthorizationFailed }
-        #expect(problem?.advice == "grant READ on topic \(scene.topic)")
-        try scene.run("its letter") { scene.letters.count == 1 }
-        try scene.run("both partitions") { scene.assigned == [0, 1] }
-        try scene.run("both letters") { scene.letters.count == 2 }
-        #expect(Set(scene.letters.map(\.partition)) == [0, 1])
+        try scene.run("one topic") { scene.assigned == [0, 1] }
+        let denied = try #require(scene.topics.first { !scene.reader.isAssigned(TopicPartition($0, 0)) })
+        let problems = scene.reader.problems.filter { $0.code == .topicAuthorizationFailed }
+        #expect(problems.count == 2)
+        #expect(problems.allSatisfy { $0.advice == "grant READ on topic \(denied)" })
+        try scene.run("its letters") { scene.letters.count == 2 }
+        try scene.run("both topics") { scene.assigned == [0, 0, 1, 1] }
+        try scene.run("all letters") { scene.letters.count == 4 }
         #expect(scene.reader.problems.isEmpty)
+    }
+
+    @Test func `Denied topics and slow answers hold a turn for a second or so, however many there are`() throws {
+        let cluster = try MockCluster()
+        let scene = try Scene(topics: 16, partitions: 2, cluster: cluster)
+        for topic in scene.topics.indices { try scene.write(topic: topic, partition: 0, value: nil) }
+        try cluster.setRoundTrip(milliseconds: 300)
+        // For all at once, then for each by itself but one.
+        cluster.fail(9, with: Array(repeating: .topicAuthorizationFailed, count: scene.topics.count))
+        try scene.run("the one topic") { scene.assigned.count == 2 }
+        // 16 questions of 0.3 s each were asked in it once.
+        #expect(scene.longestTurn < .seconds(3), "\(scene.longestTurn)")
+        try cluster.setRoundTrip(milliseconds: 0)
+        try scene.run("all topics", seconds: 60) { scene.letters.count >= scene.topics.count }
+        #expect(scene.reader.problems.isEmpty)
+    }
+
+    @Test func `A group that could not be joined anew is tried again, and named meanwhile`() throws {
+        let scene = try Scene()
+        try scene.write(value: nil)
+        try scene.run("the letter") { scene.letters.count == 1 }
+        // A pattern that is none: librdkafka refuses the subscription, after the group was left.
+        scene.reader.topics = ["^["]
+        scene.reader.topicIsGone(TopicPartition(scene.topic, 0), &scene.machine, now: scene.now)
+        #expect(scene.reader.problems.map(\.subject) == [.group(scene.reader.name)])
+        #expect(scene.reader.problems.first?.text.contains("cannot be joined anew") == true)
+        try scene.run("the revocation") { scene.assigned.isEmpty }
+        let next = try #require(scene.reader.nextDeadlineNs(now: scene.now))
+        #expect(next <= scene.now.ns + 10_000_000_000)
+        scene.reader.topics = scene.topics
+        try scene.run("the return") { scene.assigned == [0] }
+        #expect(scene.reader.problems.isEmpty)
+        try scene.write(value: nil)
+        try scene.run("the next letter") { scene.letters.count >= 2 }
+    }
+
+    @Test func `A log that is another one has no condemned places`() throws {
+        let scene = try Scene()
+        scene.reader.condemned = [
+            CrashHistory.Place(topic: scene.topic, partition: 0, offset: 9),
+            CrashHistory.Place(topic: "another", partition: 0, offset: 9),
+        ]
+        for _ in 0..<3 { try scene.write(value: nil) }
+        try scene.run("the letters") { scene.letters.count == 3 }
+        #expect(scene.reader.condemned.count == 2)
+        let change = LogMarks.Change(
+            partition: TopicPartition(scene.topic, 0), from: 1, unchangedNs: scene.now.ns)
+        scene.reader.logIsAnother(change, &scene.machine, now: scene.now)
+        #expect(scene.reader.condemned.map(\.topic) == ["another"])
     }
 
     @Test func `Lost partitions that come back go on with what is known of them`() throws {

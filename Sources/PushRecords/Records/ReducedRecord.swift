@@ -42,6 +42,33 @@ package enum ReducedRecord {
         }
     }
 
+    /// The dead letter of a record of the worker's own which its topic refuses as too large in every form it has: its key
+    /// and value as they are, `output-too-large`, and the place of the request that it is about. A record that does not say
+    /// where that was has the topic which refused it, and -1 for partition and offset.
+    package static func deadLetter(ofOutput refused: OwnedRecord, of topic: String, atMs: Int64) -> OwnedRecord {
+        let request = refused.value.flatMap { try? DeliveryResult(json: $0) }?.request
+        let detail = "topic \(topic) refuses the record as too large"
+        return OwnedRecord(
+            key: refused.key, value: refused.value,
+            headers: [
+                OwnedRecord.Header("push-dlq-reason", "output-too-large"),
+                OwnedRecord.Header("push-dlq-detail", String(detail.prefix(RecordLimits.detail))),
+                OwnedRecord.Header("push-dlq-topic", request?.topic ?? topic),
+                OwnedRecord.Header("push-dlq-partition", "\(request?.partition ?? -1)"),
+                OwnedRecord.Header("push-dlq-offset", "\(request?.offset ?? -1)"),
+                OwnedRecord.Header("push-dlq-timestamp", "\(atMs)"),
+            ])
+    }
+
+    /// What a dead letter cannot do without: its reason and its coordinates.
+    package static func bareDeadLetter(_ refused: OwnedRecord) -> OwnedRecord {
+        var bare = deadLetter(refused)
+        bare.key = nil
+        bare.value = nil
+        bare.headers.removeAll { $0.name.elementsEqual("push-dlq-detail".utf8) }
+        return bare
+    }
+
     /// The small form of a dead letter: its coordinates and reason, and the first bytes of key and value with the sizes
     /// that they had. The record's own headers are left out.
     package static func deadLetter(_ refused: OwnedRecord) -> OwnedRecord {

@@ -48,7 +48,7 @@ extension ClusterReport {
         if let silence {
             return [
                 Fault(
-                    "kafka", "no broker of \(bootstrapServers) answers: \(silence)",
+                    "kafka", .silent, "no broker of \(bootstrapServers) answers: \(silence)",
                     "nothing is lost meanwhile; look at the brokers and at the network between")
             ]
         }
@@ -60,15 +60,15 @@ extension ClusterReport {
         case KafkaCode.none?: nil
         case .groupAuthorizationFailed?:
             Fault(
-                "group \(group.id)", "the group may not be used: nothing can be read or committed",
+                "group \(group.id)", .denied, "the group may not be used: nothing can be read or committed",
                 "allow Read on the group (kafka.group_id) to the worker's user")
         case let code?:
             Fault(
-                "group \(group.id)", "the group's coordinator cannot be used: \(code.text)",
+                "group \(group.id)", .unusable, "the group's coordinator cannot be used: \(code.text)",
                 "look at the brokers: one of them leads the group's partition of __consumer_offsets")
         case nil:
             Fault(
-                "group \(group.id)", "the group's coordinator does not answer",
+                "group \(group.id)", .silent, "the group's coordinator does not answer",
                 "look at the brokers: one of them leads the group's partition of __consumer_offsets")
         }
     }
@@ -81,20 +81,20 @@ extension ClusterReport {
         case nil: return nil
         case .unknownTopicOrPartition?:
             return Fault(
-                subject, "the topic (\(topic.path)) does not exist",
+                subject, .missing, "the topic (\(topic.path)) does not exist",
                 "create it again, or take it out of the configuration")
         case .topicAuthorizationFailed?:
             return Fault(
-                subject, "the topic (\(topic.path)) may not be used",
+                subject, .denied, "the topic (\(topic.path)) may not be used",
                 "allow \(topic.use == .written ? "Write" : "Read") on it to the worker's user")
         case let code?:
             return Fault(
-                subject, "the topic (\(topic.path)) cannot be used: \(code.text)",
+                subject, .unusable, "the topic (\(topic.path)) cannot be used: \(code.text)",
                 "look at the brokers that hold its partitions")
         }
         guard topic.reading == .topicAuthorizationFailed else { return nil }
         return Fault(
-            subject, "the topic (\(topic.path)) may not be read: its records wait",
+            subject, .denied, "the topic (\(topic.path)) may not be read: its records wait",
             "allow Read on it to the worker's user")
     }
 }

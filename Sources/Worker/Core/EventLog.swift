@@ -48,7 +48,7 @@ struct EventLog {
                 about: partitionName(id),
                 [
                     "partition": "\(partitionName(id))", "committed": .count(committed),
-                    "start": .count(start ?? -1), "end": .count(end ?? -1),
+                    "start": text(of: start), "end": text(of: end),
                 ])
         case .overtaken(let id, let committed, let start):
             logger.error(
@@ -112,6 +112,9 @@ struct EventLog {
                 ["app": "\(name(of: app))", "cause": "\(text(of: cause))"])
         }
     }
+
+    /// An offset that nobody told: the topic may be gone.
+    private func text(of offset: Int64?) -> Fields.Value { offset.map { .integer($0) } ?? "unknown" }
 
     private func text(of circuit: CircuitName) -> String {
         switch circuit {

@@ -47,6 +47,11 @@ final class GroupReader: CommitPlace {
         let subject: [UInt8]
     }
 
+    /// What only we can tell: until librdkafka takes it, the group stands still for this member.
+    private enum GroupCall {
+        case unassign, subscribe, rejoin
+    }
+
     /// Partitions on their way out, until they are drained or it is too late.
     private struct Revocation {
         let partitions: [PartitionID]
@@ -65,16 +70,20 @@ final class GroupReader: CommitPlace {
     private let roleOfTopic: RoleOfTopic
     private let drainNs: Int64
     private var assigned: [Assigned] = []
-    /// Partitions given to us whose committed offsets could not be read yet, and when to try again.
-    private var waiting: (partitions: [TopicPartition], retryNs: Int64)?
-    /// Partitions given to us that are not read, since nobody tells what is committed for them, and when to ask again.
-    private var left: (partitions: [TopicPartition], retryNs: Int64, pauseNs: Int64)?
+    /// Partitions that were given up: their last events come afterwards, and a suspended one's after minutes.
+    private var former: [PartitionID: TopicPartition] = [:]
+    /// What is asked about partitions given to us before they are read, and when to ask on (monotonic).
+    private var waiting: (questions: AssignmentQuestions, retryNs: Int64)?
+    /// Partitions given to us that are not read.
+    private var left: UntoldPartitions?
+    /// What librdkafka was to be told of the group and did not take, in this order; and when it is told again.
+    private var untold: (calls: [GroupCall], retryNs: Int64, pauseNs: Int64)?
     /// Partitions whose log is another one than was committed for, what was to be committed for it, and until when that
     /// counts, should it not have been taken: the next assignment starts there.
     private var changed: [TopicPartition: (start: CommittedOffset, untilNs: Int64)] = [:]
     private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
     /// As subscribed to.
-    private var topics: [String]
+    var topics: [String]
     private var revocation: Revocation?
     private var nextToRead = 0
     private var headers: [RecordHeader] = []
@@ -93,9 +102,10 @@ final class GroupReader: CommitPlace {
 
     /// Most records taken from one partition before the next one's turn.
     private static let batchLimit = 128
-    private static let committedTimeoutMs: Int32 = 1_000
-    private static let leftPauseNs: Int64 = 1_000_000_000
-    private static let longestLeftPauseNs: Int64 = 30_000_000_000
+    private static let questionPauseNs: Int64 = 500_000_000
+    private static let callPauseNs: Int64 = 500_000_000
+    private static let longestCallPauseNs: Int64 = 10_000_000_000
+    private static let formerLimit = 10_000
     private static let changedNs: Int64 = 60_000_000_000
     /// A retry record that is due later is looked at again after so long.
     private static let longestWaitMs: Int64 = 3_600_000
@@ -121,9 +131,44 @@ final class GroupReader: CommitPlace {
     // MARK: The group
 
     /// Has other topics from now on.
-    func subscribe(to topics: [String]) throws(KafkaError) {
+    func subscribe(to topics: [String], now: DeliveryTime) {
         self.topics = topics
-        try consumer.subscribe(to: topics)
+        tell(.subscribe, now)
+    }
+
+    /// Tells librdkafka, again and again until it takes it; what it did not take before comes first.
+    private func tell(_ call: GroupCall, _ now: DeliveryTime) {
+        var calls = untold?.calls ?? []
+        if !calls.contains(call) { calls.append(call) }
+        tell(calls, untold, now)
+    }
+
+    private func tell(
+        _ calls: [GroupCall], _ before: (calls: [GroupCall], retryNs: Int64, pauseNs: Int64)?, _ now: DeliveryTime
+    ) {
+        var calls = calls
+        while let call = calls.first {
+            do throws(KafkaError) {
+                switch call {
+                case .unassign: try consumer.unassign()
+                case .subscribe: try consumer.subscribe(to: topics)
+                case .rejoin: try consumer.rejoin(topics)
+                }
+            } catch {
+                let pauseNs = before.map { min(2 * $0.pauseNs, Self.longestCallPauseNs) } ?? Self.callPauseNs
+                untold = (calls, now.ns + pauseNs, pauseNs)
+                standing[.group(name)] = KafkaProblem(
+                    subject: .group(name), trouble: .joining, code: error.code, advice: Advice.group(name, error.code),
+                    sinceNs: standing[.group(name)]?.sinceNs ?? now.ns)
+                logger.warning(
+                    .kafka, "the group cannot be joined anew; trying again", about: name,
+                    ["group": "\(name)", "error": "\(error.text)", "retry_in_ms": .count(pauseNs / 1_000_000)])
+                return
+            }
+            calls.removeFirst()
+        }
+        untold = nil
+        standing[.group(name)] = nil
     }
 
     /// Takes what the group has to say. Call after every wake-up and at least once a second.
@@ -157,7 +202,8 @@ final class GroupReader: CommitPlace {
                 EventLog.write(event, of: name, to: logger)
             }
         }
-        if let waiting, waiting.retryNs <= now.ns { begin(waiting.partitions, &machine, now) }
+        if let untold, untold.retryNs <= now.ns { tell(untold.calls, untold, now) }
+        moveAssignment(&machine, now)
         moveRevocation(&machine, now)
         askForLeft(now)
     }
@@ -184,137 +230,82 @@ final class GroupReader: CommitPlace {
 
     private func begin(_ partitions: [TopicPartition], _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         hasJoined = true
-        waiting = nil
+        waiting = (AssignmentQuestions(isLeaving ? [] : partitions), now.ns)
+    }
+
+    /// Begins to read what was assigned, once it is known where.
+    private func moveAssignment(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        guard var questions = waiting?.questions, let retryNs = waiting?.retryNs, retryNs <= now.ns else { return }
         do throws(KafkaError) {
-            guard !isLeaving, !partitions.isEmpty else {
-                _ = try consumer.assign([])
+            let isAllKnown = try questions.ask(consumer, TurnBudget()) { partition in
+                changed[partition].flatMap { now.ns < $0.untilNs ? $0.start : nil }
+            }
+            guard isAllKnown else {
+                waiting = (questions, now.ns)
                 return
             }
-            let places = try places(of: partitions, now)
-            let queues = try consumer.assign(
-                places.map { PartitionStart($0.committed.partition, offset: $0.start) })
-            for (queue, place) in zip(queues, places) {
-                let id = place.committed.metadata.withUnsafeBytes { metadata in
-                    machine.assign(
-                        topic: queue.partition.topic, partition: queue.partition.partition,
-                        role: roleOfTopic(queue.partition.topic), committedOffset: place.committed.offset,
-                        metadata: metadata, logStart: place.logStart, logEnd: place.logEnd)
-                }
-                changed[queue.partition] = nil
-                assigned.append(
-                    Assigned(
-                        queue: queue, id: id, topic: Array(queue.partition.topic.utf8), beganNs: now.ns,
-                        begin: max(place.start ?? 0, (machine.status(of: id)?.highestReceived ?? -1) + 1)))
-                standing[.partition(queue.partition)] = nil
-                standing[.topic(queue.partition.topic)] = nil
-            }
-            logger.info(
-                .kafka, "partitions assigned",
-                [
-                    "group": "\(name)",
-                    "partitions": "\(places.map(\.committed.partition.description).sorted().joined(separator: ","))",
-                ])
+            try read(questions.places(roleOfTopic: roleOfTopic), &machine, now)
+            waiting = nil
+            leave(questions, now)
         } catch {
             logger.warning(
                 .kafka, "committed offsets cannot be read; trying again", about: name,
                 ["group": "\(name)", "error": "\(error.text)"])
-            waiting = (partitions, now.ns + 500_000_000)
+            waiting = (questions, now.ns + Self.questionPauseNs)
         }
     }
 
-    /// Where a partition is read from, and what is known of its log.
-    private struct Place {
-        var committed: CommittedOffset
-        var logStart: Int64?
-        var logEnd: Int64?
-        /// `nil`: its beginning.
-        var start: Int64?
-    }
-
-    /// Asks for each partition what is committed and which offsets its log has. One of which the first cannot be told is
-    /// left out (`left`), and hinders no other; what the log has may stay unknown.
-    private func places(of partitions: [TopicPartition], _ now: DeliveryTime) throws(KafkaError) -> [Place] {
-        var found: [CommittedOffset] = []
-        var failed: [TopicPartition] = []
-        for var committed in try committedOffsets(partitions) {
-            if let change = changed[committed.partition], now.ns < change.untilNs { committed = change.start }
-            guard committed.code != .none, committed.code != .noOffset else {
-                found.append(committed)
-                continue
-            }
-            failed.append(committed.partition)
-            note(.partition(committed.partition), committed.code, of: committed.partition.topic, now)
-        }
+    /// Leaves out the partitions that cannot be read: they hinder no other.
+    private func leave(_ questions: AssignmentQuestions, _ now: DeliveryTime) {
+        for (partition, code) in questions.failed { note(.partition(partition), code, of: partition.topic, now) }
+        var failed = questions.failed.map(\.partition)
         // Where partitions move one by one, those left out before are still ours.
-        if consumer.isCooperative, let before = left { failed += before.partitions.filter { !partitions.contains($0) } }
-        left = failed.isEmpty ? nil : (failed, now.ns + Self.leftPauseNs, Self.leftPauseNs)
-        guard !found.isEmpty else { return [] }
-        let names = found.map(\.partition)
-        let unknown: [Int64?] = names.map { _ in nil }
-        let starts = (try? consumer.starts(of: names, timeoutMs: Self.committedTimeoutMs)) ?? unknown
-        var ends = consumer.ends(of: names, timeoutMs: Self.committedTimeoutMs)
-        // What is beyond the last stable offset need not be beyond the log's end: a transaction may be open.
-        let isAnyBeyond = zip(found, ends).contains { committed, end in end.map { committed.offset ?? 0 > $0 } ?? false
+        if consumer.isCooperative, let before = left {
+            failed += before.partitions.filter { !questions.partitions.contains($0) }
         }
-        if isAnyBeyond { ends = consumer.highWatermarks(of: names, timeoutMs: Self.committedTimeoutMs) }
-        return zip(found, zip(starts, ends)).map { committed, log in
-            var place = Place(committed: committed, logStart: log.0, logEnd: log.1)
-            switch DeliveryMachine.readingStart(
-                committed: committed.offset, logStart: place.logStart, logEnd: place.logEnd)
-            {
-            case .at(let offset): place.start = offset
-            case .beginning: place.start = nil
-            }
-            // A tier of which nothing is committed starts at its first record: that offset is committed at once, for the
-            // tier to be found by it when it is taken out of the configuration.
-            if committed.offset == nil, roleOfTopic(committed.partition.topic).isRetry, let start = place.logStart {
-                place.committed = CommittedOffset(partition: committed.partition, offset: start, metadata: [])
-                place.start = start
-            }
-            return place
-        }
+        left = UntoldPartitions(failed, nowNs: now.ns)
     }
 
-    /// What the group has committed, of each by itself where one question for all has no answer.
-    private func committedOffsets(_ partitions: [TopicPartition]) throws(KafkaError) -> [CommittedOffset] {
-        do throws(KafkaError) {
-            return try consumer.committed(partitions, timeoutMs: Self.committedTimeoutMs)
-        } catch {
-            guard error.code.isUnknownTopic || error.code == .topicAuthorizationFailed, partitions.count > 1 else {
-                throw error
+    private func read(
+        _ places: [AssignmentQuestions.Place], _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) throws(KafkaError) {
+        let queues = try consumer.assign(places.map { PartitionStart($0.committed.partition, offset: $0.start) })
+        guard !places.isEmpty else { return }
+        for (queue, place) in zip(queues, places) {
+            if place.isAnotherLog { acquit(queue.partition) }
+            let id = place.committed.metadata.withUnsafeBytes { metadata in
+                machine.assign(
+                    topic: queue.partition.topic, partition: queue.partition.partition,
+                    role: roleOfTopic(queue.partition.topic), committedOffset: place.committed.offset,
+                    metadata: metadata, logStart: place.logStart, logEnd: place.logEnd)
             }
+            changed[queue.partition] = nil
+            assigned.append(
+                Assigned(
+                    queue: queue, id: id, topic: Array(queue.partition.topic.utf8), beganNs: now.ns,
+                    begin: max(place.start ?? 0, (machine.status(of: id)?.highestReceived ?? -1) + 1)))
+            standing[.partition(queue.partition)] = nil
+            standing[.topic(queue.partition.topic)] = nil
         }
-        var found: [CommittedOffset] = []
-        for partition in partitions {
-            do throws(KafkaError) {
-                found += try consumer.committed([partition], timeoutMs: Self.committedTimeoutMs)
-            } catch {
-                guard error.code.isUnknownTopic || error.code == .topicAuthorizationFailed else { throw error }
-                found.append(CommittedOffset(partition: partition, offset: nil, metadata: [], code: error.code))
-            }
-        }
-        return found
+        logger.info(
+            .kafka, "partitions assigned",
+            [
+                "group": "\(name)",
+                "partitions": "\(places.map(\.committed.partition.description).sorted().joined(separator: ","))",
+            ])
     }
 
     /// Asks again for what could not be told; once it can, the group is joined anew, which gives it to somebody.
     private func askForLeft(_ now: DeliveryTime) {
-        guard let left, left.retryNs <= now.ns, revocation == nil, !isLeaving else { return }
-        let pauseNs = min(2 * left.pauseNs, Self.longestLeftPauseNs)
-        self.left = (left.partitions, now.ns + pauseNs, pauseNs)
-        guard let committed = try? consumer.committed(left.partitions, timeoutMs: Self.committedTimeoutMs),
-            committed.contains(where: { $0.code == .none || $0.code == .noOffset })
-        else { return }
-        self.left = nil
-        rejoin("partitions can be read again")
+        guard var left, left.retryNs <= now.ns, waiting == nil, revocation == nil, !isLeaving else { return }
+        let canBeRead = left.ask(consumer, TurnBudget(), nowNs: now.ns)
+        self.left = canBeRead ? nil : left
+        if canBeRead { rejoin("partitions can be read again", now) }
     }
 
-    private func rejoin(_ reason: String) {
+    private func rejoin(_ reason: String, _ now: DeliveryTime) {
         logger.info(.kafka, "joining the group anew", ["group": "\(name)", "reason": "\(reason)"])
-        do throws(KafkaError) {
-            try consumer.rejoin(topics)
-        } catch {
-            logger.warning(.kafka, "the group cannot be joined anew", ["group": "\(name)", "error": "\(error.text)"])
-        }
+        tell(.rejoin, now)
     }
 
     private func revoke(
@@ -322,14 +313,14 @@ final class GroupReader: CommitPlace {
     ) {
         waiting = nil
         let remaining = consumer.isCooperative ? left?.partitions.filter { !partitions.contains($0) } ?? [] : []
-        left = remaining.isEmpty ? nil : (remaining, now.ns + Self.leftPauseNs, Self.leftPauseNs)
+        left = UntoldPartitions(remaining, nowNs: now.ns)
         let leaving = assigned.filter { partitions.contains($0.queue.partition) }.map(\.id)
         logger.info(
             .kafka, lost ? "partitions lost" : "partitions revoked; draining",
             ["group": "\(name)", "count": .count(partitions.count)])
         if lost {
             revocation = nil
-            giveUp(leaving, &machine, isLost: true, mustUnassign: true)
+            giveUp(leaving, &machine, isLost: true, mustUnassign: true, now)
         } else {
             machine.revoke(leaving)
             revocation = Revocation(
@@ -343,6 +334,7 @@ final class GroupReader: CommitPlace {
         isLeaving = true
         waiting = nil
         left = nil
+        untold = untold.flatMap { $0.calls.contains(.unassign) ? ([.unassign], $0.retryNs, $0.pauseNs) : nil }
         guard revocation == nil else { return }
         let leaving = assigned.map(\.id)
         machine.revoke(leaving)
@@ -362,12 +354,12 @@ final class GroupReader: CommitPlace {
             if consumer.isAssignmentLost, revocation.mustUnassign {
                 logger.warning(.kafka, "partitions were lost while they drained", ["group": "\(name)"])
                 self.revocation = nil
-                giveUp(revocation.partitions, &machine, isLost: true, mustUnassign: true)
+                giveUp(revocation.partitions, &machine, isLost: true, mustUnassign: true, now)
             } else if revocation.partitions.allSatisfy({ machine.isDrained($0) })
                 || now.ns >= revocation.lastCommitDeadlineNs
             {
                 self.revocation = nil
-                giveUp(revocation.partitions, &machine, isLost: false, mustUnassign: revocation.mustUnassign)
+                giveUp(revocation.partitions, &machine, isLost: false, mustUnassign: revocation.mustUnassign, now)
             } else if now.ns >= revocation.deadlineNs, !revocation.hasStoppedWaiting {
                 logger.warning(
                     .delivery, "the drain limit passed with notifications unanswered; they stay in doubt",
@@ -389,7 +381,8 @@ final class GroupReader: CommitPlace {
 
     /// - Parameter isLost: the session was: what is known is kept, in case that nobody else gets them.
     private func giveUp(
-        _ partitions: [PartitionID], _ machine: inout DeliveryMachine, isLost: Bool, mustUnassign: Bool
+        _ partitions: [PartitionID], _ machine: inout DeliveryMachine, isLost: Bool, mustUnassign: Bool,
+        _ now: DeliveryTime
     ) {
         // Its last commit was taken: it says where to begin, to whoever has the partition next.
         for partition in assigned where !isLost && partitions.contains(partition.id) && machine.isDrained(partition.id)
@@ -397,16 +390,14 @@ final class GroupReader: CommitPlace {
             changed[partition.queue.partition] = nil
         }
         if isLost { machine.suspend(partitions) } else { machine.release(partitions) }
+        if former.count >= Self.formerLimit { former.removeAll(keepingCapacity: true) }
         for partition in assigned where partitions.contains(partition.id) {
             standing[.partition(partition.queue.partition)] = nil
+            former[partition.id] = partition.queue.partition
         }
         assigned.removeAll { partitions.contains($0.id) }
         guard mustUnassign else { return }
-        do throws(KafkaError) {
-            try consumer.unassign()
-        } catch {
-            logger.warning(.kafka, "partitions could not be given up", ["error": "\(error.text)"])
-        }
+        tell(.unassign, now)
         logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(partitions.count)])
     }
 
@@ -460,6 +451,11 @@ final class GroupReader: CommitPlace {
             }
         }
         return hasMore
+    }
+
+    /// Other records stand at the offsets of a log that is another one.
+    private func acquit(_ partition: TopicPartition) {
+        condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
     }
 
     private func isCondemned(_ partition: TopicPartition, _ offset: Int64) -> Bool {
@@ -573,7 +569,7 @@ final class GroupReader: CommitPlace {
         let start = CommittedOffset(
             partition: partition, offset: offset, metadata: machine.metadata(toBeginAt: offset, assigned[index].id))
         changed[partition] = (start, now.ns + Self.changedNs)
-        if revocation == nil, !isLeaving { rejoin("the log of \(partition) is another one") }
+        if revocation == nil, !isLeaving { rejoin("the log of \(partition) is another one", now) }
     }
 
     /// The topic of this partition was unknown when its offset was to be committed: with it the offset goes. Nothing more
@@ -583,7 +579,7 @@ final class GroupReader: CommitPlace {
             !isLeaving, !assigned[index].isStopped
         else { return }
         stop(index, from: nil, &machine, now)
-        rejoin("topic \(partition.topic) is gone")
+        rejoin("topic \(partition.topic) is gone", now)
     }
 
     private func stop(_ index: Int, from offset: Int64?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
@@ -592,6 +588,7 @@ final class GroupReader: CommitPlace {
     }
 
     private func beginAnew(_ index: Int, from offset: Int64?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        acquit(assigned[index].queue.partition)
         let high = consumer.watermarks(of: assigned[index].queue.partition).high
         assigned[index].id = machine.beginAnew(
             assigned[index].id, from: offset, logEnd: high < 0 ? nil : high, now: now)
@@ -606,6 +603,9 @@ final class GroupReader: CommitPlace {
     func partition(of id: PartitionID) -> TopicPartition? {
         assigned.first { $0.id == id }?.queue.partition
     }
+
+    /// The partition of an assignment, for log lines: also of one that was given up, unless that is long ago.
+    func name(of id: PartitionID) -> TopicPartition? { partition(of: id) ?? former[id] }
 
     func send(_ entries: [Kafka.CommitEntry], tag: UInt64) throws(KafkaError) {
         try consumer.commit(entries, tag: tag)
@@ -623,18 +623,13 @@ final class GroupReader: CommitPlace {
         var deadline: Int64?
         func consider(_ ns: Int64) { deadline = min(deadline ?? ns, ns) }
         if let waiting { consider(waiting.retryNs) }
-        if let left, revocation == nil, !isLeaving { consider(left.retryNs) }
+        if let untold { consider(untold.retryNs) }
+        if let left, waiting == nil, revocation == nil, !isLeaving { consider(left.retryNs) }
         if let revocation {
             consider(revocation.hasStoppedWaiting ? revocation.lastCommitDeadlineNs : revocation.deadlineNs)
         }
         // What is due already waits for room, which is no matter of time.
         for partition in assigned where partition.dueNs > now.ns { consider(partition.dueNs) }
         return deadline
-    }
-}
-
-extension PartitionRole {
-    fileprivate var isRetry: Bool {
-        if case .retry = self { true } else { false }
     }
 }

@@ -12,6 +12,16 @@ struct KafkaProblem: Equatable {
         case writing = "it cannot be written; what needs it waits"
         case reading = "it cannot be read"
         case committing = "commits are refused"
+        case joining = "the group cannot be joined anew; trying again"
+
+        var kind: Fault.Kind {
+            switch self {
+            case .writing: .unwritable
+            case .reading: .unreadable
+            case .committing: .uncommitted
+            case .joining: .unjoined
+            }
+        }
     }
 
     var subject: Subject

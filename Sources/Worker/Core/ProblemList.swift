@@ -1,14 +1,35 @@
 /// Something that keeps the worker from doing its work as it should; it works on.
 struct Fault: Sendable, Hashable {
+    /// What is the matter with a subject, however it is worded: a fault goes on as long as there is one of its kind.
+    enum Kind: Sendable, Hashable {
+        /// Nobody answers, or is connected.
+        case silent
+        /// The client that asks does not come back.
+        case stuck
+        case missing
+        case denied
+        case unusable
+        case unjoined
+        case unwritable
+        case unreadable
+        case uncommitted
+        case credential
+        case topicCredential(String)
+        case slowed
+        case unconnected
+    }
+
     /// The thing: `kafka`, `topic apns.requests`, `group apns-worker`, `app shop`.
     var subject: String
+    var kind: Kind
     /// What is wrong with it.
     var text: String
     /// What to do.
     var advice: String
 
-    init(_ subject: String, _ text: String, _ advice: String) {
+    init(_ subject: String, _ kind: Kind, _ text: String, _ advice: String) {
         self.subject = subject
+        self.kind = kind
         self.text = text
         self.advice = advice
     }
@@ -41,6 +62,7 @@ struct ProblemList {
 
     private struct Entry {
         var problem: Problem
+        let kind: Fault.Kind
         var sinceNs: Int64
         var saidNs: Int64
     }
@@ -55,8 +77,8 @@ struct ProblemList {
 
     var problems: [Problem] { entries.map(\.problem) }
 
-    /// Takes what is wrong now, in the order in which it is to be shown, and returns what to say. A subject's fault whose
-    /// text changes goes on.
+    /// Takes what is wrong now, in the order in which it is to be shown, and returns what to say. A subject's fault goes on
+    /// whatever words it changes, as long as its kind is the same.
     mutating func update(_ faults: [Fault], nowNs: Int64, nowMs: Int64) -> [Line] {
         var lines: [Line] = []
         var fresh: [Entry] = []
@@ -64,7 +86,7 @@ struct ProblemList {
         leftOut = max(0, faults.count - Self.limit)
         for fault in faults.prefix(Self.limit) {
             let place =
-                left.firstIndex { $0.problem.subject == fault.subject && $0.problem.advice == fault.advice }
+                left.firstIndex { $0.problem.subject == fault.subject && $0.kind == fault.kind }
             if let place {
                 var entry = left.remove(at: place)
                 entry.problem = Problem(fault, sinceMs: entry.problem.sinceMs)
@@ -75,7 +97,7 @@ struct ProblemList {
                 fresh.append(entry)
             } else {
                 let problem = Problem(fault, sinceMs: nowMs)
-                fresh.append(Entry(problem: problem, sinceNs: nowNs, saidNs: nowNs))
+                fresh.append(Entry(problem: problem, kind: fault.kind, sinceNs: nowNs, saidNs: nowNs))
                 lines.append(.lasts(problem))
             }
         }

@@ -120,12 +120,16 @@ extension PushWorker {
         let isSilent = clusterReport?.silence != nil
         if !isSilent, readers.contains(where: { !$0.isBrokerReached }) {
             faults.append(
-                Fault("kafka", "no broker of \(servers) is connected", "look at the brokers and at the network between")
+                Fault(
+                    "kafka", .silent, "no broker of \(servers) is connected",
+                    "look at the brokers and at the network between")
             )
         }
         if now.ns - (clusterReport?.atNs ?? startedNs) > Self.reportNs {
             faults.append(
-                Fault("kafka", "the Kafka client does not come back with an answer", "restart the worker if this lasts")
+                Fault(
+                    "kafka", .stuck, "the Kafka client does not come back with an answer",
+                    "restart the worker if this lasts")
             )
         }
         for reader in readers where !isSilent && !reader.hasJoined && now.ns - startedNs > joiningNs {
@@ -133,11 +137,11 @@ extension PushWorker {
             guard !faults.contains(where: { $0.subject == "group \(reader.name)" }) else { continue }
             faults.append(
                 Fault(
-                    "group \(reader.name)", "the group cannot be joined\(cause)",
+                    "group \(reader.name)", .unjoined, "the group cannot be joined\(cause)",
                     "all workers of a group need the same kafka.assignment, and the right to Read the group"))
         }
         for problem in kafkaProblems(now) where !faults.contains(where: { $0.subject == "\(problem.subject)" }) {
-            faults.append(Fault("\(problem.subject)", problem.text, problem.advice))
+            faults.append(Fault("\(problem.subject)", problem.trouble.kind, problem.text, problem.advice))
         }
         return faults
     }
@@ -149,33 +153,39 @@ extension PushWorker {
 
     private func appFaults(_ now: DeliveryTime) -> [Fault] {
         var faults: [Fault] = []
-        func add(_ app: Int, _ text: String, _ advice: String) {
-            faults.append(Fault("app \(appRows[app].name)", text, advice))
+        func add(_ app: Int, _ kind: Fault.Kind, _ text: String, _ advice: String) {
+            faults.append(Fault("app \(appRows[app].name)", kind, text, advice))
         }
         for (circuit, reason) in openCircuits {
             let word = reason.text?.description ?? "no known reason"
             let mend = "put a credential in place that Apple takes; the worker reads changed files by itself"
             switch circuit {
             case .credential(let app):
-                add(app.value, "Apple refuses the credential (\(word)): its notifications are held", mend)
+                add(app.value, .credential, "Apple refuses the credential (\(word)): its notifications are held", mend)
             case .topic(let topic, let app):
-                add(app.value, "Apple refuses the credential for \(topic) (\(word)): its notifications are held", mend)
+                add(
+                    app.value, .topicCredential("\(topic)"),
+                    "Apple refuses the credential for \(topic) (\(word)): its notifications are held", mend)
             case .connection(let app):
                 add(
-                    app.value, "no connection can be made: its notifications are held",
+                    app.value, .unconnected, "no connection can be made: its notifications are held",
                     "look at the network, the proxy and the app's host")
             }
         }
         for (index, row) in appRows.enumerated() where row.status.map(\.isSlowedByGuard) == true {
             add(
-                index, "nearly all its device tokens are bad: it is slowed down",
+                index, .slowed, "nearly all its device tokens are bad: it is slowed down",
                 "do the device tokens belong to the other environment?")
         }
         for index in appRows.indices where !appRows[index].isRemoved {
             if case .connectFailed(let host, let reason, _)? = unreachable[index] {
-                add(index, "cannot connect to \(host): \(reason)", "look at the network, the proxy and the app's host")
+                add(
+                    index, .unconnected, "cannot connect to \(host): \(reason)",
+                    "look at the network, the proxy and the app's host")
             } else if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
-                add(index, "it has no connection to Apple", "look at the network, the proxy and the app's host")
+                add(
+                    index, .unconnected, "it has no connection to Apple",
+                    "look at the network, the proxy and the app's host")
             }
         }
         return faults
@@ -193,11 +203,7 @@ extension PushWorker {
         let new = found.filter { !leftTiers.contains($0.topic) }
         guard !new.isEmpty else { return }
         for tier in new { take(leftTier: tier) }
-        do throws(KafkaError) {
-            try readers[1].subscribe(to: configuration.retry.tiers.map(\.topic) + leftTiers)
-        } catch {
-            logger.warning(.kafka, "cannot subscribe to retry topics left over", ["error": "\(error.text)"])
-        }
+        readers[1].subscribe(to: configuration.retry.tiers.map(\.topic) + leftTiers, now: now)
     }
 
     func take(leftTier tier: LeftTiers.Tier) {

@@ -71,9 +71,9 @@ extension PushWorker {
 
     private func name(of id: PartitionID) -> String {
         for reader in readers {
-            if let partition = reader.partition(of: id) { return partition.description }
+            if let partition = reader.name(of: id) { return partition.description }
         }
-        return "a partition given up"
+        return "unknown"
     }
 
     private func setAlarm(_ now: DeliveryTime) {

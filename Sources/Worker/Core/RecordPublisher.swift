@@ -56,7 +56,8 @@ final class RecordPublisher {
         var tiers: [ProducerTopic] = []
         for tier in configuration.retry.tiers { tiers.append(try producer.topic(tier.topic)) }
         self.tiers = tiers
-        smaller = SmallerForms(results: results, deadLetters: deadLetters, tiers: tiers)
+        smaller = SmallerForms(
+            results: results, deadLetters: deadLetters, tiers: tiers, names: producer.topicNames)
         targets = producer.topicNames.map { TargetTopic($0) }
         saidOpen = targets.map { _ in true }
         resultWriter = ResultWriter(apps: apps)
@@ -228,10 +229,8 @@ final class RecordPublisher {
         lonely?.serve(
             report: { report in take(report, wasAlone: true, &machine, now) },
             event: { event in take(event, isFatal: &mustRebuildLonely) })
-        if mustRebuild { mustRebuild = !rebuild(producer, wasAlone: false, &machine, now) }
-        if mustRebuildLonely, let lonely {
-            mustRebuildLonely = !rebuild(lonely, wasAlone: true, &machine, now)
-        }
+        if mustRebuild { mustRebuild = !rebuild(producer) }
+        if mustRebuildLonely, let lonely { mustRebuildLonely = !rebuild(lonely) }
         for index in targets.indices { writeAgain(index, now) }
         tellOpen(&machine, now)
     }
@@ -271,18 +270,18 @@ final class RecordPublisher {
 
     /// A record by itself was too large: its next form is written, until there is none.
     private func shrink(_ record: UndeliveredRecord, _ form: TargetTopic.Form, _ now: DeliveryTime) {
-        switch smaller.form(after: form, of: record, settledAtMs: now.wallMs) {
+        switch smaller.form(after: form, of: record, nowMs: now.wallMs) {
         case .same(let smaller, let form):
             targets[record.topic.index].shrunk(to: smaller, form, nowNs: now.ns)
-        case .result(let result):
+        case .other(let other):
             targets[record.topic.index].handedOn(record.tag, nowNs: now.ns)
-            targets[results.index].take(result, .alone)
+            targets[other.topic.index].take(other, .alone)
         case nil:
             targets[record.topic.index].refused(record, .messageTooLarge, nowNs: now.ns)
         }
     }
 
-    private func producerForOne() -> Producer? {
+    private func producerForOne() throws(KafkaError) -> Producer {
         if let lonely { return lonely }
         do throws(KafkaError) {
             let made = try Producer(
@@ -290,16 +289,22 @@ final class RecordPublisher {
             // In the order of the other's, so that a record's topic names the same here.
             for name in producer.topicNames { _ = try made.topic(name) }
             lonely = made
+            return made
         } catch {
             logger.error(.kafka, "cannot make a producer; trying again", ["error": "\(error.text)"])
+            throw error
         }
-        return lonely
     }
 
     /// Writes what a topic refused and what is due of it.
     private func writeAgain(_ index: Int, _ now: DeliveryTime) {
         while let (refused, byItself) = targets[index].next(nowNs: now.ns) {
-            guard let writer = byItself ? producerForOne() : producer else { return }
+            let writer: Producer
+            do throws(KafkaError) {
+                writer = byItself ? try producerForOne() : producer
+            } catch {
+                return targets[index].couldNotWrite(error.code, nowNs: now.ns)
+            }
             switch writer.produce(refused.record) {
             case .none:
                 targets[index].wrote(byItself: byItself)
@@ -310,13 +315,13 @@ final class RecordPublisher {
                 return
             case .messageTooLarge:
                 switch smaller.form(
-                    after: max(refused.form, .alone), of: refused.record, settledAtMs: now.wallMs)
+                    after: max(refused.form, .alone), of: refused.record, nowMs: now.wallMs)
                 {
                 case .same(let smaller, let form):
                     targets[index].replaceFirst(by: smaller, form)
-                case .result(let result):
+                case .other(let other):
                     targets[index].removeFirst()
-                    targets[results.index].take(result, .alone)
+                    targets[other.topic.index].take(other, .alone)
                 case nil:
                     targets[index].couldNotWrite(.messageTooLarge, nowNs: now.ns)
                 }
@@ -342,13 +347,9 @@ final class RecordPublisher {
     /// Makes the producer fail fatally, as a broker's answer would, to test what follows.
     func failFatally() { producer.failFatally(.fencedInstance) }
 
-    private func rebuild(
-        _ producer: Producer, wasAlone: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
-    ) -> Bool {
+    private func rebuild(_ producer: Producer) -> Bool {
         do throws(KafkaError) {
-            try producer.rebuild(
-                report: { report in take(report, wasAlone: wasAlone, &machine, now) },
-                event: { _ in })
+            try producer.rebuild()
             return true
         } catch {
             logger.error(.kafka, "cannot make a new producer; trying again", ["error": "\(error.text)"])

@@ -6,20 +6,23 @@ struct SmallerForms {
     enum Next {
         /// For the same topic.
         case same(UndeliveredRecord, TargetTopic.Form)
-        /// For the results, under the same tag.
-        case result(UndeliveredRecord)
+        /// For the topic that it names, under the same tag.
+        case other(UndeliveredRecord)
     }
 
     let results: ProducerTopic
     let deadLetters: ProducerTopic
     let tiers: [ProducerTopic]
+    /// By the topics' indices.
+    let names: [String]
 
     /// The form after `form`; `nil`: nothing smaller says what it must.
     ///
-    /// - A dead letter: without its value; then its place, its reason and the first bytes.
-    /// - A result: what became of which notification.
+    /// - A dead letter: without its value; then its place, its reason and the first bytes; then without these.
+    /// - A result: what became of which notification; then a dead letter.
     /// - A retry record: its notification is abandoned, since there is no place where it could wait.
-    func form(after form: TargetTopic.Form, of record: UndeliveredRecord, settledAtMs: Int64) -> Next? {
+    /// - A dead token: a dead letter.
+    func form(after form: TargetTopic.Form, of record: UndeliveredRecord, nowMs: Int64) -> Next? {
         let owned = record.withParts { key, value, headers in
             OwnedRecord(copying: key, value, headers: headers.asRecordHeaders)
         }
@@ -30,23 +33,30 @@ struct SmallerForms {
                     code: record.code)
             }
         }
-        if record.topic == deadLetters, form < .least {
-            guard let value = owned.value, form < .reduced else {
-                return .same(made(ReducedRecord.deadLetter(owned), for: deadLetters), .least)
+        if record.topic == deadLetters {
+            switch form {
+            case .together, .alone:
+                guard let value = owned.value else { break }
+                var bare = owned
+                bare.value = nil
+                bare.headers.append(
+                    OwnedRecord.Header(Array("push-dlq-truncated".utf8), Array("\(value.count)".utf8)))
+                return .same(made(bare, for: deadLetters), .reduced)
+            case .reduced: break
+            case .least: return .same(made(ReducedRecord.bareDeadLetter(owned), for: deadLetters), .bare)
+            case .bare: return nil
             }
-            var bare = owned
-            bare.value = nil
-            bare.headers.append(
-                OwnedRecord.Header(Array("push-dlq-truncated".utf8), Array("\(value.count)".utf8)))
-            return .same(made(bare, for: deadLetters), .reduced)
+            return .same(made(ReducedRecord.deadLetter(owned), for: deadLetters), .least)
         }
-        if record.topic == results, form < .least {
-            return ReducedRecord.result(owned).map { .same(made($0, for: results), .least) }
+        if record.topic == results, form < .least, let reduced = ReducedRecord.result(owned) {
+            return .same(made(reduced, for: results), .least)
         }
-        if tiers.contains(record.topic) {
-            return ReducedRecord.abandonedResult(ofRetry: owned, settledAtMs: settledAtMs)
-                .map { .result(made($0, for: results)) }
+        if tiers.contains(record.topic),
+            let result = ReducedRecord.abandonedResult(ofRetry: owned, settledAtMs: nowMs)
+        {
+            return .other(made(result, for: results))
         }
-        return nil
+        let letter = ReducedRecord.deadLetter(ofOutput: owned, of: names[record.topic.index], atMs: nowMs)
+        return .other(made(letter, for: deadLetters))
     }
 }

@@ -12,8 +12,10 @@ struct TargetTopic {
         case together
         case alone
         case reduced
-        /// Nothing is left out that could be.
+        /// The first bytes of what is not left out.
         case least
+        /// What it cannot do without.
+        case bare
 
         static func < (left: Form, right: Form) -> Bool { left.rawValue < right.rawValue }
     }
@@ -66,9 +68,9 @@ struct TargetTopic {
     var refusedBytes: Int { queue.bytes }
     var isIdle: Bool { queue.count == 0 && underWay.isEmpty }
 
-    /// When a record is to be tried again without any report (monotonic); `nil`: nothing is.
+    /// When a record is to be tried again without any report (monotonic); `nil`: nothing is. A report is waited for first.
     var nextTryNs: Int64? {
-        guard case .blocked(_, _, let nextTryNs) = state, queue.count > 0 else { return nil }
+        guard case .blocked(_, _, let nextTryNs) = state, queue.count > 0, underWay.isEmpty else { return nil }
         return nextTryNs
     }
 
