@@ -19,7 +19,8 @@ import PushRecords
 /// Costs O(1) amortized per notification and allocates nothing per notification in the steady state. Closures given to
 /// it must not call it.
 package struct DeliveryMachine: ~Copyable {
-    /// An app's oldest unsent notification makes others wait no longer than this before they are held.
+    /// How long a record waits for its app's share of the room before it is held: counted from when the oldest unsent
+    /// notification of that app became ready.
     static let shareWaitNs: Int64 = 5_000_000_000
     /// How long a notification with expiration 0 may be tried.
     static let nowOrNeverMs: Int64 = 30_000

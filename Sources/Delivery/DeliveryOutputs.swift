@@ -124,7 +124,7 @@ package enum DeliveryEvent: Sendable, Equatable {
     /// where `environment_guard: hold` asks for it.
     case guardTripped(AppIndex, held: Bool)
     case guardReleased(AppIndex)
-    /// Notifications moved to a tier without an attempt (`delivery.md`, Admission); their order per device is given up.
+    /// Notifications moved to a tier without an attempt (<doc:Held>); their order per device is given up.
     case held(app: AppIndex, HeldCause)
 }
 

@@ -13,7 +13,7 @@ package struct DeliveryTime: Sendable, Equatable {
     }
 }
 
-/// The part of the configuration that the machine decides by (`configuration.md`, `delivery` and `retry`).
+/// The part of the configuration that the machine decides by (its sections `delivery` and `retry`).
 package struct DeliverySettings: Sendable {
     package enum Ordering: Sendable { case device, none }
     package enum InDoubtPolicy: Sendable { case resend, abandon }

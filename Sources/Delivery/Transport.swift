@@ -42,7 +42,7 @@ package struct OutgoingRequest: @unchecked Sendable {
     /// `apns-priority`; 0: not sent.
     package var priority: UInt8
     package var isBroadcast: Bool
-    /// A notification under which connections died (`delivery.md`: quarantine). It goes over the app's quarantine
+    /// A notification under which connections died (<doc:Verdicts>, In doubt). It goes over the app's quarantine
     /// connection, whose room is its own: it does not count towards the capacity reported.
     package var isSuspect: Bool
     /// Where its record was read, for whoever dies at it; `nil`: it is of none.

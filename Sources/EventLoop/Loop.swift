@@ -160,7 +160,7 @@ internal import Glibc
         return registration
     }
 
-    /// Changes what a descriptor is watched for; nothing keeps only hang-up and failure.
+    /// Changes what a descriptor is watched for. Hang-up and failure are always told, also where `events` is empty.
     package func update(_ registration: Registration, for events: Readiness) {
         assertOnThread()
         precondition(isCurrent(registration), "update of a descriptor that is not registered")

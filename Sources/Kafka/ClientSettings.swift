@@ -61,7 +61,7 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var partitions: Int
 
     /// Keys and values read ahead by a consumer of request topics that has all partitions; at least 64 for each, and one
-    /// response of a broker more. In memory a record of 200 bytes takes three times as much (kafka.md, Reading).
+    /// response of a broker more. In memory a record of 200 bytes takes three times as much (<doc:KafkaFacts>).
     private static let readAheadKilobytes = 1_024
 
     package init(
@@ -82,7 +82,7 @@ package struct ConsumerSettings: Sendable, Equatable {
 
     package var all: [KafkaProperty] {
         var ours = [KafkaProperty("heartbeat.interval.ms", "\(max(1, min(3000, sessionTimeoutMs / 3)))")]
-        // Limits are per partition, because each has a queue of its own (kafka.md, Reading).
+        // Limits are per partition, because each has a queue of its own (KafkaFacts, Reading).
         switch role {
         case .requests:
             ours += [

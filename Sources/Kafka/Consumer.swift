@@ -200,7 +200,7 @@ import CRdkafka
     package func commit(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
         let list = PartitionList(capacity: entries.count)
         for entry in entries { list.add(entry) }
-        // Not through rd_kafka_offsets_store, which drops metadata before 2.2.0 (kafka.md).
+        // Not through rd_kafka_offsets_store, which drops metadata before 2.2.0.
         try check(
             unsafe rd_kafka_commit_queue(
                 client.raw, list.raw, mainQueue, nil, UnsafeMutableRawPointer(bitPattern: UInt(tag))))

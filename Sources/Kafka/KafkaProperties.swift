@@ -52,7 +52,7 @@ package struct KafkaProperties: Sendable, Equatable {
     }
 
     /// Throws for the first property that may not be set. Whether librdkafka knows the others, and takes their values,
-    /// shows when a client is made (`KafkaClients.check`).
+    /// shows when a client is made (`validate()`).
     package init(
         common: [KafkaProperty] = [], consumer: [KafkaProperty] = [], producer: [KafkaProperty] = []
     ) throws(RefusedProperty) {

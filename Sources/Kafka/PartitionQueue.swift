@@ -158,7 +158,7 @@ struct KeptRecords {
         precondition(!isLent, "a partition's queue was read while another was being read")
         isLent = true
         defer { isLent = false }
-        // It waits until the array is full or the timeout is over, hence no timeout (kafka.md).
+        // It waits until the array is full or the timeout is over, hence no timeout.
         let taken = unsafe rd_kafka_consume_batch_queue(queue, 0, slots, min(max, Self.capacity))
         var isRefused = false
         var bytes = 0

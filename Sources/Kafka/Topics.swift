@@ -72,7 +72,7 @@ package struct TopicConfiguration: Hashable, Sendable {
         return events
     }
 
-    /// All topics of the cluster. Asking for some by name might create them (kafka.md).
+    /// All topics of the cluster. Asking for some by name might create them (`auto.create.topics.enable`).
     package func all(timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         try Metadata(of: client, onlyKnown: false, timeoutMs: timeoutMs).topics
     }

@@ -57,7 +57,7 @@ package final class ProxyTunnel {
         read()
     }
 
-    /// One byte at a time beyond nothing: what follows the answer's empty line is the tunnel's, and stays in the socket.
+    /// Reads a byte at a time: what follows the answer's empty line belongs to the tunnel, and has to stay in the socket.
     private func read() {
         while then != nil {
             var byte: UInt8 = 0

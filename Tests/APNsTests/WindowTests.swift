@@ -2,7 +2,7 @@ import APNs
 import Delivery
 import Testing
 
-/// delivery.md's table of the resend window, row by row, as traces.
+/// The table of <doc:ResendWindow>, row by row, as traces.
 @Suite struct WindowTests {
     static let timeoutNs: Int64 = 30_000
 

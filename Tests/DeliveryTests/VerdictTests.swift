@@ -22,7 +22,7 @@ struct VerdictTests {
         }
     }
 
-    /// Apple's page, "Handling notification responses from APNs", row by row, and what `delivery.md` makes of it.
+    /// Apple's page, "Handling notification responses from APNs", row by row, and what <doc:Verdicts> makes of it.
     static let apple: [Row] = [
         Row(400, "BadCollapseId", .reject), Row(400, "BadDeviceToken", .reject),
         Row(400, "BadExpirationDate", .reject), Row(400, "BadMessageId", .reject), Row(400, "BadPriority", .reject),

@@ -141,7 +141,7 @@ import Testing
         #expect(!peers.client.isFinished)
     }
 
-    /// quality.md: at most 62 bytes of HEADERS a request over random tokens, 92 with an apns-id.
+    /// The budget (<doc:WhatItCosts>): at most 62 bytes of HEADERS a request over random tokens, 92 with an apns-id.
     @Test(arguments: [(false, 62.0), (true, 92.0)])
     func headersStayWithinTheirBudget(hasID: Bool, budget: Double) throws {
         var server = ServerOptions()

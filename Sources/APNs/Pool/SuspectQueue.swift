@@ -2,8 +2,8 @@ internal import Delivery
 
 /// Suspects that wait for the quarantine connection.
 ///
-/// Under one of those on it, it died: when it is there again each of them goes alone, so that the one who kills it kills
-/// nobody else. The others go together, as many as the connection takes.
+/// When the connection died, one of those on it did that, and nobody knows which: over the next one each of them goes
+/// alone. Suspects that were not on it go together, as many as the connection takes.
 struct SuspectQueue {
     private var together = RequestQueue()
     private var alone = RequestQueue()

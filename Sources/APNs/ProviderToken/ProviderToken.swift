@@ -23,7 +23,7 @@ package final class ProviderToken {
     /// Counts tokens made; the current one's number.
     package var generation: UInt32 { age.generation }
 
-    /// The header's value; valid until `refresh` returned true, or `renew`.
+    /// The header's value; valid until `refresh` or `renewIfAllowed` returned true.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
 
     /// Makes the first token, or a new one when the current one has become 50 minutes old by either clock.

@@ -3,7 +3,7 @@ package import Delivery
 /// The resend window of one HTTP/2 connection: which notifications are on it, and what each one's end means.
 ///
 /// A value machine, no I/O and no clock. An entry opens when a request is handed to the connection and closes exactly
-/// once; how it closes is `delivery.md`'s table. Positions are those of the connection's plaintext: a request whose
+/// once; how it closes is the table of <doc:ResendWindow>. Positions are those of the connection's plaintext: a request whose
 /// END_STREAM the kernel never had cannot have been processed. `ticket` names an entry while it is open.
 package struct Window: Sendable {
     /// How an entry closed.

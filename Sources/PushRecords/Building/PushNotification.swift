@@ -24,7 +24,7 @@ public struct PushNotification: Hashable, Sendable {
 
     /// Until when APNs keeps the notification for a device that cannot be reached (`apns-expiration`).
     public enum Expiration: Hashable, Sendable {
-        /// As long as Apple does by itself: no header is sent.
+        /// No `apns-expiration` is sent: Apple keeps it for as long as it likes. (Not: it never expires.)
         case never
         /// Tried once, not kept. The worker tries at most 30 seconds.
         case nowOrNever

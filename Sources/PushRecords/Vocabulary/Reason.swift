@@ -62,7 +62,7 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
     case missingPushType = 40
     /// Broadcast.
     case cannotCreateChannelConfig = 41
-    /// Broadcast.
+    /// The key is for other topics: it opens the circuit of that topic. Seen of broadcasts.
     case topicMismatch = 42
     /// Broadcast, with its space.
     case serviceUnavailableSpaced = 43

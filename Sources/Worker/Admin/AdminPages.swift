@@ -3,7 +3,7 @@ internal import EventLoop
 internal import HTTPServer
 internal import Observability
 
-/// The admin endpoint (`configuration.md`): pages to read, none that changes anything. Handlers run on the page server's
+/// The admin endpoint (`admin.listen`): pages to read, none that changes anything. Handlers run on the page server's
 /// thread and read the board only.
 struct AdminPages: Sendable {
     let board: StatusBoard

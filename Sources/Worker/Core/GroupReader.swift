@@ -21,9 +21,9 @@ final class GroupReader: CommitPlace {
         /// Whether records may be waiting. A queue left unread until it is empty wakes nobody again.
         var mayHaveMore = true
         /// When the head of a retry partition is due, by the monotonic clock (the other may be set back by hours
-        /// meanwhile): its queue keeps it until then, and a few records behind it. (Not paused and sought back, as
-        /// kafka.md has it: on librdkafka 2.0.2 a seek was seen to time out, which stops the core for a second and leaves
-        /// it open where reading goes on.)
+        /// meanwhile): its queue keeps it until then, and a few records behind it. (Not paused and sought back: on
+        /// librdkafka 2.0.2 a seek was seen to time out, which stops the core for a second and leaves open where reading
+        /// goes on.)
         var dueNs: Int64 = 0
         /// librdkafka said that it reads on at another place than was asked for; nothing came from there yet.
         var isReset = false

@@ -30,12 +30,13 @@ final class RecordPublisher {
     private var deadLetterWriter = DeadLetterWriter()
     private let smaller: SmallerForms
     private var headers: [RecordHeader] = []
-    /// Of the dead letters that are not acknowledged, by their tags.
+    /// Bytes of each dead letter that is not acknowledged, by its tag.
     private var deadLetterSizes: [UInt64: Int] = [:]
     private var deadLetterBytes = 0
     private var mustRebuild = false
     private var mustRebuildLonely = false
-    /// Two records a notification that may be open; beyond that they are of assignments that are gone.
+    /// Records that may be unacknowledged before nothing more is read: two for each notification that may be open. More
+    /// than that are of assignments that are gone.
     private let outstandingLimit: Int
 
     /// Above this many bytes of dead letters that are not written, a partition whose next record is one waits.

@@ -1,7 +1,7 @@
 package import Configuration
 package import Kafka
 
-/// Compares the topics of a configuration with those of the cluster (`kafka.md`, "Start-up and check refuse").
+/// Compares the topics of a configuration with those of the cluster, and names what would lose records.
 package struct TopicCheck {
     private let configuration: WorkerConfiguration
 

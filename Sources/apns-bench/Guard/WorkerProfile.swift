@@ -3,7 +3,7 @@ import Glibc
 /// The built worker under callgrind, end to end between a Kafka broker and nghttpd. How many notifications share a batch
 /// differs from run to run, and with it what they cost: figures are good to some hundredths.
 struct WorkerProfile {
-    /// quality.md's budget.
+    /// The budget: <doc:WhatItCosts>.
     static let swiftAllocationLimit = 1.0
     /// Under callgrind a program is some fifty times slower.
     private static let timeoutSeconds = 600

@@ -2,7 +2,7 @@ import JSON
 
 /// What floors and worker have cost, beside each other.
 struct CostTable {
-    /// Worker to floors; quality.md's budgets.
+    /// Worker to floors; the budgets of <doc:WhatItCosts>.
     static let ratioBudget = 1.25
     static let envelopeExtraUs = 0.5
     static let residentBudget = 64 << 20

@@ -1,6 +1,6 @@
 import JSON
 
-/// A budget (quality.md) and what was measured against it.
+/// A budget (<doc:WhatItCosts>) and what was measured against it.
 struct Finding {
     enum Bound { case atMost, atLeast }
 

@@ -1,0 +1,40 @@
+import Configuration
+import Foundation
+import Testing
+
+/// What stands in the README's YAML blocks.
+@Suite struct ReadmeTests {
+    static let readme = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../../README.md")
+        .standardizedFileURL
+
+    /// The blocks that are whole files: the smallest one, the reference, other values.
+    static func blocks() throws -> [String] {
+        try String(contentsOf: readme, encoding: .utf8).components(separatedBy: "```yaml\n")
+            .dropFirst().map { $0.components(separatedBy: "```")[0] }
+    }
+
+    @Test func eachBlockIsAFileThatWorks() throws {
+        let blocks = try Self.blocks()
+        #expect(blocks.count == 3)
+        for block in blocks {
+            #expect(errors(block, ["HOSTNAME": "worker-0", "P12_PASS": "a", "KAFKA_PASSWORD": "b"]) == [], "\(block)")
+        }
+    }
+
+    @Test func theReferenceSaysTheDefaults() throws {
+        let blocks = try Self.blocks()
+        try #require(blocks.count == 3)
+        #expect(try load(blocks[1]).configuration == load(blocks[0]).configuration)
+    }
+
+    /// Whatever key the code reads stands in the reference or among the examples.
+    @Test func eachKeyIsExplained() throws {
+        let settings = Self.readme.deletingLastPathComponent().appending(path: "Sources/Configuration/Settings")
+        let files = try FileManager.default.contentsOfDirectory(at: settings, includingPropertiesForKeys: nil)
+        let code = try files.map { try String(contentsOf: $0, encoding: .utf8) }.joined()
+        let keys = Set(code.matches(of: /(?:read|required|section|requiredSection)\("([a-z_]+)"/).map { $0.1 })
+        #expect(keys.count > 50, "the code reads them otherwise by now")
+        let text = try Self.blocks().dropFirst().joined()
+        for key in keys.sorted() { #expect(text.contains("\(key):"), "\(key) is not in README.md") }
+    }
+}
