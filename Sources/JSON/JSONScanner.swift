@@ -175,7 +175,7 @@ package enum JSONScanner {
                 if unsafe inner.load(as: UInt8.self) == (isObject ? 0x7D : 0x5D) {
                     unsafe p = unsafe inner + 1
                 } else {
-                    guard levels &>> 63 == 0 else {
+                    guard levels &>> UInt64(depthLimit - 1) == 0 else {
                         error = unsafe JSONError(.tooDeep, at: p - base)
                         return nil
                     }
