@@ -121,7 +121,7 @@ extension DeliveryMachine {
         notifications[slot].sends = body.pointee.sends
         notifications[slot].inDoubt = body.pointee.inDoubt
         let isInvalid = body.pointee.isInvalid || failure != .none
-        if body.pointee.isInheritedDoubt, failure == .none {
+        if index < body.pointee.inheritedDoubts, failure == .none {
             notifications[slot].sends.countUp()
             notifications[slot].inDoubt.countUp()
             counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt &+= 1

@@ -75,7 +75,8 @@ extension DeliveryMachine {
             preconditionFailure("what is held has an assignment")
         }
         // The tier will send it: whoever comes after us and reads its record again has to know that.
-        guard partition.pointee.reach.allows(records[notifications[slot].record].offset) else {
+        guard partition.pointee.reach.allows(records[notifications[slot].record].offset, notifications[slot].index)
+        else {
             notifications[slot].heldFor = cause
             waitForReach(slot, partition)
             return
@@ -86,6 +87,10 @@ extension DeliveryMachine {
     /// To the shortest tier, and to the one where it costs less once the app's holding has lasted. One of many that a lane
     /// or a share turned away goes to the tier in which its turn comes.
     mutating func moveHeld(_ slot: UInt32, _ cause: HeldCause) {
+        // No later commit may say that it cannot have been sent.
+        let record = notifications[slot].record
+        partitions[Int(records[record].partition)]?.pointee.reach.advance(
+            to: records[record].offset, notifications[slot].index)
         let app = Int(notifications[slot].app)
         let holding = controls[app].holdings[Int(cause.rawValue)].note(
             now.ns, pauseNs: cause.isSporadic ? holdingPauseNs : nil, eventPauseNs: Self.eventPauseNs,
