@@ -121,7 +121,7 @@ extension DeliveryMachine {
         notifications[slot].sends = body.pointee.sends
         notifications[slot].inDoubt = body.pointee.inDoubt
         let isInvalid = body.pointee.isInvalid || failure != .none
-        if body.pointee.isInheritedDoubt, failure == .none {
+        if index < body.pointee.inheritedDoubts, failure == .none {
             notifications[slot].sends.countUp()
             notifications[slot].inDoubt.countUp()
             counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt &+= 1
@@ -223,7 +223,9 @@ extension DeliveryMachine {
             takeTurn(slot)
             return
         }
-        guard Int(notifications[head].laneCount) < settings.laneLimit else {
+        guard Int(notifications[head].laneCount) < min(settings.laneLimit, Int(UInt16.max)) else {
+            notifications[slot].heldTier = laneTier(notifications[head].laneTurnedAway)
+            notifications[head].laneTurnedAway.countUp()
             hold(slot, .lane)
             return
         }
@@ -232,6 +234,15 @@ extension DeliveryMachine {
         notifications[notifications[head].laneTail].laneNext = slot
         notifications[head].laneTail = slot
         notifications[head].laneCount += 1
+    }
+
+    /// Where the notification waits that a full lane turned away after so many others: as many as a lane takes pass each
+    /// time it is tried.
+    private func laneTier(_ turnedAway: UInt16) -> UInt8 {
+        let limit = max(1, settings.laneLimit)
+        let roundMs = max(tiers.patienceMs, Int64(limit) * Self.laneStepMs)
+        let rounds = turnedAway == .max ? Int64.max : Int64(Int(turnedAway) / limit + 1)
+        return UInt8(clamping: tiers.tier(inRounds: rounds, ofMs: roundMs))
     }
 
     private func laneHead(hash: UInt32, token: UnsafeRawBufferPointer, laneApp: Int32) -> UInt32? {
@@ -258,6 +269,7 @@ extension DeliveryMachine {
         }
         notifications[next].laneTail = notifications[slot].laneTail
         notifications[next].laneCount = notifications[slot].laneCount - 1
+        notifications[next].laneTurnedAway = notifications[slot].laneTurnedAway
         notifications[slot].laneNext = noSlot
         lanes.replace(hash: hash, head: slot, by: next)
         takeTurn(next)

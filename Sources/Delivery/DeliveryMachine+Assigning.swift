@@ -70,7 +70,10 @@ extension DeliveryMachine {
             if let logEnd, map.cut(at: logEnd) {
                 events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             }
-            if let reach = map.reach, let logEnd { map.reach = min(reach, max(logEnd, base ?? 0)) }
+            if let reach = map.reach, let logEnd, reach > max(logEnd, base ?? 0) {
+                map.reach = max(logEnd, base ?? 0)
+                map.reachIndexes = .max
+            }
         }
         let place = begin(role, topic: topic)
         install(
@@ -79,7 +82,7 @@ extension DeliveryMachine {
                 ledger: PartitionLedger(committed: base, map: map), reach: Reach(minimum: settings.reachMargin),
                 metadataLimit: settings.metadataLimit))
         if let base = committedOffset {
-            find(id)?.pointee.said = CommitText(offset: base, metadata: metadata, reach: 0)
+            find(id)?.pointee.said = CommitText(offset: base, metadata: metadata, reach: .none)
             find(id)?.pointee.reachAtAssignment = reachAtAssignment
         }
         return id
@@ -102,7 +105,7 @@ extension DeliveryMachine {
         let start = start.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let sent = max(
-            old.pointee.reach.acknowledged ?? 0, old.pointee.ledger.inheritedReach,
+            old.pointee.reach.acknowledged ?? 0, old.pointee.ledger.inheritedReach.offset,
             old.pointee.ledger.highestReceived + 1)
         let new = nextID()
         events.append(
@@ -120,10 +123,11 @@ extension DeliveryMachine {
 
     /// The metadata of a commit at `start`, after `beginAnew`: what may have been sent of it is in doubt.
     package func metadata(toBeginAt start: Int64, _ id: PartitionID) -> [UInt8] {
-        guard let partition = find(id), partition.pointee.ledger.inheritedReach > start else { return [] }
+        guard let partition = find(id), partition.pointee.ledger.inheritedReach.offset > start else { return [] }
+        let reach = partition.pointee.ledger.inheritedReach
         var writer = CommitMapWriter()
         writer.start(base: start, limit: partition.pointee.metadataLimit)
-        writer.finish(reach: partition.pointee.ledger.inheritedReach)
+        writer.finish(reach: reach.offset, indexes: reach.indexes)
         return writer.text
     }
 

@@ -52,18 +52,21 @@ extension DeliveryMachine {
     private mutating func writeEntry(_ partition: UnsafeMutablePointer<Partition>) {
         guard let base = partition.pointee.ledger.committable else { return }
         let isLast = partition.pointee.mayLeave
-        var reach: Int64?
+        var reach = ReachEnd.none
         if isLast {
-            reach = partition.pointee.ledger.leavingReach { records[$0].doubts > 0 || records[$0].unsettled > 0 }
+            let end = partition.pointee.ledger.leavingReach { records[$0].doubts > 0 || records[$0].unsettled > 0 }
+            reach = end.map { ReachEnd($0) } ?? .none
         } else {
             // What an owner that died may have sent stays in doubt for whoever comes after us, until it is settled.
             let inherited = partition.pointee.ledger.inheritedReach
-            reach = max(partition.pointee.reach.next(from: base), base < inherited ? inherited : 0)
+            let counted = partition.pointee.fanOuts > 0 ? countedReach(partition, from: base) : nil
+            let next = partition.pointee.reach.next(from: base, counted: counted)
+            reach = max(next, base < inherited.offset ? inherited : .none)
             // Whoever wrote what we read back, and comes back, has to see that somebody else was there.
             if partition.pointee.committed == nil, base == partition.pointee.ledger.committedAtAssignment,
-                let named = reach, (0..<Self.ownersToldApart).contains(partition.pointee.reachAtAssignment - named)
+                (0..<Self.ownersToldApart).contains(partition.pointee.reachAtAssignment - reach.offset)
             {
-                reach = partition.pointee.reachAtAssignment + 1
+                reach = ReachEnd(partition.pointee.reachAtAssignment + 1)
             }
         }
         mapWriter.start(base: base, limit: partition.pointee.metadataLimit)
@@ -72,9 +75,9 @@ extension DeliveryMachine {
             return UnsafeBufferPointer(start: words, count: records[record].indexWordCount)
         }
         // What is settled and was cut off will be sent again by whoever comes after us: it has to say so.
-        if mapWriter.isFull { reach = max(reach ?? 0, partition.pointee.ledger.mapEnd) }
-        reach = reach.map { min($0, base + CommitMap.highestReach) }
-        mapWriter.finish(reach: reach)
+        if mapWriter.isFull { reach = max(reach, ReachEnd(partition.pointee.ledger.mapEnd)) }
+        reach = reach.cut(at: base + CommitMap.highestReach)
+        mapWriter.finish(reach: reach.offset, indexes: reach.indexes)
         if mapWriter.isFull {
             counters.mapsCut += 1
             if !partition.pointee.isMapCut {
@@ -85,10 +88,17 @@ extension DeliveryMachine {
         partition.pointee.isDirty = false
         partition.pointee.commits.sent()
         partition.pointee.pending = Partition.Pending(
-            offset: base, reach: reach ?? 0, isLast: isLast, characters: mapWriter.text.count,
-            said: mapWriter.text.withUnsafeBytes { CommitText(offset: base, metadata: $0, reach: reach ?? 0) })
+            offset: base, reach: reach, isLast: isLast, characters: mapWriter.text.count,
+            said: mapWriter.text.withUnsafeBytes { CommitText(offset: base, metadata: $0, reach: reach) })
         partition.pointee.mapEighths = mapWriter.eighths
         flights[partition.pointee.flight].append(partition.pointee.id, offset: base, text: mapWriter.text)
+    }
+
+    /// As many notifications ahead of what was handed out as the reach is to be.
+    private func countedReach(_ partition: UnsafeMutablePointer<Partition>, from base: Int64) -> ReachEnd {
+        partition.pointee.ledger.end(
+            ahead: partition.pointee.reach.countedMargin, of: partition.pointee.reach.start(from: base)
+        ) { records[$0].count }
     }
 
     /// The reply: one outcome for each entry of this group's `takeCommit`, in its order; `nil` stands for a commit
@@ -185,8 +195,9 @@ extension DeliveryMachine {
         while !partition.pointee.behindReach.isEmpty {
             let slot = partition.pointee.behindReach.head
             let offset = records[notifications[slot].record].offset
-            guard partition.pointee.reach.allows(offset) else {
-                partition.pointee.reach.advance(to: offset)
+            let index = notifications[slot].index
+            guard partition.pointee.reach.allows(offset, index) else {
+                partition.pointee.reach.advance(to: offset, index)
                 break
             }
             // It was a probe when it began to wait.

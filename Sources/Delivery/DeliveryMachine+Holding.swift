@@ -75,7 +75,8 @@ extension DeliveryMachine {
             preconditionFailure("what is held has an assignment")
         }
         // The tier will send it: whoever comes after us and reads its record again has to know that.
-        guard partition.pointee.reach.allows(records[notifications[slot].record].offset) else {
+        guard partition.pointee.reach.allows(records[notifications[slot].record].offset, notifications[slot].index)
+        else {
             notifications[slot].heldFor = cause
             waitForReach(slot, partition)
             return
@@ -83,17 +84,34 @@ extension DeliveryMachine {
         moveHeld(slot, cause)
     }
 
-    /// To the shortest tier; once the app's holding has lasted, to the one where it costs less.
+    /// To the shortest tier, and to the one where it costs less once the app's holding has lasted. One of many that a lane
+    /// or a share turned away goes to the tier in which its turn comes.
     mutating func moveHeld(_ slot: UInt32, _ cause: HeldCause) {
+        // No later commit may say that it cannot have been sent.
+        let record = notifications[slot].record
+        partitions[Int(records[record].partition)]?.pointee.reach.advance(
+            to: records[record].offset, notifications[slot].index)
         let app = Int(notifications[slot].app)
         let holding = controls[app].holdings[Int(cause.rawValue)].note(
-            now.ns, pauseNs: cause.isSporadic ? holdingPauseNs : nil, eventPauseNs: Self.eventPauseNs)
+            now.ns, pauseNs: cause.isSporadic ? holdingPauseNs : nil, eventPauseNs: Self.eventPauseNs,
+            roundNs: tiers.delayMs(of: 0) * 1_000_000)
         if holding.isNews { events.append(.held(app: AppIndex(app), cause)) }
         counters.apps[app].heldByCause[Int(cause.rawValue)] &+= 1
-        let isLong = holding.forNs >= Self.longHoldingNs
+        let lasting = holding.forNs >= Self.longHoldingNs ? tiers.long : 0
         // Without a greatest age nothing else would end it.
         let isAttempt = cause == .unprocessed && settings.maxAgeMs == 0
-        moveToTier(slot, isLong ? tiers.long : tiers.shortest, asAttempt: isAttempt)
+        let tier: Int
+        switch cause {
+        case .lane:
+            tier = Int(notifications[slot].heldTier)
+        case .share:
+            // About as many as its share holds pass each time.
+            let rounds = Int64(holding.before / max(1, shares.total / 2) + 1)
+            tier = max(lasting, tiers.tier(inRounds: rounds, ofMs: tiers.patienceMs))
+        case .paused, .removed, .credential, .topic, .unreachable, .unprocessed, .unwritable, .span:
+            tier = lasting
+        }
+        moveToTier(slot, tiers.writable(tier), asAttempt: isAttempt)
     }
 
     /// Nothing held for so long, and the next one begins anew. What comes back from the tier may be held again: a pause

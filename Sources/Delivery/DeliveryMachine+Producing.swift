@@ -192,6 +192,7 @@ extension DeliveryMachine {
             records[slot].nextAdmitting == noSlot, let partition = partitions[Int(records[slot].partition)],
             partition.pointee.firstAdmitting != slot
         else { return }
+        if records[slot].count > 1 { partition.pointee.fanOuts -= 1 }
         partition.pointee.ledger.settle(records[slot].position) { records[$0].position = $1 }
         partition.pointee.isDirty = true
         free(record: slot)

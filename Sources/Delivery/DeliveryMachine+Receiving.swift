@@ -110,6 +110,7 @@ extension DeliveryMachine {
         record.holders = 1
         if isList { record.settledIndexes = makeIndexes(record, settled: settledIndexes) }
         record.hasSettledIndexes = !settledIndexes.isEmpty
+        if record.count > 1 { partition.pointee.fanOuts += 1 }
         records[slot] = record
         admitNew(slot, partition)
         return .taken
@@ -135,8 +136,8 @@ extension DeliveryMachine {
         if let body = records[slot].body {
             // Some of it is on connections, and its bytes are lent.
             records[slot].holders += 1
-            body.pointee.isInheritedDoubt =
-                !request.isInvalid && partition.pointee.ledger.isInheritedDoubt(records[slot].offset)
+            body.pointee.inheritedDoubts =
+                request.isInvalid ? 0 : partition.pointee.ledger.inheritedDoubts(at: records[slot].offset)
         } else {
             records[slot].body = makeBody(
                 request, partition: partition, offset: records[slot].offset, timestampMs: timestampMs)
@@ -207,7 +208,7 @@ extension DeliveryMachine {
         let tierDelayMs = partition.pointee.tierDelayMs
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
         // What the parser refuses was refused there too; what has no app may have had one.
-        let isInheritedDoubt = !request.isInvalid && partition.pointee.ledger.isInheritedDoubt(offset)
+        let inheritedDoubts = request.isInvalid ? 0 : partition.pointee.ledger.inheritedDoubts(at: offset)
         var place = RequestPlace(
             topic: partition.pointee.topic, partition: partition.pointee.number, offset: offset, index: 0)
         if let retry = request.retry {
@@ -229,7 +230,7 @@ extension DeliveryMachine {
                     && RecordTime.age(of: firstMs, nowMs: now.wallMs) > settings.maxAgeMs,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
-                inDoubt: request.retry?.inDoubt ?? 0, isInheritedDoubt: isInheritedDoubt,
+                inDoubt: request.retry?.inDoubt ?? 0, inheritedDoubts: inheritedDoubts,
                 attempt: request.retry?.attempt ?? 0,
                 tierDelayMs: tierDelayMs, topicHash: partition.pointee.topicHash))
         findApp(request, body)

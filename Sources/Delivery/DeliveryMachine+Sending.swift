@@ -44,7 +44,8 @@ extension DeliveryMachine {
     @inline(__always)
     private mutating func mayBeSent(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) -> Bool {
         let offset = records[notifications[slot].record].offset
-        guard partition.pointee.reach.allows(offset) else {
+        let index = notifications[slot].index
+        guard partition.pointee.reach.allows(offset, index) else {
             waitForReach(slot, partition)
             return false
         }
@@ -52,11 +53,11 @@ extension DeliveryMachine {
             preconditionFailure("what is ready has its bytes")
         }
         guard let expiration = body.pointee.expiration else {
-            partition.pointee.reach.advance(to: offset)
+            partition.pointee.reach.advance(to: offset, index)
             return true
         }
         guard expiration == 0 ? isLate(slot, body) : now.wallMs >= Int64(expiration) * 1_000 else {
-            partition.pointee.reach.advance(to: offset)
+            partition.pointee.reach.advance(to: offset, index)
             return true
         }
         conclude(slot, .expired)
@@ -74,7 +75,8 @@ extension DeliveryMachine {
     /// Until an acknowledged commit names a reach above its record.
     mutating func waitForReach(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) {
         if partition.pointee.behindReach.isEmpty {
-            partition.pointee.reach.advance(to: records[notifications[slot].record].offset)
+            let offset = records[notifications[slot].record].offset
+            partition.pointee.reach.advance(to: offset, notifications[slot].index)
         }
         // The commit may never come, and a circuit waits for its probe: another one may try.
         if notifications[slot].isProbe { endProbe(slot) }

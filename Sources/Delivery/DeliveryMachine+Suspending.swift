@@ -99,9 +99,9 @@ extension DeliveryMachine {
         partition.pointee.commits = CommitStanding()
         partition.pointee.isDirty = true
         partition.pointee.reach = Reach(minimum: settings.reachMargin)
-        if partition.pointee.committed != nil || text.reach > 0 { partition.pointee.committed = text.offset }
+        if partition.pointee.committed != nil || text.reach > .none { partition.pointee.committed = text.offset }
         partition.pointee.ledger.resume(
-            from: text.offset, doubtBelow: min(text.reach, logEnd ?? .max))
+            from: text.offset, doubtBelow: text.reach.cut(at: logEnd ?? .max))
         setShared(partition, true)
         besideCount -= 1
         events.append(.resumed(id))

@@ -35,6 +35,8 @@ package struct DeliveryMachine: ~Copyable {
     /// Dead letters of a partition that may wait while their topic cannot be written; then it is read no further.
     static let unwrittenDeadLetters = 100
     static let backOffNs: Int64 = 1_000_000_000
+    /// A device that is sent one after the other takes them no faster than one in so long, as far as is known beforehand.
+    static let laneStepMs: Int64 = 50
     /// The same thing is told about an app no more often.
     static let eventPauseNs: Int64 = 10_000_000_000
     /// Tokens of a fan-out admitted before the next record has its turn.

@@ -16,7 +16,7 @@ struct CommitMapTests {
             writer.settled(run)
         }
         for partial in partials { writer.partial(offset: partial.offset, indexes: partial.indexes) }
-        writer.finish(reach: map.reach)
+        writer.finish(reach: map.reach, indexes: map.reachIndexes)
         return (writer.text, writer.dropped)
     }
 
@@ -29,6 +29,13 @@ struct CommitMapTests {
         arguments: [
             CommitMap(),
             CommitMap(reach: 1_500),
+            CommitMap(reach: 1_500, reachIndexes: 1),
+            CommitMap(
+                reach: 1_004, reachIndexes: 9_000, settled: [1_001..<1_003],
+                partials: [
+                    .init(offset: 1_000, indexes: [0..<5]), .init(offset: 1_003, indexes: [7..<9, 12..<100]),
+                    .init(offset: 1_900, indexes: [1..<2]),
+                ]),
             CommitMap(reach: 1_001, settled: [1_001..<1_002]),
             CommitMap(settled: [1_001..<1_000_000_000]),
             CommitMap(settled: [1_001..<1_002, 1_003..<1_004, 1_005..<1_006, 1_007..<1_009, 1_010..<1_011]),
@@ -45,6 +52,20 @@ struct CommitMapTests {
         #expect(dropped == 0)
         #expect(text.allSatisfy { $0 > 0x20 && $0 < 0x7F })
         #expect(Self.read(text, base: 1_000) == map)
+    }
+
+    @Test("Who does not know a reach's indexes takes all of its last record to be below it, and reads the rest")
+    func compatible() {
+        // As the version before wrote it: all indexes.
+        let old = Self.read(Array("AQrYxKhG9AMCZAEAAAKIJw".utf8), base: 1_000)
+        #expect(
+            old
+                == CommitMap(
+                    reach: 9_999, settled: [1_500..<1_600], partials: [.init(offset: 1_000, indexes: [0..<5_000])]))
+        // A set without members, which that version passes over.
+        let text = Self.text(base: 1_000, CommitMap(reach: 1_004, reachIndexes: 300)).text
+        let bytes = text.withUnsafeBytes { Base64URL.decode($0) } ?? []
+        #expect(bytes.dropFirst(4) == [5, 0, 0, 1, 3, 0xAC, 2, 0])
     }
 
     @Test("A reach at or below the committed offset says nothing")

@@ -9,7 +9,7 @@ struct HoldingTests {
     func pauses() {
         var holding = Holding()
         func note(_ now: Int64, _ pause: Int64?) -> String {
-            let noted = holding.note(now, pauseNs: pause, eventPauseNs: 10)
+            let noted = holding.note(now, pauseNs: pause, eventPauseNs: 10, roundNs: 10)
             return "\(noted.forNs) \(noted.isNews)"
         }
         #expect(note(100, 50) == "0 true")
@@ -27,20 +27,19 @@ struct MachineHoldingTests {
     static let shop = ["apns-topic": "com.example.shop"]
     static let news = ["apns-topic": "com.example.news"]
 
-    @Test("A lane that overflows goes to the shortest tier, after five minutes without a pause to 15m, for that cause")
-    func lane() {
+    @Test("What exceeds a share goes to the shortest tier, after five minutes without a pause to 15m, for that cause")
+    func share() {
         var settings = DeliverySettings()
-        settings.laneLimit = 1
-        let rig = Rig(settings)
+        settings.maxOpen = 2
+        let rig = Rig(settings, apps: [Rig.app, Rig.news], capacity: 0)
         let partition = rig.assignReady()
-        rig.receive(partition, 0, "a")
-        rig.send()
+        rig.receive(partition, 0, "a", headers: Self.shop)
         var offset: Int64 = 1
         func tiers(_ count: Int) -> Set<Int> {
             var tiers: Set<Int> = []
             for _ in 0..<count {
                 rig.wait(ms: 30_000)
-                rig.receive(partition, offset, "a")
+                rig.receive(partition, offset, "a", headers: Self.shop)
                 offset += 1
                 for written in rig.settle() {
                     if case .retry(let tier) = written.kind { tiers.insert(tier) }

@@ -166,7 +166,7 @@ struct LeavingTests {
         rig.answer("a")
         #expect(rig.settle().map(\.description) == ["a accepted  sends 2 doubt 1"])
         rig.wait(ms: 50)
-        #expect(rig.commit().map(\.map.reach) == [5_001])
+        #expect(rig.commit().map(\.map.reach) == [5_000])
         rig.receive(partition, 4_999, "b")
         rig.send()
         rig.answer("b")

@@ -158,6 +158,22 @@ struct MachineTests {
         #expect(rig.isEmpty)
     }
 
+    @Test("What was moved to a tier stays below the reach, which a later commit would not have named so high")
+    func movedStaysBelowReach() {
+        var settings = DeliverySettings()
+        settings.laneLimit = 1
+        let rig = Rig(settings, capacity: 10)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, envelope: (0..<1_000).map { "d\($0)" })
+        rig.send()
+        rig.receive(partition, 5, "d0")
+        #expect(rig.produce().map(\.kind) == [.retry(tier: 0)])
+        rig.answer("d1")
+        rig.settle()
+        rig.wait(ms: 50)
+        #expect(rig.commit().allSatisfy { $0.map.reachEnd.indexes(at: 5) > 0 })
+    }
+
     @Test("What exceeds a device's lane is held: shortest tier, no attempt, its place in the order given up")
     func laneLimit() {
         var settings = DeliverySettings()

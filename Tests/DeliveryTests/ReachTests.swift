@@ -9,9 +9,9 @@ struct ReachTests {
         var reach = Reach(minimum: 500)
         #expect(!reach.allows(0))
         #expect(reach.isShort(from: 0))
-        #expect(reach.next(from: 100) == 600)
+        #expect(reach.next(from: 100) == ReachEnd(600))
         #expect(!reach.allows(100))
-        reach.acknowledge(600)
+        reach.acknowledge(ReachEnd(600))
         #expect(reach.allows(599))
         #expect(!reach.allows(600))
         #expect(!reach.isShort(from: 100))
@@ -32,14 +32,17 @@ struct ReachTests {
         var reach = Reach(minimum: 500)
         reach.acknowledge(reach.next(from: 0))
         reach.advance(to: 299)
-        #expect(reach.next(from: 0) == 300 + 1_200)
-        reach.acknowledge(1_500)
+        #expect(reach.next(from: 0) == ReachEnd(300 + 1_200))
+        reach.acknowledge(ReachEnd(1_500))
         reach.advance(to: 1_299)
-        #expect(reach.next(from: 0) == 1_300 + 4_000)
-        reach.acknowledge(5_300)
-        // Nothing is handed out any more: what was promised stays, and the margin shrinks.
-        for _ in 0..<100 { #expect(reach.next(from: 1_300) == 5_300) }
+        #expect(reach.next(from: 0) == ReachEnd(1_300 + 4_000))
+        reach.acknowledge(ReachEnd(5_300))
+        // Nothing is handed out any more: the margin shrinks, and what is not named any more is not allowed from then on.
+        for _ in 0..<100 { _ = reach.next(from: 1_300) }
         #expect(reach.margin == 500)
+        #expect(reach.next(from: 1_300) == ReachEnd(1_800))
+        expect(reach.allows(1_799), is: true)
+        expect(reach.allows(1_800), is: false)
     }
 
     @Test("A gap in the offsets does not stretch it without limit")
@@ -49,6 +52,48 @@ struct ReachTests {
         reach.advance(to: 50_000_000)
         #expect(!reach.allows(50_000_000))
         #expect(reach.isShort(from: 0))
-        #expect(reach.next(from: 0) == 50_000_001 + Reach.maximum)
+        #expect(reach.next(from: 0) == ReachEnd(50_000_001 + Reach.maximum))
+    }
+
+    @Test("Of its last record it allows some indexes, and is short when half of what was counted is handed out")
+    func counted() {
+        var reach = Reach(minimum: 100)
+        _ = reach.next(from: 7, counted: ReachEnd(8, indexes: 100))
+        reach.acknowledge(ReachEnd(8, indexes: 100))
+        expect(reach.allows(6, 9_999), is: true)
+        expect(reach.allows(7, 99), is: true)
+        expect(reach.allows(7, 100), is: false)
+        for index in 0..<49 as Range<Int32> { reach.advance(to: 7, index) }
+        expect(reach.isShort(from: 7), is: false)
+        // Once is enough.
+        reach.advance(to: 7, 3)
+        expect(reach.isShort(from: 7), is: false)
+        reach.advance(to: 7, 49)
+        expect(reach.isShort(from: 7), is: true)
+        #expect(reach.countedMargin == 200)
+        #expect(reach.start(from: 7) == ReachEnd(8, indexes: 50))
+        // Named by nobody yet, and no more than that from now on.
+        _ = reach.next(from: 7, counted: ReachEnd(8, indexes: 90))
+        expect(reach.allows(7, 90), is: false)
+        reach.acknowledge(ReachEnd(8, indexes: 90))
+        // What waits beyond it cannot wait.
+        reach.advance(to: 7, 90)
+        expect(reach.isShort(from: 7), is: true)
+    }
+
+    @Test(
+        "So many notifications ahead: of what is there, then of what is likely to come",
+        arguments: [
+            (10, ReachEnd(1), ReachEnd(3, indexes: 10)), (4, ReachEnd(3, indexes: 96), ReachEnd(3)),
+            (5, ReachEnd(3, indexes: 96), ReachEnd(4)), (1, ReachEnd(3, indexes: 100), ReachEnd(4)),
+            (6, ReachEnd(3, indexes: 100), ReachEnd(5, indexes: 5)),
+            (101, ReachEnd(3, indexes: 100), ReachEnd(5)),
+        ])
+    func ahead(_ amount: Int, of start: ReachEnd, _ end: ReachEnd) {
+        var ledger = PartitionLedger(committed: 0, map: CommitMap())
+        // A fan-out between single ones; offset 1 settled.
+        for offset in 0..<4 as Range<Int64> { _ = ledger.receive(offset, record: UInt32(offset)) }
+        ledger.settle(1)
+        #expect(ledger.end(ahead: Int64(amount), of: start) { $0 == 2 ? 100 : 1 } == end)
     }
 }

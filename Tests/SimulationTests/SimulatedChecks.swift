@@ -10,9 +10,9 @@ extension SimulatedWorld {
     ) {
         // The reach: a commit that Kafka has names it.
         let log = logs[place.log]
-        let known = log.commit?.life == log.life ? log.commit?.map.reach ?? -1 : -1
-        let reach = assignment.fenced?.reach ?? (assignment.life == log.life ? known : .max)
-        if place.offset >= reach { breaks("\(place) was sent at or above the reach \(reach)") }
+        let known = log.commit?.life == log.life ? log.commit?.map.reachEnd ?? .none : .none
+        let reach = assignment.fenced?.reach ?? (assignment.life == log.life ? known : ReachEnd(.max))
+        if place.index >= reach.indexes(at: place.offset) { breaks("\(place) was sent at or above the reach \(reach)") }
         let notification = worker.machine.notifications[request.id.slot]
         if let fenced = assignment.fenced {
             if fenced.isExpired { breaks("\(place) was sent by one that cannot be a member any more") }
@@ -80,7 +80,9 @@ extension SimulatedWorld {
         }
         logs[log].commit = commit
         if !unnamed.isEmpty {
-            unnamed = unnamed.filter { $0.log != log || $0.offset >= commit.map.reach ?? -1 }
+            unnamed = unnamed.filter {
+                $0.log != log || $0.index >= commit.map.reachEnd.indexes(at: $0.offset)
+            }
         }
         commitTakenAt[committing.assignment] = commit.takenAt
         guard commit.life == logs[log].life else {

@@ -173,7 +173,8 @@ extension SimulatedWorld {
         trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.inDoubt)" }
         checkSend(request, place, original, laneKey, assignment, worker)
         checkApp(request.id, worker)
-        if isDetached, place.offset >= logs[place.log].commit?.map.reach ?? -1 { unnamed.insert(place) }
+        let reach = logs[place.log].commit?.map.reachEnd ?? .none
+        if isDetached, place.index >= reach.indexes(at: place.offset) { unnamed.insert(place) }
         if request.isSuspect { happened["suspect", default: 0] += 1 }
         worker.flights[request.id] = .init(
             place: place, original: original, laneKey: laneKey, app: Int(notification.app),

@@ -77,7 +77,7 @@ extension SimulatedWorld {
         // Those in its hands, and those that it may still take from what it fetched, as far as it may send.
         worker.assignments[log]?.fenced = .init(
             untilStep: step + .random(in: 1...15, using: &random), end: isExpired ? .max : logs[log].nextOffset,
-            reach: logs[log].commit?.map.reach ?? -1, isExpired: isExpired)
+            reach: logs[log].commit?.map.reachEnd ?? .none, isExpired: isExpired)
         doubtFlights(of: worker, log: log)
     }
 

@@ -6,6 +6,8 @@
 ///     version (1 byte) · check (3 bytes) · reach (varint: 0 none, else reach - base + 1)
 ///     set of settled offsets, relative to the committed offset ("base")
 ///     number of records settled in part (varint), and for each: offset - the previous one's (varint), set of indexes
+///       an empty set at the last offset below the reach: of that record, only indexes below its leading run are below
+///       the reach (who does not know that takes all of them to be)
 ///     a set: leading run of what is not settled (varint) · length << 1 | form (varint) · data
 ///       form 0, runs: `length` runs (varints), settled and not settled in turn, the first and last settled
 ///       form 1, bitmap: `length` bits, lowest bit of a byte first
@@ -25,10 +27,14 @@ package struct CommitMap: Equatable {
 
     /// `nil`: no record may have been sent.
     package var reach: Int64?
+    /// Of the last record below the reach, only indexes below this may have been sent; `.max`: all.
+    package var reachIndexes: Int32
     /// Ascending, disjoint.
     package var settled: [Range<Int64>]
     /// Ascending by offset.
     package var partials: [Partial]
+
+    package var reachEnd: ReachEnd { reach.map { ReachEnd($0, indexes: reachIndexes) } ?? .none }
 
     package static let version: UInt8 = 1
     /// Nothing further above the committed offset is believed.
@@ -38,8 +44,11 @@ package struct CommitMap: Equatable {
     /// More indexes than a record can have are not believed.
     static let indexLimit: Int64 = 1 << 14
 
-    package init(reach: Int64? = nil, settled: [Range<Int64>] = [], partials: [Partial] = []) {
+    package init(
+        reach: Int64? = nil, reachIndexes: Int32 = .max, settled: [Range<Int64>] = [], partials: [Partial] = []
+    ) {
         self.reach = reach
+        self.reachIndexes = reachIndexes
         self.settled = settled
         self.partials = partials
     }
@@ -84,13 +93,18 @@ package struct CommitMap: Equatable {
         self.reach = reach == 0 ? nil : base + reach - 1
         self.settled = settled.map { base + $0.lowerBound..<base + $0.upperBound }
         partials = []
+        reachIndexes = .max
         var offset = base
         for _ in 0..<count {
             guard let step = reader.next(below: Self.spanLimit), let indexes = reader.set(below: Self.indexLimit) else {
                 return nil
             }
             offset += step
-            partials.append(Partial(offset: offset, indexes: indexes))
+            if !indexes.isEmpty {
+                partials.append(Partial(offset: offset, indexes: indexes))
+            } else if offset + 1 == self.reach, reader.leading > 0 {
+                reachIndexes = Int32(reader.leading)
+            }
         }
         guard reader.isAtEnd else { return nil }
     }
@@ -100,6 +114,13 @@ package struct CommitMap: Equatable {
 private struct VarintReader {
     let bytes: [UInt8]
     var position: Int
+    /// Of the set that was read last.
+    private(set) var leading: Int64 = 0
+
+    init(bytes: [UInt8], position: Int) {
+        self.bytes = bytes
+        self.position = position
+    }
 
     var isAtEnd: Bool { position == bytes.count }
 
@@ -118,6 +139,7 @@ private struct VarintReader {
 
     mutating func set(below limit: Int64) -> [Range<Int64>]? {
         guard let leading = next(below: limit), let header = next(below: limit * 2) else { return nil }
+        self.leading = leading
         return header & 1 == 0
             ? runs(count: header >> 1, from: leading, below: limit)
             : bitmap(length: header >> 1, from: leading, below: limit)

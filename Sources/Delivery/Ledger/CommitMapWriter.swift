@@ -7,12 +7,14 @@ package struct CommitMapWriter {
     }
     private struct PartialBytes {
         var offset: Int64
-        var bytes: Range<Int>
+        /// Of its indexes.
+        var set: Range<Int>
     }
 
-    /// Version, check, reach (below 2^40), the leading run and header of the main set, and the number of partials, at
-    /// their longest: a header has three bytes at most as long as a map has fewer than 2^17 bytes.
-    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2
+    /// Version, check, reach (below 2^40), the leading run and header of the main set, the number of partials, and the
+    /// reach's indexes (offset, run and header), at their longest: a header has three bytes at most as long as a map has
+    /// fewer than 2^17 bytes.
+    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 9
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
@@ -144,8 +146,10 @@ package struct CommitMapWriter {
         let begin = partialBytes.count
         Self.append(offset - (partials.last?.offset ?? base), to: &partialBytes)
         let given = indexRuns.count
+        var setStart = 0
         while true {
             let start = partialBytes.count
+            setStart = start
             Self.append(set: indexRuns, to: &partialBytes)
             if partialBytes.count + mainSize <= budget { break }
             // The longest prefix: half as many runs each time, which is near enough.
@@ -160,7 +164,7 @@ package struct CommitMapWriter {
             }
         }
         assert(isCut || indexRuns.count == given, "what fits is kept whole")
-        partials.append(PartialBytes(offset: offset, bytes: begin..<partialBytes.count))
+        partials.append(PartialBytes(offset: offset, set: setStart..<partialBytes.count))
     }
 
     private var mainSize: Int {
@@ -170,14 +174,20 @@ package struct CommitMapWriter {
 
     /// Completes `text`.
     ///
-    /// - Parameter reach: `nil`: no record may have been sent. One at or below the base says the same.
-    package mutating func finish(reach: Int64?) {
+    /// - Parameters:
+    ///   - reach: `nil`: no record may have been sent. One at or below the base says the same.
+    ///   - indexes: of the last record below the reach, those below this may have been sent; `.max`: all.
+    package mutating func finish(reach: Int64?, indexes: Int32 = .max) {
         bytes.removeAll(keepingCapacity: true)
         for _ in 0..<4 { bytes.append(0) }
         Self.append(reach.map { $0 > base ? $0 - base + 1 : 0 } ?? 0, to: &bytes)
         Self.append(set: runs, to: &bytes)
-        Self.append(Int64(partials.count), to: &bytes)
-        bytes.append(contentsOf: partialBytes)
+        if let reach, reach > base, indexes > 0, Int64(indexes) < CommitMap.indexLimit {
+            appendPartials(below: reach, indexes: Int64(indexes))
+        } else {
+            Self.append(Int64(partials.count), to: &bytes)
+            bytes.append(contentsOf: partialBytes)
+        }
         let check = CommitMap.check(bytes[4...], base: base)
         bytes[0] = CommitMap.version
         bytes[1] = UInt8(check >> 16)
@@ -185,6 +195,25 @@ package struct CommitMapWriter {
         bytes[3] = UInt8(check & 0xFF)
         text.removeAll(keepingCapacity: true)
         Base64URL.append(bytes, to: &text)
+    }
+
+    /// With the reach's indexes among them, after those that are settled of the same record.
+    private mutating func appendPartials(below reach: Int64, indexes: Int64) {
+        Self.append(Int64(partials.count + 1), to: &bytes)
+        let place = partials.firstIndex { $0.offset >= reach } ?? partials.count
+        var last = base
+        for partial in 0...partials.count {
+            if partial == place {
+                Self.append(reach - 1 - last, to: &bytes)
+                Self.append(indexes, to: &bytes)
+                Self.append(0, to: &bytes)
+                last = reach - 1
+            }
+            guard partial < partials.count else { return }
+            Self.append(partials[partial].offset - last, to: &bytes)
+            bytes.append(contentsOf: partialBytes[partials[partial].set])
+            last = partials[partial].offset
+        }
     }
 
     static func size(_ value: Int64) -> Int { max(1, (70 - value.leadingZeroBitCount) / 7) }

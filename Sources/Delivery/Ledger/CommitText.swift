@@ -5,10 +5,10 @@ struct CommitText: Equatable {
 
     var offset: Int64
     var hash: UInt64
-    /// The reach it named; 0: none, or not ours.
-    var reach: Int64
+    /// The reach it named; `.none`: none, or not ours.
+    var reach: ReachEnd
 
-    init(offset: Int64, metadata: UnsafeRawBufferPointer, reach: Int64) {
+    init(offset: Int64, metadata: UnsafeRawBufferPointer, reach: ReachEnd) {
         self.offset = offset
         hash = BytesHash.hash(metadata, seed: 0)
         self.reach = reach

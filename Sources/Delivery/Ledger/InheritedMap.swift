@@ -8,15 +8,15 @@ struct InheritedMap {
         case partly([Range<Int64>])
     }
 
-    /// Records below it that the map does not name may have been sent by the owner before; 0: none.
-    var reach: Int64
+    /// What lies below it and is not named by the map may have been sent by the owner before.
+    var reach: ReachEnd
     private let map: CommitMap
     private var nextRun = 0
     private var nextPartial = 0
 
     init(_ map: CommitMap) {
         self.map = map
-        reach = map.reach ?? 0
+        reach = map.reachEnd
     }
 
     /// One past the highest offset it names; 0: none.
@@ -74,7 +74,7 @@ struct InheritedMap {
 
     /// One past the highest offset from `offset` on that may have been sent before and is not known to be settled.
     func doubtEnd(from offset: Int64) -> Int64? {
-        var end = reach
+        var end = reach.offset
         for run in map.settled[nextRun...].reversed() where run.upperBound >= end && run.lowerBound < end {
             end = run.lowerBound
         }

@@ -21,8 +21,7 @@ struct Partition: ~Copyable {
     /// What a commit in flight says of this partition.
     struct Pending {
         var offset: Int64
-        /// 0: none.
-        var reach: Int64
+        var reach: ReachEnd
         var isLast: Bool
         var characters: Int
         var said: CommitText
@@ -74,6 +73,8 @@ struct Partition: ~Copyable {
     var isMapCut = false
     /// Notifications admitted, neither settled nor dropped.
     var open = 0
+    /// Open records with more than one.
+    var fanOuts = 0
     /// Dead letters among them.
     var deadLetters = 0
     /// Those that wait for the reach.

@@ -69,7 +69,8 @@ package struct PartitionLedger: ~Copyable {
     /// Begins anew after an offset reset: no record is known to be settled, but those below the offset that was committed
     /// for, or its reach, may have been sent.
     package mutating func reset() {
-        inherited = InheritedMap(CommitMap(reach: max(inherited.reach, committedAtAssignment ?? 0)))
+        let end = max(inherited.reach, ReachEnd(committedAtAssignment ?? 0))
+        inherited = InheritedMap(CommitMap(reach: end.offset, reachIndexes: end.indexes))
         committedAtAssignment = nil
     }
 
@@ -80,8 +81,8 @@ package struct PartitionLedger: ~Copyable {
     ///
     /// - Parameters:
     ///   - offset: the committed one. What comes from below is of a log that changed.
-    ///   - reach: records below it that are not known to be settled may have been sent meanwhile.
-    package mutating func resume(from offset: Int64, doubtBelow reach: Int64) {
+    ///   - reach: what lies below it and is not known to be settled may have been sent meanwhile.
+    package mutating func resume(from offset: Int64, doubtBelow reach: ReachEnd) {
         highestArrived = min(offset - 1, highestReceived)
         inherited.reach = max(inherited.reach, reach)
     }
@@ -101,13 +102,19 @@ package struct PartitionLedger: ~Copyable {
         return passed
     }
 
-    private func openRecord(at offset: Int64) -> UInt32? {
+    /// The first entry that begins at `offset` or above.
+    private func place(of offset: Int64) -> UInt64 {
         var low = entries.head
         var high = entries.tail
         while low != high {
             let middle = low &+ (high &- low) / 2
             if entries[middle].offset < offset { low = middle &+ 1 } else { high = middle }
         }
+        return low
+    }
+
+    private func openRecord(at offset: Int64) -> UInt32? {
+        let low = place(of: offset)
         guard low != entries.tail, entries[low].offset == offset, entries[low].record != Self.settledMark else {
             return nil
         }
@@ -158,11 +165,36 @@ package struct PartitionLedger: ~Copyable {
     package var lastPosition: UInt64 { entries.tail - 1 }
     package var lastRecord: UInt32 { entries[entries.tail - 1].record }
 
-    /// Records below it may have been sent by the owner before; 0: none.
-    package var inheritedReach: Int64 { inherited.reach }
+    /// What lies below it may have been sent by the owner before.
+    package var inheritedReach: ReachEnd { inherited.reach }
 
-    /// Whether records at this offset may have been sent by the owner before.
-    package func isInheritedDoubt(_ offset: Int64) -> Bool { offset < inheritedReach }
+    /// Of the record at this offset, indexes below this may have been sent by the owner before; 0: none.
+    package func inheritedDoubts(at offset: Int64) -> Int32 { inherited.reach.indexes(at: offset) }
+
+    /// So many notifications further than `start`: of records received, each as `count` says, then of as many offsets as
+    /// have the rest when they are like these.
+    package func end(ahead amount: Int64, of start: ReachEnd, count: (_ record: UInt32) -> Int32) -> ReachEnd {
+        var left = amount
+        var seen: Int64 = 0
+        let first = start.offset - (start.indexes == .max ? 0 : 1)
+        var position = place(of: first)
+        while position != entries.tail {
+            let entry = entries[position]
+            position += 1
+            guard entry.record != Self.settledMark else { continue }
+            let all = count(entry.record)
+            let begun = min(start.indexes(at: entry.offset), all)
+            seen += Int64(all)
+            if Int64(all - begun) >= left {
+                let indexes = begun + Int32(left)
+                return ReachEnd(entry.offset + 1, indexes: indexes == all ? .max : indexes)
+            }
+            left -= Int64(all - begun)
+        }
+        let next = max(highestReceived + 1, start.offset)
+        let further = seen == 0 ? left : Int64(Double(left) * Double(next - first) / Double(seen))
+        return further > 0 ? ReachEnd(next + further) : ReachEnd(next + 1, indexes: Int32(clamping: left))
+    }
 
     /// One past the highest offset that a commit's map can name.
     package var mapEnd: Int64 { max(highestReceived + 1, inherited.end) }
@@ -281,7 +313,7 @@ package struct PartitionLedger: ~Copyable {
         if let end = inherited.doubtEnd(from: next) { return end }
         var reach: Int64?
         forEachOpen { offset, record in
-            if isInheritedDoubt(offset) || isInDoubt(record) { reach = offset + 1 }
+            if inheritedDoubts(at: offset) > 0 || isInDoubt(record) { reach = offset + 1 }
         }
         return reach
     }

@@ -1,64 +1,121 @@
-/// The offset below which records may be handed to a connection: named by a commit before it is used, so that whoever
-/// takes over after a crash knows which records may have been sent.
+/// The place in a partition below which notifications may be handed to a connection: named by a commit before it is
+/// used, so that whoever takes over after a crash knows which may have been sent.
 ///
-/// It is kept ahead of the highest offset handed out by four commits' worth of offsets, at least `minimum`,
-/// at most `maximum` (a gap in the offsets is no pace).
+/// It is kept ahead of the highest one handed out by four commits' worth, at least `minimum`, at most `maximum` (a gap in
+/// the offsets is no pace): in offsets, or, while fan-outs are open, in notifications, which the owner counts. What a
+/// commit names may be less than the one before did: from then on no more is allowed.
 package struct Reach: Equatable {
-    /// Named by the last acknowledged commit; `nil`: none was acknowledged.
-    package private(set) var acknowledged: Int64?
-    /// Records below it may be handed out: `acknowledged`, or nothing while that is stale.
+    /// Named by the last acknowledged commit, or less, by one sent since; `nil`: none was acknowledged.
+    private(set) var end: ReachEnd?
+    /// Offsets below it may be handed out, and of the one at it the indexes below `limitIndexes`: as `end`, or nothing
+    /// while that is stale.
     private var limit = Int64.min
+    private var limitIndexes: Int32 = 0
     /// The last acknowledged commit of the group is so old that another may own the partition by now.
     package var isStale = false { didSet { refresh() } }
     private let minimum: Int64
-    /// One past the highest offset handed to a connection, or the first of those that wait for the reach.
-    private var front: Int64 = 0
-    private var frontAtCommit: Int64 = 0
+    /// The highest one handed to a connection, or the first of those that wait for the reach.
+    private var front: Int64 = -1
+    private var frontIndex: Int32 = -1
+    /// How often the front moved on.
+    private var advances: Int64 = 0
+    private var startAtCommit: Int64 = 0
+    private var advancesAtCommit: Int64 = 0
     private var hasCommitted = false
-    /// Offsets handed out from one commit to the next, falling slowly.
+    /// Offsets, and notifications, handed out from one commit to the next, falling slowly.
     private var pace: Int64 = 0
+    private var countedPace: Int64 = 0
+    /// Of a reach that was counted: how far `advances` comes before it is short; `nil`: it was told in offsets.
+    private var shortAt: Int64?
+    private var nextShortAt: Int64?
 
     package init(minimum: Int64) { self.minimum = minimum }
 
     package static let maximum: Int64 = 100_000
 
-    package var margin: Int64 { min(max(minimum, 4 * pace), max(minimum, Self.maximum)) }
+    package var acknowledged: Int64? { end?.offset }
+
+    package var margin: Int64 { margin(pace) }
+
+    /// How many notifications it is to be kept ahead.
+    package var countedMargin: Int64 { margin(max(countedPace, advances - advancesAtCommit)) }
+
+    private func margin(_ pace: Int64) -> Int64 { min(max(minimum, 4 * pace), max(minimum, Self.maximum)) }
 
     @inline(__always)
-    package func allows(_ offset: Int64) -> Bool { offset < limit }
+    package func allows(_ offset: Int64, _ index: Int32 = 0) -> Bool {
+        offset < limit || offset == limit && index < limitIndexes
+    }
 
-    /// `offset` (at most `OffsetLimit.highest`) is handed out, or is the first that wants to be.
-    package mutating func advance(to offset: Int64) { front = max(front, offset + 1) }
+    /// The one at `offset` (at most `OffsetLimit.highest`) is handed out, or is the first that wants to be.
+    @inline(__always)
+    package mutating func advance(to offset: Int64, _ index: Int32 = 0) {
+        guard offset > front || offset == front && index > frontIndex else { return }
+        front = offset
+        frontIndex = index
+        advances += 1
+    }
 
     /// Whether a commit should go out at once to raise it: less than half of the margin is left.
     package func isShort(from base: Int64) -> Bool {
-        guard let acknowledged else { return true }
-        return acknowledged < Self.nameable(max(front, base) + margin / 2, from: base)
+        guard let end else { return true }
+        if let shortAt { return advances >= shortAt || end < Self.nameable(start(from: base), from: base) }
+        return end.offset < Self.nameable(max(front + 1, base) + margin / 2, from: base)
     }
 
-    /// What the commit that is sent now names; never less than what an acknowledged one allows.
-    package mutating func next(from base: Int64) -> Int64 {
-        let start = max(front, base)
-        if hasCommitted { pace = max(min(start - frontAtCommit, Self.maximum), pace - pace / 8) }
+    /// Where what was not handed out begins.
+    package func start(from base: Int64) -> ReachEnd {
+        max(ReachEnd(front + 1, indexes: frontIndex + 1), ReachEnd(base))
+    }
+
+    /// What the commit that is sent now names; no more than that is allowed from now on.
+    ///
+    /// - Parameter counted: `countedMargin` notifications from `start`; `nil`: there are no fan-outs, each offset is one.
+    package mutating func next(from base: Int64, counted: ReachEnd? = nil) -> ReachEnd {
+        let start = max(front + 1, base)
+        let ahead = countedMargin
+        if hasCommitted {
+            pace = max(min(start - startAtCommit, Self.maximum), pace - pace / 8)
+            countedPace = max(min(advances - advancesAtCommit, Self.maximum), countedPace - countedPace / 8)
+        }
         hasCommitted = true
-        frontAtCommit = start
-        return Self.nameable(max(start + margin, acknowledged ?? 0), from: base)
+        startAtCommit = start
+        advancesAtCommit = advances
+        nextShortAt = counted == nil ? nil : advances + ahead - ahead / 2
+        let next = Self.nameable(counted ?? ReachEnd(start + margin), from: base)
+        if let end {
+            self.end = min(end, next)
+            refresh()
+        }
+        return next
     }
 
-    package mutating func acknowledge(_ reach: Int64) {
-        acknowledged = reach
+    package mutating func acknowledge(_ end: ReachEnd) {
+        self.end = end
+        shortAt = nextShortAt
         refresh()
     }
 
     /// Everything may be handed out: nobody comes after us who could read it.
     package mutating func allowAll() {
-        acknowledged = .max
+        end = ReachEnd(.max)
         isStale = false
     }
 
-    private mutating func refresh() { limit = isStale ? .min : acknowledged ?? .min }
+    private mutating func refresh() {
+        limit = .min
+        limitIndexes = 0
+        guard !isStale, let end else { return }
+        let isWhole = end.indexes == .max
+        limit = isWhole ? end.offset : end.offset - 1
+        limitIndexes = isWhole ? 0 : end.indexes
+    }
 
     /// A map names no offset further above the one committed with it.
+    private static func nameable(_ end: ReachEnd, from base: Int64) -> ReachEnd {
+        end.cut(at: base + CommitMap.highestReach)
+    }
+
     private static func nameable(_ reach: Int64, from base: Int64) -> Int64 {
         min(reach, base + CommitMap.highestReach)
     }

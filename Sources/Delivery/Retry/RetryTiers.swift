@@ -31,6 +31,18 @@ package struct RetryTiers: Sendable {
     /// Where held notifications go.
     package var shortest: Int { writable(0) }
 
+    /// Where one goes whose turn comes when what is held was tried again so often: the longest that is not longer than
+    /// that takes, so that few come back too early; whether it can be written is not asked.
+    ///
+    /// - Parameter roundMs: from one time to the next.
+    package func tier(inRounds rounds: Int64, ofMs roundMs: Int64) -> Int {
+        let (turnMs, isFar) = rounds.multipliedReportingOverflow(by: roundMs)
+        return isFar ? tiers.count - 1 : tiers.lastIndex { $0.delayMs <= turnMs } ?? 0
+    }
+
+    /// What is held in great numbers waits longer than it might have to: each return writes it once more.
+    package var patienceMs: Int64 { 3 * tiers[0].delayMs }
+
     /// Where they go once that has lasted.
     package var long: Int { tier(delayMs: VerdictTable.longDelayMs, previousMs: 0) }
 

@@ -49,11 +49,13 @@ struct Notification {
     var previous: UInt32 = noSlot
     var next: UInt32 = noSlot
 
-    // Its lane; tail and count are the head's only.
+    // Its lane; tail and counts are the head's only.
     var laneHash: UInt32 = 0
     var laneNext: UInt32 = noSlot
     var laneTail: UInt32 = noSlot
-    var laneCount: Int32 = 0
+    var laneCount: UInt16 = 0
+    /// How many the lane turned away since it formed, because it was full.
+    var laneTurnedAway: UInt16 = 0
 
     var token = UnsafeRawBufferPointer(start: nil, count: 0)
     /// What else it holds or will write, counted until it is settled (`takeBytes`).
@@ -89,6 +91,8 @@ struct Notification {
     var isDeadLetter = false
     /// Refused by APNs unprocessed, one after the other.
     var refusals: UInt8 = 0
+    /// Held by its lane: the tier in which its turn comes.
+    var heldTier: UInt8 = 0
     /// When it was handed out last: milliseconds of the monotonic clock, which wrap.
     var handedMs: UInt32 = 0
     var unregisteredAtMs: Int64 = 0

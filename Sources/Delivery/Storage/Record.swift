@@ -78,8 +78,9 @@ struct RecordBody {
     /// Sends and doubts before this worker.
     var sends: Int32
     var inDoubt: Int32
-    /// An owner that died may have sent it: one more send in doubt, unless its token is refused here, as it was there.
-    var isInheritedDoubt: Bool
+    /// An owner that died may have sent the indexes below it: one more send in doubt, unless the token is refused here,
+    /// as it was there.
+    var inheritedDoubts: Int32
     /// Attempts used up.
     var attempt: Int32
     /// Delay of the tier it was read from; 0: a request topic.

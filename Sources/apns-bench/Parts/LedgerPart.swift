@@ -54,7 +54,7 @@ final class LedgerPart: PartRun {
         let next = reach.next(from: base)
         map.start(base: base, limit: 4_000)
         ledger.write(to: &map) { _ in nil }
-        map.finish(reach: next)
+        map.finish(reach: next.offset)
         guard !map.isFull, !map.text.isEmpty else { throw BenchFailure("the map does not fit") }
         reach.acknowledge(next)
     }

@@ -1,0 +1,94 @@
+import Testing
+
+@testable import Delivery
+
+/// After a crash what may have been sent is in doubt: little more than what was.
+@Suite("Machine: how much is in doubt")
+struct DoubtWidthTests {
+    struct Case: CustomTestStringConvertible {
+        var name: String
+        /// Tokens of each record in turn.
+        var tokens: [Int]
+        var testDescription: String { name }
+    }
+
+    @Test(
+        "A crash marks at most four times what is sent again, and that wholly",
+        arguments: [
+            Case(name: "single", tokens: [1]), Case(name: "fan-outs", tokens: [2_000]),
+            Case(name: "short fan-outs", tokens: [20]),
+            Case(name: "both", tokens: [1, 1, 1, 500, 1, 1, 1_500, 1, 1, 1, 1]),
+        ])
+    func crash(_ test: Case) throws {
+        let log = Log(tokens: test.tokens, least: 12_000)
+        let rig = Rig(capacity: 200)
+        let partition = rig.assignReady()
+        var read: Int64 = 0
+        var delivered: Set<String> = []
+        var flights: [(atMs: Int64, devices: [String])] = []
+        var commit: Rig.Committed?
+        var under: [Rig.Committed] = []
+        var waits = 0
+        while delivered.count < 5_000 {
+            if !under.isEmpty {
+                commit = under.last
+                rig.finishCommit(under.map { _ in .acknowledged })
+            }
+            while read < log.records.count, rig.machine.room(for: partition) > 0 {
+                rig.receive(partition, read, envelope: log.records[Int(read)])
+                read += 1
+            }
+            while let first = flights.first, first.atMs <= rig.now.wallMs {
+                for device in first.devices { rig.answer(device) }
+                flights.removeFirst()
+            }
+            rig.settle()
+            let devices = rig.send()
+            if rig.machine.find(partition)?.pointee.behindReach.isEmpty == false { waits += 1 }
+            delivered.formUnion(devices)
+            flights.append((rig.now.wallMs + 50, devices))
+            under = rig.takeCommit(of: .requests)
+            rig.wait(ms: 5)
+        }
+        // The last one arrives, or does not.
+        let said = try #require(commit)
+        let next = Rig(capacity: 500)
+        let again = next.assign(committed: said.offset, map: said.map)
+        next.commit()
+        var marked = 0
+        var repeated = 0
+        var offset = said.offset
+        while offset < log.records.count || next.machine.gauges.openNotifications > 0 {
+            while offset < log.records.count, next.machine.room(for: again) > 0 {
+                next.receive(again, offset, envelope: log.records[Int(offset)])
+                offset += 1
+            }
+            let devices = next.send()
+            for device in devices { next.answer(device) }
+            for written in next.settle() {
+                if written.inDoubt > 0 { marked += 1 }
+                guard delivered.contains(written.token) else { continue }
+                repeated += 1
+                #expect(written.inDoubt == 1)
+            }
+            next.wait(ms: 20)
+            next.commit()
+        }
+        print("\(test.name): \(marked) marked, \(repeated) sent again; in \(waits) turns some waited for the reach")
+        #expect(marked <= 4 * repeated, "\(marked) marked, \(repeated) sent again")
+        #expect(waits <= 10)
+    }
+
+    private struct Log {
+        var records: [[String]] = []
+
+        init(tokens: [Int], least: Int) {
+            var count = 0
+            while count < least {
+                let size = tokens[records.count % tokens.count]
+                records.append((0..<size).map { "r\(records.count).\($0)" })
+                count += size
+            }
+        }
+    }
+}
