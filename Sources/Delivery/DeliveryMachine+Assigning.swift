@@ -41,13 +41,11 @@ extension DeliveryMachine {
         let id = nextID()
         var map = CommitMap()
         var base = committedOffset
-        var reachAtAssignment: Int64 = 0
         if let committed = committedOffset {
             var isIgnored = false
             if !metadata.isEmpty {
                 if let read = CommitMap(metadata: metadata, base: committed) {
                     map = read
-                    reachAtAssignment = read.reach ?? 0
                 } else if OffsetLimit.holds(committed) {
                     // Whoever wrote that may have sent what is above his offset.
                     map.reach = committed + Reach.maximum
@@ -80,7 +78,6 @@ extension DeliveryMachine {
                 metadataLimit: settings.metadataLimit))
         if let base = committedOffset {
             find(id)?.pointee.said = CommitText(offset: base, metadata: metadata, reach: 0)
-            find(id)?.pointee.reachAtAssignment = reachAtAssignment
         }
         return id
     }
@@ -123,7 +120,7 @@ extension DeliveryMachine {
         guard let partition = find(id), partition.pointee.ledger.inheritedReach > start else { return [] }
         var writer = CommitMapWriter()
         writer.start(base: start, limit: partition.pointee.metadataLimit)
-        writer.finish(reach: partition.pointee.ledger.inheritedReach)
+        writer.finish(reach: partition.pointee.ledger.inheritedReach, owner: owner(of: id))
         return writer.text
     }
 

@@ -3,8 +3,6 @@ import PushRecords
 extension DeliveryMachine {
     /// However slow replies are, the next commit goes out so long after one.
     private static let widestPauseNs: Int64 = 1_000_000_000
-    /// So many owners in a row that settle nothing each name a reach of their own.
-    private static let ownersToldApart: Int64 = 64
     /// Metadata is never halved below this: the reach alone takes less.
     private static let leastMetadata = 32
 
@@ -59,12 +57,6 @@ extension DeliveryMachine {
             // What an owner that died may have sent stays in doubt for whoever comes after us, until it is settled.
             let inherited = partition.pointee.ledger.inheritedReach
             reach = max(partition.pointee.reach.next(from: base), base < inherited ? inherited : 0)
-            // Whoever wrote what we read back, and comes back, has to see that somebody else was there.
-            if partition.pointee.committed == nil, base == partition.pointee.ledger.committedAtAssignment,
-                let named = reach, (0..<Self.ownersToldApart).contains(partition.pointee.reachAtAssignment - named)
-            {
-                reach = partition.pointee.reachAtAssignment + 1
-            }
         }
         mapWriter.start(base: base, limit: partition.pointee.metadataLimit)
         partition.pointee.ledger.write(to: &mapWriter) { record in
@@ -74,7 +66,7 @@ extension DeliveryMachine {
         // What is settled and was cut off will be sent again by whoever comes after us: it has to say so.
         if mapWriter.isFull { reach = max(reach ?? 0, partition.pointee.ledger.mapEnd) }
         reach = reach.map { min($0, base + CommitMap.highestReach) }
-        mapWriter.finish(reach: reach)
+        mapWriter.finish(reach: reach, owner: owner(of: partition.pointee.id))
         if mapWriter.isFull {
             counters.mapsCut += 1
             if !partition.pointee.isMapCut {
@@ -89,6 +81,14 @@ extension DeliveryMachine {
             said: mapWriter.text.withUnsafeBytes { CommitText(offset: base, metadata: $0, reach: reach ?? 0) })
         partition.pointee.mapEighths = mapWriter.eighths
         flights[partition.pointee.flight].append(partition.pointee.id, offset: base, text: mapWriter.text)
+    }
+
+    /// Whoever had a partition before, and gets it back, must not take another's commit for its own, whatever that says.
+    func owner(of id: PartitionID) -> Int64 {
+        var bits = settings.hashSeed &+ UInt64(id.epoch) &* 0x9E37_79B9_7F4A_7C15
+        bits = (bits ^ bits >> 30) &* 0xBF58_476D_1CE4_E5B9
+        bits = (bits ^ bits >> 27) &* 0x94D0_49BB_1331_11EB
+        return Int64((bits ^ bits >> 31) % UInt64(CommitMap.ownerLimit))
     }
 
     /// The reply: one outcome for each entry of this group's `takeCommit`, in its order; `nil` stands for a commit

@@ -6,6 +6,7 @@
 ///     version (1 byte) · check (3 bytes) · reach (varint: 0 none, else reach - base + 1)
 ///     set of settled offsets, relative to the committed offset ("base")
 ///     number of records settled in part (varint), and for each: offset - the previous one's (varint), set of indexes
+///     owner (varint): tells what one wrote from what another did, where both say the same; may be missing
 ///     a set: leading run of what is not settled (varint) · length << 1 | form (varint) · data
 ///       form 0, runs: `length` runs (varints), settled and not settled in turn, the first and last settled
 ///       form 1, bitmap: `length` bits, lowest bit of a byte first
@@ -35,6 +36,8 @@ package struct CommitMap: Equatable {
     static let spanLimit: Int64 = 1 << 40
     /// How far above the committed offset a reach can be named.
     static let highestReach = spanLimit - 2
+    /// Owners are numbers below it, of three bytes at most.
+    static let ownerLimit: Int64 = 1 << 21
     /// More indexes than a record can have are not believed.
     static let indexLimit: Int64 = 1 << 14
 
@@ -92,7 +95,7 @@ package struct CommitMap: Equatable {
             offset += step
             partials.append(Partial(offset: offset, indexes: indexes))
         }
-        guard reader.isAtEnd else { return nil }
+        guard reader.isAtEnd || reader.next(below: Self.ownerLimit) != nil && reader.isAtEnd else { return nil }
     }
 }
 

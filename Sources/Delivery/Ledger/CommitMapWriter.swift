@@ -10,9 +10,9 @@ package struct CommitMapWriter {
         var bytes: Range<Int>
     }
 
-    /// Version, check, reach (below 2^40), the leading run and header of the main set, and the number of partials, at
-    /// their longest: a header has three bytes at most as long as a map has fewer than 2^17 bytes.
-    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2
+    /// Version, check, reach (below 2^40), the leading run and header of the main set, the number of partials, and the
+    /// owner, at their longest: a header has three bytes at most as long as a map has fewer than 2^17 bytes.
+    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 3
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
@@ -170,14 +170,17 @@ package struct CommitMapWriter {
 
     /// Completes `text`.
     ///
-    /// - Parameter reach: `nil`: no record may have been sent. One at or below the base says the same.
-    package mutating func finish(reach: Int64?) {
+    /// - Parameters:
+    ///   - reach: `nil`: no record may have been sent. One at or below the base says the same.
+    ///   - owner: below `CommitMap.ownerLimit`.
+    package mutating func finish(reach: Int64?, owner: Int64 = 0) {
         bytes.removeAll(keepingCapacity: true)
         for _ in 0..<4 { bytes.append(0) }
         Self.append(reach.map { $0 > base ? $0 - base + 1 : 0 } ?? 0, to: &bytes)
         Self.append(set: runs, to: &bytes)
         Self.append(Int64(partials.count), to: &bytes)
         bytes.append(contentsOf: partialBytes)
+        Self.append(owner, to: &bytes)
         let check = CommitMap.check(bytes[4...], base: base)
         bytes[0] = CommitMap.version
         bytes[1] = UInt8(check >> 16)

@@ -51,8 +51,6 @@ struct Partition: ~Copyable {
     var pending: Pending?
     /// What the group has committed: as read at the assignment, then as acknowledged.
     var said: CommitText?
-    /// The reach of the commit read at the assignment; 0: none.
-    var reachAtAssignment: Int64 = 0
     /// What it may have instead: commits sent since that were not acknowledged, the latest ones.
     var unsureSaid: [CommitText] = []
     /// When its session was lost. Monotonic.
