@@ -194,7 +194,7 @@ extension DeliveryMachine {
                 hold(slot, cause)
                 continue
             }
-            partition.pointee.behindReach.remove(slot, from: &notifications)
+            leaveReach(slot, partition)
             if let cause = notifications[slot].heldFor {
                 moveHeld(slot, cause)
             } else if settings.ordering == .device, !notifications[slot].isLaneMember {
@@ -209,7 +209,7 @@ extension DeliveryMachine {
     private mutating func leaveLanes(_ partition: UnsafeMutablePointer<Partition>) {
         var slot = partition.pointee.behindReach.head
         while slot != noSlot {
-            leaveLane(slot)
+            letOthersPass(slot, partition)
             slot = notifications[slot].next
         }
     }

@@ -87,6 +87,8 @@ struct Notification {
     var isRetryAttempt = false
     /// Nothing could be read of it: the publisher has it.
     var isDeadLetter = false
+    /// It waits for the reach, and left its lane or never joined it.
+    var isBesideLane = false
     /// Refused by APNs unprocessed, one after the other.
     var refusals: UInt8 = 0
     /// When it was handed out last: milliseconds of the monotonic clock, which wrap.
