@@ -148,7 +148,11 @@ extension DeliveryMachine {
                     partition.pointee.id, refusals: partition.pointee.commits.refusals,
                     sinceNs: partition.pointee.commits.sinceNs ?? now.ns, isImpossible: isImpossible))
         }
-        if isImpossible { leaveLanes(partition) }
+        if isImpossible {
+            leaveLanes(partition)
+            // Nobody can be told: what is open of the log before does not wait for ever.
+            openDetached(of: partition.pointee.id)
+        }
         if isImpossible, partition.pointee.phase == .draining || partition.pointee.phase == .leaving {
             // Nobody can be told anything: there is no topic that he could read it of.
             partition.pointee.phase = .left
@@ -177,6 +181,7 @@ extension DeliveryMachine {
         }
         partition.pointee.reach.acknowledge(pending.reach)
         passReach(partition)
+        if besideCount > 0 { openDetached(of: partition.pointee.id) }
     }
 
     /// What waited for the reach goes on, as far as that allows it now.

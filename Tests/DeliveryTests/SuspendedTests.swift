@@ -223,6 +223,18 @@ struct SuspendedTests {
         #expect("\(rig.receive(back, 10, "d10"))" == "taken")
     }
 
+    @Test("A log that ends below what was received was cut: its records are not taken for known ones")
+    func cutMeanwhile() {
+        let (rig, lost, committed) = Self.lost()
+        let back = Self.assign(rig, committed, logEnd: 3)
+        #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
+        #expect(Self.receipts(rig, back) == ["taken", "taken", "taken", "taken"])
+
+        let (whole, _, same) = Self.lost()
+        let resumed = Self.assign(whole, same, logEnd: 4)
+        #expect(whole.machine.takeEvents().contains(.resumed(resumed)))
+    }
+
     @Test("It is kept for ten minutes, or until it is released")
     func limits() {
         let (rig, lost, committed) = Self.lost()
