@@ -210,6 +210,14 @@ extension DeliveryMachine {
     // MARK: Lanes
 
     mutating func joinLane(_ slot: UInt32) {
+        let record = notifications[slot].record
+        if let partition = partitions[Int(records[record].partition)], partition.pointee.besideLanes > 0,
+            !partition.pointee.reach.allows(records[record].offset)
+        {
+            // Behind those of its partition that left the lanes before it came.
+            waitForReach(slot, partition)
+            return
+        }
         let token = notifications[slot].token
         let laneApp = apps[Int(notifications[slot].app)].laneApp
         let seed = settings.hashSeed ^ UInt64(truncatingIfNeeded: laneApp) &* 0x9E37_79B9_7F4A_7C15

@@ -33,7 +33,9 @@ extension DeliveryMachine {
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let start = Self.readingStart(committed: committedOffset, logStart: logStart, logEnd: logEnd)
         if let suspended = suspended(topic: topic, number) {
-            if case .at(let committed) = start, let text = suspended.pointee.text(committed, metadata) {
+            // A log that ends below what was received of it was cut: other records have, or will have, those offsets.
+            let isCut = logEnd.map { $0 <= suspended.pointee.ledger.highestReceived } ?? false
+            if !isCut, case .at(let committed) = start, let text = suspended.pointee.text(committed, metadata) {
                 return resume(suspended, text, role, logEnd: logEnd)
             }
             release([suspended.pointee.id], because: { .suspendedReleased($0) })
@@ -41,13 +43,11 @@ extension DeliveryMachine {
         let id = nextID()
         var map = CommitMap()
         var base = committedOffset
-        var reachAtAssignment: Int64 = 0
         if let committed = committedOffset {
             var isIgnored = false
             if !metadata.isEmpty {
                 if let read = CommitMap(metadata: metadata, base: committed) {
                     map = read
-                    reachAtAssignment = read.reach ?? 0
                 } else if OffsetLimit.holds(committed) {
                     // Whoever wrote that may have sent what is above his offset.
                     map.reach = committed + Reach.maximum
@@ -83,7 +83,6 @@ extension DeliveryMachine {
                 metadataLimit: settings.metadataLimit))
         if let base = committedOffset {
             find(id)?.pointee.said = CommitText(offset: base, metadata: metadata, reach: .none)
-            find(id)?.pointee.reachAtAssignment = reachAtAssignment
         }
         return id
     }
@@ -91,7 +90,8 @@ extension DeliveryMachine {
     /// The log of an assignment is another one than it was (`Receipt.below`): everything in it is new.
     ///
     /// What is open of the old log goes on to its end and has its results, but commits nothing. What may have been sent
-    /// of the offsets below is marked in doubt when it comes.
+    /// of the offsets below is marked in doubt when it comes. Some of the old log may be left in the new one, and be read
+    /// by whoever comes after us: what lies at or above the old reach is sent once a commit of the new beginning names it.
     ///
     /// - Parameters:
     ///   - start: where it is read from, which is committed at once; `nil`: unknown, what comes first tells.
@@ -106,7 +106,7 @@ extension DeliveryMachine {
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let sent = max(
             old.pointee.reach.acknowledged ?? 0, old.pointee.ledger.inheritedReach.offset,
-            old.pointee.ledger.highestReceived + 1)
+            old.pointee.ledger.committable ?? 0, old.pointee.ledger.highestReceived + 1)
         let new = nextID()
         events.append(
             .logChanged(new, committed: old.pointee.ledger.highestReceived + 1, start: start, end: logEnd))
@@ -127,7 +127,7 @@ extension DeliveryMachine {
         let reach = partition.pointee.ledger.inheritedReach
         var writer = CommitMapWriter()
         writer.start(base: start, limit: partition.pointee.metadataLimit)
-        writer.finish(reach: reach.offset, indexes: reach.indexes)
+        writer.finish(reach: reach.offset, indexes: reach.indexes, owner: owner(of: id))
         return writer.text
     }
 
@@ -141,10 +141,17 @@ extension DeliveryMachine {
     private mutating func detach(_ partition: UnsafeMutablePointer<Partition>) {
         partition.pointee.phase = .detached
         partition.pointee.pending = nil
-        partition.pointee.reach.allowAll()
-        passReach(partition)
         setShared(partition, false)
         besideCount += 1
+    }
+
+    /// The new beginning of its log was committed, which names all that may be sent of the old one; or never will be.
+    mutating func openDetached(of id: PartitionID) {
+        for old in detached(besides: [id]) {
+            guard let partition = find(old) else { continue }
+            partition.pointee.reach.allowAll()
+            passReach(partition)
+        }
     }
 
     /// The name of the next assignment, whose slot is free.

@@ -3,8 +3,6 @@ import PushRecords
 extension DeliveryMachine {
     /// However slow replies are, the next commit goes out so long after one.
     private static let widestPauseNs: Int64 = 1_000_000_000
-    /// So many owners in a row that settle nothing each name a reach of their own.
-    private static let ownersToldApart: Int64 = 64
     /// Metadata is never halved below this: the reach alone takes less.
     private static let leastMetadata = 32
 
@@ -62,12 +60,6 @@ extension DeliveryMachine {
             let counted = partition.pointee.fanOuts > 0 ? countedReach(partition, from: base) : nil
             let next = partition.pointee.reach.next(from: base, counted: counted)
             reach = max(next, base < inherited.offset ? inherited : .none)
-            // Whoever wrote what we read back, and comes back, has to see that somebody else was there.
-            if partition.pointee.committed == nil, base == partition.pointee.ledger.committedAtAssignment,
-                (0..<Self.ownersToldApart).contains(partition.pointee.reachAtAssignment - reach.offset)
-            {
-                reach = ReachEnd(partition.pointee.reachAtAssignment + 1)
-            }
         }
         mapWriter.start(base: base, limit: partition.pointee.metadataLimit)
         partition.pointee.ledger.write(to: &mapWriter) { record in
@@ -77,7 +69,7 @@ extension DeliveryMachine {
         // What is settled and was cut off will be sent again by whoever comes after us: it has to say so.
         if mapWriter.isFull { reach = max(reach, ReachEnd(partition.pointee.ledger.mapEnd)) }
         reach = reach.cut(at: base + CommitMap.highestReach)
-        mapWriter.finish(reach: reach.offset, indexes: reach.indexes)
+        mapWriter.finish(reach: reach.offset, indexes: reach.indexes, owner: owner(of: partition.pointee.id))
         if mapWriter.isFull {
             counters.mapsCut += 1
             if !partition.pointee.isMapCut {
@@ -99,6 +91,14 @@ extension DeliveryMachine {
         partition.pointee.ledger.end(
             ahead: partition.pointee.reach.countedMargin, of: partition.pointee.reach.start(from: base)
         ) { records[$0].count }
+    }
+
+    /// Whoever had a partition before, and gets it back, must not take another's commit for its own, whatever that says.
+    func owner(of id: PartitionID) -> Int64 {
+        var bits = settings.hashSeed &+ UInt64(id.epoch) &* 0x9E37_79B9_7F4A_7C15
+        bits = (bits ^ bits >> 30) &* 0xBF58_476D_1CE4_E5B9
+        bits = (bits ^ bits >> 27) &* 0x94D0_49BB_1331_11EB
+        return Int64((bits ^ bits >> 31) % UInt64(CommitMap.ownerLimit))
     }
 
     /// The reply: one outcome for each entry of this group's `takeCommit`, in its order; `nil` stands for a commit
@@ -158,7 +158,11 @@ extension DeliveryMachine {
                     partition.pointee.id, refusals: partition.pointee.commits.refusals,
                     sinceNs: partition.pointee.commits.sinceNs ?? now.ns, isImpossible: isImpossible))
         }
-        if isImpossible { leaveLanes(partition) }
+        if isImpossible {
+            leaveLanes(partition)
+            // Nobody can be told: what is open of the log before does not wait for ever.
+            openDetached(of: partition.pointee.id)
+        }
         if isImpossible, partition.pointee.phase == .draining || partition.pointee.phase == .leaving {
             // Nobody can be told anything: there is no topic that he could read it of.
             partition.pointee.phase = .left
@@ -187,6 +191,7 @@ extension DeliveryMachine {
         }
         partition.pointee.reach.acknowledge(pending.reach)
         passReach(partition)
+        if besideCount > 0 { openDetached(of: partition.pointee.id) }
     }
 
     /// What waited for the reach goes on, as far as that allows it now.
@@ -205,7 +210,7 @@ extension DeliveryMachine {
                 hold(slot, cause)
                 continue
             }
-            partition.pointee.behindReach.remove(slot, from: &notifications)
+            leaveReach(slot, partition)
             if let cause = notifications[slot].heldFor {
                 moveHeld(slot, cause)
             } else if settings.ordering == .device, !notifications[slot].isLaneMember {
@@ -220,7 +225,7 @@ extension DeliveryMachine {
     private mutating func leaveLanes(_ partition: UnsafeMutablePointer<Partition>) {
         var slot = partition.pointee.behindReach.head
         while slot != noSlot {
-            leaveLane(slot)
+            letOthersPass(slot, partition)
             slot = notifications[slot].next
         }
     }

@@ -128,7 +128,7 @@ extension DeliveryMachine {
         case .ready:
             queues[Int(notifications[slot].app)].remove(slot, group: Int(records[record].group), from: &notifications)
         case .behindReach:
-            partitions[Int(records[record].partition)]?.pointee.behindReach.remove(slot, from: &notifications)
+            if let partition = partitions[Int(records[record].partition)] { leaveReach(slot, partition) }
         case .backingOff:
             backingOff.remove(slot, from: &notifications)
         case .inLane, .handed, .concluded:

@@ -82,7 +82,41 @@ extension DeliveryMachine {
         if notifications[slot].isProbe { endProbe(slot) }
         notifications[slot].state = .behindReach
         partition.pointee.behindReach.append(slot, in: &notifications)
-        if partition.pointee.commits.isImpossible { leaveLane(slot) }
+        if partition.pointee.commits.isImpossible || partition.pointee.besideLanes > 0 {
+            letOthersPass(slot, partition)
+        }
+    }
+
+    /// It waits for a commit that is impossible, and lets others of its device go first, which other partitions brought.
+    /// Those of its own leave the lane with it: they come back in their order.
+    mutating func letOthersPass(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) {
+        markBesideLane(slot, partition)
+        guard notifications[slot].isLaneMember else { return }
+        var next = notifications[slot].laneNext
+        while next != noSlot {
+            let other = next
+            next = notifications[other].laneNext
+            guard records[notifications[other].record].partition == partition.pointee.id.slot else { continue }
+            leaveLane(other)
+            notifications[other].state = .behindReach
+            partition.pointee.behindReach.append(other, in: &notifications)
+            markBesideLane(other, partition)
+        }
+        leaveLane(slot)
+    }
+
+    private mutating func markBesideLane(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) {
+        guard !notifications[slot].isBesideLane else { return }
+        notifications[slot].isBesideLane = true
+        partition.pointee.besideLanes += 1
+    }
+
+    /// It no longer waits for the reach.
+    mutating func leaveReach(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) {
+        partition.pointee.behindReach.remove(slot, from: &notifications)
+        guard notifications[slot].isBesideLane else { return }
+        notifications[slot].isBesideLane = false
+        partition.pointee.besideLanes -= 1
     }
 
     private mutating func handOut(_ slot: UInt32, _ handedMs: UInt32) -> OutgoingRequest {

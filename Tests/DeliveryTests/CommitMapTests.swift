@@ -65,7 +65,28 @@ struct CommitMapTests {
         // A set without members, which that version passes over.
         let text = Self.text(base: 1_000, CommitMap(reach: 1_004, reachIndexes: 300)).text
         let bytes = text.withUnsafeBytes { Base64URL.decode($0) } ?? []
-        #expect(bytes.dropFirst(4) == [5, 0, 0, 1, 3, 0xAC, 2, 0])
+        #expect(bytes.dropFirst(4) == [5, 0, 0, 1, 3, 0xAC, 2, 0, 0])
+    }
+
+    @Test("Two owners who say the same write it each in their way; what names no owner is read, too")
+    func owners() {
+        let texts = [nil, 0, 5, CommitMap.ownerLimit - 1].map { (owner: Int64?) -> [UInt8] in
+            var writer = CommitMapWriter()
+            writer.start(base: 10, limit: 100)
+            writer.settled(12..<14)
+            writer.finish(reach: 20, owner: owner ?? 0)
+            guard owner == nil, var bytes = writer.text.withUnsafeBytes({ Base64URL.decode($0) }) else {
+                return writer.text
+            }
+            bytes.removeLast()
+            let check = CommitMap.check(bytes[4...], base: 10)
+            for place in 1...3 { bytes[place] = UInt8(truncatingIfNeeded: check >> (24 - 8 * UInt32(place))) }
+            var text: [UInt8] = []
+            Base64URL.append(bytes, to: &text)
+            return text
+        }
+        #expect(Set(texts).count == 4)
+        for text in texts { #expect(Self.read(text, base: 10) == CommitMap(reach: 20, settled: [12..<14])) }
     }
 
     @Test("A reach at or below the committed offset says nothing")

@@ -57,6 +57,62 @@ struct ImpossibleCommitTests {
         #expect(rig.send() == ["a"])
     }
 
+    @Test("What of one device waits for its commit is sent in its order once that is taken")
+    func order() {
+        let (rig, denied, other) = Self.denied()
+        rig.machine.setCapacity(AppIndex(0), requests: 1)
+        rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
+        rig.receive(denied, 1, "a", payload: #"{"aps":{"badge":1}}"#)
+        #expect(rig.send() == [])
+        rig.receive(other, 0, "x")
+        #expect(rig.send() == ["x"])
+        // Nothing else goes to a connection meanwhile.
+        rig.receive(denied, 2, "a", payload: #"{"aps":{"badge":2}}"#)
+        rig.wait(ms: 10_000)
+        #expect(rig.commit().map(\.partition).contains(denied))
+        rig.answer("x")
+        var order: [String] = []
+        for _ in 0..<3 {
+            rig.send()
+            order += rig.sent.map { Rig.text($0.payload) }
+            rig.answer("a")
+        }
+        #expect(order == (0..<3).map { #"{"aps":{"badge":\#($0)}}"# })
+    }
+
+    @Test("So is what joined the lane of others meanwhile, or was in it behind others")
+    func orderBehindOthers() {
+        let rig = Rig()
+        let denied = rig.assign(0)
+        let other = rig.assign(1)
+        rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
+        rig.receive(other, 0, "a", payload: #"{"aps":{"badge":9}}"#)
+        rig.receive(denied, 1, "a", payload: #"{"aps":{"badge":1}}"#)
+        #expect(rig.send() == [])
+        rig.wait(ms: 50)
+        var entries = rig.takeCommit(of: .requests)
+        rig.finishCommit(entries.map { $0.partition == denied ? .impossible : .acknowledged })
+        var order: [String] = []
+        func send() {
+            rig.send()
+            order += rig.sent.map { Rig.text($0.payload) }
+        }
+        send()
+        rig.receive(denied, 2, "a", payload: #"{"aps":{"badge":2}}"#)
+        rig.wait(ms: 10_000)
+        entries = rig.takeCommit(of: .requests)
+        #expect(entries.map(\.partition).contains(denied))
+        rig.finishCommit(entries.map { _ in .acknowledged })
+        for _ in 0..<3 {
+            rig.answer("a")
+            send()
+        }
+        rig.answer("a")
+        rig.settle()
+        #expect(order == [9, 0, 1, 2].map { #"{"aps":{"badge":\#($0)}}"# })
+        #expect(rig.isEmpty)
+    }
+
     @Test("What waited before its commits became impossible leaves its lane, too")
     func lanesOfThoseThatWait() {
         let rig = Rig()

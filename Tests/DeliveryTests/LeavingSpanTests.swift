@@ -177,7 +177,7 @@ struct LeavingSpanTests {
         let partition = rig.assign(committed: 0, map: CommitMap(reach: 3_600, settled: settled))
         rig.commit()
         var offset: Int64 = 0
-        for _ in 0..<60 {
+        for _ in 0..<70 {
             while rig.machine.room(for: partition) > 0, offset < 4_000 {
                 rig.receive(partition, offset, "d\(offset)")
                 offset += 1
@@ -188,5 +188,6 @@ struct LeavingSpanTests {
             rig.commit()
         }
         #expect(offset == 4_000)
+        expect(rig.machine.status(of: partition)?.committed, is: 4_000)
     }
 }

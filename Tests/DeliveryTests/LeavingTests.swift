@@ -160,7 +160,7 @@ struct LeavingTests {
     func reachIsInherited() {
         let rig = Rig()
         let partition = rig.assign(committed: 0, map: CommitMap(reach: 5_000))
-        #expect(rig.commit().map(\.map.reach) == [5_001])
+        #expect(rig.commit().map(\.map.reach) == [5_000])
         rig.receive(partition, 0, "a")
         rig.send()
         rig.answer("a")

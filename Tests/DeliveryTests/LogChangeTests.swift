@@ -104,6 +104,51 @@ struct LogChangeTests {
         #expect(rig.commit().map(\.offset) == [1])
     }
 
+    @Test("What lies above the old reach is sent once a commit of the new beginning names it")
+    func detachedAboveReach() {
+        var settings = DeliverySettings()
+        settings.reachMargin = 1
+        let rig = Rig(settings)
+        let old = rig.assignReady()
+        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(old, Int64(offset), device) }
+        #expect(rig.send() == ["a"])
+        _ = rig.machine.beginAnew(old, from: 0, logEnd: 2, now: rig.now)
+        #expect(rig.send() == [])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.map.reach) == [2])
+        #expect(rig.send() == ["b", "c"])
+        for device in ["a", "b", "c"] { rig.answer(device) }
+        rig.settle()
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Where the new beginning cannot be committed, it does not wait for that")
+    func detachedForEver() {
+        var settings = DeliverySettings()
+        settings.reachMargin = 1
+        let rig = Rig(settings)
+        let old = rig.assignReady()
+        rig.receive(old, 3, "a")
+        #expect(rig.send() == [])
+        let new = rig.machine.beginAnew(old, from: 0, logEnd: 2, now: rig.now)
+        #expect(rig.send() == [])
+        rig.wait(ms: 50)
+        #expect(rig.takeCommit(of: .requests).map(\.partition) == [new])
+        rig.finishCommit([.impossible])
+        #expect(rig.send() == ["a"])
+    }
+
+    @Test("What was committed before it was assigned may have been sent, too")
+    func committedBefore() {
+        let rig = Rig()
+        let old = rig.assign(committed: 3)
+        let new = rig.machine.beginAnew(old, from: 0, logEnd: 9, now: rig.now)
+        rig.commit()
+        for offset in Int64(0)..<5 { rig.receive(new, offset, "d\(offset)") }
+        for device in rig.send() { rig.answer(device) }
+        #expect(rig.settle().map(\.inDoubt) == [1, 1, 1, 0, 0])
+    }
+
     @Test("A log that is read from a known offset: that is committed at once, with what is in doubt of it")
     func knownStart() {
         let rig = Rig(capacity: 10_000)

@@ -223,6 +223,18 @@ struct SuspendedTests {
         #expect("\(rig.receive(back, 10, "d10"))" == "taken")
     }
 
+    @Test("A log that ends below what was received was cut: its records are not taken for known ones")
+    func cutMeanwhile() {
+        let (rig, lost, committed) = Self.lost()
+        let back = Self.assign(rig, committed, logEnd: 3)
+        #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
+        #expect(Self.receipts(rig, back) == ["taken", "taken", "taken", "taken"])
+
+        let (whole, _, same) = Self.lost()
+        let resumed = Self.assign(whole, same, logEnd: 4)
+        #expect(whole.machine.takeEvents().contains(.resumed(resumed)))
+    }
+
     @Test("It is kept for ten minutes, or until it is released")
     func limits() {
         let (rig, lost, committed) = Self.lost()
@@ -244,19 +256,39 @@ struct SuspendedTests {
         #expect(other.isEmpty)
     }
 
-    @Test("Another owner's first commit differs from the one that it read: nobody takes it for his own")
-    func firstCommitOfAnother() throws {
+    private static func another(_ hashSeed: UInt64) -> Rig {
+        var settings = DeliverySettings()
+        settings.hashSeed = hashSeed
+        return Rig(settings)
+    }
+
+    @Test("Another owner's commits differ from the one that it read: nobody takes them for his own")
+    func commitsOfAnother() throws {
         let (rig, _, committed) = Self.lost()
-        let other = Rig()
-        _ = Self.assign(other, committed)
-        let others = try #require(Self.commit(other))
-        expect(others.offset, is: committed?.offset ?? -1)
-        let back = Self.assign(rig, others)
-        expect(rig.machine.takeEvents().contains(.resumed(back)), is: false)
+        let reach = try #require(
+            committed?.text.withUnsafeBytes { CommitMap(metadata: $0, base: committed?.offset ?? 0)?.reach })
+        let other = Self.another(1)
+        let partition = Self.assign(other, committed)
+        let first = try #require(Self.commit(other))
+        expect(first.offset, is: committed?.offset ?? -1)
         // A third one does not say again what the first one said.
-        let third = Rig()
-        _ = Self.assign(third, others, logEnd: 4)
+        let third = Self.another(2)
+        _ = Self.assign(third, first, logEnd: 4)
         let thirds = try #require(Self.commit(third))
-        #expect(thirds.text != others.text && thirds.text != committed?.text)
+        #expect(thirds.text != first.text && thirds.text != committed?.text)
+
+        // What it gives up says just what it read: it settled nothing, and as much may have been sent.
+        other.receive(partition, 0, "y")
+        other.receive(partition, reach - 1, "z")
+        #expect(other.send() == ["y", "z"])
+        other.giveBack("y")
+        other.doubt("z")
+        other.machine.revoke([partition])
+        other.wait(ms: 1_000)
+        let last = try #require(Self.commit(other))
+        let map = last.text.withUnsafeBytes { CommitMap(metadata: $0, base: last.offset) }
+        #expect(map == CommitMap(reach: reach))
+        let back = Self.assign(rig, last)
+        expect(rig.machine.takeEvents().contains(.resumed(back)), is: false)
     }
 }

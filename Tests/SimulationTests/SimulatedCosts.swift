@@ -2,9 +2,6 @@
 
 /// What a turn costs: memory and metadata grow with what is open, never with what is settled.
 extension SimulatedWorld {
-    /// How long one that is always refused may be open, when nothing else is wrong.
-    private static let refusedLimitNs: Int64 = 60_000_000_000
-
     func checkCost(_ worker: SimulatedWorker) {
         guard step % 4 == 0 else { return }
         for case let partition? in worker.machine.partitions {
@@ -18,20 +15,13 @@ extension SimulatedWorld {
         let gauges = worker.machine.gauges
         if gauges.productions > 4 * settings.maxOpen + 200 { breaks("\(gauges.productions) productions wait") }
         if worker.machine.partitions.count > 4 * logs.count { breaks("assignments are not given up") }
-        if isCalm, hasEndless { checkRefused(worker) }
     }
 
-    /// What APNs never processes does not hold its partition back.
-    private func checkRefused(_ worker: SimulatedWorker) {
-        for slot in 0..<UInt32(worker.machine.notifications.capacity) {
-            let notification = worker.machine.notifications[slot]
-            guard notification.state == .ready || notification.state == .backingOff || notification.state == .handed,
-                let place = worker.place(of: NotificationID(slot: slot, generation: notification.generation)),
-                let original = original(of: place), books[original]?.rule == .endless
-            else { continue }
-            let openNs = ns - max(calmSinceNs, worker.machine.records[notification.record].receivedNs)
-            if openNs > Self.refusedLimitNs { breaks("\(place) is refused for \(openNs / 1_000_000_000) s") }
-        }
+    /// What APNs never processes does not hold its partition back: after so many tries it waits in a tier.
+    func checkRefused(_ id: NotificationID, _ worker: SimulatedWorker) {
+        let count = worker.refusals[id, default: 0] + 1
+        worker.refusals[id] = count
+        if count > 20, let place = worker.place(of: id) { breaks("\(place) was refused \(count) times") }
     }
 
     /// A commit as it is sent.

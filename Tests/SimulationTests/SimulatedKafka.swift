@@ -37,6 +37,8 @@ struct SimulatedLog {
         var takenAt: Int
         /// The log's, as the worker knew it.
         var life: Int
+        /// Number of the worker that wrote it; 0: none of them.
+        var writer = 0
         /// The log was cut there since.
         var cutAt: Int64?
     }

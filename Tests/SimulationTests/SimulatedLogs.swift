@@ -54,7 +54,8 @@ extension SimulatedWorld {
         if isKept, !isOwned {
             let life = logs[log].life
             logs[log].commit?.life = life
-            logs[log].commit?.cutAt = end
+            let before = logs[log].commit?.cutAt ?? end
+            logs[log].commit?.cutAt = min(before, end)
             let committedCount = logs[log].index(from: logs[log].commit?.offset ?? 0)
             logs[log].committedCount = committedCount
         } else {
@@ -118,19 +119,23 @@ extension SimulatedWorld {
             if commit.life != logs[log].life, commit.offset >= 0, commit.offset <= logs[log].nextOffset {
                 // No offset tells it, but the topic's id, or its leader's epoch.
                 logs[log].commit = nil
-            } else if let cutAt = commit.cutAt, named > cutAt {
-                if logs[log].nextOffset > cutAt { logs[log].commit = nil } else { knowsEnds = true }
+            } else if let cutAt = commit.cutAt {
+                // So does what somebody knows of the records that are gone, where as many came since.
+                let suspended = worker.suspended[log].flatMap { worker.machine.find($0.id) }
+                let known = max(named, (suspended?.pointee.ledger.highestReceived ?? -1) + 1)
+                if known > cutAt {
+                    if logs[log].nextOffset >= known { logs[log].commit = nil } else { knowsEnds = true }
+                }
             }
             if logs[log].commit == nil {
                 logs[log].committedCount = 0
                 // What it said of the records that a cut left is gone with it.
-                for record in logs[log].records where record.life < logs[log].life {
+                for record in logs[log].records where record.life < logs[log].life || commit.life < 0 {
                     for original in record.originals { books[original]?.isDoubtGone = true }
                 }
                 settledAt = settledAt.filter { $0.key.log != log || $0.key.life == logs[log].life }
             }
         }
-        forgetUnnamed(log)
         let commit = logs[log].commit
         tellOthers(log, worker, end: knowsEnds ? logs[log].nextOffset : nil)
         let start = knowsEnds ? logs[log].start : nil
@@ -146,6 +151,11 @@ extension SimulatedWorld {
         }
         assignmentCount += 1
         let isResumed = worker.machine.events.contains(.resumed(id))
+        let mark = commit.map { [$0.writer, $0.takenAt] }
+        if isResumed, let mark, mark[0] != worker.number, mark != worker.readMarks[log] {
+            breaks("\(name(worker)) takes the commit of worker \(mark[0]) for its own")
+        }
+        worker.readMarks[log] = mark
         if !isResumed {
             worker.chains[id.slot] = assignmentCount
             worker.reads[id.slot] = [:]
@@ -165,15 +175,6 @@ extension SimulatedWorld {
         trace(log) {
             "assigned to \(name(worker)) as \(id), resumed \(isResumed), logEnd \(end ?? -1), \(assignment.position)"
         }
-    }
-
-    /// A log that was cut still has some records of which its reader goes on to send what it had: until the first commit
-    /// of the log's new beginning, nobody after him can know of that.
-    private func forgetUnnamed(_ log: Int) {
-        for place in unnamed where place.log == log {
-            if let original = original(of: place) { books[original]?.isDoubtGone = true }
-        }
-        unnamed = unnamed.filter { $0.log != log }
     }
 
     /// Those that had the partition before, and may not know.
@@ -216,20 +217,23 @@ extension SimulatedWorld {
         assignment.waitUntilMs = 0
         guard let first = logs[log].records.first else {
             guard isCalm || random.chance(30) else { return false }
-            beginAnew(log, &assignment, worker)
+            beginAnew(log, &assignment, worker, from: logs[log].start)
             return true
         }
         guard let partition = worker.machine.find(assignment.id) else { return false }
         let tells =
             partition.pointee.ledger.isBelow(first.offset) || partition.pointee.ledger.isReset(first.offset)
         // Otherwise the client announced that its position was none.
-        if !tells || random.chance(30) { beginAnew(log, &assignment, worker) }
+        if !tells || random.chance(30) { beginAnew(log, &assignment, worker, from: logs[log].start) }
         return true
     }
 
-    func beginAnew(_ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker) {
+    /// - Parameter start: `nil`: what is read first tells it.
+    func beginAnew(
+        _ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker, from start: Int64? = nil
+    ) {
         let end = random.chance(50) ? logs[log].nextOffset : nil
-        let id = worker.machine.beginAnew(assignment.id, logEnd: end, now: time(worker))
+        let id = worker.machine.beginAnew(assignment.id, from: start, logEnd: end, now: time(worker))
         if id == assignment.id { breaks("an assignment does not begin anew") }
         trace(log) { "\(name(worker)) begins anew as \(id), end \(end ?? -1)" }
         deadAssignments.insert(assignment.number)

@@ -193,7 +193,7 @@ extension SimulatedWorld {
             }
             let commit = SimulatedLog.Commit(
                 offset: entry.offset, metadata: Array(entry.metadata), map: map, takenAt: step,
-                life: worker.assignments[log]?.life ?? 0)
+                life: worker.assignments[log]?.life ?? 0, writer: worker.number)
             let number = worker.assignments[log]?.number ?? 0
             worker.commits[place].entries.append(
                 .init(log: log, assignment: number, commit: commit, outcome: outcome, isTaken: isTaken))

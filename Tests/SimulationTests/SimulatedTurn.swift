@@ -21,8 +21,8 @@ extension SimulatedWorld {
         checkLimits(worker)
         checkCost(worker)
         for event in worker.machine.takeEvents() { note(event) }
-        // Where nobody dies, only the last one counts.
-        if worker.machine.counters.mapsCut > 0, faults.crashes || faults.losses { wasMapCut = true }
+        // Where nobody dies, nor leaves without a last one, only the last one counts.
+        if worker.machine.counters.mapsCut > 0, faults.crashes || faults.losses || limitCount > 0 { wasMapCut = true }
     }
 
     /// Whatever was due was done this turn, or waits for Kafka.
@@ -173,8 +173,6 @@ extension SimulatedWorld {
         trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.inDoubt)" }
         checkSend(request, place, original, laneKey, assignment, worker)
         checkApp(request.id, worker)
-        let reach = logs[place.log].commit?.map.reachEnd ?? .none
-        if isDetached, place.index >= reach.indexes(at: place.offset) { unnamed.insert(place) }
         if request.isSuspect { happened["suspect", default: 0] += 1 }
         worker.flights[request.id] = .init(
             place: place, original: original, laneKey: laneKey, app: Int(notification.app),
@@ -210,6 +208,8 @@ extension SimulatedWorld {
                 return
             }
             trace(flight.place.log) { "\(name(worker)): \(flight.place) is \(fate.kind) \(fate.status)" }
+            if fate.kind != .notProcessed { worker.refusals[fate.id] = nil }
+            if fate.kind == .notProcessed, fate.unprocessed == .refusedByPeer { checkRefused(fate.id, worker) }
             if fate.kind == .inDoubt { books[flight.original]?.doubts += 1 }
             if settings.publishesOnlyFailures, fate.status == 200 { countAccepted(fate.id, flight, worker) }
         }

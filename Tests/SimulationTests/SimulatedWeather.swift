@@ -74,10 +74,12 @@ extension SimulatedWorld {
         trace(log) { "fenced at \(name(worker)), expired \(isExpired)" }
         deadAssignments.insert(assignment.number)
         logs[log].isOwned = false
+        let commit = logs[log].commit
+        let reach = commit?.life == logs[log].life ? commit?.map.reachEnd ?? .none : .none
         // Those in its hands, and those that it may still take from what it fetched, as far as it may send.
         worker.assignments[log]?.fenced = .init(
             untilStep: step + .random(in: 1...15, using: &random), end: isExpired ? .max : logs[log].nextOffset,
-            reach: logs[log].commit?.map.reachEnd ?? .none, isExpired: isExpired)
+            reach: assignment.life == logs[log].life ? reach : ReachEnd(.max), isExpired: isExpired)
         doubtFlights(of: worker, log: log)
     }
 

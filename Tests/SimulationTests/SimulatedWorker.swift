@@ -138,6 +138,8 @@ final class SimulatedWorker {
     var cutOffSinceNs: Int64?
     /// Partitions whose session was lost, by log.
     var suspended: [Int: Suspended] = [:]
+    /// By log: who wrote the commit that was read at the assignment, and when.
+    var readMarks: [Int: [Int]] = [:]
     var assignments: [Int: Assignment] = [:]
     var flights: [NotificationID: Flight] = [:]
     /// Of all apps.
@@ -152,6 +154,8 @@ final class SimulatedWorker {
     var capacities: [Int]
     /// Suspects that go alone next time: the quarantine connection died under them and others.
     var marked: Set<NotificationID> = []
+    /// How often in a row APNs refused to process it.
+    var refusals: [NotificationID: Int] = [:]
     /// How wrong its wall clock is.
     var skewMs: Int64 = 0
     /// Nothing that it sends to APNs is answered until then.
@@ -161,6 +165,8 @@ final class SimulatedWorker {
 
     init(_ number: Int, _ settings: DeliverySettings, apps: [AppRoute], capacity: Int) {
         self.number = number
+        var settings = settings
+        settings.hashSeed &+= UInt64(number) &* 0xD134_2543_DE82_EF95
         machine = DeliveryMachine(settings: settings, apps: apps)
         retryWriter = Self.writer(apps)
         capacities = apps.map { _ in capacity }

@@ -72,13 +72,10 @@ final class SimulatedWorld {
     var broken: Broken?
     /// What the machines told, by kind.
     var happened: [String: Int] = [:]
-    /// Sent of a log that had changed, and named by no commit since.
-    var unnamed: Set<SimulatedPlace> = []
     var lastFirstSend: [OrderKey: SimulatedPlace] = [:]
     var crashCount = 0
     /// There was no tier to hold anything in.
     var wereTiersDenied = false
-    var calmSinceNs: Int64 = 0
     var longestSpan: Int64 = 0
     /// Assignments that were taken from workers that go on for a while, or were not waited for.
     var deadAssignments: Set<Int> = [0]
@@ -228,7 +225,6 @@ final class SimulatedWorld {
         slowness = 1
         kafkaDownUntilMs = 0
         fullUntilMs = 0
-        calmSinceNs = ns
         for worker in workers { worker.cutOffSinceNs = nil }
         // Answers may be slow, and devices many: it ends while it goes on.
         let patience = 4_000 + flood * 200
@@ -449,8 +445,11 @@ final class SimulatedWorld {
         guard !isKafkaDown else { return }
         for log in logs.indices where !logs[log].isOwned {
             guard isCalm || random.chance(60) else { continue }
-            // Who does not know yet that he lost it cannot be given it.
-            let able = workers.filter { $0.assignments[log] == nil }
+            // Who does not know yet that he lost it cannot be given it, nor anything else before he knows that his
+            // session is over.
+            let able = workers.filter { worker in
+                worker.assignments[log] == nil && worker.assignments.values.allSatisfy { $0.fenced?.isExpired != true }
+            }
             let known = able.filter { $0.suspended[log] != nil }
             let choice = !known.isEmpty && (!faults.losses || random.chance(50)) ? known : able
             guard let worker = choice.randomElement(using: &random) else { continue }

@@ -8,6 +8,7 @@
 ///     number of records settled in part (varint), and for each: offset - the previous one's (varint), set of indexes
 ///       an empty set at the last offset below the reach: of that record, only indexes below its leading run are below
 ///       the reach (who does not know that takes all of them to be)
+///     owner (varint): tells what one wrote from what another did, where both say the same; may be missing
 ///     a set: leading run of what is not settled (varint) · length << 1 | form (varint) · data
 ///       form 0, runs: `length` runs (varints), settled and not settled in turn, the first and last settled
 ///       form 1, bitmap: `length` bits, lowest bit of a byte first
@@ -41,6 +42,8 @@ package struct CommitMap: Equatable {
     static let spanLimit: Int64 = 1 << 40
     /// How far above the committed offset a reach can be named.
     static let highestReach = spanLimit - 2
+    /// Owners are numbers below it, of three bytes at most.
+    static let ownerLimit: Int64 = 1 << 21
     /// More indexes than a record can have are not believed.
     static let indexLimit: Int64 = 1 << 14
 
@@ -106,7 +109,7 @@ package struct CommitMap: Equatable {
                 reachIndexes = Int32(reader.leading)
             }
         }
-        guard reader.isAtEnd else { return nil }
+        guard reader.isAtEnd || reader.next(below: Self.ownerLimit) != nil && reader.isAtEnd else { return nil }
     }
 }
 

@@ -12,9 +12,9 @@ package struct CommitMapWriter {
     }
 
     /// Version, check, reach (below 2^40), the leading run and header of the main set, the number of partials, and the
-    /// reach's indexes (offset, run and header), at their longest: a header has three bytes at most as long as a map has
-    /// fewer than 2^17 bytes.
-    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 9
+    /// reach's indexes (offset, run and header), and the owner, at their longest: a header has three bytes at most as long
+    /// as a map has fewer than 2^17 bytes.
+    static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 9 + 3
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
@@ -177,7 +177,8 @@ package struct CommitMapWriter {
     /// - Parameters:
     ///   - reach: `nil`: no record may have been sent. One at or below the base says the same.
     ///   - indexes: of the last record below the reach, those below this may have been sent; `.max`: all.
-    package mutating func finish(reach: Int64?, indexes: Int32 = .max) {
+    ///   - owner: below `CommitMap.ownerLimit`.
+    package mutating func finish(reach: Int64?, indexes: Int32 = .max, owner: Int64 = 0) {
         bytes.removeAll(keepingCapacity: true)
         for _ in 0..<4 { bytes.append(0) }
         Self.append(reach.map { $0 > base ? $0 - base + 1 : 0 } ?? 0, to: &bytes)
@@ -188,6 +189,7 @@ package struct CommitMapWriter {
             Self.append(Int64(partials.count), to: &bytes)
             bytes.append(contentsOf: partialBytes)
         }
+        Self.append(owner, to: &bytes)
         let check = CommitMap.check(bytes[4...], base: base)
         bytes[0] = CommitMap.version
         bytes[1] = UInt8(check >> 16)

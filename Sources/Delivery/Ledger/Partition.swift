@@ -50,8 +50,6 @@ struct Partition: ~Copyable {
     var pending: Pending?
     /// What the group has committed: as read at the assignment, then as acknowledged.
     var said: CommitText?
-    /// The reach of the commit read at the assignment; 0: none.
-    var reachAtAssignment: Int64 = 0
     /// What it may have instead: commits sent since that were not acknowledged, the latest ones.
     var unsureSaid: [CommitText] = []
     /// When its session was lost. Monotonic.
@@ -79,6 +77,8 @@ struct Partition: ~Copyable {
     var deadLetters = 0
     /// Those that wait for the reach.
     var behindReach = NotificationList()
+    /// Of these, those that are in no lane meanwhile.
+    var besideLanes = 0
     /// Records that are not wholly admitted, in offset order; `noSlot`: none. Nothing is read meanwhile.
     var firstAdmitting = noSlot
     var lastAdmitting = noSlot

@@ -96,7 +96,7 @@ package struct Reach: Equatable {
         refresh()
     }
 
-    /// Everything may be handed out: nobody comes after us who could read it.
+    /// Everything may be handed out: whoever comes after us and could read it was told.
     package mutating func allowAll() {
         end = ReachEnd(.max)
         isStale = false

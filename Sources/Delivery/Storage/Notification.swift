@@ -89,6 +89,8 @@ struct Notification {
     var isRetryAttempt = false
     /// Nothing could be read of it: the publisher has it.
     var isDeadLetter = false
+    /// It waits for the reach, and left its lane or never joined it.
+    var isBesideLane = false
     /// Refused by APNs unprocessed, one after the other.
     var refusals: UInt8 = 0
     /// Held by its lane: the tier in which its turn comes.
