@@ -13,8 +13,8 @@ public struct DeadLetter: Hashable, Sendable {
     public var value: [UInt8]?
     /// The record's own headers, those of this product (`push-dlq-…`) taken out. None where the value was cut.
     public var headers: [HeaderField]
-    /// `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`, `bad-retry-headers` or
-    /// `worker-crashed` or `unreadable-headers`; later versions may have more.
+    /// `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`, `bad-retry-headers`,
+    /// `worker-crashed`, `unreadable-headers` or `unreadable-batch`; later versions may have more.
     public var reason: String
     /// In words, for people.
     public var detail: String?
@@ -24,6 +24,8 @@ public struct DeadLetter: Hashable, Sendable {
     public var partition: Int32
     /// Its place in the partition.
     public var offset: Int64
+    /// The last of the offsets it stands for, where it is a batch that cannot be read (`unreadable-batch`).
+    public var lastOffset: Int64?
     /// The record's timestamp, in milliseconds since the epoch.
     public var timestampMs: Int64
     /// How many bytes the value had, where the broker refused the whole record as too large.
@@ -64,6 +66,7 @@ extension DeadLetter {
         topic = try said["push-dlq-topic"].required("push-dlq-topic")
         partition = try number("push-dlq-partition").required("push-dlq-partition")
         offset = try number("push-dlq-offset").required("push-dlq-offset")
+        lastOffset = try number("push-dlq-last-offset")
         timestampMs = try number("push-dlq-timestamp").required("push-dlq-timestamp")
         truncatedBytes = try number("push-dlq-truncated")
         truncatedKeyBytes = try number("push-dlq-key-truncated")
