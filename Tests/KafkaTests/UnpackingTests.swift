@@ -150,6 +150,12 @@ import Testing
     }
 
     private static func unpackGzip(_ records: UnsafeRawBufferPointer) -> Int? {
+        // Once to count, in a small buffer, and once into one that is large enough.
+        guard let count = inflate(records, to: 512) else { return nil }
+        return inflate(records, to: count)
+    }
+
+    private static func inflate(_ records: UnsafeRawBufferPointer, to size: Int) -> Int? {
         typealias Begin = @convention(c) (UnsafeMutableRawPointer, Int32, UnsafePointer<CChar>, Int32) -> Int32
         typealias End = @convention(c) (UnsafeMutableRawPointer) -> Int32
         var stream = Stream()
@@ -157,14 +163,14 @@ import Testing
         defer { _ = find("inflateEnd", as: End.self)(&stream) }
         stream.start.next_in = records.baseAddress!.assumingMemoryBound(to: UInt8.self)
         stream.start.avail_in = UInt32(records.count)
-        var buffer = [UInt8](repeating: 0, count: 512)
+        var buffer = [UInt8](repeating: 0, count: size)
         var result: Int32 = 0
         repeat {
             buffer.withUnsafeMutableBufferPointer { buffer in
                 stream.start.next_out = buffer.baseAddress
-                stream.start.avail_out = 512
+                stream.start.avail_out = UInt32(buffer.count)
                 result = withUnsafeMutablePointer(to: &stream) { stream in
-                    stream.withMemoryRebound(to: unpacking_stream.self, capacity: 1) { inflate($0, 0) }
+                    stream.withMemoryRebound(to: unpacking_stream.self, capacity: 1) { CUnpacking.inflate($0, 0) }
                 }
             }
             if result < 0 { return nil }

@@ -192,6 +192,8 @@ static _Atomic bool is_full;
 /// Until then nobody waits again (monotonic).
 static _Atomic int64_t full_until_ns;
 static __thread int64_t small_next_ns;
+/// The small one that went on last: it may ask again for more.
+static __thread const void *small_batch;
 
 static int64_t now_ns(void) {
     struct timespec time;
@@ -208,8 +210,8 @@ static bool fits(const library *limits, size_t more) {
     return is_fit;
 }
 
-/// Whether a batch may take so much now: `buffer` is allocated already, `more` is not. Waits for room.
-static bool has_room(const library *limits, size_t buffer, size_t more) {
+/// Whether a batch may take so much now: `buffer` is allocated already, `more` is not. Waits for room. `batch`: its records.
+static bool has_room(const library *limits, const void *batch, size_t buffer, size_t more) {
     size_t weight = buffer + more;
     if (!atomic_load_explicit(&is_full, memory_order_relaxed)) {
         size_t before = atomic_fetch_add_explicit(&unpacked_since, weight, memory_order_relaxed);
@@ -218,7 +220,8 @@ static bool has_room(const library *limits, size_t buffer, size_t more) {
     atomic_store_explicit(&unpacked_since, 0, memory_order_relaxed);
     if (fits(limits, more)) return true;
     int64_t now = now_ns();
-    if (weight <= small && now >= small_next_ns) {
+    if (weight <= small && (batch == small_batch || now >= small_next_ns)) {
+        small_batch = batch;
         small_next_ns = now + small_every_ns;
         return true;
     }
@@ -275,7 +278,7 @@ __attribute__((noinline)) size_t ZSTD_decompress(void *to, size_t capacity, cons
         return (size_t)-zstd_memory;
     }
     size_t most = least(capacity, work.allowed);
-    if (!has_room(limits, most, work.overhead)) return (size_t)-zstd_memory;
+    if (!has_room(limits, from, most, work.overhead)) return (size_t)-zstd_memory;
     size_t result = real_ZSTD_decompress()(to, most, from, size);
     if (result < (size_t)-zstd_last_error) return result;
     if (result != (size_t)-zstd_too_small) {
@@ -292,6 +295,7 @@ __attribute__((noinline)) size_t ZSTD_decompress(void *to, size_t capacity, cons
 /// The frame that this thread unpacks; librdkafka unpacks one after the other.
 static __thread struct {
     work work;
+    const void *start;
     size_t done;
     bool has_begun;
 } frame;
@@ -324,11 +328,13 @@ __attribute__((noinline)) size_t LZ4F_decompress(
     if (!limits) return real(context, to, to_size, from, from_size, options);
     if (!frame.has_begun) {
         frame.work = begin_frame(limits, from, *from_size);
+        frame.start = from;
         frame.done = 0;
         frame.has_begun = true;
     }
     size_t left = frame.work.allowed - frame.done;
-    if (!has_room(limits, least(*to_size, left), frame.done == 0 ? frame.work.overhead : 0)) return (size_t)-lz4_memory;
+    size_t more = frame.done == 0 ? frame.work.overhead : 0;
+    if (!has_room(limits, frame.start, least(*to_size, left), more)) return (size_t)-lz4_memory;
     if (*to_size > left) *to_size = left;
     size_t result = left > 0 ? real(context, to, to_size, from, from_size, options) : 1;
     if (result > (size_t)-lz4_last_error) {
@@ -357,7 +363,7 @@ __attribute__((noinline)) int inflate(unpacking_stream *stream, int flush) {
     if (stream->total_in == 0) {
         gzip = begin(limits, stream->next_in, stream->avail_in, gzip_codec);
         // The first of two passes only counts, in a small buffer: it decides whether there is a second.
-        if (!has_room(limits, stream->avail_out, gzip.overhead)) return zlib_memory;
+        if (!has_room(limits, stream->next_in, stream->avail_out, gzip.overhead)) return zlib_memory;
     }
     if (stream->total_out > gzip.allowed || gzip.allowed == 0) {
         fail(&gzip, true);

@@ -17,6 +17,7 @@ import time
 import zlib
 
 CODECS = {"none": 0, "gzip": 1, "lz4": 3, "zstd": 4}
+NOT_LEADER = 6
 ERRORS = ctypes.c_size_t(-200).value
 
 
@@ -93,6 +94,7 @@ class Broker:
         host, port = servers.split(",")[0].rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), 60)
         self.socket.settimeout(120)
+        self.leaderless_until = time.monotonic() + 30
 
     def read(self, count):
         data = b""
@@ -112,6 +114,10 @@ class Broker:
         answer = self.read(struct.unpack(">i", self.read(4))[0])
         at = 4 + 4 + 2 + len(name) + 4
         _, code, offset = struct.unpack_from(">ihq", answer, at)
+        if code == NOT_LEADER and time.monotonic() < self.leaderless_until:
+            # A topic that was just made: its leader does not know yet.
+            time.sleep(0.1)
+            return self.produce(topic, partition, data)
         if code:
             raise RuntimeError(f"{topic}/{partition}: error {code}")
         return offset
