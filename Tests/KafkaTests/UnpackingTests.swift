@@ -94,20 +94,26 @@ import Testing
 
     /// Unpacks the records of a batch as librdkafka does (rdkafka_zstd.c, rdkafka_lz4.c, rdgz.c); returns how many bytes that
     /// were, `nil`: it was refused.
-    private static func unpack(_ batch: [UInt8], _ codec: Codec) -> Int? {
+    ///
+    /// - Parameter isSized: false: as where a frame of zstd does not say how large it is.
+    private static func unpack(_ batch: [UInt8], _ codec: Codec, isSized: Bool = true) -> Int? {
         batch.withUnsafeBufferPointer { batch in
             let records = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(batch)[61...])
             switch codec {
-            case .zstd: return unpackZstd(records)
+            case .zstd: return unpackZstd(records, isSized: isSized)
             case .lz4: return unpackLZ4(records)
             case .gzip: return unpackGzip(records)
             }
         }
     }
 
-    private static func unpackZstd(_ records: UnsafeRawBufferPointer) -> Int? {
-        // The worst case: a size that the frame does not say is guessed.
+    private static func unpackZstd(_ records: UnsafeRawBufferPointer, isSized: Bool) -> Int? {
         var capacity = records.count * 2
+        if isSized {
+            let content = ZSTD_getFrameContentSize(records.baseAddress!, records.count)
+            guard content < 100_000_000 else { return nil }
+            capacity = Int(content)
+        }
         while capacity <= 100_000_000 {
             let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: capacity, alignment: 1)
             defer { buffer.deallocate() }
@@ -181,21 +187,34 @@ import Testing
     @Test(arguments: Codec.allCases) func aBatchWithinTheLimitIsUnpacked(codec: Codec) {
         Self.limit()
         for bytes in [100, 100_000, Self.batchBytes - 1_000] {
-            #expect(Self.unpack(Self.batch(codec, bytes: bytes), codec) == bytes)
+            let batch = Self.batch(codec, bytes: bytes)
+            #expect(Self.unpack(batch, codec) == bytes)
+            #expect(Self.unpack(batch, codec, isSized: false) == bytes)
+            #expect(Unpacking.failures(baseOffset: 0, size: batch.count - 61) == [])
         }
     }
 
-    @Test(arguments: Codec.allCases) func aLargerOneIsRefusedAndItsPlaceIsKnown(codec: Codec) {
+    @Test(arguments: Codec.allCases, [true, false]) func aLargerOneIsRefusedAndItsPlaceIsKnown(
+        codec: Codec, isSized: Bool
+    ) {
         Self.limit()
         let before = Unpacking.tooLargeCount
         let batch = Self.batch(codec, bytes: Self.batchBytes + 1_000, base: 1 << 40, lastDelta: 99)
-        #expect(Self.unpack(batch, codec) == nil)
+        #expect(Self.unpack(batch, codec, isSized: isSized) == nil)
         #expect(Unpacking.tooLargeCount > before)
         let found = Unpacking.failures(baseOffset: 1 << 40, size: batch.count - 61)
         let timestamp: Int64 = 1_700_000_000_000
         let expected = UnreadableBatch(
             (1 << 40)...((1 << 40) + 99), timestampMs: timestamp, size: batch.count - 61, isTooLarge: true)
         #expect(found == [expected])
+    }
+
+    /// librdkafka goes no further with what says to be larger than it may receive.
+    @Test func oneThatLibrdkafkaDoesNotEvenTryIsKnown() {
+        Self.limit()
+        let batch = Self.batch(.zstd, bytes: 101_000_000, base: 1 << 43)
+        #expect(Self.unpack(batch, .zstd) == nil)
+        #expect(Unpacking.failures(baseOffset: 1 << 43, size: batch.count - 61).map(\.isTooLarge) == [true])
     }
 
     /// Each record costs librdkafka more than its bytes.

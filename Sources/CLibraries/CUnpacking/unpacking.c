@@ -79,7 +79,8 @@ bool unpacking_limit(size_t batch_bytes, size_t heap_bytes, const void *caller) 
     pthread_mutex_unlock(&libraries_lock);
     if (place == UNPACKING_CALLERS) return false;
     // A library that has one of them built in needs none of ours, and then there is none to be found (or another's).
-    return is_ours("ZSTD_decompress", ZSTD_decompress) && is_ours("LZ4F_decompress", LZ4F_decompress)
+    return is_ours("ZSTD_decompress", ZSTD_decompress)
+        && is_ours("ZSTD_getFrameContentSize", ZSTD_getFrameContentSize) && is_ours("LZ4F_decompress", LZ4F_decompress)
         && is_ours("LZ4F_createDecompressionContext", LZ4F_createDecompressionContext)
         && is_ours("inflate", inflate);
 }
@@ -163,6 +164,16 @@ static void fail(const work *work, bool is_too_large) {
     if (place == known) place = failure_count++ % failure_limit;
     failures[place] = work->header;
     failures[place].is_too_large = is_too_large;
+    pthread_mutex_unlock(&failures_lock);
+}
+
+/// It did not fail after all.
+static void forget(const work *work) {
+    if (!work->has_header) return;
+    pthread_mutex_lock(&failures_lock);
+    for (size_t place = 0; place < failure_limit; place++) {
+        if (is_same(&failures[place], &work->header)) failures[place].size = 0;
+    }
     pthread_mutex_unlock(&failures_lock);
 }
 
@@ -263,20 +274,35 @@ REAL(zstd_content_size, ZSTD_getFrameContentSize)
 enum { zstd_memory = 64, zstd_too_small = 70, zstd_last_error = 120, lz4_memory = 9, lz4_last_error = 64 };
 enum { zlib_buffer = -5, zlib_memory = -4 };
 static const unsigned long long zstd_unknown_size = -1ull, zstd_no_size = -2ull;
-/// librdkafka makes its buffer larger until `receive.message.max.bytes`; a buffer smaller than that is not the last.
+/// Where librdkafka goes no further: it makes its buffer larger until `receive.message.max.bytes`, which is more than this.
 static const size_t zstd_least_last = 1 << 20;
+
+/// librdkafka asks this first, and goes no further with a batch that says to be larger than `receive.message.max.bytes`.
+__attribute__((noinline)) unsigned long long ZSTD_getFrameContentSize(const void *from, size_t size) {
+    if (!real_ZSTD_getFrameContentSize()) return zstd_no_size;
+    unsigned long long content = real_ZSTD_getFrameContentSize()(from, size);
+    const library *limits = limits_of(__builtin_return_address(0));
+    if (!limits) return content;
+    if (content == zstd_unknown_size || content < zstd_least_last) return content;
+    work work = begin(limits, from, size, zstd_codec);
+    if (content == zstd_no_size || content <= work.allowed) {
+        fail(&work, false);
+        return content;
+    }
+    fail(&work, true);
+    return zstd_no_size;
+}
 
 __attribute__((noinline)) size_t ZSTD_decompress(void *to, size_t capacity, const void *from, size_t size) {
     if (!real_ZSTD_decompress()) return (size_t)-zstd_memory;
     const library *limits = limits_of(__builtin_return_address(0));
     if (!limits) return real_ZSTD_decompress()(to, capacity, from, size);
     work work = begin(limits, from, size, zstd_codec);
-    unsigned long long content =
-        real_ZSTD_getFrameContentSize() ? real_ZSTD_getFrameContentSize()(from, size) : zstd_unknown_size;
-    if (work.allowed == 0 || (content < zstd_no_size && content > work.allowed)) {
+    if (work.allowed == 0) {
         fail(&work, true);
         return (size_t)-zstd_memory;
     }
+    if (capacity >= zstd_least_last) forget(&work);
     size_t most = least(capacity, work.allowed);
     if (!has_room(limits, from, most, work.overhead)) return (size_t)-zstd_memory;
     size_t result = real_ZSTD_decompress()(to, most, from, size);

@@ -74,7 +74,9 @@ def compressed(codec, data):
     room = bound(ctypes.c_size_t(len(data)), *([None] if codec == "lz4" else []))
     out = ctypes.create_string_buffer(room)
     if codec == "lz4":
-        size = pack(out, ctypes.c_size_t(room), data, ctypes.c_size_t(len(data)), None)
+        # LZ4F_preferences_t: Kafka wants blocks of 64 KB that know nothing of each other.
+        preferences = struct.pack("=iiiiQIiiIIIII", 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        size = pack(out, ctypes.c_size_t(room), data, ctypes.c_size_t(len(data)), preferences)
     else:
         size = pack(out, ctypes.c_size_t(room), data, ctypes.c_size_t(len(data)), *tail)
     if size > ERRORS:

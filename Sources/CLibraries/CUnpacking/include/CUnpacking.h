@@ -52,6 +52,7 @@ uint64_t unpacking_put_off_count(void);
 
 // The functions that are limited, as their libraries declare them (zstd.h, lz4frame.h, zlib.h).
 
+unsigned long long ZSTD_getFrameContentSize(const void *from, size_t size);
 size_t ZSTD_decompress(void *to, size_t capacity, const void *from, size_t size);
 size_t LZ4F_createDecompressionContext(void **context, unsigned version);
 size_t LZ4F_decompress(
