@@ -5,7 +5,7 @@
 
 WHAT is `good:COUNT` (requests as they should be, not compressed), `CODEC:MEGABYTES:COUNT` (so many batches of one record of
 zeros that unpacks to so many MB; CODEC is zstd, gzip or lz4) or `full:CODEC:RECORDS:BYTES` (one batch of so many requests
-with payloads of so many bytes). They are written in this order. Prints for each batch `PARTITION FIRST LAST WHAT BYTES`.
+with a header of so many bytes). They are written in this order. Prints for each batch `PARTITION FIRST LAST WHAT BYTES`.
 The broker listens without TLS and leads all partitions.
 """
 
@@ -50,10 +50,11 @@ def varint(number):
     return bytes(out)
 
 
-def record(delta, key, value):
+def record(delta, key, value, pad=None):
     body = b"\0" + varint(0) + varint(delta)
     body += varint(-1) if key is None else varint(len(key)) + key
-    body += varint(len(value)) + value + varint(0)
+    body += varint(len(value)) + value
+    body += varint(0) if pad is None else varint(1) + varint(5) + b"x-pad" + varint(len(pad)) + pad
     return varint(len(body)) + body
 
 
@@ -137,9 +138,8 @@ def batches(what, partition, offset):
             yield "none", record(0, token(partition, offset + number), b'{"aps":{"alert":"Hi"}}'), 1
     elif kind == "full":
         codec, count, size = numbers[0], int(numbers[1]), int(numbers[2])
-        pad = "x" * (size - 40)
         yield codec, b"".join(
-            record(index, token(partition, offset + index), b'{"aps":{"alert":"%06d"},"p":"%s"}' % (index, pad.encode()))
+            record(index, token(partition, offset + index), b'{"aps":{"alert":"Hi"}}', b"x" * size)
             for index in range(count)), count
     else:
         megabytes, count = int(numbers[0]), int(numbers[1])
