@@ -42,6 +42,7 @@ let libraries: [Target] = [
     library("CYAML", pkgConfig: "yaml-0.1", apt: "libyaml-dev"),
     library("CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev"),
     .target(name: "CLinux", path: "Sources/CLibraries/CLinux"),
+    .target(name: "CUnpacking", path: "Sources/CLibraries/CUnpacking"),
 ]
 
 /// What `Tests/Fuzz/fuzz` builds, for itself: elsewhere libFuzzer, which it is linked with, is not there.
@@ -63,7 +64,7 @@ let package = Package(
     ],
     targets: libraries
         + module("JSON", settings: wrapper)
-        + module("Kafka", ["CRdkafka", "CLinux"], settings: wrapper, tests: ["TestSupport"])
+        + module("Kafka", ["CRdkafka", "CLinux", "CUnpacking"], settings: wrapper, tests: ["TestSupport"])
         + module("TLS", ["COpenSSL"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper)
         + module("YAML", ["CYAML"], settings: wrapper)

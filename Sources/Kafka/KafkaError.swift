@@ -41,6 +41,7 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let policyViolation = KafkaCode(RD_KAFKA_RESP_ERR_POLICY_VIOLATION)
     package static let unsupportedForMessageFormat = KafkaCode(RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT)
     package static let clusterAuthorizationFailed = KafkaCode(RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED)
+    package static let badCompression = KafkaCode(RD_KAFKA_RESP_ERR__BAD_COMPRESSION)
     package static let coordinatorNotAvailable = KafkaCode(RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE)
     package static let coordinatorLoading = KafkaCode(RD_KAFKA_RESP_ERR_COORDINATOR_LOAD_IN_PROGRESS)
     package static let requestTimedOut = KafkaCode(RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT)

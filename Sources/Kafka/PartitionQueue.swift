@@ -79,7 +79,12 @@ import CRdkafka
 
     private func report(_ message: borrowing Message) {
         guard let problem = message.problem, problem.code != .partitionEnd else { return }
-        sink.pending.append(.partitionFailed(partition, problem))
+        if problem.code == .badCompression, let size = Unpacking.size(inText: problem.text) {
+            let batches = Unpacking.failures(baseOffset: message.offset, size: size)
+            sink.pending.append(.batchFailed(partition, batches, problem))
+        } else {
+            sink.pending.append(.partitionFailed(partition, problem))
+        }
     }
 
     // MARK: For the consumer

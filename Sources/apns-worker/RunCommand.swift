@@ -1,6 +1,7 @@
 import CLinux
 import Configuration
 import Glibc
+import Kafka
 import Observability
 import Worker
 
@@ -8,6 +9,7 @@ import Worker
 func runWorker(_ arguments: [String]) -> ExitCode {
     // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
     linux_tune_malloc(2)
+    Unpacking.tuneMalloc()
     let table = OptionTable<ConfigurationOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [

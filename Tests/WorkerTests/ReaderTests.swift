@@ -99,15 +99,17 @@ import Testing
             reader.serve(&machine, now: now) { reply, machine in
                 committer.take(reply, &machine, now: now)
             }
-            wantsMore = reader.read(into: &machine, now: now) { message, _, id, _, _ in
-                guard takesLetters else {
-                    refusals += 1
-                    return false
-                }
-                letters.append((message.partition, message.offset))
-                acknowledged.append(id)
-                return true
-            }
+            let deadLetters = GroupReader.DeadLetters(
+                ofRecord: { [self] message, _, id, _, _ in
+                    guard takesLetters else {
+                        refusals += 1
+                        return false
+                    }
+                    letters.append((message.partition, message.offset))
+                    acknowledged.append(id)
+                    return true
+                }, ofBatch: { _, _, _, _ in false })
+            wantsMore = reader.read(into: &machine, now: now, deadLetters: deadLetters)
             for id in acknowledged { machine.acknowledged(id, now: now) }
             acknowledged = []
             committer.commit(&machine, reader, now: now)

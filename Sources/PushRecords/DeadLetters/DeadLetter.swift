@@ -13,9 +13,9 @@ public struct DeadLetter: Hashable, Sendable {
     public var value: [UInt8]?
     /// The record's own headers, those of this product (`push-dlq-…`) taken out. None where the value was cut.
     public var headers: [HeaderField]
-    /// `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`, `bad-retry-headers` or
-    /// `worker-crashed` or `unreadable-headers`; or `output-too-large` of a record that the worker wrote, which its topic
-    /// refused. Later versions may have more.
+    /// `tombstone`, `not-json`, `no-device-token`, `bad-envelope`, `too-many-tokens`, `bad-retry-headers`,
+    /// `worker-crashed`, `unreadable-headers` or `unreadable-batch`; or `output-too-large` of a record that the worker
+    /// wrote, which its topic refused. Later versions may have more.
     public var reason: String
     /// In words, for people.
     public var detail: String?
@@ -25,6 +25,8 @@ public struct DeadLetter: Hashable, Sendable {
     public var partition: Int32
     /// Its place in the partition.
     public var offset: Int64
+    /// The last of the offsets it stands for, where it is a batch that cannot be read (`unreadable-batch`).
+    public var lastOffset: Int64?
     /// The record's timestamp, in milliseconds since the epoch.
     public var timestampMs: Int64
     /// How many bytes the value had, where the broker refused the whole record as too large.
@@ -65,6 +67,7 @@ extension DeadLetter {
         topic = try said["push-dlq-topic"].required("push-dlq-topic")
         partition = try number("push-dlq-partition").required("push-dlq-partition")
         offset = try number("push-dlq-offset").required("push-dlq-offset")
+        lastOffset = try number("push-dlq-last-offset")
         timestampMs = try number("push-dlq-timestamp").required("push-dlq-timestamp")
         truncatedBytes = try number("push-dlq-truncated")
         truncatedKeyBytes = try number("push-dlq-key-truncated")

@@ -16,6 +16,8 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     case workerCrashed
     /// Its headers cannot be read, so that nobody knows what it asks for. They are not in the dead letter.
     case unreadableHeaders
+    /// Its batch cannot be unpacked, or would take too much memory: all the batch's offsets in one, and nothing of it.
+    case unreadableBatch
 
     /// Value of `push-dlq-reason`.
     package var text: StaticString {
@@ -28,6 +30,7 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
         case .badRetryHeaders: "bad-retry-headers"
         case .workerCrashed: "worker-crashed"
         case .unreadableHeaders: "unreadable-headers"
+        case .unreadableBatch: "unreadable-batch"
         }
     }
 }

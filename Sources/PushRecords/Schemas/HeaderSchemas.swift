@@ -99,12 +99,15 @@ extension RecordSchema {
             "push-dlq-reason": {
               "type": "string", "minLength": 1,
               "maxLength": 64,
-              "description": "tombstone, not-json, no-device-token, bad-envelope, too-many-tokens, bad-retry-headers, worker-crashed, unreadable-headers, output-too-large"
+              "description": "tombstone, not-json, no-device-token, bad-envelope, too-many-tokens, bad-retry-headers, worker-crashed, unreadable-headers, unreadable-batch, output-too-large"
             },
             "push-dlq-detail": {"type": "string", "maxLength": 256, "description": "For people"},
             "push-dlq-topic": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},
             "push-dlq-partition": {"type": "string", "pattern": "^[0-9]{1,10}$"},
             "push-dlq-offset": {"type": "string", "pattern": "^[0-9]{1,19}$"},
+            "push-dlq-last-offset": {
+              "type": "string", "pattern": "^[0-9]{1,19}$", "description": "Of unreadable-batch: it stands for all up to here"
+            },
             "push-dlq-timestamp": {
               "type": "string", "pattern": "^-?[0-9]{1,19}$", "description": "Milliseconds since 1970, as the record has it"
             },

@@ -23,6 +23,7 @@ struct StatusText: ~Copyable {
         writePartitions()
         json.member("open_notifications", snapshot.gauges.openNotifications)
         json.member("unacknowledged_records", snapshot.unacknowledged)
+        writeUnpacking()
         writeCrashes()
         json.endObject()
     }
@@ -40,6 +41,17 @@ struct StatusText: ~Copyable {
         }
         json.endArray()
         if snapshot.problemsLeftOut > 0 { json.member("problems_left_out", snapshot.problemsLeftOut) }
+    }
+
+    private mutating func writeUnpacking() {
+        let unpacking = snapshot.unpacking
+        json.member("unpacking") { json in
+            json.member("limited", unpacking.isLimited)
+            json.member("refused_as_too_large", unpacking.tooLarge)
+            json.member("put_off_for_memory", unpacking.putOff)
+            json.member("unreadable_batches", unpacking.unreadableBatches)
+            json.member("last_unreadable_batch", unpacking.lastUnreadable)
+        }
     }
 
     /// `condemned`: the records that go to the dead letters unread.

@@ -46,6 +46,18 @@ struct WorkerSnapshot: Sendable {
         }
     }
 
+    /// What became of compressed batches that are no ordinary ones.
+    struct Unpacked: Sendable {
+        /// Whether the limits are in force.
+        var isLimited = true
+        /// How often one was refused as too large, and put off for want of memory.
+        var tooLarge = 0
+        var putOff = 0
+        /// Gone to the dead letters whole, and the last of them: `topic/partition/first-last`.
+        var unreadableBatches = 0
+        var lastUnreadable: String?
+    }
+
     enum Role: String, CaseIterable, Sendable { case requests, retries }
 
     var phase = Phase.starting
@@ -66,6 +78,7 @@ struct WorkerSnapshot: Sendable {
     var counters: DeliveryCounters
     var gauges: DeliveryGauges
     var crashes = CrashHistory()
+    var unpacking = Unpacked()
     /// Handed to the producer and not acknowledged.
     var unacknowledged = 0
     /// Records refused by Kafka that wait to be written again.

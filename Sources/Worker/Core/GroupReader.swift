@@ -36,6 +36,11 @@ final class GroupReader: CommitPlace {
         var isStopped = false
         /// A dead letter that there was no room for: its record is the head of the queue, and is offered again.
         var letter: Letter?
+        var failures = BatchFailures()
+        /// A batch that is to be passed by.
+        var unreadable: UnreadableBatch?
+        /// Its dead letter, where there was no room for that.
+        var unreadableLetter: Letter?
     }
 
     /// What `DeliveryMachine.receive` said of a dead letter.
@@ -45,6 +50,13 @@ final class GroupReader: CommitPlace {
         let reason: DeadLetterReason
         let text: StaticString
         let subject: [UInt8]
+    }
+
+    /// Takes the dead letter of a record, or of a batch; false: there is no room for it now.
+    struct DeadLetters {
+        var ofRecord: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Bool
+        /// - Parameter RequestPlace: its offset is the first that the letter stands for.
+        var ofBatch: (UnreadableBatch, RequestPlace, NotificationID, Detail) -> Bool
     }
 
     /// What only we can tell: until librdkafka takes it, the group stands still for this member.
@@ -190,6 +202,10 @@ final class GroupReader: CommitPlace {
                     about: "\(partition)", ["partition": "\(partition)", "reason": "\(text)"])
             case .partitionFailed(let partition, let error):
                 note(.partition(partition), error.code, of: partition.topic, now)
+            case .batchFailed(let partition, let batches, let error):
+                if !pass(partition, batches, machine) {
+                    note(.partition(partition), error.code, of: partition.topic, now)
+                }
             case .client(.error(let error)) where Self.unavailableTopic(in: error.text) != nil:
                 let topic = Self.unavailableTopic(in: error.text) ?? ""
                 note(.topic(topic), error.code, of: topic, now)
@@ -410,10 +426,9 @@ final class GroupReader: CommitPlace {
 
     /// Reads as much as there is room for; true when there is more to be read at once.
     ///
-    /// - Parameter deadLetter: false: there is no room for it now; its partition waits.
     func read(
         into machine: inout DeliveryMachine, now: DeliveryTime,
-        deadLetter: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Bool
+        deadLetters: DeadLetters
     ) -> Bool {
         guard revocation == nil, !assigned.isEmpty else { return false }
         var hasMore = false
@@ -421,6 +436,7 @@ final class GroupReader: CommitPlace {
         nextToRead = first + 1
         for step in assigned.indices {
             let index = (first + step) % assigned.count
+            if assigned[index].unreadable != nil { passBatch(index, &machine, now, deadLetters) }
             guard assigned[index].mayHaveMore, assigned[index].dueNs <= now.ns, !assigned[index].isStopped else {
                 continue
             }
@@ -439,7 +455,7 @@ final class GroupReader: CommitPlace {
                     noteEpoch(message, index, &machine, now)
                 }
                 if assigned[index].isStopped { return false }
-                return take(message, index, &machine, now, deadLetter)
+                return take(message, index, &machine, now, deadLetters)
             }
             if count > 0, !standing.isEmpty { standing[.partition(queue.partition)] = nil }
             assigned[index].mayHaveMore = queue.count > 0
@@ -466,11 +482,11 @@ final class GroupReader: CommitPlace {
     /// False: the record stays the head of its queue.
     private func take(
         _ message: borrowing Message, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime,
-        _ deadLetter: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Bool
+        _ deadLetters: DeadLetters
     ) -> Bool {
         if let letter = assigned[index].letter, letter.offset == message.offset {
             let isTaken = letter.subject.withUnsafeBytes { subject in
-                offer(message, index, letter.id, letter.reason, Detail(letter.text, subject), deadLetter)
+                offer(message, index, letter.id, letter.reason, Detail(letter.text, subject), deadLetters)
             }
             if isTaken { assigned[index].letter = nil }
             return isTaken
@@ -484,7 +500,7 @@ final class GroupReader: CommitPlace {
         }
         var receipt = receive(message, index, unread: unread, &machine, now)
         if case .below(let highest) = receipt {
-            guard isLogChanged(message, index, highest: highest) else { return true }
+            guard isLogChanged(index, highest: highest) else { return true }
             beginAnew(index, from: nil, &machine, now)
             assigned[index].beganNs = now.ns
             assigned[index].begin = message.offset
@@ -494,7 +510,7 @@ final class GroupReader: CommitPlace {
         switch receipt {
         case .taken, .known, .below, .unassigned: return true
         case .deadLetter(let id, let reason, let detail):
-            if offer(message, index, id, reason, detail, deadLetter) { return true }
+            if offer(message, index, id, reason, detail, deadLetters) { return true }
             assigned[index].letter = Letter(
                 offset: message.offset, id: id, reason: reason, text: detail.text, subject: Array(detail.subject))
             return false
@@ -521,20 +537,125 @@ final class GroupReader: CommitPlace {
     private func offer(
         _ message: borrowing Message, _ index: Int, _ id: NotificationID, _ reason: DeadLetterReason,
         _ detail: Detail,
-        _ deadLetter: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Bool
+        _ deadLetters: DeadLetters
     ) -> Bool {
         assigned[index].topic.withUnsafeBytes { topic in
             let place = RequestPlace(
                 topic: topic, partition: message.partition, offset: message.offset, index: 0)
-            return deadLetter(message, place, id, reason, detail)
+            return deadLetters.ofRecord(message, place, id, reason, detail)
         }
+    }
+
+    // MARK: Batches that cannot be unpacked
+
+    /// How many were passed by, and the last of them.
+    private(set) var unreadableBatches = 0
+    private(set) var lastUnreadable: String?
+
+    /// Takes a failure of librdkafka's to unpack a batch; false: it is to try again.
+    private func pass(
+        _ partition: TopicPartition, _ batches: [UnreadableBatch], _ machine: borrowing DeliveryMachine
+    ) -> Bool {
+        guard let index = assigned.firstIndex(where: { $0.queue.partition == partition }) else { return true }
+        guard assigned[index].unreadable == nil else { return true }
+        // It was on its way before the last seek, or that came to nothing.
+        if let passed = assigned[index].failures.passed(of: batches) {
+            readOn(index, behind: passed, machine)
+            return true
+        }
+        assigned[index].unreadable = assigned[index].failures.failed(batches)
+        return assigned[index].unreadable != nil
+    }
+
+    /// Settles the offsets of a batch that cannot be unpacked by one dead letter, and reads on behind it. Where there is no
+    /// room for the letter, it is offered again.
+    private func passBatch(
+        _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime, _ deadLetters: DeadLetters
+    ) {
+        guard let batch = assigned[index].unreadable, !assigned[index].isStopped else { return }
+        let partition = assigned[index].queue.partition
+        if let letter = assigned[index].unreadableLetter {
+            guard offer(batch, index, letter.id, letter.text, deadLetters) else { return }
+        } else {
+            guard machine.room(for: assigned[index].id) > 0 else { return }
+            // Of the last offset: those below it that were not received are gaps, as compaction leaves them.
+            var receipt = receive(batch, index, &machine, now)
+            if case .below(let highest) = receipt, isLogChanged(index, highest: highest) {
+                beginAnew(index, from: nil, &machine, now)
+                assigned[index].beganNs = now.ns
+                assigned[index].begin = batch.offsets.lowerBound
+                receipt = receive(batch, index, &machine, now)
+            }
+            switch receipt {
+            case .deadLetter(let id, let reason, _):
+                let text: StaticString =
+                    batch.isTooLarge
+                    ? "its batch takes more memory than kafka.max_batch_bytes, unpacked"
+                    : "its batch cannot be unpacked"
+                guard offer(batch, index, id, text, deadLetters) else {
+                    assigned[index].unreadableLetter = Letter(
+                        offset: batch.offsets.upperBound, id: id, reason: reason, text: text, subject: [])
+                    return
+                }
+            case .taken, .known, .below, .unassigned, .notDue: break
+            }
+        }
+        assigned[index].unreadable = nil
+        assigned[index].unreadableLetter = nil
+        assigned[index].failures.pass(batch)
+        standing[.partition(partition)] = nil
+        readOn(index, behind: batch.offsets, machine)
+    }
+
+    private func readOn(_ index: Int, behind offsets: ClosedRange<Int64>, _ machine: borrowing DeliveryMachine) {
+        guard machine.status(of: assigned[index].id)?.highestReceived ?? -1 <= offsets.upperBound else { return }
+        let partition = assigned[index].queue.partition
+        do throws(KafkaError) {
+            try consumer.seek(partition, to: offsets.upperBound + 1)
+        } catch {
+            logger.warning(
+                .kafka, "a partition cannot be read on behind a batch; trying again", about: "\(partition)",
+                ["partition": "\(partition)", "error": "\(error.text)"])
+        }
+    }
+
+    private func receive(
+        _ batch: UnreadableBatch, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) -> Receipt {
+        let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        return machine.receive(
+            assigned[index].id, offset: batch.offsets.upperBound, timestampMs: batch.timestampMs, key: none,
+            value: none,
+            headers: UnsafeBufferPointer(start: nil, count: 0), unread: .unreadableBatch, now: now)
+    }
+
+    private func offer(
+        _ batch: UnreadableBatch, _ index: Int, _ id: NotificationID, _ text: StaticString, _ deadLetters: DeadLetters
+    ) -> Bool {
+        let partition = assigned[index].queue.partition
+        let offsets = assigned[index].failures.fresh(of: batch)
+        let first = max(offsets.lowerBound, min(assigned[index].begin, offsets.upperBound))
+        let isTaken = assigned[index].topic.withUnsafeBytes { topic in
+            let place = RequestPlace(topic: topic, partition: partition.partition, offset: first, index: 0)
+            return deadLetters.ofBatch(batch, place, id, Detail(text))
+        }
+        guard isTaken else { return false }
+        unreadableBatches += 1
+        lastUnreadable = "\(partition.topic)/\(partition.partition)/\(first)-\(offsets.upperBound)"
+        logger.error(
+            .kafka, "a batch that cannot be unpacked went to the dead letters", about: "\(partition)",
+            [
+                "partition": "\(partition)", "first_offset": "\(first)", "last_offset": "\(offsets.upperBound)",
+                "bytes": .count(batch.size), "too_large": .boolean(batch.isTooLarge),
+            ])
+        return true
     }
 
     // MARK: The log
 
     /// Whether a record that comes below what was received is of another log: librdkafka said that it was reset, or the
     /// log ends below what was received of it. Else librdkafka reads something again.
-    private func isLogChanged(_ message: borrowing Message, _ index: Int, highest: Int64) -> Bool {
+    private func isLogChanged(_ index: Int, highest: Int64) -> Bool {
         if assigned[index].isReset { return true }
         let high = consumer.watermarks(of: assigned[index].queue.partition).high
         return high >= 0 && high <= highest
@@ -595,6 +716,8 @@ final class GroupReader: CommitPlace {
         place.pointee = machine.place(of: assigned[index].id)
         assigned[index].isReset = false
         assigned[index].letter = nil
+        assigned[index].unreadableLetter = nil
+        assigned[index].failures = BatchFailures()
     }
 
     // MARK: Commits and deadlines

@@ -64,6 +64,8 @@ enum Advice {
     static func reading(_ topic: String, group: String, _ code: KafkaCode) -> String {
         switch code {
         case .topicAuthorizationFailed: "grant READ on topic \(topic)"
+        case .badCompression:
+            "a batch waits for memory (kafka.unpack_memory), or is damaged; limit what producers write to topic \(topic)"
         case _ where code.isUnknownTopic: "create topic \(topic), or take it out of the configuration"
         default: self.group(group, code)
         }

@@ -33,6 +33,10 @@ extension PushWorker {
             groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: now.wallMs, apps: appRows,
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
         snapshot.crashes = crashes
+        snapshot.unpacking = WorkerSnapshot.Unpacked(
+            isLimited: isUnpackingLimited, tooLarge: Unpacking.tooLargeCount, putOff: Unpacking.putOffCount,
+            unreadableBatches: readers.reduce(0) { $0 + $1.unreadableBatches },
+            lastUnreadable: readers.compactMap(\.lastUnreadable).last)
         snapshot.phase = phase
         snapshot.waitingFor = waitingFor
         snapshot.hasBeenReady = hasBeenReady

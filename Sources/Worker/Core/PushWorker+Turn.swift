@@ -33,10 +33,7 @@ extension PushWorker {
         var hasMore = false
         if stopping == nil, !publisher.isBackedUp {
             for reader in readers {
-                let more = reader.read(into: &machine, now: now) { message, place, id, reason, detail in
-                    publisher.publishDeadLetter(
-                        of: message, at: place, id: id, reason: reason, detail: detail, now: now)
-                }
+                let more = reader.read(into: &machine, now: now, deadLetters: publisher.deadLetters(now: now))
                 if more { hasMore = true }
             }
         }

@@ -54,6 +54,8 @@ package final class PushWorker: @unchecked Sendable {
     let startedMs: Int64
     /// What this process died of before.
     let crashes: CrashHistory
+    /// Whether `kafka.max_batch_bytes` and `kafka.unpack_memory` are in force.
+    var isUnpackingLimited = false
     /// Why it is still starting.
     var waitingFor = ""
     var hasBeenReady = false
@@ -215,7 +217,19 @@ package final class PushWorker: @unchecked Sendable {
         }
     }
 
+    /// Before the first batch is fetched.
+    private func limitUnpacking() {
+        let heapBytes = configuration.kafka.unpackMemory + 2 * configuration.delivery.maxOpenBytes
+        isUnpackingLimited = Unpacking.limit(batchBytes: configuration.kafka.maxBatchBytes, heapBytes: heapBytes)
+        guard !isUnpackingLimited else { return }
+        logger.warning(
+            .kafka,
+            "this librdkafka has its decompressors built in: what compressed batches take in memory has no limit",
+            ["librdkafka": "\(String(KafkaLibrary.version, radix: 16))"])
+    }
+
     private func start() throws {
+        limitUnpacking()
         let doorbell = try Doorbell(loop: loop) { [unowned self] in hasKafkaNews = true }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(

@@ -144,6 +144,28 @@ final class RecordPublisher {
         }
     }
 
+    /// Where readers leave dead letters.
+    func deadLetters(now: DeliveryTime) -> GroupReader.DeadLetters {
+        GroupReader.DeadLetters(
+            ofRecord: { [unowned self] message, place, id, reason, detail in
+                publishDeadLetter(of: message, at: place, id: id, reason: reason, detail: detail, now: now)
+            },
+            ofBatch: { [unowned self] batch, place, id, detail in
+                publishDeadLetter(of: batch, from: place, id: id, detail: detail, now: now)
+            })
+    }
+
+    /// Produces what there is to say of a batch that cannot be read; `from`: the first offset it stands for.
+    private func publishDeadLetter(
+        of batch: UnreadableBatch, from place: RequestPlace, id: NotificationID, detail: Detail, now: DeliveryTime
+    ) -> Bool {
+        let all = deadLetterWriter.headers(
+            original: UnsafeBufferPointer(start: nil, count: 0), place: place, timestampMs: batch.timestampMs,
+            reason: .unreadableBatch, detail: detail, lastOffset: batch.offsets.upperBound)
+        let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        return take(EncodedRecord(key: none, value: none, headers: all), to: deadLetters, id, now)
+    }
+
     /// Produces a record that no notification can be read from, as it is, before its bytes are given back; false: there is
     /// no room for it now, and it is to be offered again.
     func publishDeadLetter(

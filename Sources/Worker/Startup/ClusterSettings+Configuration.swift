@@ -37,9 +37,11 @@ extension WorkerConfiguration {
         var cluster = cluster
         // They tell whether a broker is reached: librdkafka has no event for that.
         if role == .requests { cluster.statisticsIntervalMs = 5_000 }
-        return ConsumerSettings(
+        var settings = ConsumerSettings(
             cluster: cluster, role: role, groupID: kafka.groupID, groupInstanceID: kafka.groupInstanceID,
             sessionTimeoutMs: Int(kafka.sessionTimeout.milliseconds),
             assignment: kafka.assignment == .eager ? .eager : .cooperative, partitions: partitions)
+        settings.maxBatchBytes = kafka.maxBatchBytes
+        return settings
     }
 }

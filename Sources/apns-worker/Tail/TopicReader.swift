@@ -77,7 +77,7 @@ final class TopicReader {
         consumer.serve(timeoutMs: count == 0 ? timeoutMs : 0) { event in
             switch event {
             case .client(.fatal(let error)): fatal = error
-            case .client(.error(let error)), .partitionFailed(_, let error):
+            case .client(.error(let error)), .partitionFailed(_, let error), .batchFailed(_, _, let error):
                 troubles.say(error)
             case .offsetReset(_, let text): complain(text)
             case .client(.log), .client(.statistics), .assigned, .revoked, .committed: break

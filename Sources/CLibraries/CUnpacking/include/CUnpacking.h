@@ -1,0 +1,71 @@
+// Limits to what librdkafka unpacks. It decompresses whole record batches on its broker threads, each into one buffer as large
+// as the batch asks for, and has no limit to what all of them hold together. The decompressors are other libraries' (zstd,
+// lz4, zlib), so the functions of these names in the executable come before theirs (ELF symbol preemption): they ask the
+// limits, and call the real ones. Snappy is a part of librdkafka; a batch of it grows at most some 20 times.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/// The limits from now on; before, there are none.
+///
+/// - batch_bytes: what one batch may take, unpacked and with `UNPACKING_RECORD_BYTES` for each of its records.
+/// - heap_bytes: while more than that is allocated (mallinfo2(3)), a large batch waits, at most a second, and is then refused
+///   for now; librdkafka asks for it again.
+/// - caller: the address of any function of the library whose calls are limited. Those of others are not.
+///
+/// At most `UNPACKING_CALLERS` libraries can have limits, each its own.
+///
+/// Returns false where the caller's calls do not come here, as when it has the decompressors built in.
+bool unpacking_limit(size_t batch_bytes, size_t heap_bytes, const void *caller);
+
+#define UNPACKING_CALLERS 2
+
+/// What librdkafka 2.0.2 allocates for each record, besides its bytes.
+#define UNPACKING_RECORD_BYTES 320
+
+/// Gives large buffers back to the system when they are freed (mallopt(3): those of 2 MiB and more are mapped, and the limit
+/// does not rise any more). Before the first thread is started.
+void unpacking_tune_malloc(void);
+
+/// A batch that cannot be unpacked, as its header says (Kafka's record batch, version 2).
+typedef struct {
+    int64_t base_offset;
+    int64_t last_offset;
+    /// Milliseconds since the epoch; -1: none.
+    int64_t timestamp_ms;
+    int32_t records;
+    /// Its records as they stand in the log, compressed.
+    size_t size;
+    /// It would take more than a batch may. False: it is damaged, or something else is wrong.
+    bool is_too_large;
+} unpacking_batch;
+
+/// The batches that cannot be unpacked (not those refused for now) with this offset and size, at most `limit`; the newest 256
+/// of all are known. Several where partitions have batches alike.
+size_t unpacking_failures(int64_t base_offset, size_t size, unpacking_batch *found, size_t limit);
+
+/// How often a batch was refused because it is too large.
+uint64_t unpacking_too_large_count(void);
+/// How often a batch was refused for now, because of `heap_bytes`.
+uint64_t unpacking_put_off_count(void);
+
+// The functions that are limited, as their libraries declare them (zstd.h, lz4frame.h, zlib.h).
+
+unsigned long long ZSTD_getFrameContentSize(const void *from, size_t size);
+size_t ZSTD_decompress(void *to, size_t capacity, const void *from, size_t size);
+size_t LZ4F_createDecompressionContext(void **context, unsigned version);
+size_t LZ4F_decompress(
+    void *context, void *to, size_t *to_size, const void *from, size_t *from_size, const void *options);
+
+/// The beginning of zlib's z_stream.
+typedef struct {
+    const uint8_t *next_in;
+    unsigned avail_in;
+    unsigned long total_in;
+    uint8_t *next_out;
+    unsigned avail_out;
+    unsigned long total_out;
+} unpacking_stream;
+
+int inflate(unpacking_stream *stream, int flush);

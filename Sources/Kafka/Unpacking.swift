@@ -1,0 +1,65 @@
+import CRdkafka
+import CUnpacking
+import Glibc
+
+/// A record batch that cannot be unpacked, as its header says.
+package struct UnreadableBatch: Sendable, Hashable {
+    /// The offsets that it has, whether each is there or not.
+    package var offsets: ClosedRange<Int64>
+    /// Milliseconds since the epoch; -1: none.
+    package var timestampMs: Int64
+    /// What its records take in the log.
+    package var size: Int
+    /// It would take more memory than a batch may (`Unpacking.limit`); else it is damaged.
+    package var isTooLarge: Bool
+
+    package init(_ offsets: ClosedRange<Int64>, timestampMs: Int64 = -1, size: Int, isTooLarge: Bool) {
+        self.offsets = offsets
+        self.timestampMs = timestampMs
+        self.size = size
+        self.isTooLarge = isTooLarge
+    }
+}
+
+/// What librdkafka may unpack (`CUnpacking.h`): of itself it takes whatever a batch asks for.
+package enum Unpacking {
+    /// For the process. Before the first thread is started.
+    package static func tuneMalloc() { unpacking_tune_malloc() }
+
+    /// Sets the limits of all consumers; false: they are not in force, as with a librdkafka that has its decompressors built
+    /// in.
+    ///
+    /// - Parameters:
+    ///   - batchBytes: of one batch, unpacked, with 320 for each record.
+    ///   - heapBytes: while more is allocated, large batches wait.
+    package static func limit(batchBytes: Int, heapBytes: Int) -> Bool {
+        guard let function = unsafe dlsym(nil, "rd_kafka_version") else { return false }
+        return unsafe unpacking_limit(batchBytes, heapBytes, function)
+    }
+
+    /// How often a batch was refused because it is too large.
+    package static var tooLargeCount: Int { Int(clamping: unpacking_too_large_count()) }
+
+    /// How often a batch was put off for want of memory.
+    package static var putOffCount: Int { Int(clamping: unpacking_put_off_count()) }
+
+    /// The batches that could not be unpacked lately, of this offset and size.
+    static func failures(baseOffset: Int64, size: Int) -> [UnreadableBatch] {
+        unsafe withUnsafeTemporaryAllocation(of: unpacking_batch.self, capacity: 16) { found in
+            let count = unsafe unpacking_failures(baseOffset, size, found.baseAddress, found.count)
+            return (0..<count).map { index in
+                let batch = unsafe found[index]
+                return UnreadableBatch(
+                    batch.base_offset...batch.last_offset, timestampMs: batch.timestamp_ms, size: batch.size,
+                    isTooLarge: batch.is_too_large)
+            }
+        }
+    }
+
+    /// Reads `… of SIZE bytes failed: …` of librdkafka's sentence about a batch (rdkafka_msgset_reader.c,
+    /// rd_kafka_msgset_reader_decompress).
+    static func size(inText text: String) -> Int? {
+        guard let end = text.firstRange(of: " bytes failed: ")?.lowerBound else { return nil }
+        return text[..<end].split(separator: " ").last.flatMap { Int($0) }
+    }
+}

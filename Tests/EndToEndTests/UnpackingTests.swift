@@ -1,0 +1,91 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd.Deliveries {
+    /// Batches that are small in the log and large once unpacked: none kills the worker, makes it large, or stops it.
+    @Suite(.serialized) struct UnpackingTests {
+        private static func kilobytes(ofLargest worker: ChildProcess) throws -> Int {
+            let status = try String(contentsOfFile: "/proc/\(worker.processID)/status", encoding: .utf8)
+            guard let match = status.firstMatch(of: /VmHWM:\s+([0-9]+) kB/), let kilobytes = Int(match.1) else {
+                throw Unexpected("no VmHWM in \(status)")
+            }
+            return kilobytes
+        }
+
+        /// Writes the batches and returns a line for each: partition, first and last offset, what it is.
+        @discardableResult
+        private static func write(_ what: [String], to topic: String, of scene: Scene) throws -> [[Substring]] {
+            let script = URL(fileURLWithPath: Scene.program).deletingLastPathComponent().appending(path: "batches.py")
+            let ended = try Scene.run(
+                Tool.python.path(),
+                [script.path, "--servers", scene.servers, "--topic", topic] + what, within: 240)
+            guard ended.ending == .exited(0) else { throw Unexpected(ended.text) }
+            print(ended.text)
+            return ended.text.split(separator: "\n").map { $0.split(separator: " ") }
+        }
+
+        /// `push-dlq-…` headers of all dead letters.
+        private static func letters(of scene: Scene) throws -> [Substring] {
+            try Scene.run(
+                Tool.kcat.path(),
+                [
+                    "-C", "-q", "-e", "-b", scene.servers, "-t", scene.configuration.deadLetters, "-o", "beginning",
+                    "-f", "%h\n",
+                ]
+            ).text.split(separator: "\n").filter { $0.contains("push-dlq-reason") }
+        }
+
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(8)))
+        func batchesTooLargeToUnpackAreDeadLettersAndTheOthersGoOn() throws {
+            let scene = try Scene("bombs", partitions: 4)
+            let simulator = try scene.startSimulator()
+            // What librdkafka would unpack (up to 90 MB), what it would not, and what is allowed and yet large.
+            let written = try Self.write(
+                [
+                    "good:3@0", "zstd:60:6@0", "good:2@0", "zstd:110:2@0", "good:2@0",
+                    "gzip:110:2@1", "good:2@1", "lz4:60:3@2", "good:2@2", "full:zstd:20:3000@2",
+                    "zstd:20:3@3", "good:3@3",
+                ], to: scene.configuration.requests, of: scene)
+            var bombs = written.filter { $0[3].contains("60") || $0[3].contains("110") }
+                .map { [scene.configuration.requests[...]] + $0[0...2] }
+            #expect(bombs.count == 13)
+            bombs += try Self.write(["zstd:60:1@0", "gzip:110:1@0"], to: scene.configuration.retry, of: scene)
+                .map { [scene.configuration.retry[...]] + $0[0...2] }
+            let worker = try scene.startWorker()
+            let seconds = try scene.await(scene.configuration.results, holds: 34, within: 120, of: worker)
+            // The three that may be unpacked are no JSON.
+            try scene.await(scene.configuration.deadLetters, holds: bombs.count + 3, within: 60, of: worker)
+            let resident = try Self.kilobytes(ofLargest: worker)
+            print("all results \(seconds) s after the start, \(resident) kB resident at most")
+            #expect(resident < 400_000)
+            let letters = try Self.letters(of: scene).filter { $0.contains("push-dlq-reason=unreadable-batch") }
+            let places = letters.map { letter in
+                ["topic", "partition", "offset", "last-offset"].map { name in
+                    letter.split(separator: ",").first { $0.hasPrefix("push-dlq-\(name)=") }?.split(separator: "=").last
+                        ?? "none"
+                }
+            }
+            #expect(Set(places) == Set(bombs))
+            #expect(letters.count == bombs.count)
+            try scene.settle(worker)
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(12)))
+        func largeBatchesOfManyPartitionsAreUnpackedAsThereIsRoom() throws {
+            let scene = try Scene("large-batches", partitions: 60)
+            let simulator = try scene.startSimulator()
+            try Self.write((0..<60).map { "full:zstd:300:40000@\($0)" }, to: scene.configuration.requests, of: scene)
+            let worker = try scene.startWorker()
+            let seconds = try scene.await(scene.configuration.results, holds: 18_000, within: 420, of: worker)
+            let resident = try Self.kilobytes(ofLargest: worker)
+            print("18000 results \(seconds) s after the start, \(resident) kB resident at most")
+            #expect(resident < 400_000)
+            try scene.settle(worker)
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+    }
+}

@@ -1,0 +1,271 @@
+import CUnpacking
+import Foundation
+import Testing
+
+@testable import Kafka
+
+/// Limits to what a batch unpacks to, with this program in librdkafka's place.
+@Suite(.serialized) struct UnpackingTests {
+    enum Codec: String, CaseIterable, CustomTestStringConvertible {
+        case gzip, lz4, zstd
+        var number: UInt16 {
+            switch self {
+            case .gzip: 1
+            case .lz4: 3
+            case .zstd: 4
+            }
+        }
+        var testDescription: String { rawValue }
+    }
+
+    private static let batchBytes = 8 << 20
+
+    /// From now on calls from here are limited as librdkafka's are.
+    private static func limit(heapBytes: Int = 1 << 40) {
+        let function: @convention(c) () -> Void = {}
+        _ = unpacking_limit(batchBytes, heapBytes, unsafeBitCast(function, to: UnsafeRawPointer.self))
+    }
+
+    /// A function of a library that came with librdkafka.
+    private static func find<Function>(_ name: String, as type: Function.Type) -> Function {
+        unsafeBitCast(dlsym(nil, name)!, to: type)
+    }
+
+    /// zlib's z_stream.
+    private struct Stream {
+        var start = unpacking_stream()
+        var rest = (0, 0, 0, 0, 0, 0, 0, 0, 0)
+    }
+
+    /// A record batch of so many zeros, from its first byte, as it stands in the log.
+    private static func batch(
+        _ codec: Codec, bytes: Int, base: Int64 = 0, lastDelta: UInt32 = 0, records: UInt32 = 1
+    ) -> [UInt8] {
+        let zeros = [UInt8](repeating: 0, count: bytes)
+        var packed = [UInt8](repeating: 0, count: bytes + 4_096)
+        let room = packed.count
+        switch codec {
+        case .zstd:
+            typealias Compress = @convention(c) (UnsafeMutableRawPointer, Int, UnsafeRawPointer, Int, Int32) -> Int
+            packed.removeLast(room - find("ZSTD_compress", as: Compress.self)(&packed, room, zeros, bytes, 1))
+        case .lz4:
+            typealias Compress = @convention(c) (UnsafeMutableRawPointer, Int, UnsafeRawPointer, Int, Int) -> Int
+            packed.removeLast(room - find("LZ4F_compressFrame", as: Compress.self)(&packed, room, zeros, bytes, 0))
+        case .gzip:
+            typealias Begin =
+                @convention(c) (
+                    UnsafeMutableRawPointer, Int32, Int32, Int32, Int32, Int32, UnsafePointer<CChar>, Int32
+                ) -> Int32
+            typealias Deflate = @convention(c) (UnsafeMutableRawPointer, Int32) -> Int32
+            typealias End = @convention(c) (UnsafeMutableRawPointer) -> Int32
+            var stream = Stream()
+            var left = 0
+            zeros.withUnsafeBufferPointer { zeros in
+                packed.withUnsafeMutableBufferPointer { packed in
+                    _ = find("deflateInit2_", as: Begin.self)(&stream, 6, 8, 31, 8, 0, "1.2.11", 112)
+                    stream.start.next_in = zeros.baseAddress
+                    stream.start.avail_in = UInt32(zeros.count)
+                    stream.start.next_out = packed.baseAddress
+                    stream.start.avail_out = UInt32(packed.count)
+                    _ = find("deflate", as: Deflate.self)(&stream, 4)
+                    left = Int(stream.start.avail_out)
+                    _ = find("deflateEnd", as: End.self)(&stream)
+                }
+            }
+            packed.removeLast(left)
+        }
+        var header: [UInt8] = []
+        func add(_ number: some FixedWidthInteger) { withUnsafeBytes(of: number.bigEndian) { header += $0 } }
+        add(base)
+        add(UInt32(packed.count + 49))
+        add(UInt32.max)
+        add(UInt8(2))
+        add(UInt32(0))
+        add(codec.number)
+        add(lastDelta)
+        add(Int64(1_700_000_000_000))
+        add(Int64(1_700_000_000_000))
+        add(Int64(-1))
+        add(Int16(-1))
+        add(Int32(-1))
+        add(records)
+        return header + packed
+    }
+
+    /// Unpacks the records of a batch as librdkafka does (rdkafka_zstd.c, rdkafka_lz4.c, rdgz.c); returns how many bytes that
+    /// were, `nil`: it was refused.
+    ///
+    /// - Parameter isSized: false: as where a frame of zstd does not say how large it is.
+    private static func unpack(_ batch: [UInt8], _ codec: Codec, isSized: Bool = true) -> Int? {
+        batch.withUnsafeBufferPointer { batch in
+            let records = UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(batch)[61...])
+            switch codec {
+            case .zstd: return unpackZstd(records, isSized: isSized)
+            case .lz4: return unpackLZ4(records)
+            case .gzip: return unpackGzip(records)
+            }
+        }
+    }
+
+    private static func unpackZstd(_ records: UnsafeRawBufferPointer, isSized: Bool) -> Int? {
+        var capacity = records.count * 2
+        if isSized {
+            let content = ZSTD_getFrameContentSize(records.baseAddress!, records.count)
+            guard content < 100_000_000 else { return nil }
+            capacity = Int(content)
+        }
+        while capacity <= 100_000_000 {
+            let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: capacity, alignment: 1)
+            defer { buffer.deallocate() }
+            let result = ZSTD_decompress(buffer.baseAddress!, capacity, records.baseAddress!, records.count)
+            // An error is a negative number; 70: the buffer is too small.
+            if result >= 0 { return result }
+            guard result == -70 else { return nil }
+            capacity += max(capacity * 2, 4_000)
+        }
+        return nil
+    }
+
+    private static func unpackLZ4(_ records: UnsafeRawBufferPointer) -> Int? {
+        typealias Info =
+            @convention(c) (
+                UnsafeMutableRawPointer?, UnsafeMutableRawPointer, UnsafeRawPointer, UnsafeMutablePointer<Int>
+            ) -> Int
+        typealias Free = @convention(c) (UnsafeMutableRawPointer?) -> Int
+        var context: UnsafeMutableRawPointer?
+        #expect(LZ4F_createDecompressionContext(&context, 100) == 0)
+        defer { _ = find("LZ4F_freeDecompressionContext", as: Free.self)(context) }
+        var info = (0, 0, 0, 0, 0, 0, 0, 0)
+        var taken = records.count
+        _ = find("LZ4F_getFrameInfo", as: Info.self)(context, &info, records.baseAddress!, &taken)
+        var buffer = [UInt8](repeating: 0, count: records.count * 4)
+        var done = 0
+        while taken < records.count {
+            var room = buffer.count - done
+            var size = records.count - taken
+            let result = buffer.withUnsafeMutableBytes { buffer in
+                LZ4F_decompress(context, buffer.baseAddress! + done, &room, records.baseAddress! + taken, &size, nil)
+            }
+            if result < 0 { return nil }
+            done += room
+            taken += size
+            if result == 0 { break }
+            if done == buffer.count { buffer += [UInt8](repeating: 0, count: max(buffer.count * 3 / 4, 1_024)) }
+        }
+        return done
+    }
+
+    private static func unpackGzip(_ records: UnsafeRawBufferPointer) -> Int? {
+        // Once to count, in a small buffer, and once into one that is large enough.
+        guard let count = inflate(records, to: 512) else { return nil }
+        return inflate(records, to: count)
+    }
+
+    private static func inflate(_ records: UnsafeRawBufferPointer, to size: Int) -> Int? {
+        typealias Begin = @convention(c) (UnsafeMutableRawPointer, Int32, UnsafePointer<CChar>, Int32) -> Int32
+        typealias End = @convention(c) (UnsafeMutableRawPointer) -> Int32
+        var stream = Stream()
+        guard find("inflateInit2_", as: Begin.self)(&stream, 47, "1.2.11", 112) == 0 else { return nil }
+        defer { _ = find("inflateEnd", as: End.self)(&stream) }
+        stream.start.next_in = records.baseAddress!.assumingMemoryBound(to: UInt8.self)
+        stream.start.avail_in = UInt32(records.count)
+        var buffer = [UInt8](repeating: 0, count: size)
+        var result: Int32 = 0
+        repeat {
+            buffer.withUnsafeMutableBufferPointer { buffer in
+                stream.start.next_out = buffer.baseAddress
+                stream.start.avail_out = UInt32(buffer.count)
+                result = withUnsafeMutablePointer(to: &stream) { stream in
+                    stream.withMemoryRebound(to: unpacking_stream.self, capacity: 1) { CUnpacking.inflate($0, 0) }
+                }
+            }
+            if result < 0 { return nil }
+        } while stream.start.avail_out == 0 && result != 1
+        return Int(stream.start.total_out)
+    }
+
+    @Test(arguments: Codec.allCases) func aBatchWithinTheLimitIsUnpacked(codec: Codec) {
+        Self.limit()
+        for bytes in [100, 100_000, Self.batchBytes - 1_000] {
+            let batch = Self.batch(codec, bytes: bytes)
+            #expect(Self.unpack(batch, codec) == bytes)
+            #expect(Self.unpack(batch, codec, isSized: false) == bytes)
+            #expect(Unpacking.failures(baseOffset: 0, size: batch.count - 61) == [])
+        }
+    }
+
+    @Test(arguments: Codec.allCases, [true, false]) func aLargerOneIsRefusedAndItsPlaceIsKnown(
+        codec: Codec, isSized: Bool
+    ) {
+        Self.limit()
+        let before = Unpacking.tooLargeCount
+        let batch = Self.batch(codec, bytes: Self.batchBytes + 1_000, base: 1 << 40, lastDelta: 99)
+        #expect(Self.unpack(batch, codec, isSized: isSized) == nil)
+        #expect(Unpacking.tooLargeCount > before)
+        let found = Unpacking.failures(baseOffset: 1 << 40, size: batch.count - 61)
+        let timestamp: Int64 = 1_700_000_000_000
+        let expected = UnreadableBatch(
+            (1 << 40)...((1 << 40) + 99), timestampMs: timestamp, size: batch.count - 61, isTooLarge: true)
+        #expect(found == [expected])
+    }
+
+    /// librdkafka goes no further with what says to be larger than it may receive.
+    @Test func oneThatLibrdkafkaDoesNotEvenTryIsKnown() {
+        Self.limit()
+        let batch = Self.batch(.zstd, bytes: 101_000_000, base: 1 << 43)
+        #expect(Self.unpack(batch, .zstd) == nil)
+        #expect(Unpacking.failures(baseOffset: 1 << 43, size: batch.count - 61).map(\.isTooLarge) == [true])
+    }
+
+    /// Each record costs librdkafka more than its bytes.
+    @Test(arguments: Codec.allCases) func manySmallRecordsCountAsWhatTheyTake(codec: Codec) {
+        Self.limit()
+        let most = UInt32(Self.batchBytes / 320)
+        #expect(Self.unpack(Self.batch(codec, bytes: 1_000, records: most - 10), codec) == 1_000)
+        #expect(Self.unpack(Self.batch(codec, bytes: 1_000, base: 7, records: most), codec) == nil)
+    }
+
+    @Test(arguments: Codec.allCases) func aDamagedOneIsKnownAsSuch(codec: Codec) {
+        Self.limit()
+        var batch = Self.batch(codec, bytes: 100_000, base: 1 << 41, lastDelta: 4)
+        for index in (batch.count - 30)..<(batch.count - 8) { batch[index] = 0xAA }
+        #expect(Self.unpack(batch, codec) == nil)
+        let found = Unpacking.failures(baseOffset: 1 << 41, size: batch.count - 61)
+        let expected = UnreadableBatch(
+            (1 << 41)...((1 << 41) + 4), timestampMs: 1_700_000_000_000, size: batch.count - 61, isTooLarge: false)
+        #expect(found == [expected])
+    }
+
+    @Test(arguments: Codec.allCases) func aLargeOneWaitsForMemoryAndIsPutOff(codec: Codec) {
+        let before = Unpacking.putOffCount
+        // Nothing fits.
+        Self.limit(heapBytes: 0)
+        let batch = Self.batch(codec, bytes: 6_000_000, base: 1 << 42)
+        #expect(Self.unpack(batch, codec) == nil)
+        #expect(Unpacking.putOffCount > before)
+        #expect(Unpacking.failures(baseOffset: 1 << 42, size: batch.count - 61) == [])
+        // A small one goes on, now and then.
+        let small = Self.batch(codec, bytes: 10_000)
+        let deadline = ContinuousClock.now + .seconds(10)
+        while Self.unpack(small, codec) == nil, .now < deadline { usleep(1_000) }
+        #expect(.now < deadline)
+        Self.limit()
+        #expect(Self.unpack(batch, codec) == 6_000_000)
+    }
+
+    @Test func theFunctionsAreInForceForLibrdkafka() {
+        #expect(Unpacking.limit(batchBytes: 32 << 20, heapBytes: 1 << 30))
+    }
+
+    @Test func theSizeIsReadFromLibrdkafkasSentence() {
+        #expect(
+            Unpacking.size(
+                inText: "Decompression (codec 0x4) of message at 5 of 3070 bytes failed: Local: Invalid compressed data"
+            )
+                == 3_070)
+        #expect(
+            Unpacking.size(
+                inText: "Decompression (codec 0x4) of MessageSet at offsets 5-9 of 33 bytes failed: Local: Bad") == 33)
+        #expect(Unpacking.size(inText: "Fetch failed") == nil)
+    }
+}
