@@ -1,5 +1,4 @@
 import CMicrohttpd
-import Glibc
 
 // libmicrohttpd's callbacks. All are called on the server's own thread.
 
@@ -35,18 +34,14 @@ import Glibc
     let pages = unsafe Unmanaged<Pages>.fromOpaque(context!).takeUnretainedValue()
     let socket = unsafe mhd_socket(connection)
     guard mhd_is_start(what) else { return pages.clients.closed(socket) }
-    if let gone = pages.clients.opened(socket, from: peerAddress(of: socket), nowNs: pages.nowNs) { hangUp(gone) }
+    let address = unsafe clientAddress(of: connection)
+    if let gone = pages.clients.opened(socket, from: address, nowNs: pages.nowNs) { hangUp(gone) }
 }
 
 /// Who is at the other end: the address without its port.
-private func peerAddress(of socket: Int32) -> [UInt8] {
-    var storage = sockaddr_storage()
-    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
-    return unsafe withUnsafeMutableBytes(of: &storage) { bytes in
-        let address = unsafe bytes.baseAddress!.assumingMemoryBound(to: sockaddr.self)
-        guard unsafe getpeername(socket, address, &length) == 0 else { return [] }
-        // sin_addr follows the port; sin6_addr another four bytes.
-        return unsafe Int32(address.pointee.sa_family) == AF_INET6 ? Array(bytes[8..<24]) : Array(bytes[4..<8])
+private func clientAddress(of connection: OpaquePointer?) -> [UInt8] {
+    unsafe [UInt8](unsafeUninitializedCapacity: 16) { bytes, count in
+        count = unsafe Int(mhd_client_address(connection, bytes.baseAddress!))
     }
 }
 

@@ -26,7 +26,7 @@ import Testing
         let long = lend(Array(repeating: 0x61, count: 2_000))
         let copied = [RecordHeader(name: lend("x"), value: lend(Array(repeating: 0x62, count: 1_023)))]
         var fixture = ContentFixture(isBroadcast: true)
-        fixture.content.token = lend(Array(repeating: 0x63, count: 200))
+        fixture.content.token = lend(Array(repeating: 0x63, count: 2_000))
         fixture.content.topic = long
         fixture.content.requestKey = long
         fixture.content.app = 0
@@ -58,6 +58,17 @@ import Testing
             let reason = RecordLimits.reason - DeadLetterReason.badRetryHeaders.text.utf8CodeUnitCount
             #expect(grown == RecordLimits.largestDeadLetterGrowth - reason)
         }
+    }
+
+    @Test func aRetryRecordCutsTheKeyAndTheReasonItIsGiven() {
+        let long = lend(Array(repeating: 0x61, count: 2_000))
+        var fixture = ContentFixture()
+        fixture.content.requestKey = long
+        let order = RetryOrder(attempt: 1, dueMs: 0, reason: long, sends: 1, inDoubt: 0)
+        var retries = RetryWriter(apps: ContentFixture.apps)
+        let written = retries.write(fixture.content, order).headerTexts
+        #expect(written.contains("push-retry-key=" + String(repeating: "a", count: RecordLimits.key)))
+        #expect(written.contains("push-retry-reason=" + String(repeating: "a", count: RecordLimits.reason)))
     }
 
     // MARK: Any input

@@ -1,7 +1,10 @@
 // What Swift imports of this library; macros and variadic functions get a static inline function here.
 #pragma once
 #include <microhttpd.h>
+#include <netinet/in.h>
 #include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
 
 /// `MHD_start_daemon` on a listening socket, without a thread: whoever polls `mhd_epoll` calls `MHD_run`. Without a log of
 /// its own; it owns `listen_fd` afterwards unless it returns NULL. A connection without any activity is closed after
@@ -47,6 +50,23 @@ static inline int mhd_socket(struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     return info == NULL ? -1 : info->connect_fd;
+}
+
+/// Who is at the other end, without the port: 4 bytes of IPv4 or 16 of IPv6; how many, 0: it is not known.
+static inline int mhd_client_address(struct MHD_Connection *connection, uint8_t address[16])
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (info == NULL || info->client_addr == NULL) return 0;
+    switch (info->client_addr->sa_family) {
+    case AF_INET:
+        memcpy(address, &((const struct sockaddr_in *)info->client_addr)->sin_addr, 4);
+        return 4;
+    case AF_INET6:
+        memcpy(address, &((const struct sockaddr_in6 *)info->client_addr)->sin6_addr, 16);
+        return 16;
+    default:
+        return 0;
+    }
 }
 
 /// `MHD_SIZE_UNKNOWN`: the body ends when the reader says so (chunked).
