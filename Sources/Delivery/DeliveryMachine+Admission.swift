@@ -210,9 +210,9 @@ extension DeliveryMachine {
     // MARK: Lanes
 
     mutating func joinLane(_ slot: UInt32) {
-        let record = notifications[slot].record
-        if let partition = partitions[Int(records[record].partition)], partition.pointee.besideLanes > 0,
-            !partition.pointee.reach.allows(records[record].offset)
+        if besideLanes > 0, let partition = partitions[Int(records[notifications[slot].record].partition)],
+            partition.pointee.besideLanes > 0,
+            !partition.pointee.reach.allows(records[notifications[slot].record].offset, notifications[slot].index)
         {
             // Behind those of its partition that left the lanes before it came.
             waitForReach(slot, partition)

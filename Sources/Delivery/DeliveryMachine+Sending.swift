@@ -109,6 +109,7 @@ extension DeliveryMachine {
         guard !notifications[slot].isBesideLane else { return }
         notifications[slot].isBesideLane = true
         partition.pointee.besideLanes += 1
+        besideLanes += 1
     }
 
     /// It no longer waits for the reach.
@@ -117,6 +118,7 @@ extension DeliveryMachine {
         guard notifications[slot].isBesideLane else { return }
         notifications[slot].isBesideLane = false
         partition.pointee.besideLanes -= 1
+        besideLanes -= 1
     }
 
     private mutating func handOut(_ slot: UInt32, _ handedMs: UInt32) -> OutgoingRequest {

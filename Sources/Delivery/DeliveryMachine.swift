@@ -94,6 +94,8 @@ package struct DeliveryMachine: ~Copyable {
     var besideCount = 0
     /// Partitions with records that are not wholly admitted.
     var admittingCount = 0
+    /// Notifications of all partitions that wait for the reach beside their lanes.
+    var besideLanes = 0
 
     var productions: ProductionQueues
     var recallLists: [[NotificationID]] = []

@@ -55,4 +55,20 @@ struct MachineReachTests {
         }
         #expect(rig.send() == ["a"])
     }
+
+    @Test("What is held moves to its tier only when a commit has named it: the tier will send it")
+    func heldBeyond() {
+        var settings = DeliverySettings()
+        settings.laneLimit = 1
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        #expect(rig.send() == ["a"])
+        rig.receive(partition, 1_000_000, "a")
+        rig.send()
+        #expect(rig.settle() == [])
+        rig.wait(ms: 1_000)
+        rig.commit()
+        #expect(rig.settle().map(\.request) == ["requests/0/1000000/0"])
+    }
 }
