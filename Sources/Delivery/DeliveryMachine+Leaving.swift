@@ -19,7 +19,7 @@ extension DeliveryMachine {
         holdOldest(held)
         forEachNotification(in: isRevoked) { machine, slot in
             switch machine.notifications[slot].state {
-            case .behindReach where machine.notifications[slot].heldFor == .span:
+            case .behindReach where machine.isHeld(slot):
                 break
             case .inLane, .ready, .behindReach, .backingOff:
                 machine.drop(slot)
@@ -40,6 +40,12 @@ extension DeliveryMachine {
     private func isHeldToLeave(_ record: UInt32) -> Bool {
         guard tiers.isAnyWritable, let partition = partitions[Int(records[record].partition)] else { return false }
         return partition.pointee.phase == .draining && records[record].offset < partition.pointee.nameableFrom
+    }
+
+    /// Whether it waits to be moved to a tier, and goes there although its partition is given up.
+    private func isHeld(_ slot: UInt32) -> Bool {
+        guard let cause = notifications[slot].heldFor else { return false }
+        return cause == .span || isHeldToLeave(notifications[slot].record)
     }
 
     /// What came back unprocessed, of a partition of which nothing is sent any more.

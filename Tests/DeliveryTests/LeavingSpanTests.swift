@@ -27,6 +27,40 @@ struct LeavingSpanTests {
         return maps
     }
 
+    @Test("What a lane held and a map could not name is moved to its tier, not dropped")
+    func heldByLane() {
+        var settings = DeliverySettings()
+        settings.laneLimit = 1
+        settings.reachMargin = 1
+        settings.metadataLimit = 64
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        rig.send()
+        rig.receive(partition, 1, "a")
+        for offset in 2..<300 as Range<Int64> {
+            if offset % 2 == 0 {
+                let receipt = rig.receive(partition, offset, key: "no token", value: #"{"aps":{"alert":"Hi"}}"#)
+                if case .deadLetter(let id, _, _) = receipt { rig.machine.acknowledged(id, now: rig.now) }
+            } else {
+                rig.receive(partition, offset, "d\(offset)")
+            }
+        }
+        rig.settle()
+        rig.machine.revoke([partition])
+        expect(rig.machine.find(partition)?.pointee.nameableFrom ?? 0 > 1, is: true)
+        rig.answer("a")
+        var tiers: [String] = []
+        // With so small a margin each commit raises the reach by one.
+        for _ in 0..<1_000 {
+            for written in rig.settle() where written.outcome == nil { tiers.append(written.request) }
+            rig.wait(ms: 50)
+            rig.commit()
+        }
+        #expect(tiers.contains("requests/0/1/0"))
+        expect(rig.machine.isDrained(partition), is: true)
+    }
+
     @Test("Thousands of a rate-limited app wait among settled ones: a successor sends nothing that was accepted")
     func rateLimited() throws {
         var settings = DeliverySettings()

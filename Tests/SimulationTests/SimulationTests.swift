@@ -47,7 +47,7 @@ struct SimulationTests {
         var happened: [String: Int] = [:]
         var limited = 0
         // Some of it is rare: until everything was there.
-        for seed in 5_000..<5_600 as Range<UInt64> {
+        for seed in 5_000..<8_000 as Range<UInt64> {
             guard limited == 0 || SimulatedWorld.kinds.contains(where: { happened[$0] == nil }) else { break }
             let world = SimulatedWorld(seed: seed)
             #expect(throws: Never.self, "seed \(seed)") { try world.run(steps: 100) }
