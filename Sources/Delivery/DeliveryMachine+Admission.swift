@@ -210,20 +210,17 @@ extension DeliveryMachine {
     // MARK: Lanes
 
     mutating func joinLane(_ slot: UInt32) {
-        if besideLanes > 0, let partition = partitions[Int(records[notifications[slot].record].partition)],
-            partition.pointee.besideLanes > 0,
-            !partition.pointee.reach.allows(records[notifications[slot].record].offset, notifications[slot].index)
-        {
-            // Behind those of its partition that left the lanes before it came.
-            waitForReach(slot, partition)
-            return
-        }
         let token = notifications[slot].token
         let laneApp = apps[Int(notifications[slot].app)].laneApp
         let seed = settings.hashSeed ^ UInt64(truncatingIfNeeded: laneApp) &* 0x9E37_79B9_7F4A_7C15
         let hash = UInt32(truncatingIfNeeded: BytesHash.hash(token, seed: seed) >> 16)
         notifications[slot].laneHash = hash
-        guard let head = laneHead(hash: hash, token: token, laneApp: laneApp) else {
+        let head = laneHead(hash: hash, token: token, laneApp: laneApp)
+        if besideLanes > 0, let partition = partitionToWaitFor(slot, beside: head) {
+            waitForReach(slot, partition)
+            return
+        }
+        guard let head else {
             notifications[slot].isLaneMember = true
             notifications[slot].laneTail = slot
             notifications[slot].laneCount = 1
@@ -242,6 +239,21 @@ extension DeliveryMachine {
         notifications[notifications[head].laneTail].laneNext = slot
         notifications[head].laneTail = slot
         notifications[head].laneCount += 1
+    }
+
+    /// Its partition, where those of it that came before have left their lanes and it has to wait behind them; `nil`: it
+    /// joins its lane. Those that are in the lane still have left none: it goes behind them there.
+    private func partitionToWaitFor(_ slot: UInt32, beside head: UInt32?) -> UnsafeMutablePointer<Partition>? {
+        let record = notifications[slot].record
+        guard let partition = partitions[Int(records[record].partition)], partition.pointee.besideLanes > 0,
+            !partition.pointee.reach.allows(records[record].offset, notifications[slot].index)
+        else { return nil }
+        var member = head ?? noSlot
+        while member != noSlot {
+            if records[notifications[member].record].partition == records[record].partition { return nil }
+            member = notifications[member].laneNext
+        }
+        return partition
     }
 
     /// Where the notification waits that a full lane turned away after so many others: as many as a lane takes pass each

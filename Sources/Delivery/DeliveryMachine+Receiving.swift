@@ -7,8 +7,11 @@ extension DeliveryMachine {
     package func room(for id: PartitionID) -> Int {
         guard let partition = find(id), partition.pointee.phase == .active, partition.pointee.firstAdmitting == noSlot
         else { return 0 }
-        // A map that was read back may be full of what comes next: with nothing open, only reading on makes it shorter.
-        if partition.pointee.isSpanFull, partition.pointee.ledger.openCount > 0 { return 0 }
+        // A map that was read back may be full of what comes next: with nothing open, only reading on makes it shorter. So
+        // it is where what was open when the partition was lost has to come again.
+        if partition.pointee.isSpanFull, partition.pointee.ledger.openCount > 0, !partition.pointee.ledger.isRereading {
+            return 0
+        }
         if partition.pointee.deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
         let bytes = byteShares.room(for: partition.pointee.group)
         guard bytes > 0 else { return 0 }

@@ -113,6 +113,40 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
+    @Test("What comes while one of its partition waits behind others in their lane goes behind it")
+    func orderBehindOneInItsLane() {
+        let rig = Rig()
+        let other = rig.assignReady(1)
+        let denied = rig.assign(0)
+        rig.receive(other, 0, "a", payload: #"{"aps":{"badge":9}}"#)
+        #expect(rig.send() == ["a"])
+        // In the lane of "a", where it is not its turn, so it waits for no commit yet; "e" does.
+        rig.receive(denied, 5, "a", payload: #"{"aps":{"badge":5}}"#)
+        rig.receive(denied, 6, "e")
+        rig.wait(ms: 50)
+        var entries = rig.takeCommit(of: .requests)
+        rig.finishCommit(entries.map { $0.partition == denied ? .impossible : .acknowledged })
+        #expect(rig.send() == [])
+        rig.receive(denied, 7, "a", payload: #"{"aps":{"badge":7}}"#)
+        rig.answer("a")
+        #expect(rig.send() == [])
+        rig.wait(ms: 10_000)
+        entries = rig.takeCommit(of: .requests)
+        #expect(entries.map(\.partition).contains(denied))
+        rig.finishCommit(entries.map { _ in .acknowledged })
+        rig.send()
+        rig.answer("e")
+        var order: [String] = []
+        for _ in 0..<2 {
+            order += rig.sent.map { Rig.text($0.payload) }
+            rig.answer("a")
+            rig.send()
+        }
+        rig.settle()
+        #expect(order == [5, 7].map { #"{"aps":{"badge":\#($0)}}"# })
+        #expect(rig.isEmpty)
+    }
+
     @Test("What waited before its commits became impossible leaves its lane, too")
     func lanesOfThoseThatWait() {
         let rig = Rig()

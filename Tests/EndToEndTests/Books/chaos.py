@@ -216,7 +216,7 @@ class Chaos:
             f"{state.get('sent', 0)}, accepted again {state.get('accepted again', 0)}, duplicates "
             f"{state.get('duplicates', 0)}, in doubt {state.get('in_doubt', 0)}, retries {state.get('retries', 0)}, "
             f"workers {sizes} MB{', producer held' if self.is_held else ''}"
-            + (f", FINDINGS {state['found']}" if state.get("found") else ""))
+            + "".join(f", FOUND {n} x {kind}: {first}" for kind, (n, first) in (state.get("found") or {}).items()))
 
     def wait(self, seconds):
         end = time.monotonic() + seconds
@@ -354,12 +354,12 @@ class Chaos:
             self.make_anew(self.names.unregistered, DEAD_TOKENS)
         elif kind == "right denied":
             names = self.names
-            operation, resource, name = draw.choice([
+            operation, kind_of, name = draw.choice([
                 ("write", "topic", names.results), ("write", "topic", names.unregistered),
                 ("write", "topic", names.retry), ("read", "topic", names.requests), ("read", "topic", names.beside),
                 ("read", "group", names.group)])
-            self.say(f"{operation} on {resource} {name} is denied")
-            self.rights.deny(operation, resource, name)
+            self.say(f"{operation} on {kind_of} {name} is denied")
+            self.rights.deny(operation, kind_of, name)
             self.wait(draw.seconds(5, 12))
             self.rights.lift()
         elif kind == "app paused":

@@ -330,7 +330,7 @@ class ChaosAudit:
     def summary(self):
         book = self.book
         return {"results": book.results, "distinct": book.distinct, "duplicates": book.results - book.distinct,
-                "in_doubt": book.in_doubt, "found": sum(book.findings.values()),
+                "in_doubt": book.in_doubt, "found": {kind: [count, book.examples[kind][0]] for kind, count in book.findings.items()},
                 "retries": sum(self.retries.next.values()), "sent": self.totals.get("requests", 0),
                 "accepted again": self.totals.get("accepted_again", 0)}
 
