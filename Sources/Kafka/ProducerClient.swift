@@ -47,9 +47,11 @@ import Glibc
 
     var outstanding: Int { Int(unsafe rd_kafka_outq_len(handle.raw)) }
 
-    /// Gives up on all records, those with a broker too; each gets its report.
+    /// Gives up on all records, those with a broker too; each gets its report. Waits for nothing.
     func purge() {
-        _ = unsafe rd_kafka_purge(handle.raw, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT)
+        // Else it waits without limit for every broker's thread, and one may be looking up a name.
+        let flags = RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING
+        _ = unsafe rd_kafka_purge(handle.raw, flags)
     }
 
     @discardableResult

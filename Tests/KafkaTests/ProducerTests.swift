@@ -72,8 +72,8 @@ import Testing
         #expect(writer.fatal?.code == KafkaCode(rawValue: 45))
         #expect(writer.produce(to: topic, key: nil, value: [1], tag: 99) == .fatal)
 
+        // librdkafka drops what is queued by itself: some reports, or all, may have come with the error.
         try writer.producer.rebuild()
-        #expect(writer.producer.outstanding >= 50, "its reports are still to come")
         try writer.run("their reports") { writer.reports.count == 50 }
         #expect(writer.undelivered.count == 50)
         for record in writer.undelivered {
@@ -82,6 +82,22 @@ import Testing
         }
         #expect(writer.producer.flush(timeoutMs: 20_000, report: writer.report, event: writer.event) == 0)
         #expect(writer.reports.values.allSatisfy { $0.count == 2 && $0[0] != .none && $0[1] == .none })
+    }
+
+    @Test func `What a replaced producer held is outstanding until its reports were handed out`() throws {
+        let cluster = try Cluster(.mock)
+        let writer = try Writer(cluster.servers, properties: [KafkaProperty("linger.ms", "60000")])
+        let topic = try writer.producer.topic(cluster.topic)
+        for tag in 0..<50 as Range<UInt64> {
+            #expect(writer.produce(to: topic, key: nil, value: [1], tag: tag) == .none)
+        }
+        // Nobody serves meanwhile: whatever has happened is still to be handed out.
+        writer.producer.failFatally(KafkaCode(rawValue: 45))
+        try writer.producer.rebuild()
+        #expect(writer.producer.outstanding >= 50)
+        try writer.run("their reports") { writer.reports.count == 50 }
+        #expect(writer.reports.values.allSatisfy { $0 == [.purgedInQueue] })
+        #expect(writer.producer.outstanding == 0)
     }
 
     @Test func `What was sent and dropped without an answer may be written, what was never sent is not`() throws {

@@ -151,6 +151,49 @@ struct CommitterTests {
         #expect(scene.place.sent[0].entries[0].offset == 8)
     }
 
+    @Test func `Each partition gets its own answer beside one that was given up, which is committed when it is back`()
+        throws
+    {
+        var scene = Scene(partitions: 3)
+        scene.settle(offset: 7)
+        let given = scene.place.partitions.removeValue(forKey: scene.ids[1])
+        scene.commit()
+        #expect(scene.sentPartitions == [[0, 2]])
+        try scene.answer([2: .offsetMetadataTooLarge])
+        #expect(scene.machine.counters.commitsAcknowledged == 1)
+        scene.place.partitions[scene.ids[1]] = given
+        // One whose commit was refused pauses.
+        var again: Set<Int32> = []
+        for _ in 0..<20 where again != [1, 2] {
+            let known = scene.place.sent.count
+            scene.commit()
+            guard scene.place.sent.count > known else { continue }
+            again.formUnion(try #require(scene.sentPartitions.last))
+            try scene.answer([:])
+        }
+        #expect(again == [1, 2], "what was acknowledged is not committed again, and what was not is")
+        #expect(scene.machine.counters.commitsAcknowledged == 3)
+    }
+
+    @Test func `The answer to an earlier commit says nothing of the one under way`() throws {
+        var scene = Scene(partitions: 1)
+        scene.settle(offset: 7)
+        scene.commit()
+        let first = try #require(scene.place.sent.last)
+        try scene.answer([:])
+        scene.settle(offset: 8)
+        scene.commit()
+        #expect(scene.place.sent.count == 2)
+        let result = CommitResult(first.entries[0].partition, offset: 8, code: .none)
+        scene.committer.take(
+            CommitReply(tag: first.tag, code: .none, results: [result]), &scene.machine, now: scene.now)
+        #expect(scene.machine.counters.commitsAcknowledged == 1, "nothing says that the second one was taken")
+        scene.commit()
+        #expect(scene.place.sent.count == 2, "the second one is still under way")
+        try scene.answer([:])
+        #expect(scene.machine.counters.commitsAcknowledged == 2)
+    }
+
     @Test func `A commit that could not be sent is made again`() throws {
         var scene = Scene(partitions: 1)
         scene.settle(offset: 7)

@@ -9,13 +9,14 @@ import Testing
 
 @testable import Worker
 
-/// A machine without apps, whose every request ends at once with a result, and its publisher, on in-process brokers.
+/// A machine and its publisher, on in-process brokers. Without apps every request ends at once with a result.
 final class PublisherScene {
     let cluster: MockCluster
     let wakeUp = WakeUp()
     let publisher: RecordPublisher
     let results: String
     let deadLetters: String
+    let tiers: [String]
     let log = MemorySink()
     private let topics: Topics
     private var machine: DeliveryMachine
@@ -24,7 +25,7 @@ final class PublisherScene {
     /// Alarms that were due although nothing came of them.
     private(set) var turns = 0
 
-    init(producer properties: [UserProperty] = []) throws {
+    init(producer properties: [UserProperty] = [], apps: [AppRoute] = []) throws {
         cluster = try MockCluster()
         let name = KafkaBroker.uniqueName("publisher")
         results = "\(name).results"
@@ -35,16 +36,17 @@ final class PublisherScene {
         configuration.results.topic = results
         configuration.deadLetters.topic = deadLetters
         configuration.unregistered.topic = "\(name).unregistered"
-        for topic in [results, deadLetters, configuration.unregistered.topic] + configuration.retry.tiers.map(\.topic) {
+        tiers = configuration.retry.tiers.map(\.topic)
+        for topic in [results, deadLetters, configuration.unregistered.topic] + tiers {
             try cluster.create(topic, partitions: 1)
         }
         let settings = try configuration.cluster()
         publisher = try RecordPublisher(
-            configuration, apps: [], cluster: settings, wakeUpDescriptor: wakeUp.descriptor,
-            logger: Logger(sink: log))
+            configuration, apps: apps.map { RecordApp(name: $0.name, environment: $0.environment) },
+            cluster: settings, wakeUpDescriptor: wakeUp.descriptor, logger: Logger(sink: log))
         try? publisher.warmUp(timeoutMs: 10_000)
         topics = try Topics(settings)
-        machine = DeliveryMachine(settings: configuration.machineSettings, apps: [])
+        machine = DeliveryMachine(settings: configuration.machineSettings, apps: apps)
         id = machine.assign(
             topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: nil,
             metadata: UnsafeRawBufferPointer(start: nil, count: 0))
@@ -59,7 +61,7 @@ final class PublisherScene {
 
     func isWritable(_ target: ProductionTarget) -> Bool { machine.isWritable(target) }
 
-    /// Requests that are answered `invalid`, as no app has their topic.
+    /// Requests of the app if there is one; without, they are answered `invalid`, as no app has their topic.
     func request(_ count: Int) {
         let token = Array(String(repeating: "ab", count: 32).utf8)
         let value = Array(#"{"aps":{}}"#.utf8)
@@ -78,9 +80,89 @@ final class PublisherScene {
         }
     }
 
+    /// Offers one record so many times as a dead letter; for each, whether it was taken.
+    func offerDeadLetters(_ count: Int, bytes: Int) throws -> [Bool] {
+        let topic = KafkaBroker.uniqueName("unreadable")
+        try cluster.create(topic, partitions: 1)
+        let settings = ClusterSettings(bootstrapServers: cluster.bootstrapServers)
+        let writer = try Producer(ProducerSettings(cluster: settings))
+        let target = try writer.topic(topic)
+        let code = [UInt8](repeating: 0x78, count: bytes).withUnsafeBytes { value in
+            writer.produce(
+                to: target, key: UnsafeRawBufferPointer(start: nil, count: 0), value: value, headers: [], tag: 1)
+        }
+        #expect(code == .none)
+        #expect(writer.flush(timeoutMs: 20_000, report: { _ in }, event: { _ in }) == 0)
+        var answers: [Bool] = []
+        try readFirst(of: topic) { message in
+            for _ in 0..<count {
+                nextOffset += 1
+                let none = UnsafeRawBufferPointer(start: nil, count: 0)
+                let receipt = machine.receive(
+                    id, offset: nextOffset, timestampMs: now.wallMs, key: none, value: none,
+                    headers: UnsafeBufferPointer(start: nil, count: 0), now: now)
+                guard case .deadLetter(let letter, let reason, let detail) = receipt else {
+                    Issue.record("no dead letter: \(receipt)")
+                    return
+                }
+                let name = "requests" as StaticString
+                let place = RequestPlace(
+                    topic: UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount), partition: 0,
+                    offset: nextOffset, index: 0)
+                answers.append(
+                    publisher.publishDeadLetter(
+                        of: message, at: place, id: letter, reason: reason, detail: detail, now: now))
+            }
+        }
+        return answers
+    }
+
+    /// The headers of a topic's first record.
+    func firstHeaders(of topic: String) throws -> [String: String] {
+        var headers: [String: String] = [:]
+        try readFirst(of: topic) { message in
+            message.forEachHeader { name, value in
+                headers[String(decoding: name, as: UTF8.self)] = String(decoding: value, as: UTF8.self)
+            }
+        }
+        return headers
+    }
+
+    private func readFirst(of topic: String, _ body: (borrowing Message) -> Void) throws {
+        let wakeUp = WakeUp()
+        let consumer = try Consumer(
+            ConsumerSettings(
+                cluster: ClusterSettings(bootstrapServers: cluster.bootstrapServers), role: .requests,
+                groupID: KafkaBroker.uniqueName("reader"), sessionTimeoutMs: 6_000),
+            wakeUpDescriptor: wakeUp.descriptor)
+        try consumer.subscribe(to: [topic])
+        let deadline = Date(timeIntervalSinceNow: 40)
+        var queues: [PartitionQueue] = []
+        while true {
+            var assigned: [TopicPartition] = []
+            consumer.serve { event in if case .assigned(let partitions) = event { assigned = partitions } }
+            if !assigned.isEmpty { queues = try consumer.assign(assigned.map { PartitionStart($0, offset: 0) }) }
+            for queue in queues {
+                let count = queue.read(max: 1) { message in
+                    body(message)
+                    return true
+                }
+                if count > 0 { return }
+            }
+            guard wakeUp.wait(until: deadline) else {
+                throw ChildProcess.Failure.timedOut(waitingFor: "the first record of \(topic)", output: "")
+            }
+        }
+    }
+
     func turn() {
         turns += 1
         machine.advance(now: now)
+        // What is held waits for a commit that names it.
+        let commits = machine.takeCommit(of: .requests, now: now)
+        if !commits.isEmpty {
+            machine.commitFinished(of: .requests, commits.map { _ in .acknowledged }, now: now)
+        }
         publisher.serve(&machine, now: now)
         publisher.publish(&machine, now: now)
     }

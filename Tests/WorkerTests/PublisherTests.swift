@@ -2,6 +2,7 @@ import Configuration
 import Delivery
 import Foundation
 import Kafka
+import PushRecords
 import Testing
 
 @testable import Worker
@@ -58,6 +59,35 @@ import Testing
         #expect(try scene.count(scene.results) == 60)
     }
 
+    @Test func `What the machine has for a topic that is refused stays with the machine`() throws {
+        let scene = try PublisherScene(producer: [
+            UserProperty(name: "queue.buffering.max.messages", value: "10", place: "")
+        ])
+        scene.cluster.fail(0, with: Array(repeating: .topicAuthorizationFailed, count: 2))
+        scene.request(60)
+        try scene.run("the refusal") { !scene.publisher.problems.isEmpty }
+        for _ in 0..<3 {
+            scene.turn()
+            #expect(scene.publisher.refusedCount + scene.publisher.unacknowledgedCount <= 10)
+        }
+        try scene.run("all results") { scene.settled == 60 && scene.publisher.isIdle }
+        #expect(try scene.count(scene.results) == 60)
+    }
+
+    @Test func `Above a size of dead letters that are not written the next one waits, until they are`() throws {
+        let scene = try PublisherScene()
+        let size = RecordPublisher.deadLetterLimit * 2 / 5
+        // Their acknowledgements are there, perhaps, and are taken by the next turn.
+        #expect(try scene.offerDeadLetters(4, bytes: size) == [true, true, false, false])
+        try scene.run("the two") { scene.settled == 2 && scene.publisher.isIdle }
+        #expect(try scene.offerDeadLetters(3, bytes: size) == [true, true, false])
+    }
+
+    @Test func `A dead letter above the size that all may have goes alone`() throws {
+        let scene = try PublisherScene()
+        #expect(try scene.offerDeadLetters(2, bytes: RecordPublisher.deadLetterLimit + 1) == [true, false])
+    }
+
     @Test func `A result that its topic refuses in every form ends as a dead letter, and blocks nothing`() throws {
         let scene = try PublisherScene()
         // Among others, by itself, reduced.
@@ -90,5 +120,37 @@ import Testing
         scene.publisher.failFatally()
         try scene.run("all results") { scene.settled == 40 }
         #expect(try scene.count(scene.results) == 40)
+    }
+
+    /// A paused app, whose every request is held in a retry tier.
+    private static let paused = AppRoute(
+        name: "shop", environment: .production, bundleIDs: ["com.example.shop"], isPaused: true)
+
+    @Test func `A retry record that a broker may have says so when a new producer writes it again`() throws {
+        // What the broker did not answer waits a minute before the same producer would send it again.
+        let scene = try PublisherScene(
+            producer: [UserProperty(name: "retry.backoff.ms", value: "60000", place: "")], apps: [Self.paused])
+        scene.cluster.fail(0, with: [.transport])
+        scene.request(1)
+        try scene.run("the connection's end with a request in the broker's hands") {
+            !scene.lines(containing: "Disconnected").isEmpty
+        }
+        scene.publisher.failFatally()
+        try scene.run("the retry record") { scene.settled == 1 && scene.publisher.isIdle }
+        let tier = try #require(try scene.tiers.first { try scene.count($0) == 1 })
+        let headers = try scene.firstHeaders(of: tier)
+        #expect(headers["push-retry-sends"] == "1" && headers["push-retry-in-doubt"] == "1", "\(headers)")
+    }
+
+    @Test func `A retry record that was never sent is in no doubt when a new producer writes it`() throws {
+        let scene = try PublisherScene(
+            producer: [UserProperty(name: "linger.ms", value: "2000", place: "")], apps: [Self.paused])
+        scene.request(1)
+        try scene.run("a retry record in the queue") { scene.publisher.unacknowledgedCount == 1 }
+        scene.publisher.failFatally()
+        try scene.run("the retry record") { scene.settled == 1 && scene.publisher.isIdle }
+        let tier = try #require(try scene.tiers.first { try scene.count($0) == 1 })
+        let headers = try scene.firstHeaders(of: tier)
+        #expect(headers["push-retry-sends"] == "0" && headers["push-retry-in-doubt"] == "0", "\(headers)")
     }
 }
