@@ -197,13 +197,18 @@ extension DeliveryMachine {
     /// What waited for the reach goes on, as far as that allows it now.
     mutating func passReach(_ partition: UnsafeMutablePointer<Partition>) {
         guard !partition.pointee.reach.isStale else { return }
-        while !partition.pointee.behindReach.isEmpty {
-            let slot = partition.pointee.behindReach.head
+        var next = partition.pointee.behindReach.head
+        var isFirst = true
+        while next != noSlot {
+            let slot = next
+            next = notifications[slot].next
             let offset = records[notifications[slot].record].offset
             let index = notifications[slot].index
             guard partition.pointee.reach.allows(offset, index) else {
-                partition.pointee.reach.advance(to: offset, index)
-                break
+                if isFirst { partition.pointee.reach.advance(to: offset, index) }
+                isFirst = false
+                // Who left its lane later than those behind it came stands behind them, and must not be overtaken.
+                if partition.pointee.besideLanes > 0 { continue } else { break }
             }
             // It was a probe when it began to wait.
             if notifications[slot].heldFor == nil, let cause = causeToHold(slot) {
