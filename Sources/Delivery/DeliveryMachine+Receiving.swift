@@ -26,6 +26,13 @@ extension DeliveryMachine {
         return max(0, max(1, shares.total / (2 * max(1, partitions.count))) - partition.pointee.open)
     }
 
+    /// The highest of these offsets that the commit read back does not name settled; `nil`: it names them all. For records
+    /// that are passed by unread: one dead letter, under that offset, stands for them.
+    package func lastUnsettled(_ id: PartitionID, of offsets: ClosedRange<Int64>) -> Int64? {
+        guard let partition = find(id) else { return nil }
+        return partition.pointee.ledger.lastUnsettled(of: offsets)
+    }
+
     /// The place of a partition's records, with an offset of 0; nothing where the assignment is gone.
     package func place(of id: PartitionID) -> CrashPlace { find(id)?.pointee.place ?? CrashPlace() }
 

@@ -13,6 +13,9 @@ import CRdkafka
     private let sink = ConsumerSink()
     private let wakeUpDescriptor: Int32
     private var queues: [TopicPartition: PartitionQueue] = [:]
+    /// What librdkafka reads for us. The group may give more than was assigned to it, and takes that back, too; of those
+    /// librdkafka refuses to give up any while one is among them that it does not have (rdkafka_assignment.c).
+    private var held: Set<TopicPartition> = []
     /// What `revoked` named and `unassign` is to answer.
     private var revoked: [TopicPartition] = []
 
@@ -144,7 +147,9 @@ import CRdkafka
             unsafe try check(rd_kafka_incremental_assign(client.raw, list.raw))
         } else {
             try check(unsafe rd_kafka_assign(client.raw, list.raw))
+            held = []
         }
+        held.formUnion(starts.map(\.partition))
         for queue in added { queues.updateValue(queue, forKey: queue.partition)?.close() }
         return added
     }
@@ -153,12 +158,14 @@ import CRdkafka
     package func unassign() throws(KafkaError) {
         if isCooperative {
             for partition in revoked { queues.removeValue(forKey: partition)?.close() }
-            let list = PartitionList(revoked)
+            let list = PartitionList(revoked.filter(held.contains))
             unsafe try check(rd_kafka_incremental_unassign(client.raw, list.raw))
+            held.subtract(revoked)
         } else {
             for queue in queues.values { queue.close() }
             queues = [:]
             try check(unsafe rd_kafka_assign(client.raw, nil))
+            held = []
         }
         revoked = []
     }

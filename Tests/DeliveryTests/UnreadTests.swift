@@ -57,4 +57,26 @@ struct UnreadTests {
     func place() {
         #expect(MemoryLayout<RecordBody>.offset(of: \.place) == 0)
     }
+
+    @Test("Of offsets that are passed by unread the last that is not settled stands for them")
+    func lastUnsettled() {
+        let rig = Rig()
+        let partition = rig.assign(committed: 150, map: CommitMap(reach: 200, settled: [160..<170, 190..<200]))
+        #expect(rig.machine.lastUnsettled(partition, of: 100...199) == 189)
+        #expect(rig.machine.lastUnsettled(partition, of: 165...169) == nil)
+        #expect(rig.machine.lastUnsettled(partition, of: 160...170) == 170)
+        #expect(rig.machine.lastUnsettled(partition, of: 195...205) == 205)
+        let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        let receipt = rig.machine.receive(
+            partition, offset: 189, timestampMs: 0, key: none, value: none,
+            headers: UnsafeBufferPointer(start: nil, count: 0), unread: .unreadableBatch, now: rig.now)
+        guard case .deadLetter(let id, .unreadableBatch, _) = receipt else {
+            Issue.record("\(receipt)")
+            return
+        }
+        rig.machine.acknowledged(id, now: rig.now)
+        rig.wait(ms: 1_000)
+        // What the map names above it is named again until it is passed.
+        #expect(rig.commit().last == .init(partition: partition, offset: 190, map: CommitMap(reach: 690, settled: [190..<200])))
+    }
 }

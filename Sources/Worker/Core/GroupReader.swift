@@ -246,6 +246,8 @@ final class GroupReader: CommitPlace {
 
     private func begin(_ partitions: [TopicPartition], _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         hasJoined = true
+        // What is new must not be given up for the sake of what was given up before: the group has moved on.
+        untold = nil
         waiting = (AssignmentQuestions(isLeaving ? [] : partitions), now.ns)
     }
 
@@ -578,7 +580,8 @@ final class GroupReader: CommitPlace {
             guard offer(batch, index, letter.id, letter.text, deadLetters) else { return }
         } else {
             guard machine.room(for: assigned[index].id) > 0 else { return }
-            // Of the last offset: those below it that were not received are gaps, as compaction leaves them.
+            // Of the last offset that is not settled: those below it that were not received are gaps, as compaction leaves
+            // them, and where none is left nothing is lost.
             var receipt = receive(batch, index, &machine, now)
             if case .below(let highest) = receipt, isLogChanged(index, highest: highest) {
                 beginAnew(index, from: nil, &machine, now)
@@ -623,8 +626,9 @@ final class GroupReader: CommitPlace {
         _ batch: UnreadableBatch, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) -> Receipt {
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        let last = machine.lastUnsettled(assigned[index].id, of: batch.offsets) ?? batch.offsets.upperBound
         return machine.receive(
-            assigned[index].id, offset: batch.offsets.upperBound, timestampMs: batch.timestampMs, key: none,
+            assigned[index].id, offset: last, timestampMs: batch.timestampMs, key: none,
             value: none,
             headers: UnsafeBufferPointer(start: nil, count: 0), unread: .unreadableBatch, now: now)
     }
