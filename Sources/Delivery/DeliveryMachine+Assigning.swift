@@ -142,7 +142,7 @@ extension DeliveryMachine {
         partition.pointee.phase = .detached
         partition.pointee.pending = nil
         setShared(partition, false)
-        besideCount += 1
+        unassignedCount += 1
     }
 
     /// The new beginning of its log was committed, which names all that may be sent of the old one; or never will be.

@@ -191,7 +191,7 @@ extension DeliveryMachine {
         }
         partition.pointee.reach.acknowledge(pending.reach)
         passReach(partition)
-        if besideCount > 0 { openDetached(of: partition.pointee.id) }
+        if unassignedCount > 0 { openDetached(of: partition.pointee.id) }
     }
 
     /// What waited for the reach goes on, as far as that allows it now.
