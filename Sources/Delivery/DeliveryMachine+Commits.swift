@@ -3,8 +3,6 @@ import PushRecords
 extension DeliveryMachine {
     /// However slow replies are, the next commit goes out so long after one.
     private static let widestPauseNs: Int64 = 1_000_000_000
-    /// Metadata is never halved below this: the reach alone takes less.
-    private static let leastMetadata = 32
 
     /// What this group is to commit now: empty while a commit of it is in flight, before it is time, or when nothing
     /// changed. When it is not empty, `commitFinished` of the same group must follow. Metadata is lent until the next
@@ -171,8 +169,9 @@ extension DeliveryMachine {
 
     private mutating func halve(_ partition: UnsafeMutablePointer<Partition>, _ pending: Partition.Pending) {
         let half = min(partition.pointee.metadataLimit, pending.characters) / 2
-        if half < Self.leastMetadata { refuse(partition, isImpossible: false) }
-        partition.pointee.metadataLimit = max(half, Self.leastMetadata)
+        // With less there would be no room for the reach and the owner.
+        if half < CommitMapWriter.leastCharacters { refuse(partition, isImpossible: false) }
+        partition.pointee.metadataLimit = max(half, CommitMapWriter.leastCharacters)
     }
 
     private mutating func acknowledge(_ pending: Partition.Pending, _ partition: UnsafeMutablePointer<Partition>) {
@@ -191,7 +190,7 @@ extension DeliveryMachine {
         }
         partition.pointee.reach.acknowledge(pending.reach)
         passReach(partition)
-        if besideCount > 0 { openDetached(of: partition.pointee.id) }
+        if unassignedCount > 0 { openDetached(of: partition.pointee.id) }
     }
 
     /// What waited for the reach goes on, as far as that allows it now.

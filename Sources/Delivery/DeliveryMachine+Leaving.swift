@@ -70,7 +70,7 @@ extension DeliveryMachine {
 
     /// What is open of the logs that these partitions had before.
     func detached(besides ids: [PartitionID]) -> [PartitionID] {
-        guard besideCount > 0 else { return [] }
+        guard unassignedCount > 0 else { return [] }
         var found: [PartitionID] = []
         for id in ids {
             guard let partition = find(id) else { continue }
@@ -95,7 +95,7 @@ extension DeliveryMachine {
         var isReleased = [Bool](repeating: false, count: partitions.count)
         for id in ids {
             guard let partition = find(id) else { continue }
-            if !partition.pointee.isAssigned { besideCount -= 1 }
+            if !partition.pointee.isAssigned { unassignedCount -= 1 }
             if let event { events.append(event(id)) }
             partition.pointee.phase = .left
             isReleased[Int(id.slot)] = true

@@ -26,7 +26,7 @@ extension DeliveryMachine {
             isSuspended[Int(id.slot)] = true
             dropWaitingRecords(partition)
             setShared(partition, false)
-            besideCount += 1
+            unassignedCount += 1
             partition.pointee.ledger.forEachOpen { _, record in
                 guard let words = records[record].lentIndexes else { return }
                 words.update(repeating: 0, count: records[record].indexWordCount)
@@ -72,7 +72,7 @@ extension DeliveryMachine {
 
     /// What this partition left behind when its session was lost.
     func suspended(topic: String, _ number: Int32) -> UnsafeMutablePointer<Partition>? {
-        guard besideCount > 0 else { return nil }
+        guard unassignedCount > 0 else { return nil }
         for case let partition? in partitions
         where partition.pointee.phase == .suspended && partition.pointee.number == number
             && partition.pointee.topicText == topic
@@ -103,7 +103,7 @@ extension DeliveryMachine {
         partition.pointee.ledger.resume(
             from: text.offset, doubtBelow: text.reach.cut(at: logEnd ?? .max))
         setShared(partition, true)
-        besideCount -= 1
+        unassignedCount -= 1
         events.append(.resumed(id))
         return id
     }
@@ -119,7 +119,7 @@ extension DeliveryMachine {
     }
 
     /// Detached assignments are over when nothing of them is open, suspended ones when they were not given back in time.
-    mutating func endBesides() {
+    mutating func endUnassigned() {
         var over: [PartitionID] = []
         var late: [PartitionID] = []
         for case let partition? in partitions {

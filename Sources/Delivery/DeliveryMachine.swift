@@ -90,8 +90,8 @@ package struct DeliveryMachine: ~Copyable {
     /// By slot of `PartitionID`.
     var partitions: [UnsafeMutablePointer<Partition>?] = []
     var lastEpoch: UInt32 = 0
-    /// Partitions that are detached or suspended.
-    var besideCount = 0
+    /// Partitions that are detached or suspended (`Partition.isAssigned`).
+    var unassignedCount = 0
     /// Partitions with records that are not wholly admitted.
     var admittingCount = 0
     /// Notifications of all partitions that wait for the reach beside their lanes.
@@ -181,7 +181,7 @@ package struct DeliveryMachine: ~Copyable {
             consider(
                 max(partition.pointee.isUrgent ? 0 : flights[place].nextNs, partition.pointee.commits.untilNs))
         }
-        if besideCount > 0 {
+        if unassignedCount > 0 {
             for case let partition? in partitions where partition.pointee.phase == .suspended {
                 consider(partition.pointee.suspendedNs + settings.suspendedLimitNs)
             }
@@ -208,7 +208,7 @@ package struct DeliveryMachine: ~Copyable {
         self.now = now
         if now.ns >= nextCutOffNs { cutOff() }
         if !slowedLanes.isEmpty { slowedLanes.expire(now.ns) }
-        if besideCount > 0 { endBesides() }
+        if unassignedCount > 0 { endUnassigned() }
         while !backingOff.isEmpty, notifications[backingOff.head].due <= now.ns {
             let slot = backingOff.head
             backingOff.remove(slot, from: &notifications)

@@ -22,7 +22,7 @@ import CMicrohttpd
         unsafe size!.pointee = 0
         return .YES
     }
-    pages.clients.isAnswered(unsafe mhd_socket(connection))
+    pages.clients.requestArrived(unsafe mhd_socket(connection))
     return unsafe pages.finish(pending, on: connection!, url: String(cString: url!), method: String(cString: method!))
 }
 
@@ -51,7 +51,7 @@ private func clientAddress(of connection: OpaquePointer?) -> [UInt8] {
     _ requestContext: UnsafeMutablePointer<UnsafeMutableRawPointer?>?, _ how: MHD_RequestTerminationCode
 ) {
     let pages = unsafe Unmanaged<Pages>.fromOpaque(context!).takeUnretainedValue()
-    pages.clients.answered(unsafe mhd_socket(connection), nowNs: pages.nowNs)
+    pages.clients.answerOver(unsafe mhd_socket(connection), nowNs: pages.nowNs)
     guard let held = unsafe requestContext!.pointee else { return }
     unsafe Unmanaged<Pending>.fromOpaque(held).release()
     unsafe requestContext!.pointee = nil

@@ -45,10 +45,10 @@ struct ClientTable {
     }
 
     /// Its request has arrived.
-    mutating func isAnswered(_ socket: Int32) { clients[socket]?.isAnswered = true }
+    mutating func requestArrived(_ socket: Int32) { clients[socket]?.isAnswered = true }
 
     /// Its answer is over; another request may follow.
-    mutating func answered(_ socket: Int32, nowNs: Int64) {
+    mutating func answerOver(_ socket: Int32, nowNs: Int64) {
         clients[socket]?.isAnswered = false
         clients[socket]?.sinceNs = nowNs
     }

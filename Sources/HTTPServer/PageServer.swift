@@ -90,6 +90,10 @@ final class Pages: @unchecked Sendable {
     private let daemon: OpaquePointer
     private let pages: Pages
     private var alarm: Alarm?
+    /// Nothing tells when there is something to do: it looks every `lookEveryNs`.
+    private var looksByTheClock = false
+
+    private static let lookEveryNs: Int64 = 100_000_000
 
     @unsafe init(_ daemon: OpaquePointer, _ pages: Pages) {
         unsafe self.daemon = daemon
@@ -105,13 +109,11 @@ final class Pages: @unchecked Sendable {
                 turn(loop)
             }
         } catch {
-            // Only a lack of kernel memory does that: then it looks by the clock.
-            alarm?.set(afterNs: Self.lookEveryNs)
+            // Only a lack of kernel memory does that.
+            looksByTheClock = true
         }
         turn(loop)
     }
-
-    private static let lookEveryNs: Int64 = 100_000_000
 
     private func turn(_ loop: Loop) {
         pages.nowNs = loop.now.monotonicNs
@@ -122,6 +124,10 @@ final class Pages: @unchecked Sendable {
         if waitMs >= 0 {
             let dueNs = pages.nowNs + waitMs * 1_000_000
             nextNs = min(nextNs ?? dueNs, dueNs)
+        }
+        if looksByTheClock {
+            let lookNs = pages.nowNs + Self.lookEveryNs
+            nextNs = min(nextNs ?? lookNs, lookNs)
         }
         if let nextNs { alarm?.set(atNs: nextNs) } else { alarm?.clear() }
     }

@@ -59,8 +59,8 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var assignment: Assignment
     /// Of all its request topics, as far as one knows: they share `readAheadKilobytes`.
     package var partitions: Int
-    /// What one batch may unpack to (`Unpacking.limit`).
-    package var maxBatchBytes = 32 << 20
+    /// What one batch may unpack to, where `Unpacking.limit` says so; `nil`: that limits nothing.
+    package var maxBatchBytes: Int?
 
     /// Keys and values read ahead by a consumer of request topics that has all partitions; at least 64 for each, and one
     /// response of a broker more. In memory a record of 200 bytes takes three times as much (<doc:KafkaFacts>).
@@ -103,9 +103,9 @@ package struct ConsumerSettings: Sendable, Equatable {
             ]
         }
         // It bounds what zstd may unpack to, besides: in steps that triple.
+        let unpackBytes = 3 * (maxBatchBytes ?? 0) + 1 << 20
         ours.append(
-            KafkaProperty(
-                "receive.message.max.bytes", "\(min(Int(Int32.max), max(100_000_000, 3 * maxBatchBytes + 1 << 20)))"))
+            KafkaProperty("receive.message.max.bytes", "\(min(Int(Int32.max), max(100_000_000, unpackBytes)))"))
         if KafkaLibrary.hasFetchQueueBackOff { ours.append(KafkaProperty("fetch.queue.backoff.ms", "20")) }
         var fixed = [
             KafkaProperty("group.id", memberGroupID),

@@ -68,6 +68,19 @@ struct CommitMapTests {
         #expect(bytes.dropFirst(4) == [5, 0, 0, 1, 3, 0xAC, 2, 0, 0])
     }
 
+    @Test("A map that names nothing settled fits into the least that metadata is cut to, whatever its reach and owner")
+    func least() {
+        let map = CommitMap(reach: CommitMap.highestReach, reachIndexes: Int32(CommitMap.indexLimit - 1))
+        for limit in [0, CommitMapWriter.leastCharacters] {
+            var writer = CommitMapWriter()
+            writer.start(base: 0, limit: limit)
+            writer.settled(1..<9)
+            writer.finish(reach: map.reach, indexes: map.reachIndexes, owner: CommitMap.ownerLimit - 1)
+            expect(writer.text.count, is: CommitMapWriter.leastCharacters)
+            #expect(Self.read(writer.text, base: 0) == map)
+        }
+    }
+
     @Test("Two owners who say the same write it each in their way; what names no owner is read, too")
     func owners() {
         let texts = [nil, 0, 5, CommitMap.ownerLimit - 1].map { (owner: Int64?) -> [UInt8] in

@@ -96,4 +96,13 @@ struct ReachTests {
         ledger.settle(1)
         #expect(ledger.end(ahead: Int64(amount), of: start) { $0 == 2 ? 100 : 1 } == end)
     }
+
+    @Test("However far apart the offsets are, what is likely to come is a number, and no further than a map can name")
+    func farApart() {
+        var ledger = PartitionLedger(committed: 0, map: CommitMap())
+        _ = ledger.receive(0, record: 0)
+        _ = ledger.receive(OffsetLimit.highest - 1, record: 1)
+        let end = ledger.end(ahead: Reach.maximum, of: ReachEnd(0)) { _ in 1 }
+        #expect(end == ReachEnd(OffsetLimit.highest + CommitMap.highestReach))
+    }
 }

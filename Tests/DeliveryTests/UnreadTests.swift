@@ -31,6 +31,16 @@ struct UnreadTests {
         #expect(rig.takeCommit().map(\.offset) == [2])
     }
 
+    @Test(
+        "A dead letter says why its record was not looked at",
+        arguments: [
+            (DeadLetterReason.workerCrashed, "the worker died at this record twice"),
+            (.unreadableHeaders, "its headers cannot be read"), (.unreadableBatch, "its batch cannot be unpacked"),
+        ])
+    func words(reason: DeadLetterReason, words: String) {
+        #expect(ParsedRequest.unread(reason).detail.text.description == words)
+    }
+
     @Test("A retry record of an app with another name here is found by its topic; a request that names one is told")
     func renamed() {
         let rig = Rig()

@@ -126,10 +126,10 @@ struct SlowClientTests {
 
     @Test func `Beyond the limit the address with the most connections loses the one that waits for the longest`() {
         var table = table([1, 2, 2, 2], limit: 4)
-        table.isAnswered(1)
+        table.requestArrived(1)
         #expect(table.opened(9, from: [3], nowNs: 9) == 2, "who is being answered goes last")
         #expect(table.count == 4)
-        table.answered(3, nowNs: 9)
+        table.answerOver(3, nowNs: 9)
         #expect(table.opened(10, from: [2], nowNs: 10) == 3)
         #expect(table.opened(11, from: [2], nowNs: 11) == 10)
         #expect(table.opened(12, from: [2], nowNs: 12) == 11)
@@ -142,12 +142,12 @@ struct SlowClientTests {
 
     @Test func `Only those are overdue whose request has not arrived, once`() {
         var table = table([1, 2, 3], limit: 4)
-        table.isAnswered(0)
+        table.requestArrived(0)
         #expect(table.nextDeadlineNs == 11)
         #expect(table.takeOverdue(nowNs: 10) == [])
         #expect(table.takeOverdue(nowNs: 11) == [1])
         #expect(table.takeOverdue(nowNs: 11) == [])
-        table.answered(0, nowNs: 12)
+        table.answerOver(0, nowNs: 12)
         #expect(table.nextDeadlineNs == 12)
         table.closed(2)
         #expect(table.takeOverdue(nowNs: 1_000) == [0])

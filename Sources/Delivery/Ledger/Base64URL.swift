@@ -5,6 +5,9 @@ package enum Base64URL {
     /// How many bytes fit into this many characters.
     package static func byteCapacity(characters: Int) -> Int { characters / 4 * 3 + max(0, characters % 4 - 1) }
 
+    /// How many characters this many bytes take.
+    package static func characters(bytes: Int) -> Int { (4 * bytes + 2) / 3 }
+
     package static func append(_ bytes: [UInt8], to text: inout [UInt8]) {
         let letters = alphabet.utf8Start
         var index = 0

@@ -15,6 +15,9 @@ package struct CommitMapWriter {
     /// reach's indexes (offset, run and header), and the owner, at their longest: a header has three bytes at most as long
     /// as a map has fewer than 2^17 bytes.
     static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 9 + 3
+    /// What a map takes at its longest that names nothing settled, however few characters it is given: of the main set
+    /// and the number of partials three bytes are left.
+    static let leastCharacters = Base64URL.characters(bytes: 1 + 3 + 6 + 2 + 1 + 9 + 3)
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0

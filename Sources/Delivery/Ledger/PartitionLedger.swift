@@ -175,7 +175,7 @@ package struct PartitionLedger: ~Copyable {
     package func inheritedDoubts(at offset: Int64) -> Int32 { inherited.reach.indexes(at: offset) }
 
     /// So many notifications further than `start`: of records received, each as `count` says, then of as many offsets as
-    /// have the rest when they are like these.
+    /// have the rest when they are like these, `CommitMap.highestReach` at most.
     package func end(ahead amount: Int64, of start: ReachEnd, count: (_ record: UInt32) -> Int32) -> ReachEnd {
         var left = amount
         var seen: Int64 = 0
@@ -195,7 +195,9 @@ package struct PartitionLedger: ~Copyable {
             left -= Int64(all - begun)
         }
         let next = max(highestReceived + 1, start.offset)
-        let further = seen == 0 ? left : Int64(Double(left) * Double(next - first) / Double(seen))
+        // Between offsets may be any gap.
+        let likely = Double(left) * Double(next - first) / Double(seen)
+        let further = seen == 0 ? left : Int64(min(likely, Double(CommitMap.highestReach)))
         return further > 0 ? ReachEnd(next + further) : ReachEnd(next + 1, indexes: Int32(clamping: left))
     }
 

@@ -33,4 +33,14 @@ package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
         case .unreadableBatch: "unreadable-batch"
         }
     }
+
+    /// Why a record was not looked at; of the others whoever looked at it tells what was found.
+    var unreadDetail: StaticString {
+        switch self {
+        case .workerCrashed: "the worker died at this record twice"
+        case .unreadableHeaders: "its headers cannot be read"
+        case .unreadableBatch: "its batch cannot be unpacked"
+        case .tombstone, .notJSON, .noDeviceToken, .badEnvelope, .tooManyTokens, .badRetryHeaders: ""
+        }
+    }
 }

@@ -106,7 +106,7 @@ extension ParsedRequest {
     /// Of a record that is not to be looked at.
     package static func unread(_ reason: DeadLetterReason) -> Self {
         var request = Self(copiedHeaders: UnsafeBufferPointer(start: nil, count: 0))
-        request.bury(reason, Detail("the worker died at this record twice"))
+        request.bury(reason, Detail(reason.unreadDetail))
         return request
     }
 

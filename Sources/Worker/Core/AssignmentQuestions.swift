@@ -2,11 +2,12 @@ internal import Delivery
 internal import EventLoop
 internal import Kafka
 
-/// How long the questions of one turn may wait for brokers, all of them together.
+/// How long the questions of one turn may wait for brokers, all those together that one group's reader asks. Each reader has
+/// its own: a turn waits for two seconds at most.
 struct TurnBudget {
     private let endNs: Int64
 
-    /// Of a turn.
+    /// Of one budget.
     static let milliseconds: Int32 = 1_000
     /// With less, a question waits for the next turn.
     private static let leastMilliseconds: Int32 = 500
@@ -21,7 +22,8 @@ struct TurnBudget {
 }
 
 /// What has to be known of partitions before they are read: what is committed for them, and which offsets their logs have.
-/// Asked for in as many turns as it takes, each of which waits for a second at most (`TurnBudget`), so that all else goes on.
+/// Asked for in as many turns as it takes, in each of which they wait for a second at most (`TurnBudget`), so that all else
+/// goes on.
 struct AssignmentQuestions {
     /// Where a partition is read from, and what is known of its log.
     struct Place {

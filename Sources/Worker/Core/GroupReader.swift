@@ -267,7 +267,7 @@ final class GroupReader: CommitPlace {
             leave(questions, now)
         } catch {
             logger.warning(
-                .kafka, "committed offsets cannot be read; trying again", about: name,
+                .kafka, "what was assigned cannot be read yet; trying again", about: name,
                 ["group": "\(name)", "error": "\(error.text)"])
             waiting = (questions, now.ns + Self.questionPauseNs)
         }
@@ -427,7 +427,6 @@ final class GroupReader: CommitPlace {
     }
 
     /// Reads as much as there is room for; true when there is more to be read at once.
-    ///
     func read(
         into machine: inout DeliveryMachine, now: DeliveryTime,
         deadLetters: DeadLetters
