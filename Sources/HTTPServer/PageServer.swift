@@ -90,10 +90,12 @@ final class Pages: @unchecked Sendable {
     private let daemon: OpaquePointer
     private let pages: Pages
     private var alarm: Alarm?
-    /// Nothing tells when there is something to do: it looks every `lookEveryNs`.
-    private var looksByTheClock = false
-
-    private static let lookEveryNs: Int64 = 100_000_000
+    /// It looks at least so often. Out of descriptors, libmicrohttpd stops listening, and begins again only when it is
+    /// called after a connection was closed; nothing tells of that.
+    private static let lookEveryNs: Int64 = 500_000_000
+    /// Where nothing tells when there is something to do.
+    private static let lookOftenNs: Int64 = 50_000_000
+    private var pauseNs = ServerTurns.lookEveryNs
 
     @unsafe init(_ daemon: OpaquePointer, _ pages: Pages) {
         unsafe self.daemon = daemon
@@ -110,7 +112,7 @@ final class Pages: @unchecked Sendable {
             }
         } catch {
             // Only a lack of kernel memory does that.
-            looksByTheClock = true
+            pauseNs = Self.lookOftenNs
         }
         turn(loop)
     }
@@ -119,17 +121,10 @@ final class Pages: @unchecked Sendable {
         pages.nowNs = loop.now.monotonicNs
         _ = unsafe MHD_run(daemon)
         for socket in pages.clients.takeOverdue(nowNs: pages.nowNs) { hangUp(socket) }
-        var nextNs = pages.clients.nextDeadlineNs
+        var nextNs = min(pages.nowNs + pauseNs, pages.clients.nextDeadlineNs ?? .max)
         let waitMs = unsafe mhd_timeout(daemon)
-        if waitMs >= 0 {
-            let dueNs = pages.nowNs + waitMs * 1_000_000
-            nextNs = min(nextNs ?? dueNs, dueNs)
-        }
-        if looksByTheClock {
-            let lookNs = pages.nowNs + Self.lookEveryNs
-            nextNs = min(nextNs ?? lookNs, lookNs)
-        }
-        if let nextNs { alarm?.set(atNs: nextNs) } else { alarm?.clear() }
+        if waitMs >= 0 { nextNs = min(nextNs, pages.nowNs + waitMs * 1_000_000) }
+        alarm?.set(atNs: nextNs)
     }
 }
 
