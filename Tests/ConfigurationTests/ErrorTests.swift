@@ -234,7 +234,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             "{bootstrap_servers: a, create_topics: {partition: 3}}",
             "w.yaml:1:47: kafka.create_topics.partition: unknown key; did you mean partitions?"),
         Wrong(
-            "{bootstrap_servers: a, max_batch_bytes: 65MiB}",
+            "{bootstrap_servers: a, max_batch_bytes: 342MiB}",
             "w.yaml:1:48: kafka.max_batch_bytes: unpack_memory must be at least three times max_batch_bytes, or the "
                 + "largest batches would wait for ever"),
         Wrong(

@@ -39,6 +39,7 @@ extension EndToEnd.Deliveries {
         @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(8)))
         func batchesTooLargeToUnpackAreDeadLettersAndTheOthersGoOn() throws {
             let scene = try Scene("bombs", partitions: 4)
+            scene.configuration.kafka = "unpack_memory: 192MiB"
             let simulator = try scene.startSimulator()
             // What librdkafka would unpack (up to 90 MB), what it would not, and what is allowed and yet large.
             let written = try Self.write(
@@ -76,6 +77,7 @@ extension EndToEnd.Deliveries {
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(12)))
         func largeBatchesOfManyPartitionsAreUnpackedAsThereIsRoom() throws {
             let scene = try Scene("large-batches", partitions: 60)
+            scene.configuration.kafka = "unpack_memory: 192MiB"
             let simulator = try scene.startSimulator()
             try Self.write((0..<60).map { "full:zstd:300:40000@\($0)" }, to: scene.configuration.requests, of: scene)
             let worker = try scene.startWorker()
