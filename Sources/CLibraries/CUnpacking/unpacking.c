@@ -364,10 +364,9 @@ __attribute__((noinline)) unsigned long long ZSTD_getFrameContentSize(const void
     if (!limits) return content;
     if (content == zstd_unknown_size || content < zstd_least_last) return content;
     work work = begin(limits, from, size, zstd_codec);
-    if (content == zstd_no_size || content <= work.allowed) {
-        fail(&work, damaged);
-        return content;
-    }
+    if (content == zstd_no_size) fail(&work, damaged);
+    // It is unpacked next, since `receive.message.max.bytes` is more.
+    if (content == zstd_no_size || content <= work.allowed) return content;
     fail(&work, too_large);
     return zstd_no_size;
 }
