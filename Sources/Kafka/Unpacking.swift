@@ -31,7 +31,7 @@ package enum Unpacking {
     ///
     /// - Parameters:
     ///   - batchBytes: of one batch, unpacked, with 320 for each record.
-    ///   - heapBytes: while more is allocated, large batches wait.
+    ///   - heapBytes: while more is allocated, large batches are put off.
     package static func limit(batchBytes: Int, heapBytes: Int) -> Bool {
         guard let function = unsafe dlsym(nil, "rd_kafka_version") else { return false }
         return unsafe unpacking_limit(batchBytes, heapBytes, function)
@@ -43,10 +43,14 @@ package enum Unpacking {
     /// How often a batch was put off for want of memory.
     package static var putOffCount: Int { Int(clamping: unpacking_put_off_count()) }
 
-    /// The batches that could not be unpacked lately, of this offset and size.
-    static func failures(baseOffset: Int64, size: Int) -> [UnreadableBatch] {
+    /// Older failures say nothing of one that librdkafka tells of now: it tries again every half second.
+    static let failureAgeNs: Int64 = 10_000_000_000
+
+    /// The batches that could not be unpacked lately, of this offset and size; none where it may have been one that was only
+    /// put off.
+    static func failures(baseOffset: Int64, size: Int, ageNs: Int64 = failureAgeNs) -> [UnreadableBatch] {
         unsafe withUnsafeTemporaryAllocation(of: unpacking_batch.self, capacity: 16) { found in
-            let count = unsafe unpacking_failures(baseOffset, size, found.baseAddress, found.count)
+            let count = unsafe unpacking_failures(baseOffset, size, ageNs, found.baseAddress, found.count)
             return (0..<count).map { index in
                 let batch = unsafe found[index]
                 return UnreadableBatch(

@@ -38,8 +38,10 @@ import Testing
     }
 
     /// A record batch of so many zeros, from its first byte, as it stands in the log.
+    ///
+    /// - Parameter isSized: whether a frame of lz4 says how large it is.
     private static func batch(
-        _ codec: Codec, bytes: Int, base: Int64 = 0, lastDelta: UInt32 = 0, records: UInt32 = 1
+        _ codec: Codec, bytes: Int, base: Int64 = 0, lastDelta: UInt32 = 0, records: UInt32 = 1, isSized: Bool = true
     ) -> [UInt8] {
         let zeros = [UInt8](repeating: 0, count: bytes)
         var packed = [UInt8](repeating: 0, count: bytes + 4_096)
@@ -49,8 +51,12 @@ import Testing
             typealias Compress = @convention(c) (UnsafeMutableRawPointer, Int, UnsafeRawPointer, Int, Int32) -> Int
             packed.removeLast(room - find("ZSTD_compress", as: Compress.self)(&packed, room, zeros, bytes, 1))
         case .lz4:
-            typealias Compress = @convention(c) (UnsafeMutableRawPointer, Int, UnsafeRawPointer, Int, Int) -> Int
-            packed.removeLast(room - find("LZ4F_compressFrame", as: Compress.self)(&packed, room, zeros, bytes, 0))
+            typealias Compress =
+                @convention(c) (UnsafeMutableRawPointer, Int, UnsafeRawPointer, Int, UnsafeMutableRawPointer) -> Int
+            // LZ4F_preferences_t.
+            var preferences: [UInt64] = [0, 0, isSized ? 1 : 0, 0, 0, 0, 0]
+            packed.removeLast(
+                room - find("LZ4F_compressFrame", as: Compress.self)(&packed, room, zeros, bytes, &preferences))
         case .gzip:
             typealias Begin =
                 @convention(c) (
@@ -74,10 +80,16 @@ import Testing
             }
             packed.removeLast(left)
         }
+        return header(codec, size: packed.count, base: base, lastDelta: lastDelta, records: records) + packed
+    }
+
+    private static func header(
+        _ codec: Codec, size: Int, base: Int64, lastDelta: UInt32 = 0, records: UInt32 = 1
+    ) -> [UInt8] {
         var header: [UInt8] = []
         func add(_ number: some FixedWidthInteger) { withUnsafeBytes(of: number.bigEndian) { header += $0 } }
         add(base)
-        add(UInt32(packed.count + 49))
+        add(UInt32(size + 49))
         add(UInt32.max)
         add(UInt8(2))
         add(UInt32(0))
@@ -89,7 +101,7 @@ import Testing
         add(Int16(-1))
         add(Int32(-1))
         add(records)
-        return header + packed
+        return header
     }
 
     /// Unpacks the records of a batch as librdkafka does (rdkafka_zstd.c, rdkafka_lz4.c, rdgz.c); returns how many bytes that
@@ -127,18 +139,15 @@ import Testing
     }
 
     private static func unpackLZ4(_ records: UnsafeRawBufferPointer) -> Int? {
-        typealias Info =
-            @convention(c) (
-                UnsafeMutableRawPointer?, UnsafeMutableRawPointer, UnsafeRawPointer, UnsafeMutablePointer<Int>
-            ) -> Int
         typealias Free = @convention(c) (UnsafeMutableRawPointer?) -> Int
         var context: UnsafeMutableRawPointer?
         #expect(LZ4F_createDecompressionContext(&context, 100) == 0)
         defer { _ = find("LZ4F_freeDecompressionContext", as: Free.self)(context) }
         var info = (0, 0, 0, 0, 0, 0, 0, 0)
         var taken = records.count
-        _ = find("LZ4F_getFrameInfo", as: Info.self)(context, &info, records.baseAddress!, &taken)
-        var buffer = [UInt8](repeating: 0, count: records.count * 4)
+        if LZ4F_getFrameInfo(context, &info, records.baseAddress!, &taken) < 0 { return nil }
+        let isKnown = info.2 > 0 && info.2 <= records.count * 255
+        var buffer = [UInt8](repeating: 0, count: isKnown ? info.2 : records.count * 4)
         var done = 0
         while taken < records.count {
             var room = buffer.count - done
@@ -155,16 +164,26 @@ import Testing
         return done
     }
 
-    private static func unpackGzip(_ records: UnsafeRawBufferPointer) -> Int? {
+    /// - Parameter hasMemory: false: zlib gets what it needs to begin with, and no more.
+    private static func unpackGzip(_ records: UnsafeRawBufferPointer, hasMemory: Bool = true) -> Int? {
         // Once to count, in a small buffer, and once into one that is large enough.
-        guard let count = inflate(records, to: 512) else { return nil }
+        guard let count = inflate(records, to: 512, hasMemory: hasMemory) else { return nil }
         return inflate(records, to: count)
     }
 
-    private static func inflate(_ records: UnsafeRawBufferPointer, to size: Int) -> Int? {
+    private static func inflate(_ records: UnsafeRawBufferPointer, to size: Int, hasMemory: Bool = true) -> Int? {
         typealias Begin = @convention(c) (UnsafeMutableRawPointer, Int32, UnsafePointer<CChar>, Int32) -> Int32
         typealias End = @convention(c) (UnsafeMutableRawPointer) -> Int32
+        typealias Allocate = @convention(c) (Int, UInt32, UInt32) -> UnsafeMutableRawPointer?
+        typealias Release = @convention(c) (Int, UnsafeMutableRawPointer?) -> Void
         var stream = Stream()
+        let once: Allocate = { _, count, size in count == 1 ? calloc(Int(count), Int(size)) : nil }
+        let release: Release = { _, block in free(block) }
+        // zalloc and zfree: the state is one object, the window is many bytes.
+        if !hasMemory {
+            stream.rest.2 = unsafeBitCast(once, to: Int.self)
+            stream.rest.3 = unsafeBitCast(release, to: Int.self)
+        }
         guard find("inflateInit2_", as: Begin.self)(&stream, 47, "1.2.11", 112) == 0 else { return nil }
         defer { _ = find("inflateEnd", as: End.self)(&stream) }
         stream.start.next_in = records.baseAddress!.assumingMemoryBound(to: UInt8.self)
@@ -179,7 +198,8 @@ import Testing
                     stream.withMemoryRebound(to: unpacking_stream.self, capacity: 1) { CUnpacking.inflate($0, 0) }
                 }
             }
-            if result < 0 { return nil }
+            // 2: it needs a dictionary.
+            if result < 0 || result == 2 { return nil }
         } while stream.start.avail_out == 0 && result != 1
         return Int(stream.start.total_out)
     }
@@ -187,10 +207,11 @@ import Testing
     @Test(arguments: Codec.allCases) func aBatchWithinTheLimitIsUnpacked(codec: Codec) {
         Self.limit()
         for bytes in [100, 100_000, Self.batchBytes - 1_000] {
-            let batch = Self.batch(codec, bytes: bytes)
-            #expect(Self.unpack(batch, codec) == bytes)
-            #expect(Self.unpack(batch, codec, isSized: false) == bytes)
-            #expect(Unpacking.failures(baseOffset: 0, size: batch.count - 61) == [])
+            for isSized in [true, false] {
+                let batch = Self.batch(codec, bytes: bytes, isSized: isSized)
+                #expect(Self.unpack(batch, codec, isSized: isSized) == bytes)
+                #expect(Unpacking.failures(baseOffset: 0, size: batch.count - 61) == [])
+            }
         }
     }
 
@@ -199,7 +220,7 @@ import Testing
     ) {
         Self.limit()
         let before = Unpacking.tooLargeCount
-        let batch = Self.batch(codec, bytes: Self.batchBytes + 1_000, base: 1 << 40, lastDelta: 99)
+        let batch = Self.batch(codec, bytes: Self.batchBytes + 1_000, base: 1 << 40, lastDelta: 99, isSized: isSized)
         #expect(Self.unpack(batch, codec, isSized: isSized) == nil)
         #expect(Unpacking.tooLargeCount > before)
         let found = Unpacking.failures(baseOffset: 1 << 40, size: batch.count - 61)
@@ -253,8 +274,107 @@ import Testing
         #expect(Self.unpack(batch, codec) == 6_000_000)
     }
 
+    /// Memory or not, it can never be unpacked.
+    @Test(arguments: Codec.allCases) func whatIsTooLargeIsNotPutOff(codec: Codec) {
+        Self.limit(heapBytes: 0)
+        let before = Unpacking.putOffCount
+        let most = UInt32(Self.batchBytes / 320)
+        var batches = [Self.batch(codec, bytes: 1_000, base: 1 << 44, records: most + 1)]
+        // Of gzip only what it unpacks to tells.
+        if codec != .gzip { batches.append(Self.batch(codec, bytes: Self.batchBytes + 1_000, base: 1 << 44)) }
+        for batch in batches {
+            #expect(Self.unpack(batch, codec) == nil)
+            let found = Unpacking.failures(baseOffset: 1 << 44, size: batch.count - 61)
+            #expect(found.map(\.isTooLarge) == [true])
+        }
+        #expect(Unpacking.putOffCount == before)
+        Self.limit()
+    }
+
+    /// librdkafka takes what an lz4 frame says to be large before it unpacks anything.
+    @Test func anLZ4FrameIsJudgedByItsSizeBeforeItTakesMemory() {
+        Self.limit(heapBytes: 0)
+        let batch = Self.batch(.lz4, bytes: 6_000_000, base: 1 << 45)
+        var context: UnsafeMutableRawPointer?
+        #expect(LZ4F_createDecompressionContext(&context, 100) == 0)
+        typealias Free = @convention(c) (UnsafeMutableRawPointer?) -> Int
+        defer { _ = Self.find("LZ4F_freeDecompressionContext", as: Free.self)(context) }
+        var info = (0, 0, 0, 0, 0, 0, 0, 0)
+        var taken = batch.count - 61
+        let before = Unpacking.putOffCount
+        batch.withUnsafeBytes { #expect(LZ4F_getFrameInfo(context, &info, $0.baseAddress! + 61, &taken) == -9) }
+        #expect(Unpacking.putOffCount == before + 1)
+        Self.limit()
+    }
+
+    @Test func anLZ4FrameWithADamagedHeaderIsKnown() {
+        Self.limit()
+        var batch = Self.batch(.lz4, bytes: 1_000, base: 1 << 46)
+        batch[61 + 4] ^= 0xFF
+        #expect(Self.unpack(batch, .lz4) == nil)
+        #expect(Unpacking.failures(baseOffset: 1 << 46, size: batch.count - 61).map(\.isTooLarge) == [false])
+    }
+
+    @Test func aStreamThatNeedsADictionaryIsDamaged() {
+        Self.limit()
+        let stream: [UInt8] = [0x78, 0xBB, 1, 2, 3, 4, 5, 6, 7, 8]
+        let batch = Self.header(.gzip, size: stream.count, base: 1 << 47) + stream
+        #expect(Self.unpack(batch, .gzip) == nil)
+        #expect(Unpacking.failures(baseOffset: 1 << 47, size: stream.count).map(\.isTooLarge) == [false])
+    }
+
+    @Test func aDecompressorWithoutMemorySaysNothingOfTheBatch() {
+        Self.limit()
+        let batch = Self.batch(.gzip, bytes: 100_000, base: 1 << 48)
+        let unpacked = batch.withUnsafeBytes {
+            Self.unpackGzip(UnsafeRawBufferPointer(rebasing: $0[61...]), hasMemory: false)
+        }
+        #expect(unpacked == nil)
+        #expect(Unpacking.failures(baseOffset: 1 << 48, size: batch.count - 61) == [])
+        #expect(Self.unpack(batch, .gzip) == 100_000)
+    }
+
+    /// Partitions may have batches alike: what is said of one that was put off is not to be taken for the other's.
+    @Test(arguments: Codec.allCases) func nothingIsKnownWhileOneAlikeIsPutOff(codec: Codec) {
+        Self.limit()
+        let whole = Self.batch(codec, bytes: 6_000_000, base: 1 << 49)
+        let size = whole.count - 61
+        var bad = whole
+        // Its checksum, and its records.
+        bad[17] = 1
+        for index in (bad.count - 30)..<(bad.count - 8) { bad[index] = 0xAA }
+        #expect(Self.unpack(bad, codec) == nil)
+        #expect(Unpacking.failures(baseOffset: 1 << 49, size: size).count == 1)
+        #expect(Unpacking.failures(baseOffset: 1 << 49, size: size, ageNs: 0) == [])
+        Self.limit(heapBytes: 0)
+        #expect(Self.unpack(whole, codec) == nil)
+        #expect(Unpacking.failures(baseOffset: 1 << 49, size: size) == [])
+        Self.limit()
+        #expect(Self.unpack(whole, codec) == 6_000_000)
+        #expect(Self.unpack(bad, codec) == nil)
+        #expect(Unpacking.failures(baseOffset: 1 << 49, size: size) == [])
+    }
+
+    /// Nothing can be read before the records of a batch that begins its page.
+    @Test func whatHasNoHeaderBeforeItIsUnpacked() {
+        Self.limit()
+        let batch = Self.batch(.zstd, bytes: 1_000)
+        let pages = mmap(nil, 8_192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)!
+        defer { munmap(pages, 8_192) }
+        #expect(mprotect(pages + 4_096, 4_096, PROT_READ | PROT_WRITE) == 0)
+        let records = UnsafeMutableRawBufferPointer(start: pages + 4_096, count: batch.count - 61)
+        records.copyBytes(from: batch[61...])
+        #expect(Self.unpackZstd(UnsafeRawBufferPointer(records), isSized: false) == 1_000)
+    }
+
     @Test func theFunctionsAreInForceForLibrdkafka() {
         #expect(Unpacking.limit(batchBytes: 32 << 20, heapBytes: 1 << 30))
+    }
+
+    /// zlib stands for a librdkafka that has its decompressors built in.
+    @Test func theyAreNotForALibraryThatDoesNotCallThemByName() {
+        #expect(unpacking_is_reached(dlsym(nil, "rd_kafka_version")))
+        #expect(!unpacking_is_reached(dlsym(nil, "zlibVersion")))
     }
 
     @Test func theSizeIsReadFromLibrdkafkasSentence() {

@@ -1,12 +1,16 @@
 #define _GNU_SOURCE
 #include "CUnpacking.h"
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 // MARK: Limits
 
@@ -40,28 +44,75 @@ typedef struct {
     uintptr_t function;
     uintptr_t start;
     uintptr_t end;
+    /// What its addresses are relative to.
+    uintptr_t base;
+    const ElfW(Dyn) *dynamic;
 } mapping;
 
 static int find_mapping(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     mapping *found = data;
     uintptr_t start = UINTPTR_MAX, end = 0;
+    const ElfW(Dyn) *dynamic = NULL;
     for (int index = 0; index < info->dlpi_phnum; index++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[index];
-        if (part->p_type != PT_LOAD) continue;
         uintptr_t from = info->dlpi_addr + part->p_vaddr;
+        if (part->p_type == PT_DYNAMIC) dynamic = (const ElfW(Dyn) *)from;
+        if (part->p_type != PT_LOAD) continue;
         if (from < start) start = from;
         if (from + part->p_memsz > end) end = from + part->p_memsz;
     }
     if (found->function < start || found->function >= end) return 0;
     found->start = start;
     found->end = end;
+    found->base = info->dlpi_addr;
+    found->dynamic = dynamic;
     return 1;
 }
 
-/// Whether the dynamic linker finds ours under this name before any other.
-static bool is_ours(const char *name, const void *ours) {
-    return dlsym(RTLD_DEFAULT, name) == ours;
+/// What the dynamic linker keeps of a library (elf(5)); glibc has made the addresses absolute.
+static uintptr_t entry(const mapping *library, ElfW(Sxword) tag) {
+    for (const ElfW(Dyn) *entry = library->dynamic; entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == tag) return entry->d_un.d_ptr;
+    }
+    return 0;
+}
+
+/// Whether one of these relocations is of the name, and leads to ours: now, or when it is first called.
+static bool leads_to(const mapping *library, const ElfW(Rela) *relocations, size_t bytes, const char *name, void *ours) {
+    const ElfW(Sym) *symbols = (const ElfW(Sym) *)entry(library, DT_SYMTAB);
+    const char *names = (const char *)entry(library, DT_STRTAB);
+    if (!relocations || !symbols || !names) return false;
+    for (size_t index = 0; index < bytes / sizeof(ElfW(Rela)); index++) {
+        size_t symbol = ELF64_R_SYM(relocations[index].r_info);
+        if (symbol == 0 || strcmp(names + symbols[symbol].st_name, name) != 0) continue;
+        uintptr_t target = *(const uintptr_t *)(library->base + relocations[index].r_offset);
+        if (target == (uintptr_t)ours) return true;
+        // Not bound yet: it leads to the library's own stub (lazy binding), and the first of that name is taken.
+        if (target >= library->start && target < library->end) return dlsym(RTLD_DEFAULT, name) == ours;
+    }
+    return false;
+}
+
+/// Whether the library's calls of this name come here. Those of a library that has the function built in go by no name, and
+/// whether another library has it, too, says nothing of them.
+static bool calls(const mapping *library, const char *name, void *ours) {
+    if (entry(library, DT_PLTREL) == DT_RELA
+        && leads_to(
+            library, (const ElfW(Rela) *)entry(library, DT_JMPREL), entry(library, DT_PLTRELSZ), name, ours)) {
+        return true;
+    }
+    return leads_to(library, (const ElfW(Rela) *)entry(library, DT_RELA), entry(library, DT_RELASZ), name, ours);
+}
+
+bool unpacking_is_reached(const void *caller) {
+    mapping found = {.function = (uintptr_t)caller};
+    if (!dl_iterate_phdr(find_mapping, &found)) return false;
+    return calls(&found, "ZSTD_decompress", ZSTD_decompress)
+        && calls(&found, "ZSTD_getFrameContentSize", ZSTD_getFrameContentSize)
+        && calls(&found, "LZ4F_createDecompressionContext", LZ4F_createDecompressionContext)
+        && calls(&found, "LZ4F_getFrameInfo", LZ4F_getFrameInfo) && calls(&found, "LZ4F_decompress", LZ4F_decompress)
+        && calls(&found, "inflate", inflate);
 }
 
 bool unpacking_limit(size_t batch_bytes, size_t heap_bytes, const void *caller) {
@@ -77,12 +128,7 @@ bool unpacking_limit(size_t batch_bytes, size_t heap_bytes, const void *caller) 
         atomic_store(&libraries[place].size, found.end - found.start);
     }
     pthread_mutex_unlock(&libraries_lock);
-    if (place == UNPACKING_CALLERS) return false;
-    // A library that has one of them built in needs none of ours, and then there is none to be found (or another's).
-    return is_ours("ZSTD_decompress", ZSTD_decompress)
-        && is_ours("ZSTD_getFrameContentSize", ZSTD_getFrameContentSize) && is_ours("LZ4F_decompress", LZ4F_decompress)
-        && is_ours("LZ4F_createDecompressionContext", LZ4F_createDecompressionContext)
-        && is_ours("inflate", inflate);
+    return place < UNPACKING_CALLERS && unpacking_is_reached(caller);
 }
 
 void unpacking_tune_malloc(void) {
@@ -99,44 +145,61 @@ uint64_t unpacking_put_off_count(void) { return atomic_load(&put_off_count); }
 
 enum { header_size = 61, gzip_codec = 1, lz4_codec = 3, zstd_codec = 4 };
 
+static int64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
 static uint64_t big_endian(const uint8_t *bytes, int count) {
     uint64_t number = 0;
     for (int index = 0; index < count; index++) number = number << 8 | bytes[index];
     return number;
 }
 
-/// Reads the header before a batch's records, which librdkafka hands to the decompressors where they came from the network:
-/// a response is one buffer, and what a broker says before the first batch of it has more than `header_size` bytes. False:
-/// there is none (an older message format).
-static bool read_header(const uint8_t *records, size_t size, int codec, unpacking_batch *batch) {
-    const uint8_t *header = records - header_size;
-    uint16_t attributes = (uint16_t)big_endian(header + 21, 2);
-    int64_t base = (int64_t)big_endian(header, 8);
-    int32_t last_delta = (int32_t)big_endian(header + 23, 4);
-    if (header[16] != 2 || big_endian(header + 8, 4) != size + header_size - 12 || (attributes & 7) != codec) return false;
-    if (base < 0 || last_delta < 0 || base > INT64_MAX - last_delta) return false;
-    batch->base_offset = base;
-    batch->last_offset = base + last_delta;
-    batch->timestamp_ms = (int64_t)big_endian(header + 27, 8);
-    batch->records = (int32_t)big_endian(header + 57, 4);
-    batch->size = size;
-    batch->is_too_large = false;
-    return true;
+/// Whether the page of this address can be read. The kernel looks at the set of signals before it refuses what to do with it.
+static bool is_readable(uintptr_t address) {
+    return syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)7, NULL, 8) == 0 || errno != EFAULT;
 }
 
 /// A batch that is being unpacked.
 typedef struct {
+    /// Where its records are.
+    const void *records;
     unpacking_batch header;
     bool has_header;
+    /// The checksum that its header gives: together with the rest, which batch it is.
+    uint32_t crc;
     /// For its records, besides their bytes.
     size_t overhead;
     /// What it may unpack to.
     size_t allowed;
 } work;
 
+/// Reads the header before a batch's records, which librdkafka hands to the decompressors where they came from the network:
+/// a response is one buffer, and what a broker says before the first batch of it has more than `header_size` bytes. A message
+/// of an older format may come from the beginning of another buffer, though, with nothing before it. False: there is none.
+static bool read_header(const uint8_t *records, size_t size, int codec, work *work) {
+    const uint8_t *header = records - header_size;
+    // A page has at least 4096 bytes.
+    if (((uintptr_t)header ^ (uintptr_t)records) >> 12 && !is_readable((uintptr_t)header)) return false;
+    uint16_t attributes = (uint16_t)big_endian(header + 21, 2);
+    int64_t base = (int64_t)big_endian(header, 8);
+    int32_t last_delta = (int32_t)big_endian(header + 23, 4);
+    if (header[16] != 2 || big_endian(header + 8, 4) != size + header_size - 12 || (attributes & 7) != codec) return false;
+    if (base < 0 || last_delta < 0 || base > INT64_MAX - last_delta) return false;
+    work->header.base_offset = base;
+    work->header.last_offset = base + last_delta;
+    work->header.timestamp_ms = (int64_t)big_endian(header + 27, 8);
+    work->header.records = (int32_t)big_endian(header + 57, 4);
+    work->header.size = size;
+    work->crc = (uint32_t)big_endian(header + 17, 4);
+    return true;
+}
+
 static work begin(const library *limits, const uint8_t *records, size_t size, int codec) {
-    work work = {0};
-    work.has_header = read_header(records, size, codec, &work.header);
+    work work = {.records = records};
+    work.has_header = read_header(records, size, codec, &work);
     if (work.has_header && work.header.records > 0) {
         work.overhead = (size_t)work.header.records * UNPACKING_RECORD_BYTES;
     }
@@ -145,25 +208,37 @@ static work begin(const library *limits, const uint8_t *records, size_t size, in
     return work;
 }
 
+typedef enum { damaged, too_large, put_off } outcome;
+
+/// How it went with a batch, the last time.
+typedef struct {
+    unpacking_batch batch;
+    uint32_t crc;
+    outcome outcome;
+    int64_t at_ns;
+} failure;
+
 static pthread_mutex_t failures_lock = PTHREAD_MUTEX_INITIALIZER;
 enum { failure_limit = 256 };
-static unpacking_batch failures[failure_limit];
+static failure failures[failure_limit];
 static size_t failure_count;
 
-static bool is_same(const unpacking_batch *a, const unpacking_batch *b) {
-    return a->base_offset == b->base_offset && a->size == b->size && a->last_offset == b->last_offset;
+static bool is_of(const failure *failure, const work *work) {
+    return failure->batch.base_offset == work->header.base_offset && failure->batch.size == work->header.size
+        && failure->batch.last_offset == work->header.last_offset && failure->crc == work->crc;
 }
 
-static void fail(const work *work, bool is_too_large) {
-    if (is_too_large) atomic_fetch_add(&too_large_count, 1);
+static void fail(const work *work, outcome outcome) {
+    if (outcome == too_large) atomic_fetch_add(&too_large_count, 1);
+    if (outcome == put_off) atomic_fetch_add(&put_off_count, 1);
     if (!work->has_header) return;
     pthread_mutex_lock(&failures_lock);
     size_t known = failure_count < failure_limit ? failure_count : failure_limit;
     size_t place = 0;
-    while (place < known && !is_same(&failures[place], &work->header)) place++;
+    while (place < known && !is_of(&failures[place], work)) place++;
     if (place == known) place = failure_count++ % failure_limit;
-    failures[place] = work->header;
-    failures[place].is_too_large = is_too_large;
+    failures[place] = (failure){work->header, work->crc, outcome, now_ns()};
+    failures[place].batch.is_too_large = outcome == too_large;
     pthread_mutex_unlock(&failures_lock);
 }
 
@@ -172,20 +247,27 @@ static void forget(const work *work) {
     if (!work->has_header) return;
     pthread_mutex_lock(&failures_lock);
     for (size_t place = 0; place < failure_limit; place++) {
-        if (is_same(&failures[place], &work->header)) failures[place].size = 0;
+        // What librdkafka says of one that was put off may not be read yet.
+        if (is_of(&failures[place], work) && failures[place].outcome != put_off) failures[place].batch.size = 0;
     }
     pthread_mutex_unlock(&failures_lock);
 }
 
-size_t unpacking_failures(int64_t base_offset, size_t size, unpacking_batch *found, size_t limit) {
+size_t unpacking_failures(int64_t base_offset, size_t size, int64_t age_ns, unpacking_batch *found, size_t limit) {
     size_t count = 0;
+    bool is_put_off = false;
+    int64_t now = now_ns();
     pthread_mutex_lock(&failures_lock);
     size_t known = failure_count < failure_limit ? failure_count : failure_limit;
-    for (size_t place = 0; place < known && count < limit; place++) {
-        if (failures[place].base_offset == base_offset && failures[place].size == size) found[count++] = failures[place];
+    for (size_t place = 0; place < known; place++) {
+        const failure *failure = &failures[place];
+        if (failure->batch.base_offset != base_offset || failure->batch.size != size) continue;
+        if (now - failure->at_ns > age_ns) continue;
+        if (failure->outcome == put_off) is_put_off = true;
+        else if (count < limit) found[count++] = failure->batch;
     }
     pthread_mutex_unlock(&failures_lock);
-    return count;
+    return is_put_off ? 0 : count;
 }
 
 // MARK: Memory
@@ -195,8 +277,11 @@ static const size_t portion = 4 << 20;
 /// What goes on being unpacked when there is no room, lest anything stand still: so much at a time.
 static const size_t small = 256 << 10;
 static const int64_t small_every_ns = 50 * 1000000;
+/// A broker's thread waits so long for room, and all partitions of that broker with it. The longer wait is librdkafka's, which
+/// asks for that partition again after `fetch.error.backoff.ms`, half a second.
+enum { steps = 5 };
 static const int64_t step_ns = 10 * 1000000;
-static const int64_t wait_ns = 1000 * 1000000;
+static const int64_t no_wait_ns = 500 * 1000000;
 
 static _Atomic size_t unpacked_since;
 static _Atomic bool is_full;
@@ -205,12 +290,6 @@ static _Atomic int64_t full_until_ns;
 static __thread int64_t small_next_ns;
 /// The small one that went on last: it may ask again for more.
 static __thread const void *small_batch;
-
-static int64_t now_ns(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
 
 /// Whether so much more fits into the heap.
 static bool fits(const library *limits, size_t more) {
@@ -221,8 +300,9 @@ static bool fits(const library *limits, size_t more) {
     return is_fit;
 }
 
-/// Whether a batch may take so much now: `buffer` is allocated already, `more` is not. Waits for room. `batch`: its records.
-static bool has_room(const library *limits, const void *batch, size_t buffer, size_t more) {
+/// Whether a batch may take so much now: `buffer` is allocated already, `more` is not. Waits a little for room, and puts the
+/// batch off where there is none. What can never be unpacked is to be known before.
+static bool has_room(const library *limits, const work *work, size_t buffer, size_t more) {
     size_t weight = buffer + more;
     if (!atomic_load_explicit(&is_full, memory_order_relaxed)) {
         size_t before = atomic_fetch_add_explicit(&unpacked_since, weight, memory_order_relaxed);
@@ -231,21 +311,20 @@ static bool has_room(const library *limits, const void *batch, size_t buffer, si
     atomic_store_explicit(&unpacked_since, 0, memory_order_relaxed);
     if (fits(limits, more)) return true;
     int64_t now = now_ns();
-    if (weight <= small && (batch == small_batch || now >= small_next_ns)) {
-        small_batch = batch;
+    if (weight <= small && (work->records == small_batch || now >= small_next_ns)) {
+        small_batch = work->records;
         small_next_ns = now + small_every_ns;
         return true;
     }
     if (now >= atomic_load(&full_until_ns)) {
-        int64_t end = now + wait_ns;
-        while ((now = now_ns()) < end) {
+        for (int count = 0; count < steps; count++) {
             struct timespec step = {.tv_nsec = step_ns};
             nanosleep(&step, NULL);
             if (fits(limits, more)) return true;
         }
-        atomic_store(&full_until_ns, now + wait_ns);
+        atomic_store(&full_until_ns, now_ns() + no_wait_ns);
     }
-    atomic_fetch_add(&put_off_count, 1);
+    fail(work, put_off);
     return false;
 }
 
@@ -272,7 +351,7 @@ REAL(zstd_content_size, ZSTD_getFrameContentSize)
 
 /// zstd_errors.h, lz4frame.h, zlib.h.
 enum { zstd_memory = 64, zstd_too_small = 70, zstd_last_error = 120, lz4_memory = 9, lz4_last_error = 64 };
-enum { zlib_buffer = -5, zlib_memory = -4 };
+enum { zlib_buffer = -5, zlib_memory = -4, zlib_needs_dictionary = 2 };
 static const unsigned long long zstd_unknown_size = -1ull, zstd_no_size = -2ull;
 /// Where librdkafka goes no further: it makes its buffer larger until `receive.message.max.bytes`, which is more than this.
 static const size_t zstd_least_last = 1 << 20;
@@ -285,11 +364,10 @@ __attribute__((noinline)) unsigned long long ZSTD_getFrameContentSize(const void
     if (!limits) return content;
     if (content == zstd_unknown_size || content < zstd_least_last) return content;
     work work = begin(limits, from, size, zstd_codec);
-    if (content == zstd_no_size || content <= work.allowed) {
-        fail(&work, false);
-        return content;
-    }
-    fail(&work, true);
+    if (content == zstd_no_size) fail(&work, damaged);
+    // It is unpacked next, since `receive.message.max.bytes` is more.
+    if (content == zstd_no_size || content <= work.allowed) return content;
+    fail(&work, too_large);
     return zstd_no_size;
 }
 
@@ -299,21 +377,23 @@ __attribute__((noinline)) size_t ZSTD_decompress(void *to, size_t capacity, cons
     if (!limits) return real_ZSTD_decompress()(to, capacity, from, size);
     work work = begin(limits, from, size, zstd_codec);
     if (work.allowed == 0) {
-        fail(&work, true);
+        fail(&work, too_large);
         return (size_t)-zstd_memory;
     }
     if (capacity >= zstd_least_last) forget(&work);
     size_t most = least(capacity, work.allowed);
-    if (!has_room(limits, from, most, work.overhead)) return (size_t)-zstd_memory;
+    if (!has_room(limits, &work, most, work.overhead)) return (size_t)-zstd_memory;
     size_t result = real_ZSTD_decompress()(to, most, from, size);
     if (result < (size_t)-zstd_last_error) return result;
+    // No memory for zstd itself says nothing of the batch.
+    if (result == (size_t)-zstd_memory) return result;
     if (result != (size_t)-zstd_too_small) {
-        fail(&work, false);
+        fail(&work, damaged);
     } else if (most < capacity) {
-        fail(&work, true);
+        fail(&work, too_large);
         return (size_t)-zstd_memory;
     } else if (capacity >= zstd_least_last) {
-        fail(&work, false);
+        fail(&work, damaged);
     }
     return result;
 }
@@ -321,15 +401,35 @@ __attribute__((noinline)) size_t ZSTD_decompress(void *to, size_t capacity, cons
 /// The frame that this thread unpacks; librdkafka unpacks one after the other.
 static __thread struct {
     work work;
-    const void *start;
     size_t done;
     bool has_begun;
+    /// For all of it.
+    bool has_room;
 } frame;
 
+/// The beginning of LZ4F_frameInfo_t.
+typedef struct {
+    uint32_t block_size, block_mode, has_checksum, type;
+    /// 0: the frame does not say.
+    uint64_t content_size;
+} lz4_info;
+
 typedef size_t (*lz4_create)(void **, unsigned);
+typedef size_t (*lz4_get_info)(void *, void *, const void *, size_t *);
 typedef size_t (*lz4_decompress)(void *, void *, size_t *, const void *, size_t *, const void *);
 REAL(lz4_create, LZ4F_createDecompressionContext)
+REAL(lz4_get_info, LZ4F_getFrameInfo)
 REAL(lz4_decompress, LZ4F_decompress)
+
+static size_t fail_frame(outcome outcome) {
+    fail(&frame.work, outcome);
+    return (size_t)-lz4_memory;
+}
+
+/// No memory for lz4 itself says nothing of the batch.
+static bool is_damage(size_t result) {
+    return result > (size_t)-lz4_last_error && result != (size_t)-lz4_memory;
+}
 
 size_t LZ4F_createDecompressionContext(void **context, unsigned version) {
     frame.has_begun = false;
@@ -337,13 +437,26 @@ size_t LZ4F_createDecompressionContext(void **context, unsigned version) {
     return real_LZ4F_createDecompressionContext()(context, version);
 }
 
-/// The frame's header was read before, by another function: it has 7 to 19 bytes (lz4 frame format).
-static work begin_frame(const library *limits, const uint8_t *from, size_t size) {
-    work work = {0};
-    for (size_t header = 7; header <= 19 && !work.has_header; header++) {
-        work = begin(limits, from - header, size + header, lz4_codec);
-    }
-    return work;
+/// librdkafka asks this first, and takes what the frame says to be large at once, where that can be: it grows 255 times at most.
+__attribute__((noinline)) size_t LZ4F_getFrameInfo(void *context, void *info, const void *from, size_t *from_size) {
+    lz4_get_info real = real_LZ4F_getFrameInfo();
+    if (!real) return (size_t)-lz4_memory;
+    const library *limits = limits_of(__builtin_return_address(0));
+    if (!limits || frame.has_begun) return real(context, info, from, from_size);
+    size_t size = *from_size;
+    frame.work = begin(limits, from, size, lz4_codec);
+    frame.done = 0;
+    frame.has_begun = true;
+    frame.has_room = false;
+    if (frame.work.allowed == 0) return fail_frame(too_large);
+    size_t result = real(context, info, from, from_size);
+    if (is_damage(result)) fail(&frame.work, damaged);
+    if (result > (size_t)-lz4_last_error) return result;
+    uint64_t content = ((const lz4_info *)info)->content_size;
+    if (content == 0 || content / 255 > size) return result;
+    if (content > frame.work.allowed) return fail_frame(too_large);
+    frame.has_room = has_room(limits, &frame.work, 0, content + frame.work.overhead);
+    return frame.has_room ? result : (size_t)-lz4_memory;
 }
 
 __attribute__((noinline)) size_t LZ4F_decompress(
@@ -351,27 +464,17 @@ __attribute__((noinline)) size_t LZ4F_decompress(
     lz4_decompress real = real_LZ4F_decompress();
     if (!real) return (size_t)-lz4_memory;
     const library *limits = limits_of(__builtin_return_address(0));
-    if (!limits) return real(context, to, to_size, from, from_size, options);
-    if (!frame.has_begun) {
-        frame.work = begin_frame(limits, from, *from_size);
-        frame.start = from;
-        frame.done = 0;
-        frame.has_begun = true;
-    }
+    if (!limits || !frame.has_begun) return real(context, to, to_size, from, from_size, options);
     size_t left = frame.work.allowed - frame.done;
+    if (left == 0) return fail_frame(too_large);
     size_t more = frame.done == 0 ? frame.work.overhead : 0;
-    if (!has_room(limits, frame.start, least(*to_size, left), more)) return (size_t)-lz4_memory;
+    if (!frame.has_room && !has_room(limits, &frame.work, least(*to_size, left), more)) return (size_t)-lz4_memory;
     if (*to_size > left) *to_size = left;
-    size_t result = left > 0 ? real(context, to, to_size, from, from_size, options) : 1;
-    if (result > (size_t)-lz4_last_error) {
-        fail(&frame.work, false);
-        return result;
-    }
+    size_t result = real(context, to, to_size, from, from_size, options);
+    if (is_damage(result)) fail(&frame.work, damaged);
+    if (result > (size_t)-lz4_last_error) return result;
     frame.done += *to_size;
-    if (result > 0 && frame.done == frame.work.allowed) {
-        fail(&frame.work, true);
-        return (size_t)-lz4_memory;
-    }
+    if (result > 0 && frame.done == frame.work.allowed) return fail_frame(too_large);
     return result;
 }
 
@@ -386,16 +489,17 @@ __attribute__((noinline)) int inflate(unpacking_stream *stream, int flush) {
     if (!real) return zlib_memory;
     const library *limits = limits_of(__builtin_return_address(0));
     if (!limits) return real(stream, flush);
-    if (stream->total_in == 0) {
-        gzip = begin(limits, stream->next_in, stream->avail_in, gzip_codec);
-        // The first of two passes only counts, in a small buffer: it decides whether there is a second.
-        if (!has_room(limits, stream->next_in, stream->avail_out, gzip.overhead)) return zlib_memory;
-    }
+    bool is_first = stream->total_in == 0;
+    if (is_first) gzip = begin(limits, stream->next_in, stream->avail_in, gzip_codec);
     if (stream->total_out > gzip.allowed || gzip.allowed == 0) {
-        fail(&gzip, true);
+        fail(&gzip, too_large);
         return zlib_memory;
     }
+    // The first of two passes only counts, in a small buffer: it decides whether there is a second.
+    if (is_first && !has_room(limits, &gzip, stream->avail_out, gzip.overhead)) return zlib_memory;
     int result = real(stream, flush);
-    if (result < 0 && result != zlib_buffer) fail(&gzip, false);
+    bool is_failed = (result < 0 && result != zlib_buffer) || result == zlib_needs_dictionary;
+    // No memory for zlib itself says nothing of the batch.
+    if (is_failed && result != zlib_memory) fail(&gzip, damaged);
     return result;
 }

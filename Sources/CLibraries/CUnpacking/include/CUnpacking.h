@@ -10,14 +10,18 @@
 /// The limits from now on; before, there are none.
 ///
 /// - batch_bytes: what one batch may take, unpacked and with `UNPACKING_RECORD_BYTES` for each of its records.
-/// - heap_bytes: while more than that is allocated (mallinfo2(3)), a large batch waits, at most a second, and is then refused
-///   for now; librdkafka asks for it again.
+/// - heap_bytes: while more than that is allocated (mallinfo2(3)), a large batch waits, some 50 ms at most (librdkafka's thread
+///   waits with it), and is then refused for now; librdkafka asks for it again half a second later.
 /// - caller: the address of any function of the library whose calls are limited. Those of others are not.
 ///
 /// At most `UNPACKING_CALLERS` libraries can have limits, each its own.
 ///
-/// Returns false where the caller's calls do not come here, as when it has the decompressors built in.
+/// Returns false where they are not in force (`unpacking_is_reached`).
 bool unpacking_limit(size_t batch_bytes, size_t heap_bytes, const void *caller);
+
+/// Whether the decompressors that the caller's library calls are those below: each by its name, which leads here. Not so where
+/// it has one of them built in.
+bool unpacking_is_reached(const void *caller);
 
 #define UNPACKING_CALLERS 2
 
@@ -41,9 +45,9 @@ typedef struct {
     bool is_too_large;
 } unpacking_batch;
 
-/// The batches that cannot be unpacked (not those refused for now) with this offset and size, at most `limit`; the newest 256
-/// of all are known. Several where partitions have batches alike.
-size_t unpacking_failures(int64_t base_offset, size_t size, unpacking_batch *found, size_t limit);
+/// The batches that could not be unpacked within `age_ns` with this offset and size, at most `limit`; the newest 256 of all
+/// are known. Several where partitions have batches alike; none while one of those was refused for now, since it may be that one.
+size_t unpacking_failures(int64_t base_offset, size_t size, int64_t age_ns, unpacking_batch *found, size_t limit);
 
 /// How often a batch was refused because it is too large.
 uint64_t unpacking_too_large_count(void);
@@ -55,6 +59,7 @@ uint64_t unpacking_put_off_count(void);
 unsigned long long ZSTD_getFrameContentSize(const void *from, size_t size);
 size_t ZSTD_decompress(void *to, size_t capacity, const void *from, size_t size);
 size_t LZ4F_createDecompressionContext(void **context, unsigned version);
+size_t LZ4F_getFrameInfo(void *context, void *info, const void *from, size_t *from_size);
 size_t LZ4F_decompress(
     void *context, void *to, size_t *to_size, const void *from, size_t *from_size, const void *options);
 
