@@ -316,13 +316,16 @@ class Check:
     # Retries.
 
     def is_held(self, ending, retry, what):
-        """Takes the records of notifications that were held: no attempt, the shortest tier."""
+        """Takes the records of notifications that were held: no attempt; the shortest tier, or, of a device with too many,
+        the longest that is not longer than their turn takes (three times the shortest delay, and 5 s at least)."""
         tier, message = retry
         headers = dict(message.headers())
         if headers.get("push-retry-reason") != b"held":
             return False
         self.counts["held"] += 1
-        if not ending.held or tier != 0 or headers["push-retry-attempt"] != b"0":
+        turn = max(3 * self.tiers[0][0], 5_000)
+        fitting = [place for place, (delay, _) in enumerate(self.tiers) if delay <= turn]
+        if not ending.held or tier not in (0, fitting[-1]) or headers["push-retry-attempt"] != b"0":
             self.findings.append(f"{what}: held in {tier}: {headers}")
         return True
 
