@@ -93,10 +93,9 @@ extension DeliveryMachine {
 
     /// Whoever had a partition before, and gets it back, must not take another's commit for its own, whatever that says.
     func owner(of id: PartitionID) -> Int64 {
-        var bits = settings.hashSeed &+ UInt64(id.epoch) &* 0x9E37_79B9_7F4A_7C15
-        bits = (bits ^ bits >> 30) &* 0xBF58_476D_1CE4_E5B9
-        bits = (bits ^ bits >> 27) &* 0x94D0_49BB_1331_11EB
-        return Int64((bits ^ bits >> 31) % UInt64(CommitMap.ownerLimit))
+        withUnsafeBytes(of: id.epoch) {
+            Int64(BytesHash.hash($0, seed: settings.hashSeed) % UInt64(CommitMap.ownerLimit))
+        }
     }
 
     /// The reply: one outcome for each entry of this group's `takeCommit`, in its order; `nil` stands for a commit
