@@ -60,7 +60,7 @@ package struct Reach: Equatable {
     package func isShort(from base: Int64) -> Bool {
         guard let end else { return true }
         if let shortAt { return advances >= shortAt || end < Self.nameable(start(from: base), from: base) }
-        return end.offset < Self.nameable(max(front + 1, base) + margin / 2, from: base)
+        return end.offset < Self.nameable(ReachEnd(max(front + 1, base) + margin / 2), from: base).offset
     }
 
     /// Where what was not handed out begins.
@@ -114,9 +114,5 @@ package struct Reach: Equatable {
     /// A map names no offset further above the one committed with it.
     private static func nameable(_ end: ReachEnd, from base: Int64) -> ReachEnd {
         end.cut(at: base + CommitMap.highestReach)
-    }
-
-    private static func nameable(_ reach: Int64, from base: Int64) -> Int64 {
-        min(reach, base + CommitMap.highestReach)
     }
 }
