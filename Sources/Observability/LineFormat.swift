@@ -28,6 +28,18 @@ struct Line {
         }
     }
 
+    /// The fields, and what tells of those left out.
+    private var pairs: [(name: StaticString, value: Fields.Value)] {
+        guard repeated > 0 else { return fields.pairs }
+        var all = fields
+        all.append("repeated", .count(repeated))
+        if let leftOutMs {
+            all.append("repeated_first", .text(Timestamp(wallMs: leftOutMs.first).text))
+            all.append("repeated_last", .text(Timestamp(wallMs: leftOutMs.last).text))
+        }
+        return all.pairs
+    }
+
     private func writeText(to output: inout [UInt8]) {
         Timestamp(wallMs: wallMs).write(to: &output)
         output.append(UInt8(ascii: " "))
@@ -36,7 +48,7 @@ struct Line {
         output.append(contentsOf: part.rawValue.utf8)
         output.append(contentsOf: ": ".utf8)
         output.append(message)
-        for (name, value) in fields.pairs {
+        for (name, value) in pairs {
             output.append(UInt8(ascii: " "))
             output.append(name)
             output.append(UInt8(ascii: "="))
@@ -48,15 +60,6 @@ struct Line {
             case .token(let token): output.append(contentsOf: token.description.utf8)
             }
         }
-        if repeated > 0 {
-            output.append(contentsOf: " repeated=\(repeated)".utf8)
-            if let leftOutMs {
-                output.append(contentsOf: " repeated_first=".utf8)
-                Timestamp(wallMs: leftOutMs.first).write(to: &output)
-                output.append(contentsOf: " repeated_last=".utf8)
-                Timestamp(wallMs: leftOutMs.last).write(to: &output)
-            }
-        }
         output.append(UInt8(ascii: "\n"))
     }
 
@@ -65,7 +68,7 @@ struct Line {
         Timestamp(wallMs: wallMs).write(to: &output)
         output.append(contentsOf: "\",\"level\":\"\(level.rawValue)\",\"part\":\"\(part.rawValue)\",\"message\":".utf8)
         output.appendQuoted(message.description, maxBytes: Self.maxValueBytes)
-        for (name, value) in fields.pairs {
+        for (name, value) in pairs {
             output.append(contentsOf: ",\"".utf8)
             output.append(name)
             output.append(contentsOf: "\":".utf8)
@@ -74,16 +77,6 @@ struct Line {
             case .integer(let number): output.append(contentsOf: String(number).utf8)
             case .boolean(let flag): output.append(contentsOf: (flag ? "true" : "false").utf8)
             case .token(let token): output.appendQuoted(token.description, maxBytes: Self.maxValueBytes)
-            }
-        }
-        if repeated > 0 {
-            output.append(contentsOf: ",\"repeated\":\(repeated)".utf8)
-            if let leftOutMs {
-                output.append(contentsOf: ",\"repeated_first\":\"".utf8)
-                Timestamp(wallMs: leftOutMs.first).write(to: &output)
-                output.append(contentsOf: "\",\"repeated_last\":\"".utf8)
-                Timestamp(wallMs: leftOutMs.last).write(to: &output)
-                output.append(UInt8(ascii: "\""))
             }
         }
         output.append(contentsOf: "}\n".utf8)
