@@ -12,10 +12,8 @@ import CRdkafka
     private let buffer: MessageBuffer
     private let sink = ConsumerSink()
     private let wakeUpDescriptor: Int32
+    /// Of what librdkafka reads for us.
     private var queues: [TopicPartition: PartitionQueue] = [:]
-    /// What librdkafka reads for us. The group may give more than was assigned to it, and takes that back, too; of those
-    /// librdkafka refuses to give up any while one is among them that it does not have (rdkafka_assignment.c).
-    private var held: Set<TopicPartition> = []
     /// What `revoked` named and `unassign` is to answer.
     private var revoked: [TopicPartition] = []
 
@@ -147,9 +145,7 @@ import CRdkafka
             unsafe try check(rd_kafka_incremental_assign(client.raw, list.raw))
         } else {
             try check(unsafe rd_kafka_assign(client.raw, list.raw))
-            held = []
         }
-        held.formUnion(starts.map(\.partition))
         for queue in added { queues.updateValue(queue, forKey: queue.partition)?.close() }
         return added
     }
@@ -157,15 +153,17 @@ import CRdkafka
     /// Answers `revoked`: gives the partitions up; their queues are closed. To be called again when it throws.
     package func unassign() throws(KafkaError) {
         if isCooperative {
-            for partition in revoked { queues.removeValue(forKey: partition)?.close() }
-            let list = PartitionList(revoked.filter(held.contains))
+            // The group may have given more than was assigned, and takes that back, too: librdkafka refuses to give up any
+            // while one is among them that it does not read (rdkafka_assignment.c).
+            let ours = revoked.filter { queues[$0] != nil }
+            for partition in ours { queues[partition]?.close() }
+            let list = PartitionList(ours)
             unsafe try check(rd_kafka_incremental_unassign(client.raw, list.raw))
-            held.subtract(revoked)
+            for partition in ours { queues[partition] = nil }
         } else {
             for queue in queues.values { queue.close() }
-            queues = [:]
             try check(unsafe rd_kafka_assign(client.raw, nil))
-            held = []
+            queues = [:]
         }
         revoked = []
     }
