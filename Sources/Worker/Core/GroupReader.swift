@@ -500,11 +500,7 @@ final class GroupReader: CommitPlace {
             if headers.isEmpty, message.hasUnreadableHeaders { unread = .unreadableHeaders }
         }
         var receipt = receive(message, index, unread: unread, &machine, now)
-        if case .below(let highest) = receipt {
-            guard isLogChanged(index, highest: highest) else { return true }
-            beginAnew(index, from: nil, &machine, now)
-            assigned[index].beganNs = now.ns
-            assigned[index].begin = message.offset
+        if beginsAnew(at: message.offset, after: receipt, index, &machine, now) {
             receipt = receive(message, index, unread: unread, &machine, now)
         }
         if assigned[index].isReset { assigned[index].isReset = false }
@@ -582,10 +578,7 @@ final class GroupReader: CommitPlace {
             // Of the last offset that is not settled: those below it that were not received are gaps, as compaction leaves
             // them, and where none is left nothing is lost.
             var receipt = receive(batch, index, &machine, now)
-            if case .below(let highest) = receipt, isLogChanged(index, highest: highest) {
-                beginAnew(index, from: nil, &machine, now)
-                assigned[index].beganNs = now.ns
-                assigned[index].begin = batch.offsets.lowerBound
+            if beginsAnew(at: batch.offsets.lowerBound, after: receipt, index, &machine, now) {
                 receipt = receive(batch, index, &machine, now)
             }
             switch receipt {
@@ -655,6 +648,18 @@ final class GroupReader: CommitPlace {
     }
 
     // MARK: The log
+
+    /// Begins a partition anew where what came from below what was received is of another log; true: it is to be
+    /// received again.
+    private func beginsAnew(
+        at offset: Int64, after receipt: Receipt, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) -> Bool {
+        guard case .below(let highest) = receipt, isLogChanged(index, highest: highest) else { return false }
+        beginAnew(index, from: nil, &machine, now)
+        assigned[index].beganNs = now.ns
+        assigned[index].begin = offset
+        return true
+    }
 
     /// Whether a record that comes below what was received is of another log: librdkafka said that it was reset, or the
     /// log ends below what was received of it. Else librdkafka reads something again.
