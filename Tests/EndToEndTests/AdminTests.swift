@@ -5,8 +5,6 @@ import Testing
 extension EndToEnd.Commands {
     /// The worker seen from outside: its pages over whole runs.
     @Suite(.serialized) struct AdminTests {
-        static let kafkaHome = ProcessInfo.processInfo.environment["KAFKA_HOME"]
-
         /// Every metric against the topics and the server, after a run whose books agree.
         @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(5)))
         func metricsAgreeWithTheBooks() throws {
@@ -64,9 +62,9 @@ extension EndToEnd.Commands {
         /// A later outage is no unreadiness, or no rollout could mend it.
         @Test(
             .needs(.worker, .broker, .python, .curl),
-            .enabled(if: Self.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"), .timeLimit(.minutes(3)))
+            .ownBroker, .timeLimit(.minutes(3)))
         func degradedAndReadyWhileKafkaIsAway() throws {
-            let home = try #require(Self.kafkaHome)
+            let home = try #require(KafkaBroker.home)
             let broker = try KafkaBroker(home: home)
             let scene = try Scene("away", partitions: 1, on: broker)
             _ = try scene.startSimulator()

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Troubles {
     /// A network that swallows everything: connections to Apple take all bytes and answer nothing, new ones too, while
     /// Kafka holds more than the worker may have in memory. At full size: `APNS_WORKER_E2E_RECORDS=1000000`.
     @Suite(.serialized) struct BlackholeTests {

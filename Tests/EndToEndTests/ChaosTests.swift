@@ -24,10 +24,7 @@ extension EndToEnd.Deliveries {
 
         /// Kills, of the broker and the server too, and cuts: nothing is lost; what is sent again may be, and says
         /// so.
-        @Test(
-            .needs(.worker, .broker, .python),
-            .enabled(if: EndToEnd.Commands.AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
-            .timeLimit(.minutes(5)))
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .timeLimit(.minutes(5)))
         func nothingIsLost() throws {
             let seed = ProcessInfo.processInfo.environment["APNS_WORKER_E2E_CHAOS"] ?? "35"
             let ended = try chaos(
@@ -39,10 +36,7 @@ extension EndToEnd.Deliveries {
 
         /// Among kills one record in 200 is one that once stopped, killed or flooded a worker: each has a result or a dead
         /// letter, and what is behind it too.
-        @Test(
-            .needs(.worker, .broker, .python),
-            .enabled(if: EndToEnd.Commands.AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
-            .timeLimit(.minutes(5)))
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .long, .timeLimit(.minutes(5)))
         func poisonStopsNothing() throws {
             let ended = try chaos(
                 "--minutes", "0.3", "--every", "8", "--rate", "500", "--poison", "200", "--no-topics", "--no-outages",
@@ -52,10 +46,7 @@ extension EndToEnd.Deliveries {
         }
 
         /// A request topic and the dead-token topic are deleted and made anew, and rights are taken away for seconds.
-        @Test(
-            .needs(.worker, .broker, .python),
-            .enabled(if: EndToEnd.Commands.AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
-            .timeLimit(.minutes(5)))
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .long, .timeLimit(.minutes(5)))
         func topicsAndRightsMayGoAndCome() throws {
             let ended = try chaos(
                 "--minutes", "0.6", "--every", "10", "--rate", "500", "--poison", "0", "--no-outages", "--no-apps",
@@ -65,10 +56,7 @@ extension EndToEnd.Deliveries {
         }
 
         /// The session is 6 s long: the partitions are lost, and come back to who had them.
-        @Test(
-            .needs(.worker, .broker, .python),
-            .enabled(if: EndToEnd.Commands.AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
-            .timeLimit(.minutes(5)))
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .long, .timeLimit(.minutes(5)))
         func aBrokerAwayForLongerThanTheSessionCostsOnlyTime() throws {
             let ended = try chaos("--workers", "1", "--outage", "15", "--minutes", "0.8", "--rate", "500")
             #expect(ended.ending == .exited(0), "\(ended.text)")
@@ -76,10 +64,7 @@ extension EndToEnd.Deliveries {
         }
 
         /// Without a kill or a fault nothing is sent twice; and one result that the audit is not shown is found.
-        @Test(
-            .needs(.worker, .broker, .python),
-            .enabled(if: EndToEnd.Commands.AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"),
-            .timeLimit(.minutes(5)))
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .timeLimit(.minutes(5)))
         func nothingIsSentTwiceWithoutAFault() throws {
             let ended = try chaos(
                 "--calm", "--minutes", "0.2", "--every", "4", "--rate", "1000", "--withhold", "5000")

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Troubles {
     /// Records at which the worker dies. The product has no such record: a library that is loaded before it dies for it
     /// (`Books/poison.c`).
     @Suite(.serialized) struct CrashTests {

@@ -1,7 +1,7 @@
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Troubles {
     /// Workers of one group join late and leave in the middle of large envelopes. The audit finds what is lost and, by the
     /// server's own count, what is sent twice.
     @Suite(.serialized) struct FleetTests {

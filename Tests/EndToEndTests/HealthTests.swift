@@ -2,9 +2,9 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Commands {
+extension EndToEnd.Troubles {
     /// What is wrong with Kafka shows within seconds, whatever the worker is doing, and is over when it is over.
-    @Suite(.serialized, .enabled(if: AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"))
+    @Suite(.serialized, .ownBroker)
     struct HealthTests {
         @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(6)))
         func aRequestTopicThatMayNotBeReadIsNamedAndItsLagIsKnown() throws {

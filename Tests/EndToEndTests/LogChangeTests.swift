@@ -3,7 +3,7 @@ import Kafka
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Troubles {
     /// Logs that change under a running worker, and offsets that no log has.
     @Suite(.serialized) struct LogChangeTests {
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))

@@ -3,15 +3,12 @@ import Kafka
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Troubles {
     /// The broker is away for longer than the session lasts, under load.
     @Suite(.serialized) struct OutageTests {
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(8)), arguments: ["frozen", "stopped"])
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .timeLimit(.minutes(8)), arguments: ["frozen", "stopped"])
         func anOutageCostsNothingButTime(_ kind: String) throws {
-            guard let home = ProcessInfo.processInfo.environment["KAFKA_HOME"], !home.isEmpty else {
-                try Test.cancel("needs KAFKA_HOME, to start a broker that may be stopped")
-            }
-            let broker = try KafkaBroker(home: home)
+            let broker = try KafkaBroker(home: try #require(KafkaBroker.home))
             let scene = try Scene("outage", on: broker)
             scene.configuration.sessionTimeout = "10s"
             let simulator = try scene.startSimulator("--latency", "50ms")

@@ -11,7 +11,7 @@ final class ProtectedScene {
     static let drain = 5
 
     init(_ label: String, partitions: Int = 2) throws {
-        guard let home = ProcessInfo.processInfo.environment["KAFKA_HOME"] else {
+        guard let home = KafkaBroker.home else {
             throw Unexpected("needs KAFKA_HOME, for a broker of its own")
         }
         broker = try KafkaBroker(home: home, hasRights: true)

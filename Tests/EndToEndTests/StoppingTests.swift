@@ -4,7 +4,7 @@ import Testing
 
 extension EndToEnd.Commands {
     /// Stopping ends, whatever the brokers do.
-    @Suite(.serialized, .enabled(if: AdminTests.kafkaHome != nil, "needs KAFKA_HOME, for a broker of its own"))
+    @Suite(.serialized, .ownBroker)
     struct StoppingTests {
         /// librdkafka 2.0.2 waits for ever for a thread of its own after that.
         @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(6)))

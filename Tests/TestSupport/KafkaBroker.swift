@@ -9,7 +9,7 @@ package final class KafkaBroker: @unchecked Sendable {
     /// The broker that all tests of this process share; `nil`: see `reason`.
     package static let shared: KafkaBroker? = {
         if let servers = environment("KAFKA_BOOTSTRAP_SERVERS") { return KafkaBroker(servers: servers) }
-        guard let home = environment("KAFKA_HOME") else { return nil }
+        guard let home else { return nil }
         do {
             return try KafkaBroker(home: home)
         } catch {
@@ -19,12 +19,15 @@ package final class KafkaBroker: @unchecked Sendable {
 
     /// Whether tests that need a real broker can run; without starting it.
     package static var isAvailable: Bool {
-        environment("KAFKA_BOOTSTRAP_SERVERS") != nil || environment("KAFKA_HOME") != nil
+        environment("KAFKA_BOOTSTRAP_SERVERS") != nil || home != nil
     }
 
     /// Why such tests are skipped when it is not available.
     package static let reason =
         "needs a real Kafka broker: set KAFKA_HOME (to start one) or KAFKA_BOOTSTRAP_SERVERS (to use one)"
+
+    /// What a broker of a test's own is started from.
+    package static var home: String? { environment("KAFKA_HOME") }
 
     private static func environment(_ name: String) -> String? {
         guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else { return nil }
