@@ -144,7 +144,7 @@ class Simulator(Program):
     def start(self):
         begin = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         self.launch(*self.words)
-        self.await_text("listening", 60, begin)
+        self.await_text("listening", 240, begin)
 
     def has_open(self, ports):
         """Whether it has not read all that came from one of these ports of this machine: its end of the connection is there
