@@ -63,20 +63,22 @@ let package = Package(
         .library(name: "PushRecords", targets: ["PushRecords"]),
     ],
     targets: libraries
-        + module("JSON", settings: wrapper)
+        + module("Bytes")
+        + module("JSON", settings: wrapper, tests: ["Bytes"])
         + module("Kafka", ["CRdkafka", "CLinux", "CUnpacking"], settings: wrapper, tests: ["TestSupport"])
         + module("TLS", ["COpenSSL"], settings: wrapper)
-        + module("HTTP2", ["CNghttp2"], settings: wrapper)
+        + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes"])
         + module("YAML", ["CYAML"], settings: wrapper)
         + module("HTTPServer", ["EventLoop", "CMicrohttpd"], settings: wrapper)
-        + module("EventLoop", ["CLinux"], settings: wrapper)
-        + module("Network", ["EventLoop", "TLS", "CLinux"], settings: wrapper)
-        + module("PushRecords", ["JSON"])
-        + module("Delivery", ["PushRecords", "CLinux"])
+        + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
+        + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
+        + module("PushRecords", ["JSON", "Bytes"])
+        + module("Delivery", ["PushRecords", "CLinux", "Bytes"])
         + module(
-            "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux"],
+            "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
             tests: ["APNsSimulator"])
-        + module("APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer"])
+        + module(
+            "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"])
         + module("Observability", ["CLinux"])
         + module("Configuration", ["YAML", "PushRecords", "Observability", "CLinux"])
         + module(
@@ -89,7 +91,7 @@ let package = Package(
                 name: "apns-worker",
                 dependencies: [
                     "Worker", "APNsSimulator", "Configuration", "Observability", "Kafka", "TLS", "EventLoop", "Network",
-                    "PushRecords", "JSON", "CLinux",
+                    "PushRecords", "JSON", "CLinux", "Bytes",
                 ],
                 swiftSettings: strict),
             .executableTarget(
@@ -105,14 +107,15 @@ let package = Package(
             .target(
                 name: "Fuzz",
                 dependencies: [
-                    "JSON", "PushRecords", "Delivery", "YAML", "Configuration", "HTTP2", "APNs", "Network",
+                    "JSON", "PushRecords", "Delivery", "YAML", "Configuration", "HTTP2", "APNs", "Network", "Bytes",
                 ],
                 path: "Tests/Fuzz/Targets", swiftSettings: strict),
-            .testTarget(name: "FuzzTests", dependencies: ["Fuzz"], swiftSettings: tests),
+            .testTarget(name: "FuzzTests", dependencies: ["Fuzz", "Bytes"], swiftSettings: tests),
             .testTarget(name: "BenchTests", dependencies: ["apns-bench"], swiftSettings: tests),
             // Optimized: it runs worlds by the thousand.
             .testTarget(
-                name: "SimulationTests", dependencies: ["Delivery", "APNs", "PushRecords"], swiftSettings: strict),
+                name: "SimulationTests", dependencies: ["Delivery", "APNs", "PushRecords", "Bytes"],
+                swiftSettings: strict),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport", "Kafka"], exclude: ["Books"],
                 swiftSettings: tests),

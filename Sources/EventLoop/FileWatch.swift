@@ -1,3 +1,4 @@
+internal import Bytes
 internal import Glibc
 
 /// Tells when files have new contents: stat(2) and, when that differs, a hash of the contents, every ten seconds.
@@ -80,22 +81,16 @@ package final class FileWatch {
 
     /// FNV-1a, 64 bits, of at most `hashedLimit` bytes: what a file's contents are remembered by.
     package static func hash(of bytes: some Sequence<UInt8>) -> UInt64 {
-        var hash = emptyHash
-        for byte in bytes.prefix(hashedLimit) { add(byte, to: &hash) }
-        return hash
-    }
-
-    private static let emptyHash: UInt64 = 0xcbf2_9ce4_8422_2325
-
-    private static func add(_ byte: UInt8, to hash: inout UInt64) {
-        hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3
+        var hash = FNV1a()
+        hash.add(bytes.prefix(hashedLimit))
+        return hash.value
     }
 
     private static func hash(_ path: String) -> UInt64? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        var hash = emptyHash
+        var hash = FNV1a()
         var chunk = [UInt8](repeating: 0, count: 16_384)
         var total = 0
         while total < hashedLimit {
@@ -103,9 +98,9 @@ package final class FileWatch {
             let count = unsafe chunk.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, limit) }
             if count < 0 { return nil }
             if count == 0 { break }
-            for byte in chunk[..<count] { add(byte, to: &hash) }
+            hash.add(chunk[..<count])
             total += count
         }
-        return hash
+        return hash.value
     }
 }

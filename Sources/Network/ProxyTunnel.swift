@@ -1,3 +1,4 @@
+internal import Bytes
 internal import EventLoop
 
 /// An HTTP CONNECT over a fresh connection to a proxy (RFC 9110, 9.3.6). Loop's thread.
@@ -38,7 +39,8 @@ package final class ProxyTunnel {
         let host = target.host.contains(":") ? "[\(target.host)]" : target.host
         var text = "CONNECT \(host):\(target.port) HTTP/1.1\r\nHost: \(host):\(target.port)\r\n"
         if !proxy.credentials.isEmpty {
-            text += "Proxy-Authorization: Basic \(base64(Array(proxy.credentials.utf8)))\r\n"
+            let credentials = Base64.standard.encode(Array(proxy.credentials.utf8))
+            text += "Proxy-Authorization: Basic \(String(decoding: credentials, as: UTF8.self))\r\n"
         }
         return text + "\r\n"
     }
@@ -99,20 +101,5 @@ package final class ProxyTunnel {
         let then = self.then
         cancel()
         then?(failure)
-    }
-
-    /// RFC 4648, 4.
-    static func base64(_ bytes: [UInt8]) -> String {
-        let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
-        var text: [UInt8] = []
-        for start in stride(from: 0, to: bytes.count, by: 3) {
-            let group = bytes[start..<min(start + 3, bytes.count)]
-            var bits = group.reduce(0) { $0 << 8 | UInt32($1) }
-            bits <<= UInt32(8 * (3 - group.count))
-            for index in 0..<4 {
-                text.append(index <= group.count ? alphabet[Int(bits >> UInt32(18 - 6 * index) & 63)] : 0x3D)
-            }
-        }
-        return String(decoding: text, as: UTF8.self)
     }
 }

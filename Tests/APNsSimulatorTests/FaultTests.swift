@@ -1,7 +1,7 @@
+@testable import APNsSimulator
+import Bytes
 import PushRecords
 import Testing
-
-@testable import APNsSimulator
 
 struct FaultTests {
     func entry(_ prefix: String) -> TokenTable.Entry? {
@@ -120,7 +120,7 @@ struct FaultTests {
 
     @Test func latencyIsSeededAndHasItsMean() {
         func sum(_ latency: Latency, seed: UInt64) -> Int64 {
-            var random = SplitMix(seed: seed)
+            var random = SplitMix64(seed: seed)
             return (0..<10_000).reduce(0) { sum, _ in sum + latency.nextNs(using: &random) }
         }
         let exponential = Latency.exponential(meanNs: 1_000_000)

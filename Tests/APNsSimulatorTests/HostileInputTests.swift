@@ -1,9 +1,9 @@
+@testable import APNsSimulator
+import Bytes
 import EventLoop
 import HTTP2
 import PushRecords
 import Testing
-
-@testable import APNsSimulator
 
 /// A dialogue in memory, fed with what no client should send.
 struct HostileInputTests {
@@ -72,7 +72,7 @@ struct HostileInputTests {
 
     @Test(arguments: 0..<400 as Range<UInt64>)
     func bytesThatAreWrongEndTheConnectionAtWorst(seed: UInt64) throws {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64(seed: seed)
         var bytes = try Self.conversation()
         for _ in 0...Int(random.next() % 4) {
             let place = Int(random.next() % UInt64(bytes.count))

@@ -1,4 +1,5 @@
 import APNs
+import Bytes
 import Testing
 
 private let second: Int64 = 1_000_000_000
@@ -9,7 +10,7 @@ private let second: Int64 = 1_000_000_000
         _ plan: inout PoolPlan, _ trace: [(PoolPlan.Event, [PoolPlan.Action])],
         sourceLocation: SourceLocation = #_sourceLocation
     ) {
-        var random = SplitMix(seed: 1)
+        var random = SplitMix64(seed: 1)
         for (event, expected) in trace {
             let actions = plan.handle(event, using: &random).map(Self.plain)
             #expect(actions == expected, "after \(event)", sourceLocation: sourceLocation)
@@ -177,7 +178,7 @@ private let second: Int64 = 1_000_000_000
     /// Never two dials at once, never more than the maximum of live connections, ids never twice.
     @Test(arguments: 0..<200)
     func holdsItsLimits(seed: Int) {
-        var random = SplitMix(seed: UInt64(seed))
+        var random = SplitMix64(seed: UInt64(seed))
         var plan = PoolPlan(minimum: 1 + seed % 3, maximum: 3 + seed % 3)
         var dialing: Set<Int> = []
         var open: Set<Int> = []
@@ -229,7 +230,7 @@ private let second: Int64 = 1_000_000_000
 @Suite struct BackOffTests {
     @Test func doublesFromOneSecondToSixty() {
         for seed in 0..<50 {
-            var random = SplitMix(seed: UInt64(seed))
+            var random = SplitMix64(seed: UInt64(seed))
             var backOff = BackOff()
             for step in 0..<12 {
                 let base = min(60 * second, second << Int64(step))
@@ -242,7 +243,7 @@ private let second: Int64 = 1_000_000_000
     }
 
     @Test func spreads() {
-        var random = SplitMix(seed: 3)
+        var random = SplitMix64(seed: 3)
         var waits: Set<Int64> = []
         for _ in 0..<20 {
             var backOff = BackOff()

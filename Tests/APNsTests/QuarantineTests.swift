@@ -1,14 +1,14 @@
+@testable import APNs
+import Bytes
 import Delivery
 import EventLoop
 import HTTP2
 import Network
 import Testing
 
-@testable import APNs
-
 @Suite struct QuarantinePlanTests {
     static func run(_ plan: inout Quarantine, _ trace: [(Quarantine.Event, [Quarantine.Action])]) {
-        var random = SplitMix(seed: 1)
+        var random = SplitMix64(seed: 1)
         for (event, expected) in trace {
             let actions = plan.handle(event, using: &random).map { action in
                 if case .wake = action { Quarantine.Action.wake(afterNs: -1) } else { action }

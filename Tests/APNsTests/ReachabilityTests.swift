@@ -1,6 +1,6 @@
-import Testing
-
 @testable import APNs
+import Bytes
+import Testing
 
 @Suite struct ReachabilityTests {
     private static let mute = Reachability.End(wasAnswered: false, wasAsked: true, lifeNs: 40_000_000_000)
@@ -78,7 +78,7 @@ import Testing
     @Test(arguments: Ending.allCases, [1, 4])
     func connectionsThatAnswerNothingAreRedialledEverMoreSlowly(ending: Ending, minimum: Int) {
         for seed in 0..<20 {
-            var random = SplitMix(seed: UInt64(seed))
+            var random = SplitMix64(seed: UInt64(seed))
             var plan = PoolPlan(minimum: minimum, maximum: 4)
             var nowNs: Int64 = 0
             var dueNs = Int64.max
@@ -119,7 +119,7 @@ import Testing
     @Test(arguments: [true, false], [true, false])
     func suspectsAreRedialledMoreSlowly(isClosedWhileOpen: Bool, doesHostAnswer: Bool) {
         for seed in 0..<20 {
-            var random = SplitMix(seed: UInt64(seed))
+            var random = SplitMix64(seed: UInt64(seed))
             var quarantine = Quarantine()
             quarantine.doesHostAnswer = doesHostAnswer
             var nowNs: Int64 = 0

@@ -1,4 +1,5 @@
 import APNs
+import Bytes
 import Delivery
 import Testing
 
@@ -285,7 +286,7 @@ import Testing
     /// Whatever happens in whatever order, every entry closes exactly once.
     @Test(arguments: 0..<300)
     func everyEntryClosesOnce(seed: Int) {
-        var random = SplitMix(seed: UInt64(seed))
+        var random = SplitMix64(seed: UInt64(seed))
         var window = Window(timeoutNs: 500)
         var tickets: [UInt32: UInt32] = [:]
         var waiting: [UInt32] = []
@@ -346,19 +347,5 @@ import Testing
         #expect(window.isEmpty)
         #expect(fates.count == Int(opened))
         #expect(fates.values.allSatisfy { $0 == 1 })
-    }
-}
-
-/// Sebastiano Vigna's splitmix64.
-struct SplitMix: RandomNumberGenerator {
-    private var state: UInt64
-    init(seed: UInt64) { state = seed &* 0x9e37_79b9_7f4a_7c15 }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-        return z ^ (z >> 31)
     }
 }

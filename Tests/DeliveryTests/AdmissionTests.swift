@@ -1,13 +1,13 @@
+import Bytes
+@testable import Delivery
 import PushRecords
 import Testing
-
-@testable import Delivery
 
 @Suite("Lane table")
 struct LaneTableTests {
     @Test("Against a dictionary, with many collisions", arguments: 0..<20)
     func random(_ seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64(seed: seed)
         var table = LaneTable(capacity: 16)
         // Device -> head; devices share hashes, and hashes share places.
         var model: [Int: UInt32] = [:]
@@ -103,7 +103,7 @@ struct SharesTests {
 
     @Test("It adds up, whatever happens", arguments: 0..<20)
     func random(_ seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64(seed: seed)
         var shares = Shares(total: 240)
         for weight in [1, 3, 10] { _ = shares.addGroup(weight: weight) }
         for group in 0..<3 { shares.addPartitions(1, to: group) }

@@ -1,6 +1,6 @@
-import Testing
-
+import Bytes
 @testable import Delivery
+import Testing
 
 @Suite("Commit map")
 struct CommitMapTests {
@@ -64,7 +64,7 @@ struct CommitMapTests {
                     reach: 9_999, settled: [1_500..<1_600], partials: [.init(offset: 1_000, indexes: [0..<5_000])]))
         // A set without members, which that version passes over.
         let text = Self.text(base: 1_000, CommitMap(reach: 1_004, reachIndexes: 300)).text
-        let bytes = text.withUnsafeBytes { Base64URL.decode($0) } ?? []
+        let bytes = text.withUnsafeBytes { Base64.url.decode($0) } ?? []
         #expect(bytes.dropFirst(4) == [5, 0, 0, 1, 3, 0xAC, 2, 0, 0])
     }
 
@@ -88,14 +88,14 @@ struct CommitMapTests {
             writer.start(base: 10, limit: 100)
             writer.settled(12..<14)
             writer.finish(reach: 20, owner: owner ?? 0)
-            guard owner == nil, var bytes = writer.text.withUnsafeBytes({ Base64URL.decode($0) }) else {
+            guard owner == nil, var bytes = writer.text.withUnsafeBytes({ Base64.url.decode($0) }) else {
                 return writer.text
             }
             bytes.removeLast()
             let check = CommitMap.check(bytes[4...], base: 10)
             for place in 1...3 { bytes[place] = UInt8(truncatingIfNeeded: check >> (24 - 8 * UInt32(place))) }
             var text: [UInt8] = []
-            Base64URL.append(bytes, to: &text)
+            Base64.url.append(bytes, to: &text)
             return text
         }
         #expect(Set(texts).count == 4)
@@ -110,7 +110,7 @@ struct CommitMapTests {
 
     @Test("A span of 20,000 with 4,000 open at random fits whole", arguments: 0..<5)
     func fits(_ seed: UInt64) throws {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64(seed: seed)
         var open = Set((0..<20_000).shuffled(using: &random).prefix(4_000).map { Int64($0) })
         open.insert(0)
         let map = CommitMap(reach: 30_000, settled: runs(of: (0..<20_000).filter { !open.contains($0) }, from: 5))
@@ -122,7 +122,7 @@ struct CommitMapTests {
 
     @Test("What does not fit is cut at the end, and counted", arguments: [32, 64, 200, 1_000, 2_000, 4_000])
     func cut(_ limit: Int) throws {
-        var random = SplitMix(seed: UInt64(limit))
+        var random = SplitMix64(seed: UInt64(limit))
         let settled = (1..<60_000).filter { _ in Bool.random(using: &random) }.map { Int64($0) }
         let map = CommitMap(reach: 70_000, settled: runs(of: settled, from: 0))
         let (text, dropped) = Self.text(base: 0, map, limit: limit)
@@ -182,7 +182,7 @@ struct CommitMapTests {
 
     @Test("Any bytes with a right check are read or refused, never a crash or much memory", arguments: 0..<20)
     func hostile(_ seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64(seed: seed)
         for _ in 0..<500 {
             let body = (0..<Int.random(in: 0...40, using: &random)).map { _ -> UInt8 in
                 random.chance(40) ? .random(in: 0...255, using: &random) : .random(in: 0...5, using: &random)
@@ -191,7 +191,7 @@ struct CommitMapTests {
             let bytes =
                 [CommitMap.version, UInt8(check >> 16), UInt8(check >> 8 & 0xFF), UInt8(check & 0xFF)] + body
             var text: [UInt8] = []
-            Base64URL.append(bytes, to: &text)
+            Base64.url.append(bytes, to: &text)
             guard let map = Self.read(text, base: 7) else { continue }
             #expect(map.settled.allSatisfy { $0.lowerBound >= 7 && !$0.isEmpty })
             #expect(zip(map.settled, map.settled.dropFirst()).allSatisfy { $0.upperBound < $1.lowerBound })
@@ -200,7 +200,7 @@ struct CommitMapTests {
 
     @Test("Random maps", arguments: 0..<100)
     func random(_ seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64(seed: seed)
         let base = Int64.random(in: 0...1 << 47, using: &random)
         let openness = Int.random(in: 1...99, using: &random)
         let span = Int64.random(in: 1...3_000, using: &random)

@@ -1,7 +1,7 @@
+import Bytes
+@testable import Delivery
 import PushRecords
 import Testing
-
-@testable import Delivery
 
 @Suite("Machine: the map is never cut by a graceful stop")
 struct LeavingSpanTests {
@@ -125,7 +125,7 @@ struct LeavingSpanTests {
         settings.reachMargin = 1
         let rig = Rig(settings, capacity: 10_000)
         let partition = rig.assignReady()
-        var random = SplitMix(seed: 7)
+        var random = SplitMix64(seed: 7)
         for offset in Int64(0)..<600 {
             rig.receive(partition, offset, "d\(offset)")
             rig.send()

@@ -1,7 +1,7 @@
+import Bytes
+@testable import Delivery
 import PushRecords
 import Testing
-
-@testable import Delivery
 
 @Suite("Machine: commits and leaving")
 struct LeavingTests {
@@ -65,7 +65,7 @@ struct LeavingTests {
     func tooLarge() {
         let rig = Rig(capacity: 10_000)
         let partition = rig.assignReady()
-        var random = SplitMix(seed: 1)
+        var random = SplitMix64(seed: 1)
         for offset in 0..<400 {
             rig.receive(partition, Int64(offset), "d\(offset)")
             rig.send()

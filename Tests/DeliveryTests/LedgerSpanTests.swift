@@ -1,7 +1,7 @@
+import Bytes
+@testable import Delivery
 import PushRecords
 import Testing
-
-@testable import Delivery
 
 @Suite("Ledger: what lies between the oldest open record and the newest")
 struct LedgerSpanTests {
@@ -31,7 +31,7 @@ struct LedgerSpanTests {
 
     @Test("Merged or not, the map says the same", arguments: 0..<20)
     func mapIsTheSame(_ seed: UInt64) throws {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64(seed: seed)
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         var positions: [UInt32: UInt64] = [:]
         var open: [Int64] = []
@@ -69,7 +69,7 @@ struct LedgerSpanTests {
     /// Random ledgers, of which some records stay open: from where on a map can name them, whatever else settles.
     @Test("What is said to be nameable is named whole, whichever of the open records settle", arguments: 0..<60)
     func nameable(_ seed: UInt64) throws {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64(seed: seed)
         let limit = [64, 200, 1_000, 4_000][Int(seed % 4)]
         let step = [1, 3, 40, 3_000][Int(seed / 4 % 4)]
         let openness = [1, 10, 50, 90][Int(seed / 16 % 4)]

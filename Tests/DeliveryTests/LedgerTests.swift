@@ -1,6 +1,6 @@
-import Testing
-
+import Bytes
 @testable import Delivery
+import Testing
 
 /// `#expect` copies what it looks into, which a ledger and a machine cannot be: its value is taken before.
 func expect<Value: Equatable>(
@@ -206,7 +206,7 @@ struct LedgerTests {
 
     @Test("Settling at random and committing at random: never beyond an unsettled offset", arguments: 0..<10)
     func random(_ seed: UInt64) throws {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64(seed: seed)
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         var open: [Int64] = []
         var positions: [UInt32: UInt64] = [:]

@@ -1,7 +1,7 @@
+import Bytes
+@testable import Delivery
 import PushRecords
 import Testing
-
-@testable import Delivery
 
 @Suite("Environment guard")
 struct EnvironmentGuardTests {
@@ -57,7 +57,7 @@ struct EnvironmentGuardTests {
 
     @Test("Against a list of all answers", arguments: 0..<20)
     func random(_ seed: UInt64) {
-        var random = SplitMix(seed: seed)
+        var random = SplitMix64(seed: seed)
         var watch = EnvironmentGuard(isOff: false)
         _ = watch.answered(isBad: false, isProof: true)
         var all = [false]

@@ -1,7 +1,7 @@
+import Bytes
 import EventLoop
-import Testing
-
 @testable import EventLoop
+import Testing
 
 @Suite struct TimerHeapTests {
     @Test func firesByDeadlineThenByOrderOfArming() {
@@ -44,7 +44,7 @@ import Testing
 
     /// Against a sorted list, with seeds.
     @Test(arguments: 0..<50 as Range<UInt64>) func agreesWithASortedList(seed: UInt64) {
-        var random = SplitMix(state: seed)
+        var random = SplitMix64(seed: seed)
         var heap = TimerHeap()
         var model: [(deadline: Int64, order: Int, id: TimerID)] = []
         var fired: [Int] = []
@@ -138,17 +138,5 @@ import Testing
         alarm = nil
         loop.runOnce()
         #expect(rings == 0)
-    }
-}
-
-struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-        return z ^ (z >> 31)
     }
 }

@@ -1,3 +1,4 @@
+import Bytes
 import Foundation
 import Fuzz
 import Testing
@@ -41,7 +42,7 @@ import Testing
         let corpus = try Self.corpus(target).map(\.bytes)
         let seed = ProcessInfo.processInfo.environment["APNS_WORKER_FUZZ_SEED"].flatMap { UInt64($0) } ?? 1
         Self.say("\(target.rawValue), altered, APNS_WORKER_FUZZ_SEED=\(seed)")
-        var random = Dice(state: seed)
+        var random = SplitMix64(seed: seed)
         let deadline = ContinuousClock.now + .seconds(2)
         for _ in 0..<Self.mutations where ContinuousClock.now < deadline {
             var bytes = corpus.randomElement(using: &random)!
@@ -50,7 +51,7 @@ import Testing
         }
     }
 
-    private func alter(_ bytes: inout [UInt8], _ corpus: [[UInt8]], _ random: inout Dice) {
+    private func alter(_ bytes: inout [UInt8], _ corpus: [[UInt8]], _ random: inout SplitMix64) {
         let place = Int.random(in: 0...bytes.count, using: &random)
         let odd: [UInt8] = [0, 1, 0x0A, 0x1F, 0x22, 0x5C, 0x7F, 0x80, 0xC3, 0xFE, 0xFF]
         switch Int.random(in: 0..<6, using: &random) {
@@ -69,18 +70,5 @@ import Testing
     @Test func eachFolderHasATarget() throws {
         let names = try FileManager.default.contentsOfDirectory(atPath: Self.folder.path)
         #expect(Set(names) == Set(FuzzTarget.allCases.map(\.rawValue)))
-    }
-}
-
-/// Sebastiano Vigna's splitmix64.
-private struct Dice: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-        return z ^ (z >> 31)
     }
 }

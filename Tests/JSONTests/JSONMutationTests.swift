@@ -1,19 +1,7 @@
+import Bytes
 import Foundation
 import JSON
 import Testing
-
-/// SplitMix64, so that a seed replays.
-struct SeededGenerator: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ z >> 30) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ z >> 27) &* 0x94D0_49BB_1331_11EB
-        return z ^ z >> 31
-    }
-}
 
 /// Whether Foundation reads the bytes, where its rules are RFC 8259's. It is laxer or stricter where `rulesAgree` is
 /// `false`.
@@ -47,7 +35,7 @@ private func rulesAgree(_ bytes: [UInt8]) -> Bool {
     /// Never crashes, and says of a mutated text what Foundation says. Prints the seed and round of a difference.
     @Test(arguments: [1, 2, 3, 4] as [UInt64])
     func agreesWithFoundation(seed: UInt64) {
-        var random = SeededGenerator(state: seed)
+        var random = SplitMix64(seed: seed)
         var compared = 0
         var accepted = 0
         for round in 0..<3_000 {
@@ -70,7 +58,7 @@ private func rulesAgree(_ bytes: [UInt8]) -> Bool {
         #expect(compared > 2_000 && accepted > 500 && compared - accepted > 500)
     }
 
-    static func mutate(_ bytes: inout [UInt8], _ random: inout SeededGenerator) {
+    static func mutate(_ bytes: inout [UInt8], _ random: inout SplitMix64) {
         let place = Int.random(in: 0...bytes.count, using: &random)
         switch Int.random(in: 0..<6, using: &random) {
         case 0: bytes.insert(interesting.randomElement(using: &random)!, at: place)

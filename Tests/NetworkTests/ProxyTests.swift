@@ -67,11 +67,6 @@ import Testing
         #expect(client.end?.text.contains("in time") == true)
     }
 
-    @Test(arguments: ["", "f", "fo", "foo", "foob", "fooba", "foobar", "user:p\u{e4}ss"])
-    func base64AsFoundationHasIt(text: String) {
-        #expect(ProxyTunnel.base64(Array(text.utf8)) == Data(text.utf8).base64EncodedString())
-    }
-
     @Test func anIPv6HostIsBracketed() {
         let target = DialTarget(host: "::1", port: 443)
         #expect(

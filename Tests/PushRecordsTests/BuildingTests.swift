@@ -1,3 +1,4 @@
+import Bytes
 import Foundation
 import PushRecords
 import Testing
@@ -195,7 +196,7 @@ private func full() -> PushNotification {
     }
 
     @Test func randomIDs() {
-        var generator = SplitMix(seed: 5)
+        var generator = SplitMix64(seed: 5)
         for _ in 0..<100 {
             let text = NotificationUUID.random(using: &generator).description
             #expect(UUID(uuidString: text) != nil && text.dropFirst(14).first == "4")
@@ -225,18 +226,5 @@ extension RequestError {
         }
         guard case .failure(let error) = sample else { fatalError("both are refused") }
         self = error
-    }
-}
-
-/// A generator of which everything is known.
-private struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-    init(seed: UInt64) { state = seed }
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
     }
 }

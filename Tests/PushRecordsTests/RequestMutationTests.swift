@@ -1,3 +1,4 @@
+import Bytes
 import Foundation
 import PushRecords
 import Testing
@@ -18,7 +19,7 @@ import Testing
 
     @Test(arguments: [21, 22, 23, 24] as [UInt64])
     func neverCrashesAndKeepsTheRules(seed: UInt64) {
-        var random = SeededGenerator(state: seed)
+        var random = SplitMix64(seed: seed)
         var parser = RequestParser(copyHeaders: ["apns-topic"])
         var forms = (payload: 0, envelope: 0, dead: 0, invalid: 0)
         for round in 0..<2_500 {
@@ -74,7 +75,7 @@ import Testing
         }
     }
 
-    private func mutate(_ bytes: inout [UInt8], _ random: inout SeededGenerator) {
+    private func mutate(_ bytes: inout [UInt8], _ random: inout SplitMix64) {
         let place = Int.random(in: 0...bytes.count, using: &random)
         switch Int.random(in: 0..<5, using: &random) {
         case 0: bytes.insert(Self.bytes.randomElement(using: &random)!, at: place)

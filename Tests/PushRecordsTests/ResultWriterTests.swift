@@ -1,3 +1,4 @@
+import Bytes
 import Foundation
 import PushRecords
 import Testing
@@ -119,7 +120,7 @@ import Testing
     /// Whatever the bytes are, the result is JSON for a parser that is not ours, and says the same to both.
     @Test(arguments: [11, 12] as [UInt64])
     func isAlwaysJSON(seed: UInt64) throws {
-        var random = SeededGenerator(state: seed)
+        var random = SplitMix64(seed: seed)
         var writer = ResultWriter(apps: ContentFixture.apps)
         for _ in 0..<200 {
             var fixture = ContentFixture()
@@ -151,18 +152,5 @@ import Testing
             #expect(result.request.offset == fixture.content.request.offset && result.attempts == Int(Int32.max))
             #expect(record.headerTexts.contains("request=\(result.request)"))
         }
-    }
-}
-
-/// SplitMix64, so that a seed replays.
-struct SeededGenerator: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ z >> 30) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ z >> 27) &* 0x94D0_49BB_1331_11EB
-        return z ^ z >> 31
     }
 }

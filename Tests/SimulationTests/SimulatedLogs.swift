@@ -1,3 +1,4 @@
+import Bytes
 import PushRecords
 
 @testable import Delivery

@@ -1,3 +1,4 @@
+import Bytes
 @testable import Delivery
 
 /// Sessions that are lost, regained, or expire without their owner knowing; topics whose commits are refused.

@@ -1,3 +1,4 @@
+import Bytes
 @testable import Delivery
 
 /// What goes wrong around the workers: Kafka, clocks, owners that do not know yet.

@@ -1,7 +1,7 @@
+import Bytes
+@testable import Delivery
 import Foundation
 import PushRecords
-
-@testable import Delivery
 
 /// Kafka, APNs and workers in one seeded world that moves in steps of some milliseconds. Every rule of the promise is
 /// checked where it could be broken; the first broken one ends the run.
@@ -10,7 +10,7 @@ final class SimulatedWorld {
         var description: String
     }
 
-    var random: SplitMix
+    var random: SplitMix64
     let faults: SimulatedFaults
     let settings: DeliverySettings
     /// As they are configured now.
@@ -106,7 +106,7 @@ final class SimulatedWorld {
 
     init(seed: UInt64) {
         let faults = SimulatedFaults.of(seed: seed)
-        random = SplitMix(seed: seed)
+        random = SplitMix64(seed: seed &* 0x9E37_79B9_7F4A_7C15 ^ 0x1234_5678_9ABC_DEF0)
         self.faults = faults
         var settings = DeliverySettings()
         settings.ordering = random.chance(80) ? .device : .none

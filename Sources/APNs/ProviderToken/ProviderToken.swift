@@ -1,3 +1,4 @@
+internal import Bytes
 package import EventLoop
 package import TLS
 
@@ -58,8 +59,8 @@ package final class ProviderToken {
     ) -> [UInt8] {
         let header = "{\"alg\":\"ES256\",\"kid\":\(quoted(keyID))}"
         let claims = "{\"iss\":\(quoted(teamID)),\"iat\":\(issuedAt)}"
-        let input = base64url(Array(header.utf8)) + [UInt8(ascii: ".")] + base64url(Array(claims.utf8))
-        return Array("bearer ".utf8) + input + [UInt8(ascii: ".")] + base64url(sign(input))
+        let input = Base64.url.encode(Array(header.utf8)) + [UInt8(ascii: ".")] + Base64.url.encode(Array(claims.utf8))
+        return Array("bearer ".utf8) + input + [UInt8(ascii: ".")] + Base64.url.encode(sign(input))
     }
 
     /// A JSON string.
@@ -74,25 +75,6 @@ package final class ProviderToken {
             }
         }
         return quoted + "\""
-    }
-
-    /// RFC 4648, section 5, without padding.
-    static func base64url(_ bytes: [UInt8]) -> [UInt8] {
-        let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
-        var text: [UInt8] = []
-        text.reserveCapacity((bytes.count * 4 + 2) / 3)
-        var bits: UInt32 = 0
-        var held = 0
-        for byte in bytes {
-            bits = bits << 8 | UInt32(byte)
-            held += 8
-            while held >= 6 {
-                held -= 6
-                text.append(alphabet[Int(bits >> UInt32(held)) & 63])
-            }
-        }
-        if held > 0 { text.append(alphabet[Int(bits << UInt32(6 - held)) & 63]) }
-        return text
     }
 }
 

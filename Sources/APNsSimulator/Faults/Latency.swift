@@ -1,3 +1,4 @@
+internal import Bytes
 import Glibc
 
 /// How long after a request its answer is due.
@@ -36,7 +37,7 @@ package enum Latency: Hashable, Sendable {
     }
 
     @inline(__always)
-    func nextNs(using random: inout SplitMix) -> Int64 {
+    func nextNs(using random: inout SplitMix64) -> Int64 {
         switch self {
         case .none: 0
         case .fixed(let ns): ns
@@ -44,24 +45,6 @@ package enum Latency: Hashable, Sendable {
         case .exponential(let mean): Int64(min(-log(1 - random.unit()), 20) * Double(mean))
         }
     }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): one seed, one sequence; for tests, never for secrets.
-struct SplitMix: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ mixed >> 31
-    }
-
-    /// At least 0, less than 1.
-    mutating func unit() -> Double { Double(next() >> 11) * 0x1p-53 }
 }
 
 /// `0`, or a whole number and `us`, `ms`, `s`, `m` or `h`; in nanoseconds, at most a day.

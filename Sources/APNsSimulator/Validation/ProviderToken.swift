@@ -1,3 +1,4 @@
+internal import Bytes
 package import PushRecords
 
 /// A key with which provider tokens may be signed: what a provider registered at Apple.
@@ -67,9 +68,9 @@ struct ProviderTokenReader {
         var result = ProviderToken(refusal: .invalidProviderToken)
         let parts = token.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 3,
-            let header = decodeBase64URL(UnsafeRawBufferPointer(rebasing: parts[0])),
-            let claims = decodeBase64URL(UnsafeRawBufferPointer(rebasing: parts[1])),
-            let signature = decodeBase64URL(UnsafeRawBufferPointer(rebasing: parts[2])), signature.count == 64,
+            let header = Base64.url.decode(UnsafeRawBufferPointer(rebasing: parts[0])),
+            let claims = Base64.url.decode(UnsafeRawBufferPointer(rebasing: parts[1])),
+            let signature = Base64.url.decode(UnsafeRawBufferPointer(rebasing: parts[2])), signature.count == 64,
             text("alg", of: header) == "ES256", let keyID = text("kid", of: header), !keyID.isEmpty,
             let teamID = text("iss", of: claims), !teamID.isEmpty,
             let issuedAt = number("iat", of: claims)

@@ -1,3 +1,4 @@
+internal import Bytes
 import HTTP2
 import PushRecords
 
@@ -7,7 +8,7 @@ struct ReplyWriter: ~Copyable {
     private var accepted = HeaderList()
     private var refused = HeaderList()
     private let scratch: UnsafeMutableRawBufferPointer
-    private var random: SplitMix
+    private var random: SplitMix64
     private let hasUniqueID: Bool
 
     /// Header fields are lent to the session for the call, so they live at fixed places of the scratch memory.
@@ -21,7 +22,7 @@ struct ReplyWriter: ~Copyable {
     /// - Parameter hasUniqueID: `apns-unique-id`, which only the development environment sends.
     init(hasUniqueID: Bool, seed: UInt64) {
         self.hasUniqueID = hasUniqueID
-        random = SplitMix(seed: seed ^ 0x5EED)
+        random = SplitMix64(seed: seed ^ 0x5EED)
         scratch = .allocate(byteCount: 256, alignment: 16)
         scratch.initializeMemory(as: UInt8.self, repeating: UInt8(ascii: "0"))
         accepted.append(":status", "200")

@@ -1,3 +1,4 @@
+internal import Bytes
 import EventLoop
 import HTTP2
 import Network
@@ -14,7 +15,7 @@ final class ServerConnection: SecureChannelDelegate {
     private let onClosed: (ServerConnection) -> Void
     /// The client reads too slowly: nothing more is read from it until this much is sent.
     private var isPaused = false
-    private var random: SplitMix
+    private var random: SplitMix64
     /// A slow connection's next piece waits for its time.
     private var isPacing = false
 
@@ -28,7 +29,7 @@ final class ServerConnection: SecureChannelDelegate {
         self.service = service
         self.loop = loop
         self.onClosed = onClosed
-        random = SplitMix(seed: UInt64(number.place))
+        random = SplitMix64(seed: UInt64(number.place))
     }
 
     func adopt(_ channel: SecureChannel) { self.channel = channel }

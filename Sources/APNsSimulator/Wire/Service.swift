@@ -1,3 +1,4 @@
+internal import Bytes
 import EventLoop
 import PushRecords
 
@@ -15,7 +16,7 @@ final class Service {
     var latency: Latency
     var schedule: FaultSchedule
     var due = DueQueue()
-    private var random: SplitMix
+    private var random: SplitMix64
     private let tokenBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 100, alignment: 16)
 
     init(options: SimulatorOptions, keys: [ProviderKey], books: Books, nowNs: Int64) {
@@ -29,7 +30,7 @@ final class Service {
         replies = ReplyWriter(hasUniqueID: options.environment == .development, seed: options.seed)
         latency = options.latency
         schedule = FaultSchedule(rules: options.faults, nowNs: nowNs)
-        random = SplitMix(seed: options.seed)
+        random = SplitMix64(seed: options.seed)
     }
 
     deinit { tokenBytes.deallocate() }

@@ -1,3 +1,5 @@
+internal import Bytes
+
 /// What commit metadata says: which offsets above the committed one are settled, which of a fan-out's indexes are, and
 /// below which offset records may have been sent (the reach).
 ///
@@ -71,20 +73,16 @@ package struct CommitMap: Equatable {
 
     /// 24 bits of FNV-1a over the base and the bytes after the check.
     static func check(_ bytes: some Sequence<UInt8>, base: Int64) -> UInt32 {
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        var rest = UInt64(bitPattern: base)
-        for _ in 0..<8 {
-            hash = (hash ^ (rest & 0xFF)) &* 0x100_0000_01B3
-            rest >>= 8
-        }
-        for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
-        return UInt32(truncatingIfNeeded: hash ^ hash >> 32) & 0xFF_FFFF
+        var hash = FNV1a()
+        hash.add(UInt64(bitPattern: base))
+        hash.add(bytes)
+        return UInt32(truncatingIfNeeded: hash.value ^ hash.value >> 32) & 0xFF_FFFF
     }
 
     /// Reads metadata that was committed with the offset `base`; `nil` when it is damaged or somebody else's.
     /// Costs no more than its length allows: any bytes may be given.
     package init?(metadata: UnsafeRawBufferPointer, base: Int64) {
-        guard OffsetLimit.holds(base), let bytes = Base64URL.decode(metadata), bytes.count >= 4,
+        guard OffsetLimit.holds(base), let bytes = Base64.url.decode(metadata), bytes.count >= 4,
             bytes[0] == Self.version
         else {
             return nil

@@ -1,3 +1,5 @@
+internal import Bytes
+
 /// Writes commit metadata (`CommitMap`) into buffers it reuses: the settled offsets above the committed one in
 /// ascending order, then `finish`. What does not fit is cut at the end: the longest prefix is kept.
 package struct CommitMapWriter {
@@ -17,7 +19,7 @@ package struct CommitMapWriter {
     static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 9 + 3
     /// What a map takes at its longest that names nothing settled, however few characters it is given: of the main set
     /// and the number of partials three bytes are left.
-    static let leastCharacters = Base64URL.characters(bytes: 1 + 3 + 6 + 2 + 1 + 9 + 3)
+    static let leastCharacters = Base64.characters(bytes: 1 + 3 + 6 + 2 + 1 + 9 + 3)
     private static let byteLimit = 1 << 13
 
     private var base: Int64 = 0
@@ -41,7 +43,7 @@ package struct CommitMapWriter {
 
     /// Bytes for what is settled, in metadata of so many characters.
     static func budget(characters: Int) -> Int {
-        max(0, min(Base64URL.byteCapacity(characters: characters), byteLimit) - fixedBytes)
+        max(0, min(Base64.byteCapacity(characters: characters), byteLimit) - fixedBytes)
     }
 
     /// How much of its budget is used up, of 8.
@@ -199,7 +201,7 @@ package struct CommitMapWriter {
         bytes[2] = UInt8(check >> 8 & 0xFF)
         bytes[3] = UInt8(check & 0xFF)
         text.removeAll(keepingCapacity: true)
-        Base64URL.append(bytes, to: &text)
+        Base64.url.append(bytes, to: &text)
     }
 
     /// With the reach's indexes among them, after those that are settled of the same record.

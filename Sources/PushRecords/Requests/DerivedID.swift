@@ -1,3 +1,5 @@
+internal import Bytes
+
 /// The `apns-id` that spells the request's place, so that every resend of a notification carries one id.
 ///
 /// A UUIDv8 (RFC 9562): offset 48 bits, index 14, partition 20, hash of the topic's name 40, in that order around the
@@ -20,9 +22,9 @@ package enum DerivedID {
 
     /// 40 bits: FNV-1a of 64 bits over the name's bytes, its upper 24 bits folded onto the lower 40. Once a topic.
     package static func topicHash(_ topic: UnsafeRawBufferPointer) -> UInt64 {
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        for byte in topic { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
-        return (hash >> 40 ^ hash) & 0xFF_FFFF_FFFF
+        var hash = FNV1a()
+        hash.add(topic)
+        return (hash.value >> 40 ^ hash.value) & 0xFF_FFFF_FFFF
     }
 
     /// The id of a notification. O(1), no allocation.

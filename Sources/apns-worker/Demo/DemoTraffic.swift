@@ -1,3 +1,4 @@
+import Bytes
 import PushRecords
 
 /// What the demo's producer writes: notifications by number, each with a device token that holds its number, and what
@@ -52,7 +53,7 @@ struct DemoTraffic {
 
     let count: Int
     private var next = 0
-    private var random = SystemIndependentRandom(state: 1)
+    private var random = SplitMix64(seed: 1)
 
     init(count: Int) {
         self.count = count
@@ -84,7 +85,7 @@ struct DemoTraffic {
 
     /// 64 hex digits: what the simulator is asked for, filler, the number.
     static func token(_ number: Int, _ fate: Fate) -> String {
-        var random = SystemIndependentRandom(state: UInt64(number))
+        var random = SplitMix64(seed: UInt64(number))
         // A token that asks for nothing must not begin with `fa17`.
         let start = fate.tokenPrefix ?? "0"
         let filler = (0..<4).map { _ in hexDigits(random.next(), 16) }.joined()
@@ -106,21 +107,6 @@ struct DemoTraffic {
     static func payload(_ number: Int) -> String {
         "{\"aps\":{\"alert\":{\"title\":\"Order \(number)\",\"body\":\"Your order is on its way.\"},\"sound\":\"default\"}}"
     }
-}
-
-/// SplitMix64: the same numbers on every machine.
-struct SystemIndependentRandom: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ mixed >> 31
-    }
-
-    mutating func below(_ limit: Int) -> Int { Int(next() % UInt64(limit)) }
 }
 
 private func hexDigits(_ number: UInt64, _ digits: Int) -> String {

@@ -1,12 +1,13 @@
+import Bytes
 import Delivery
 
 func fuzzBase64URL(_ bytes: UnsafeRawBufferPointer) {
-    if let decoded = Base64URL.decode(bytes) {
-        require(decoded.count == Base64URL.byteCapacity(characters: bytes.count), "as many bytes as fit")
+    if let decoded = Base64.url.decode(bytes) {
+        require(decoded.count == Base64.byteCapacity(characters: bytes.count), "as many bytes as fit")
     }
     var text: [UInt8] = []
-    Base64URL.append(Array(bytes), to: &text)
-    require(text.withUnsafeBytes { Base64URL.decode($0) } == Array(bytes), "what was written is read back")
+    Base64.url.append(Array(bytes), to: &text)
+    require(text.withUnsafeBytes { Base64.url.decode($0) } == Array(bytes), "what was written is read back")
 }
 
 func fuzzCommitMap(_ bytes: UnsafeRawBufferPointer) {
@@ -21,16 +22,16 @@ func fuzzCommitMap(_ bytes: UnsafeRawBufferPointer) {
     sealed[2] = UInt8(check >> 8 & 0xFF)
     sealed[3] = UInt8(check & 0xFF)
     var text: [UInt8] = []
-    Base64URL.append(sealed, to: &text)
+    Base64.url.append(sealed, to: &text)
     if let map = text.withUnsafeBytes({ CommitMap(metadata: $0, base: base) }) { Fuzz.check(map, base: base) }
 }
 
 /// 24 bits of FNV-1a over the base, lowest byte first, and the bytes: as version 1 of the map has it.
 private func fnv24(_ bytes: ArraySlice<UInt8>, base: Int64) -> UInt32 {
-    var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-    for shift in 0..<8 { hash = (hash ^ UInt64(bitPattern: base) >> UInt64(shift * 8) & 0xFF) &* 0x100_0000_01B3 }
-    for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
-    return UInt32(truncatingIfNeeded: hash ^ hash >> 32) & 0xFF_FFFF
+    var hash = FNV1a()
+    hash.add(UInt64(bitPattern: base))
+    hash.add(bytes)
+    return UInt32(truncatingIfNeeded: hash.value ^ hash.value >> 32) & 0xFF_FFFF
 }
 
 /// What is believed is in order, and above the offset it was committed with.

@@ -1,0 +1,86 @@
+/// Base64 in the two alphabets of RFC 4648. (PKCS#12 texts with line breaks are OpenSSL's to read.)
+package struct Base64: Sendable {
+    /// Section 4, with padding.
+    package static let standard = Base64(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", isPadded: true)
+    /// Section 5, URL-safe, without padding: JSON Web Tokens, commit metadata.
+    package static let url = Base64(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", isPadded: false)
+
+    private let letters: StaticString
+    private let isPadded: Bool
+
+    private init(_ letters: StaticString, isPadded: Bool) {
+        self.letters = letters
+        self.isPadded = isPadded
+    }
+
+    /// How many bytes fit into this many characters without padding.
+    package static func byteCapacity(characters: Int) -> Int { characters / 4 * 3 + max(0, characters % 4 - 1) }
+
+    /// How many characters this many bytes take without padding.
+    package static func characters(bytes: Int) -> Int { (4 * bytes + 2) / 3 }
+
+    package func append(_ bytes: [UInt8], to text: inout [UInt8]) {
+        let letters = letters.utf8Start
+        var index = 0
+        while index + 2 < bytes.count {
+            let word = UInt32(bytes[index]) << 16 | UInt32(bytes[index + 1]) << 8 | UInt32(bytes[index + 2])
+            text.append(letters[Int(word >> 18)])
+            text.append(letters[Int(word >> 12 & 63)])
+            text.append(letters[Int(word >> 6 & 63)])
+            text.append(letters[Int(word & 63)])
+            index += 3
+        }
+        let rest = bytes.count - index
+        guard rest > 0 else { return }
+        let word = UInt32(bytes[index]) << 16 | (rest == 2 ? UInt32(bytes[index + 1]) << 8 : 0)
+        text.append(letters[Int(word >> 18)])
+        text.append(letters[Int(word >> 12 & 63)])
+        if rest == 2 { text.append(letters[Int(word >> 6 & 63)]) }
+        if isPadded { text.append(contentsOf: repeatElement(UInt8(ascii: "="), count: 3 - rest)) }
+    }
+
+    package func encode(_ bytes: [UInt8]) -> [UInt8] {
+        var text: [UInt8] = []
+        text.reserveCapacity(Self.characters(bytes: bytes.count) + 2)
+        append(bytes, to: &text)
+        return text
+    }
+
+    /// `nil` when a character does not belong (padding where there is none, too) or the length cannot be.
+    package func decode(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
+        var text = text[...]
+        if isPadded {
+            guard text.count % 4 == 0 else { return nil }
+            for _ in 0..<2 where text.last == UInt8(ascii: "=") { text.removeLast() }
+        }
+        // 1 mod 4 characters cannot be whole bytes.
+        guard text.count % 4 != 1 else { return nil }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(Self.byteCapacity(characters: text.count))
+        var word: UInt32 = 0
+        var bits = 0
+        for character in text {
+            guard let value = value(of: character) else { return nil }
+            word = word << 6 | value
+            bits += 6
+            if bits >= 8 {
+                bits -= 8
+                bytes.append(UInt8(truncatingIfNeeded: word >> UInt32(bits)))
+            }
+        }
+        return bytes
+    }
+
+    private func value(of character: UInt8) -> UInt32? {
+        switch character {
+        case UInt8(ascii: "A")...UInt8(ascii: "Z"): UInt32(character - UInt8(ascii: "A"))
+        case UInt8(ascii: "a")...UInt8(ascii: "z"): UInt32(character - UInt8(ascii: "a") + 26)
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt32(character - UInt8(ascii: "0") + 52)
+        case letters.utf8Start[62]: 62
+        case letters.utf8Start[63]: 63
+        default: nil
+        }
+    }
+}
