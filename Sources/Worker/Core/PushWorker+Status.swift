@@ -35,6 +35,7 @@ extension PushWorker {
         snapshot.crashes = crashes
         snapshot.unpacking = WorkerSnapshot.Unpacked(
             isLimited: isUnpackingLimited, tooLarge: Unpacking.tooLargeCount, putOff: Unpacking.putOffCount,
+            granted: Unpacking.grantedCount,
             unreadableBatches: readers.reduce(0) { $0 + $1.unreadableBatches },
             lastUnreadable: readers.compactMap(\.lastUnreadable).last)
         snapshot.phase = phase
@@ -152,7 +153,15 @@ extension PushWorker {
         for problem in kafkaProblems(now) where !faults.contains(where: { $0.subject == "\(problem.subject)" }) {
             faults.append(Fault("\(problem.subject)", problem.trouble.kind, problem.text, problem.advice))
         }
-        return faults
+        return faults + memoryFaults(now)
+    }
+
+    /// Who holds the memory for which large batches wait.
+    private func memoryFaults(_ now: DeliveryTime) -> [Fault] {
+        let victims = readers.reduce(into: Set<String>()) { $0.formUnion($1.topicsPutOff(now)) }
+        guard !victims.isEmpty else { return [] }
+        let unread = readers.reduce(into: [String: UnreadRecords]()) { $0.merge($1.unread) { first, _ in first } }
+        return UnreadRecords.faults(unread, victims: victims)
     }
 
     /// What the worker's own clients met, however the watch's questions are answered.
