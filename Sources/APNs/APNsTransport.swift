@@ -320,6 +320,11 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     }
 
     private func sayReachable() {
+        let allowedNone = reachability.allowsNoStream
+        if connections.contains(where: { $0.phase == .ready }) {
+            reachability.allow(streams: connections.contains { $0.allowedStreams > 0 })
+        }
+        if reachability.allowsNoStream, !allowedNone { note(.noStreams(host: configuration.host)) }
         guard let isReachable = reachability.isReachable, self.isReachable != isReachable else { return }
         self.isReachable = isReachable
         askForTurnEnd()
@@ -353,7 +358,12 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         dispatch()
         flush()
         let capacity = capacity
-        if capacity == 0, !isReplacing { giveBackQueue() }
+        if capacity == 0, !isReplacing {
+            giveBackQueue()
+            sayReachable()
+            // The quarantine connection is of the same host.
+            if reachability.allowsNoStream { giveBack(suspects.removeAll { _ in true }) }
+        }
         noticeSaturation()
         report(capacity)
     }

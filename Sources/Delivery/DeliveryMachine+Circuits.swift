@@ -228,10 +228,11 @@ extension DeliveryMachine {
 
     // MARK: Hosts
 
-    /// What the transport knows of the app's host: false when connecting to it failed, or its connections end without an
-    /// answer; true when one is connected, or, after that, when one answered.
+    /// What the transport knows of the app's host: false when connecting to it failed, its connections end without an
+    /// answer, or all of them allow no stream; true when one is connected that allows some, or, after ends without an
+    /// answer, when one answered.
     ///
-    /// With several apps, one that has had no connection for `cutOffNs` while none can be made, or none that answers, is
+    /// With several apps, one that has had no room for `cutOffNs` while no connection can be made, or none of use, is
     /// held, so that it takes no room from the others. A connection that comes meanwhile ends that only by an answer (or
     /// when it stays and nothing waits for one): one notification at a time may try it. With one app there is nobody to
     /// protect: it waits.

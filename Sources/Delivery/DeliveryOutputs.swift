@@ -134,6 +134,6 @@ package enum CircuitName: Sendable, Equatable {
     case credential(of: AppIndex)
     /// One topic of an app: its key is for others only.
     case topic(String, of: AppIndex)
-    /// The host of an app: no connection can be made.
+    /// The host of an app: no connection can be made, or none is of use.
     case connection(of: AppIndex)
 }

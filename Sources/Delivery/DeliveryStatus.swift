@@ -65,7 +65,7 @@ package struct AppStatus: Sendable, Equatable {
     package var credentialReason: String?
     /// Topics for which Apple refuses its credential.
     package var openTopics: Int
-    /// No connection can be made, for so long that its notifications are held.
+    /// No connection can be made, or none is of use, for so long that its notifications are held.
     package var isCutOff: Bool
     /// Since when its notifications are held, for whatever cause; `nil`: none are. Monotonic.
     package var heldSinceNs: Int64?

@@ -166,9 +166,9 @@ package enum TransportEvent: Sendable {
     /// How many requests of this app may be unanswered at once, over all its connections; 0: none is connected.
     /// A fate frees one, suspects take none. The transport may report less than is outstanding: then nothing is handed over until it fits.
     case capacity(app: AppIndex, requests: Int)
-    /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, or when
-    /// one connection after the other ended without an answer; true when one became ready, but once false was said only
-    /// after a first answer. Not said before the first dial has ended.
+    /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, when one
+    /// connection after the other ended without an answer, or when all that are ready allow no stream; true when one
+    /// became ready that allows some, but after ends without an answer only once one was answered. Not said before the first dial has ended.
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: a GOAWAY whose debug data says so
     /// (`BadCertificate`, `BadCertificateEnvironment` and their like). Said of a connection with the credential of now
@@ -198,6 +198,8 @@ package enum TransportNote: Sendable, Equatable {
     case connected(address: String, streams: Int)
     /// A connection could not be made; the next try comes after `retryInMs`.
     case connectFailed(host: String, reason: String, retryInMs: Int64)
+    /// Every connection that is ready allows no stream: nothing can be sent.
+    case noStreams(host: String)
     case disconnected(address: String, reason: String, unanswered: Int)
     case goAway(address: String, reason: String, resent: Int)
     case providerTokenRenewed(keyID: String)

@@ -14,9 +14,8 @@ package enum ConsumerEvent: Sendable {
     case offsetReset(TopicPartition, text: String)
     /// Reading a partition failed; librdkafka goes on trying.
     case partitionFailed(TopicPartition, KafkaError)
-    /// A batch could not be unpacked; librdkafka asks for it again and again. What it is, as far as one knows: none where it
-    /// was refused for now only (`Unpacking`), several where partitions have batches alike.
-    case batchFailed(TopicPartition, [UnreadableBatch], KafkaError)
+    /// A batch could not be unpacked; librdkafka asks for it again and again.
+    case batchFailed(TopicPartition, BatchFailure, KafkaError)
     case client(ClientEvent)
 }
 

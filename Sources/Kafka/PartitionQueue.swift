@@ -11,6 +11,8 @@ import CRdkafka
     private var queue: OpaquePointer?
     /// Records that were taken off a queue and not read yet; older than all that is in `queue`.
     private var kept = KeptRecords()
+    /// Key and value of a record, on the average of those taken off the queue last.
+    package private(set) var recordBytes = 0
 
     /// Splits the partition's queue off the main queue. To be called before the partition is assigned: the mark that
     /// the application forwards this queue keeps the assignment from forwarding it again (rdkafka_partition.c,
@@ -72,7 +74,7 @@ import CRdkafka
             // Asking for no more than there is spares a timed wait that would be over at once.
             let waiting = unsafe rd_kafka_queue_length(queue)
             guard waiting > 0 else { break }
-            unsafe buffer.read(from: queue, max: min(waiting, max - count), keep: &kept, lend)
+            unsafe recordBytes = buffer.read(from: queue, max: min(waiting, max - count), keep: &kept, lend)
         }
         return count
     }
@@ -80,8 +82,12 @@ import CRdkafka
     private func report(_ message: borrowing Message) {
         guard let problem = message.problem, problem.code != .partitionEnd else { return }
         if problem.code == .badCompression, let size = Unpacking.size(inText: problem.text) {
-            let batches = Unpacking.failures(baseOffset: message.offset, size: size)
-            sink.pending.append(.batchFailed(partition, batches, problem))
+            let isPutOff = Unpacking.isPutOff(baseOffset: message.offset, size: size)
+            let failure: BatchFailure =
+                isPutOff
+                ? .putOff(BatchFailure.Batch(baseOffset: message.offset, size: size))
+                : .unreadable(Unpacking.failures(baseOffset: message.offset, size: size))
+            sink.pending.append(.batchFailed(partition, failure, problem))
         } else {
             sink.pending.append(.partitionFailed(partition, problem))
         }
@@ -156,10 +162,10 @@ struct KeptRecords {
     deinit { unsafe slots.deallocate() }
 
     /// Takes at most `max` messages off `queue` without waiting and lends each to `body`; from the first that it does not
-    /// take on they go to `kept`.
+    /// take on they go to `kept`. Returns what their keys and values take, on the average.
     func read(
         from queue: OpaquePointer, max: Int, keep kept: inout KeptRecords, _ body: (borrowing Message) -> Bool
-    ) {
+    ) -> Int {
         precondition(!isLent, "a partition's queue was read while another was being read")
         isLent = true
         defer { isLent = false }
@@ -174,6 +180,7 @@ struct KeptRecords {
             if isRefused { kept.append(message.keep()) }
         }
         waker?.took(bytes)
+        return bytes / Swift.max(1, taken)
     }
 }
 

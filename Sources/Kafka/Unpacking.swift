@@ -21,6 +21,26 @@ package struct UnreadableBatch: Sendable, Hashable {
     }
 }
 
+/// What is known of a batch that librdkafka could not unpack this time.
+package enum BatchFailure: Sendable, Hashable {
+    /// As librdkafka names it: its first offset, and what its records take in the log.
+    package struct Batch: Sendable, Hashable {
+        package var baseOffset: Int64
+        package var size: Int
+
+        package init(baseOffset: Int64, size: Int) {
+            self.baseOffset = baseOffset
+            self.size = size
+        }
+    }
+
+    /// There was no memory for it (`Unpacking.limit`), or for one alike of another partition.
+    case putOff(Batch)
+    /// What it may have been, all with the same first offset: several where partitions have batches alike, none where
+    /// nothing is known.
+    case unreadable([UnreadableBatch])
+}
+
 /// What librdkafka may unpack (`CUnpacking.h`): of itself it takes whatever a batch asks for.
 package enum Unpacking {
     /// For the process. Before the first thread is started.
@@ -43,6 +63,15 @@ package enum Unpacking {
     /// How often a batch was put off for want of memory.
     package static var putOffCount: Int { Int(clamping: unpacking_put_off_count()) }
 
+    /// How often a batch was unpacked in spite of that, by `grant`.
+    package static var grantedCount: Int { Int(clamping: unpacking_granted_count()) }
+
+    /// Lets the batch be unpacked whatever is allocated, once, when librdkafka asks for it again in this time: what its topic has in
+    /// reserve.
+    package static func grant(_ batch: BatchFailure.Batch, forNs: Int64) {
+        unpacking_grant(batch.baseOffset, batch.size, forNs)
+    }
+
     /// Older failures say nothing of one that librdkafka tells of now: it tries again every half second.
     static let failureAgeNs: Int64 = 10_000_000_000
 
@@ -58,6 +87,11 @@ package enum Unpacking {
                     isTooLarge: batch.is_too_large)
             }
         }
+    }
+
+    /// Whether a batch of this offset and size was refused lately, for now only.
+    static func isPutOff(baseOffset: Int64, size: Int, ageNs: Int64 = failureAgeNs) -> Bool {
+        unpacking_is_put_off(baseOffset, size, ageNs)
     }
 
     /// Reads `… of SIZE bytes failed: …` of librdkafka's sentence about a batch (rdkafka_msgset_reader.c,

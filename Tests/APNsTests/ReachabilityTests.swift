@@ -59,6 +59,29 @@ import Testing
         #expect(machine.isReachable == true && machine.endsInRow == 0)
     }
 
+    @Test func noStreamsAreNoReachUntilThereAreSome() {
+        var machine = Reachability()
+        machine.connected()
+        machine.allow(streams: false)
+        #expect(machine.isReachable == false && !machine.isOnProbation)
+        // What was sent before is answered; another connection has none either.
+        machine.answered()
+        machine.connected()
+        #expect(machine.isReachable == false)
+        machine.replaced()
+        #expect(machine.isReachable == false, "as long as no new connection shows more")
+        machine.allow(streams: true)
+        #expect(machine.isReachable == true)
+    }
+
+    @Test func streamsDoNotMakeUpForAnswers() {
+        var machine = Reachability()
+        for _ in 0..<3 { machine.ended(Self.mute) }
+        machine.allow(streams: false)
+        machine.allow(streams: true)
+        #expect(machine.isReachable == false && machine.isOnProbation)
+    }
+
     @Test func anotherCredentialBeginsAnew() {
         var machine = Reachability()
         for _ in 0..<3 { machine.ended(Self.mute) }

@@ -171,6 +171,47 @@ import Testing
         world.close()
     }
 
+    /// What waits comes back, what is on a connection is answered.
+    @Test func noStreamsAreNoReach() throws {
+        let world = try World { $0.options.settings = [.maxConcurrentStreams(0)] }
+        var answer: [(ServerPeer, Int32)] = []
+        world.server.onRequest = { answer.append(($0, $1.stream)) }
+        world.configuration.minimumConnections = 2
+        world.configuration.maximumConnections = 2
+        func allow(_ streams: UInt32, on peer: Int) throws {
+            try world.server.peers[peer].session.changeSettings([.maxConcurrentStreams(streams)])
+            world.server.peers[peer].flush()
+        }
+        func isStreamless(_ note: TransportNote) -> Bool { if case .noStreams = note { true } else { false } }
+        try world.start()
+        world.run("out of reach") { world.reachable == [false] }
+        world.run("two connections") { world.server.peers.count { $0.isReady } == 2 }
+        #expect(world.capacities.isEmpty && world.notes.count(where: isStreamless) == 1)
+        world.send(0..<1)
+        world.run("given back") { world.fateOf[0]?.kind == .notProcessed }
+
+        // One connection that allows some is enough.
+        try allow(2, on: 1)
+        world.run("in reach") { world.reachable == [false, true] && world.capacity == 2 }
+        world.send(1..<3)
+        world.run("on it") { answer.count == 2 }
+        world.send(3..<4)
+        try allow(0, on: 1)
+        world.run("out of reach again") { world.reachable == [false, true, false] && world.capacity == 0 }
+        world.run("given back") { world.fateOf[3]?.kind == .notProcessed }
+        while let (peer, stream) = answer.popLast() { peer.respond(stream) }
+        world.run("answered") { world.fateOf[1]?.kind == .answered && world.fateOf[2]?.kind == .answered }
+        #expect(world.notes.count(where: isStreamless) == 2)
+
+        // The quarantine connection allows none.
+        world.sendSuspects([10_000])
+        world.run("given back") { world.fateOf[10_000]?.kind == .notProcessed }
+        #expect(world.reachable == [false, true, false])
+        try allow(1, on: 0)
+        world.run("in reach") { world.reachable == [false, true, false, true] }
+        world.close()
+    }
+
     @Test func goAwayAboveAndBelow() throws {
         let world = try World()
         world.server.onRequest = { peer, request in

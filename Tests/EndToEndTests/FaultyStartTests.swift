@@ -63,6 +63,29 @@ extension EndToEnd.Commands {
             },
         ]
 
+        /// As far as the hard limit goes; where that is too low, a line says so. Nothing is sent meanwhile.
+        @Test(.needs(.worker, .broker), .timeLimit(.minutes(2)), arguments: [true, false])
+        func theLimitOfDescriptorsIsRaised(isEnough: Bool) throws {
+            let scene = try Scene("descriptors", partitions: 1)
+            try scene.makeCertificate()
+            try scene.makeSigningKey(scene.configuration.keyFile)
+            scene.configuration.caFile = "server.pem"
+            scene.configuration.admin = "127.0.0.1:0"
+            try scene.write(scene.configuration.text, to: "worker.yaml")
+            let worker = try ChildProcess(
+                "bash",
+                [
+                    "-c", #"ulimit -Sn 80; ulimit -Hn $0; exec "$@""#, isEnough ? "1000" : "100", Tool.worker.path(),
+                    "run", "--config", scene.file("worker.yaml"),
+                ])
+            try worker.waitFor("admin pages", seconds: 30)
+            let limits = try String(contentsOfFile: "/proc/\(worker.processID)/limits", encoding: .utf8)
+            let match = try #require(limits.firstMatch(of: /Max open files +([0-9]+) +([0-9]+)/))
+            #expect(match.1 == match.2 && match.1 == (isEnough ? "1000" : "100"))
+            #expect(worker.text.contains("too few descriptors") != isEnough)
+            try worker.killNow()
+        }
+
         /// All of them at once: most of the time is spent in waiting for the next try.
         @Test(.needs(.worker, .broker, .python, .openssl), .timeLimit(.minutes(4)))
         func oneLineNamesWhatIsWrong() throws {

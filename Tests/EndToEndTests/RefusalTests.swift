@@ -67,6 +67,57 @@ extension EndToEnd.Troubles {
             try simulator.process.stop()
         }
 
+        /// All connections of one app allow no stream: it is held and named, and the topic moves on; another app goes on.
+        @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(3)))
+        func anAppWithoutStreamsHoldsUpNobodyAndGoesOnWhenItHasSome() throws {
+            let scene = try Scene("streamless", partitions: 1)
+            let fine = try scene.startSimulator()
+            let port = scene.configuration.port
+            let closed = try scene.startSimulator()
+            // As soon as a connection showed a provider token that is good.
+            try scene.books("faults", "--simulator", closed.control, "streams=0")
+            scene.configuration.apps = scene.configuration.app(named: "annex", port: port)
+            scene.configuration.admin = "127.0.0.1:0"
+            let worker = try scene.startWorker()
+            let pages = try Pages(of: worker)
+            try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
+            try Self.write("shop", 0..<50, to: scene)
+            try Self.write("annex", 100..<150, to: scene)
+            // All but what opened the eyes of the two connections is held, so that the topic is committed to its end.
+            try pages.await("/status", within: 20) {
+                $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#)
+                    && $0.1.contains("allow no stream") && !$0.1.contains(#""subject":"app annex""#)
+            }
+            try scene.books(
+                "settle", "--group", scene.configuration.group, "--topics", scene.configuration.requests, "--stall",
+                "100", within: 130)
+            try scene.books(
+                "count", "--topic", scene.configuration.results, "--at-least", "52", "--timeout", "60", within: 70)
+            try pages.await("/metrics") { $0.1.contains(#"apns_worker_unreachable{app="shop"} 1"#) }
+            #expect(worker.text.contains("connected, but no stream is allowed"))
+            try scene.books("faults", "--simulator", closed.control, "streams=1000")
+            try scene.books(
+                "count", "--topic", scene.configuration.results, "--at-least", "100", "--timeout", "60", within: 70)
+            try pages.await("/status", within: 20) { $0.1.contains(#""health":"fine""#) }
+            try scene.stop(worker)
+            #expect(try scene.resultsWithKcat().filter { $0.contains(" outcome=accepted,") }.count == 100)
+            try closed.process.stop()
+            try fine.process.stop()
+        }
+
+        private static func write(_ app: String, _ numbers: Range<Int>, to scene: Scene) throws {
+            try scene.write(
+                numbers.map { #"\#(hex($0, digits: 64)):{"aps":{"alert":"Hi"}}"# }.joined(separator: "\n") + "\n",
+                to: "lines.txt")
+            let ended = try Scene.run(
+                Tool.kcat.path(),
+                [
+                    "-P", "-b", scene.servers, "-t", scene.configuration.requests, "-K:", "-H",
+                    "apns-topic=com.example.\(app)", "-l", scene.file("lines.txt"),
+                ])
+            guard ended.ending == .exited(0) else { throw Unexpected("kcat: \(ended.text)") }
+        }
+
         /// Every connection of one app is answered with a GOAWAY that blames the credential: its circuit opens and is named;
         /// another app goes on.
         @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(3)))
@@ -82,20 +133,8 @@ extension EndToEnd.Troubles {
             let worker = try scene.startWorker()
             let pages = try Pages(of: worker)
             try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
-            func write(_ app: String, _ numbers: Range<Int>) throws {
-                try scene.write(
-                    numbers.map { #"\#(hex($0, digits: 64)):{"aps":{"alert":"Hi"}}"# }.joined(separator: "\n") + "\n",
-                    to: "lines.txt")
-                let ended = try Scene.run(
-                    Tool.kcat.path(),
-                    [
-                        "-P", "-b", scene.servers, "-t", scene.configuration.requests, "-K:", "-H",
-                        "apns-topic=com.example.\(app)", "-l", scene.file("lines.txt"),
-                    ])
-                guard ended.ending == .exited(0) else { throw Unexpected("kcat: \(ended.text)") }
-            }
-            try write("shop", 0..<50)
-            try write("annex", 100..<150)
+            try Self.write("shop", 0..<50, to: scene)
+            try Self.write("annex", 100..<150, to: scene)
             let ended = try scene.tryBooks(
                 "count",
                 ["--topic", scene.configuration.results, "--at-least", "50", "--timeout", "\(Int(Self.promptly))"])

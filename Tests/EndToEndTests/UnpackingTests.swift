@@ -74,6 +74,41 @@ extension EndToEnd.Deliveries {
             try simulator.process.stop()
         }
 
+        /// A topic that is sent far slower than it is read fills the memory with what it has unread; one beside it goes on.
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(8)))
+        func whatOneTopicHoldsKeepsNoOtherWaiting() throws {
+            let scene = try Scene("hoarders", partitions: 8)
+            // Twice `max_open_bytes` come on top, 32 MiB.
+            scene.configuration.kafka = "unpack_memory: 96MiB"
+            scene.configuration.admin = "127.0.0.1:0"
+            let simulator = try scene.startSimulator("--latency", "500ms", "--streams", "20")
+            let (backlog, urgent) = (scene.configuration.requests, "\(scene.name).urgent")
+            try scene.books("create", "--topics", urgent)
+            scene.configuration.requestTopics = "\(backlog), \(urgent)"
+            // Of 1 MB each: hardly any room is left.
+            try Self.write((0..<400).map { "full:zstd:250:3700:shop@\($0 % 8)" }, to: backlog, of: scene)
+            let worker = try scene.startWorker()
+            let pages = try Pages(of: worker)
+            try pages.await("/status", within: 60) { !$0.1.contains(#""put_off_for_memory":0,"#) }
+            // Of 2 MB each.
+            try Self.write((0..<2).map { "full:zstd:500:3700:shop@\($0)" }, to: urgent, of: scene)
+            let written = Date()
+            try scene.books(
+                "settle", "--group", scene.configuration.group, "--topics", urgent, "--stall", "90", within: 130)
+            let (_, status) = try pages.get("/status")
+            print("settled after \(Date().timeIntervalSince(written)) s; \(status)")
+            #expect(Date().timeIntervalSince(written) < 90)
+            #expect(!status.contains(#""unpacked_from_reserve":0,"#))
+            #expect(status.contains(#""subject":"topic \#(backlog)""#) && status.contains("lie unread in memory"))
+            #expect(!status.contains(#""subject":"topic \#(urgent)""#))
+            #expect(!status.contains(#""subject":"partition \#(urgent)"#))
+            let resident = try Self.kilobytes(ofLargest: worker)
+            #expect(resident < 400_000)
+            // The rest would take minutes.
+            try worker.killNow()
+            try simulator.process.stop()
+        }
+
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(12)))
         func largeBatchesOfManyPartitionsAreUnpackedAsThereIsRoom() throws {
             let scene = try Scene("large-batches", partitions: 60)

@@ -274,6 +274,29 @@ import Testing
         #expect(Self.unpack(batch, codec) == 6_000_000)
     }
 
+    @Test(arguments: Codec.allCases, [true, false]) func aGrantLetsOneBatchThroughOnce(codec: Codec, isSized: Bool) {
+        Self.limit(heapBytes: 0)
+        defer { Self.limit() }
+        // Another one for each: what is let through may ask again.
+        let base: Int64 = (1 << 50) + (isSized ? 1 : 0)
+        let batch = Self.batch(codec, bytes: 6_000_000, base: base, isSized: isSized)
+        let other = Self.batch(codec, bytes: 6_000_000, base: 1 << 51, isSized: isSized)
+        let name = BatchFailure.Batch(baseOffset: base, size: batch.count - 61)
+        #expect(Self.unpack(batch, codec, isSized: isSized) == nil)
+        #expect(Unpacking.isPutOff(baseOffset: name.baseOffset, size: name.size))
+        let before = Unpacking.grantedCount
+        Unpacking.grant(name, forNs: 10_000_000_000)
+        #expect(Self.unpack(other, codec, isSized: isSized) == nil)
+        #expect(Self.unpack(batch, codec, isSized: isSized) == 6_000_000)
+        #expect(Unpacking.grantedCount == before + 1)
+        // It stands elsewhere when it is asked for again.
+        defer { withExtendedLifetime(batch) {} }
+        let again = [0] + batch
+        #expect(Self.unpack(Array(again.dropFirst()), codec, isSized: isSized) == nil)
+        Unpacking.grant(name, forNs: 0)
+        #expect(Self.unpack(Array(again.dropFirst()), codec, isSized: isSized) == nil)
+    }
+
     /// Memory or not, it can never be unpacked.
     @Test(arguments: Codec.allCases) func whatIsTooLargeIsNotPutOff(codec: Codec) {
         Self.limit(heapBytes: 0)

@@ -32,6 +32,23 @@ struct StartTests {
         #expect(failure?.lines.first?.hasPrefix("kafka.assignment: cooperative needs librdkafka 2.10.0") == true)
     }
 
+    @Test func `More descriptors than the process may have are told`() {
+        var configuration = WorkerConfiguration(
+            kafka: KafkaSettings(bootstrapServers: "kafka-1:9092,kafka-2:9092"), apps: [])
+        let none = DescriptorNeed.most(of: configuration)
+        #expect(none > 64)
+        configuration.apps = (0..<200).map { app("app\($0)", key: .text("")) }
+        let most = DescriptorNeed.most(of: configuration)
+        // Eight connections and that of the quarantine.
+        #expect(most == none + 200 * 9)
+        #expect(DescriptorNeed.warning(of: configuration, limit: Int64(most)) == nil)
+        #expect(DescriptorNeed.warning(of: configuration, limit: .max) == nil)
+        let warning = DescriptorNeed.warning(of: configuration, limit: 1_024)
+        #expect(warning?.contains("\(most)") == true && warning?.contains("1024") == true)
+        configuration.admin.listen = nil
+        #expect(DescriptorNeed.most(of: configuration) == most - 64)
+    }
+
     @Test func `Each credential that cannot be used has a line that names app and file`() throws {
         let fine = app("fine", key: .text(try SelfSigned.privateKey()))
         var untrusting = app("untrusting", key: .text(try SelfSigned.privateKey()))

@@ -2,7 +2,8 @@
 ///
 /// A host that cannot be connected to is out of reach at once. One that takes connections and answers nothing on them
 /// (GOAWAY at once, every stream refused, closed after SETTINGS, silent) is out of reach after three such connections in
-/// a row, and then only an answer shows the contrary, for which one request at a time is handed over.
+/// a row, and then only an answer shows the contrary, for which one request at a time is handed over. One whose
+/// connections all allow no stream is out of reach until one of them, or a new one, allows some.
 struct Reachability: Sendable, Equatable {
     /// How a connection of use once ended.
     struct End: Sendable, Equatable {
@@ -21,7 +22,11 @@ struct Reachability: Sendable, Equatable {
     static let shortLifeNs: Int64 = 30_000_000_000
 
     /// `nil`: no connection has been tried to its end.
-    private(set) var isReachable: Bool?
+    var isReachable: Bool? { allowsNoStream ? false : isOfUse }
+    /// As far as connecting and answers show.
+    private var isOfUse: Bool?
+    /// All connections that were ready when there were some last allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0).
+    private(set) var allowsNoStream = false
     /// Connections in a row that ended without an answer.
     private(set) var endsInRow = 0
 
@@ -29,21 +34,24 @@ struct Reachability: Sendable, Equatable {
     var isOnProbation: Bool { endsInRow >= Self.endsLimit }
 
     /// A connection is ready.
-    mutating func connected() { if !isOnProbation { isReachable = true } }
+    mutating func connected() { if !isOnProbation { isOfUse = true } }
 
     /// A connection could not be made.
-    mutating func failed(isAnotherReady: Bool) { if !isAnotherReady { isReachable = false } }
+    mutating func failed(isAnotherReady: Bool) { if !isAnotherReady { isOfUse = false } }
 
     mutating func answered() {
         endsInRow = 0
-        isReachable = true
+        isOfUse = true
     }
+
+    /// Some connections are ready; whether one of them allows a stream. What goes on on them is answered all the same.
+    mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
     /// A connection that was ready is gone, not because we wanted it.
     mutating func ended(_ end: End) {
         guard !end.wasAnswered, end.wasAsked || end.lifeNs < Self.shortLifeNs else { return }
         endsInRow += endsInRow < Self.endsLimit ? 1 : 0
-        if isOnProbation { isReachable = false }
+        if isOnProbation { isOfUse = false }
     }
 
     /// Connections are made with another credential, host or proxy from now on: what was found holds no more.

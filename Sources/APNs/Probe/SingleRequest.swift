@@ -101,6 +101,7 @@ package enum SingleRequest {
         private func heed(_ note: TransportNote) {
             switch note {
             case .connectFailed(_, let reason, _), .disconnected(_, let reason, _): trouble = reason
+            case .noStreams(let host): trouble = "\(host) allows no stream on its connections"
             case .goAway(_, let reason, _): trouble = "GOAWAY \(reason)"
             case .connected, .providerTokenRenewed, .credentialFault, .warning: break
             }

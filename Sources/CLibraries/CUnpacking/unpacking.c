@@ -27,6 +27,7 @@ static library libraries[UNPACKING_CALLERS];
 static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t too_large_count;
 static _Atomic uint64_t put_off_count;
+static _Atomic uint64_t granted_count;
 
 /// The limits of whoever calls; NULL: there are none.
 static const library *limits_of(const void *caller) {
@@ -140,6 +141,7 @@ void unpacking_tune_malloc(void) {
 
 uint64_t unpacking_too_large_count(void) { return atomic_load(&too_large_count); }
 uint64_t unpacking_put_off_count(void) { return atomic_load(&put_off_count); }
+uint64_t unpacking_granted_count(void) { return atomic_load(&granted_count); }
 
 // MARK: Batches
 
@@ -270,6 +272,83 @@ size_t unpacking_failures(int64_t base_offset, size_t size, int64_t age_ns, unpa
     return is_put_off ? 0 : count;
 }
 
+bool unpacking_is_put_off(int64_t base_offset, size_t size, int64_t age_ns) {
+    bool is_put_off = false;
+    int64_t now = now_ns();
+    pthread_mutex_lock(&failures_lock);
+    for (size_t place = 0; place < failure_limit; place++) {
+        const failure *failure = &failures[place];
+        if (failure->batch.base_offset != base_offset || failure->batch.size != size) continue;
+        if (failure->outcome == put_off && now - failure->at_ns <= age_ns) is_put_off = true;
+    }
+    pthread_mutex_unlock(&failures_lock);
+    return is_put_off;
+}
+
+// MARK: Grants
+
+/// A batch that may be unpacked whatever is allocated.
+typedef struct {
+    int64_t base_offset;
+    size_t size;
+    /// Monotonic; over already: there is none.
+    int64_t until_ns;
+} grant;
+
+static pthread_mutex_t grants_lock = PTHREAD_MUTEX_INITIALIZER;
+static grant grants[UNPACKING_GRANTS];
+/// The batch of this thread that was let through last: it may ask several times until then.
+static const int64_t let_through_ns = 2 * 1000000000ll;
+static __thread struct {
+    int64_t until_ns;
+    const void *records;
+    int64_t base_offset;
+    size_t size;
+    uint32_t crc;
+} let_through;
+
+void unpacking_grant(int64_t base_offset, size_t size, int64_t for_ns) {
+    pthread_mutex_lock(&grants_lock);
+    int place = 0;
+    for (int index = 0; index < UNPACKING_GRANTS; index++) {
+        if (grants[index].base_offset == base_offset && grants[index].size == size) {
+            place = index;
+            break;
+        }
+        if (grants[index].until_ns < grants[place].until_ns) place = index;
+    }
+    grants[place] = (grant){base_offset, size, now_ns() + for_ns};
+    pthread_mutex_unlock(&grants_lock);
+}
+
+/// Whether the batch is let through; that uses its grant up.
+static bool takes_grant(const work *work) {
+    if (!work->has_header) return false;
+    int64_t now = now_ns();
+    if (now < let_through.until_ns && let_through.records == work->records
+        && let_through.base_offset == work->header.base_offset && let_through.size == work->header.size
+        && let_through.crc == work->crc) {
+        return true;
+    }
+    bool is_granted = false;
+    pthread_mutex_lock(&grants_lock);
+    for (int index = 0; index < UNPACKING_GRANTS && !is_granted; index++) {
+        grant *grant = &grants[index];
+        if (grant->base_offset != work->header.base_offset || grant->size != work->header.size) continue;
+        is_granted = grant->until_ns > now;
+        grant->until_ns = 0;
+    }
+    pthread_mutex_unlock(&grants_lock);
+    if (!is_granted) return false;
+    atomic_fetch_add(&granted_count, 1);
+    let_through.until_ns = now + let_through_ns;
+    let_through.records = work->records;
+    let_through.base_offset = work->header.base_offset;
+    let_through.size = work->header.size;
+    let_through.crc = work->crc;
+    return true;
+}
+
 // MARK: Memory
 
 /// What is unpacked between two looks at the heap, which take some microseconds each.
@@ -309,7 +388,7 @@ static bool has_room(const library *limits, const work *work, size_t buffer, siz
         if (before < portion && weight < portion - before) return true;
     }
     atomic_store_explicit(&unpacked_since, 0, memory_order_relaxed);
-    if (fits(limits, more)) return true;
+    if (fits(limits, more) || takes_grant(work)) return true;
     int64_t now = now_ns();
     if (weight <= small && (work->records == small_batch || now >= small_next_ns)) {
         small_batch = work->records;

@@ -38,7 +38,7 @@ struct AppControl {
     var openTopics = 0
     /// As the transport told last; true until it did.
     var isReachable = true
-    /// Since when it has no connection while none can be made, or none that answers; `nil`: it has one, or may.
+    /// Since when it has no room while no connection can be made, or none of use; `nil`: it has some, or may.
     var unreachableNs: Int64?
     /// It has been so for too long: what is to be sent is held.
     var isCutOff = false

@@ -12,7 +12,7 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
     case credential
     /// Apple refuses the app's credential for this topic.
     case topic
-    /// No connection can be made for the app.
+    /// No connection can be made for the app, or none is of use.
     case unreachable
     /// APNs refuses to process it, again and again.
     case unprocessed

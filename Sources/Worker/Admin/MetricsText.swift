@@ -128,7 +128,10 @@ struct MetricsText {
         perApp("apns_worker_credential_refused", .gauge, "1 while Apple refuses the credential: a circuit is open.") {
             $0.status?.credentialOpenNs != nil || $0.status?.openTopics ?? 0 > 0 ? 1 : 0
         }
-        perApp("apns_worker_unreachable", .gauge, "1 while no connection can be made and the app is held for it.") {
+        perApp(
+            "apns_worker_unreachable", .gauge,
+            "1 while the app is held because no connection can be made, or none is of use."
+        ) {
             $0.status?.isCutOff == true ? 1 : 0
         }
         perApp("apns_worker_environment_guard_tripped", .gauge, "1 while nearly all its tokens are bad.") { app in

@@ -49,6 +49,7 @@ struct StatusText: ~Copyable {
             json.member("limited", unpacking.isLimited)
             json.member("refused_as_too_large", unpacking.tooLarge)
             json.member("put_off_for_memory", unpacking.putOff)
+            json.member("unpacked_from_reserve", unpacking.granted)
             json.member("unreadable_batches", unpacking.unreadableBatches)
             json.member("last_unreadable_batch", unpacking.lastUnreadable)
         }

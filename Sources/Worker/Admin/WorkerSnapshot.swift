@@ -53,6 +53,8 @@ struct WorkerSnapshot: Sendable {
         /// How often one was refused as too large, and put off for want of memory.
         var tooLarge = 0
         var putOff = 0
+        /// How often one was unpacked in spite of that, so that its topic goes on.
+        var granted = 0
         /// Gone to the dead letters whole, and the last of them: `topic/partition/first-last`.
         var unreadableBatches = 0
         var lastUnreadable: String?

@@ -92,7 +92,7 @@ struct EventLog {
             logger.error(
                 .delivery, "a circuit opened: what is behind it is held in the retry tiers",
                 about: text(of: circuit),
-                ["circuit": "\(text(of: circuit))", "reason": "\(reason.text?.description ?? "no connection")"])
+                ["circuit": "\(text(of: circuit))", "reason": "\(reason.text?.description ?? "no connection of use")"])
         case .circuitClosed(let circuit):
             logger.notice(
                 .delivery, "a circuit closed: its notifications are sent again", about: text(of: circuit),
@@ -133,7 +133,7 @@ struct EventLog {
         case .removed: "the app was removed"
         case .credential: "Apple refuses the credential"
         case .topic: "Apple refuses the credential for the topic"
-        case .unreachable: "no connection can be made"
+        case .unreachable: "no connection can be made, or none is of use"
         case .unprocessed: "APNs refuses to process them"
         case .unwritable: "the dead-token topic cannot be written"
         }
@@ -148,6 +148,10 @@ struct EventLog {
             logger.warning(
                 .apns, "cannot connect; trying again", about: "\(name) \(host)",
                 ["app": "\(name)", "host": "\(host)", "reason": "\(reason)", "retry_in_ms": .count(retryInMs)])
+        case .noStreams(let host):
+            logger.warning(
+                .apns, "connected, but no stream is allowed; waiting", about: "\(name) \(host)",
+                ["app": "\(name)", "host": "\(host)"])
         case .disconnected(let address, let reason, let unanswered):
             logger.log(
                 unanswered == 0 ? .info : .warning, .apns, "disconnected", about: "\(name) \(reason)",

@@ -202,7 +202,8 @@ final class GroupReader: CommitPlace {
                     about: "\(partition)", ["partition": "\(partition)", "reason": "\(text)"])
             case .partitionFailed(let partition, let error):
                 note(.partition(partition), error.code, of: partition.topic, now)
-            case .batchFailed(let partition, let batches, let error):
+            case .batchFailed(let partition, .putOff(let batch), _): putOff(partition, batch, now)
+            case .batchFailed(let partition, .unreadable(let batches), let error):
                 if !pass(partition, batches, machine) {
                     note(.partition(partition), error.code, of: partition.topic, now)
                 }
@@ -411,6 +412,7 @@ final class GroupReader: CommitPlace {
         if former.count >= Self.formerLimit { former.removeAll(keepingCapacity: true) }
         for partition in assigned where partitions.contains(partition.id) {
             standing[.partition(partition.queue.partition)] = nil
+            reserve.forget(partition.queue.partition)
             former[partition.id] = partition.queue.partition
         }
         assigned.removeAll { partitions.contains($0.id) }
@@ -459,6 +461,7 @@ final class GroupReader: CommitPlace {
                 return take(message, index, &machine, now, deadLetters)
             }
             if count > 0, !standing.isEmpty { standing[.partition(queue.partition)] = nil }
+            if count > 0, !reserve.isEmpty { reserve.unpacked(queue.partition) }
             assigned[index].mayHaveMore = queue.count > 0
             if assigned[index].mayHaveMore, assigned[index].dueNs == 0, !assigned[index].isStopped,
                 assigned[index].letter == nil,
@@ -541,6 +544,38 @@ final class GroupReader: CommitPlace {
                 topic: topic, partition: message.partition, offset: message.offset, index: 0)
             return deadLetters.ofRecord(message, place, id, reason, detail)
         }
+    }
+
+    // MARK: Batches that wait for memory
+
+    private var reserve = UnpackingReserve()
+
+    /// There was no memory for a batch. One of a topic of which nothing lies unpacked is let through when it is asked for again:
+    /// whatever other topics hold, none gets nothing.
+    private func putOff(_ partition: TopicPartition, _ batch: BatchFailure.Batch, _ now: DeliveryTime) {
+        guard assigned.contains(where: { $0.queue.partition == partition }) else { return }
+        let isTopicEmpty = assigned.allSatisfy { $0.queue.partition.topic != partition.topic || $0.queue.count == 0 }
+        if reserve.grants(partition, isTopicEmpty: isTopicEmpty, nowNs: now.ns) {
+            Unpacking.grant(batch, forNs: UnpackingReserve.turnNs)
+        }
+        logger.debug(
+            .kafka, "a batch waits for memory", about: "\(partition)",
+            ["partition": "\(partition)", "offset": "\(batch.baseOffset)", "bytes": .count(batch.size)])
+    }
+
+    /// Topics of which batches were put off lately.
+    func topicsPutOff(_ now: DeliveryTime) -> Set<String> { reserve.topics(nowNs: now.ns) }
+
+    /// What lies unpacked and unread, by topic.
+    var unread: [String: UnreadRecords] {
+        var unread: [String: UnreadRecords] = [:]
+        for partition in assigned {
+            let count = partition.queue.count
+            guard count > 0 else { continue }
+            unread[partition.queue.partition.topic, default: UnreadRecords()].add(
+                count, ofBytes: partition.queue.recordBytes)
+        }
+        return unread
     }
 
     // MARK: Batches that cannot be unpacked

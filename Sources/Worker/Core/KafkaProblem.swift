@@ -65,7 +65,7 @@ enum Advice {
         switch code {
         case .topicAuthorizationFailed: "grant READ on topic \(topic)"
         case .badCompression:
-            "a batch waits for memory (kafka.unpack_memory), or is damaged; limit what producers write to topic \(topic)"
+            "a batch cannot be unpacked; limit what producers write to topic \(topic)"
         case _ where code.isUnknownTopic: "create topic \(topic), or take it out of the configuration"
         default: self.group(group, code)
         }

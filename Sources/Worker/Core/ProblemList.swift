@@ -13,6 +13,8 @@ struct Fault: Sendable, Hashable {
         case unwritable
         case unreadable
         case uncommitted
+        /// What lies unread of it holds memory that others wait for.
+        case memory
         case credential
         case topicCredential(String)
         case slowed

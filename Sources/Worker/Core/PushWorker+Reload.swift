@@ -1,3 +1,4 @@
+internal import CLinux
 package import Configuration
 internal import Delivery
 internal import EventLoop
@@ -51,6 +52,9 @@ extension PushWorker {
         configuration.log.parts = new.log.parts
         take(new.apps, changed)
         configuration.apps = new.apps
+        if let warning = DescriptorNeed.warning(of: configuration, limit: linux_raise_descriptor_limit()) {
+            logger.warning(.worker, "too few descriptors", ["text": .text(warning)])
+        }
         watchFiles()
         // Files that have other contents under the same name.
         fileWatch?.look()

@@ -35,6 +35,7 @@ extension PushWorker {
         snapshot.crashes = crashes
         snapshot.unpacking = WorkerSnapshot.Unpacked(
             isLimited: isUnpackingLimited, tooLarge: Unpacking.tooLargeCount, putOff: Unpacking.putOffCount,
+            granted: Unpacking.grantedCount,
             unreadableBatches: readers.reduce(0) { $0 + $1.unreadableBatches },
             lastUnreadable: readers.compactMap(\.lastUnreadable).last)
         snapshot.phase = phase
@@ -94,7 +95,7 @@ extension PushWorker {
         }
     }
 
-    /// How long an app may be without a connection before that is a problem: one is made anew in less.
+    /// How long an app may be without a connection, or with such only that allow no stream, before that is a problem: one is made anew in less.
     private static let disconnectedNs: Int64 = 8_000_000_000
     /// How long joining a group may take: a member that died is waited for until its session is over.
     private var joiningNs: Int64 {
@@ -105,12 +106,17 @@ extension PushWorker {
 
     private func noteDisconnected(_ now: DeliveryTime) {
         for (index, row) in appRows.enumerated() {
-            if row.isRemoved || row.connections.open > 0 {
+            if row.isRemoved || (row.connections.open > 0 && streamlessHost(of: index) == nil) {
                 disconnectedSinceNs[index] = nil
             } else if disconnectedSinceNs[index] == nil {
                 disconnectedSinceNs[index] = now.ns
             }
         }
+    }
+
+    /// The host whose connections all allow no stream.
+    private func streamlessHost(of app: Int) -> String? {
+        if case .noStreams(let host)? = unreachable[app] { host } else { nil }
     }
 
     private func faults(_ now: DeliveryTime) -> [Fault] {
@@ -147,7 +153,15 @@ extension PushWorker {
         for problem in kafkaProblems(now) where !faults.contains(where: { $0.subject == "\(problem.subject)" }) {
             faults.append(Fault("\(problem.subject)", problem.trouble.kind, problem.text, problem.advice))
         }
-        return faults
+        return faults + memoryFaults(now)
+    }
+
+    /// Who holds the memory for which large batches wait.
+    private func memoryFaults(_ now: DeliveryTime) -> [Fault] {
+        let victims = readers.reduce(into: Set<String>()) { $0.formUnion($1.topicsPutOff(now)) }
+        guard !victims.isEmpty else { return [] }
+        let unread = readers.reduce(into: [String: UnreadRecords]()) { $0.merge($1.unread) { first, _ in first } }
+        return UnreadRecords.faults(unread, victims: victims)
     }
 
     /// What the worker's own clients met, however the watch's questions are answered.
@@ -171,9 +185,15 @@ extension PushWorker {
                     app.value, .topicCredential("\(topic)"),
                     "Apple refuses the credential for \(topic) (\(word)): its notifications are held", mend)
             case .connection(let app):
-                add(
-                    app.value, .unconnected, "no connection can be made: its notifications are held",
-                    "look at the network, the proxy and the app's host")
+                if let host = streamlessHost(of: app.value) {
+                    add(
+                        app.value, .unconnected, Self.streamless(host) + ": its notifications are held",
+                        Self.streamlessAdvice)
+                } else {
+                    add(
+                        app.value, .unconnected, "no connection can be made: its notifications are held",
+                        "look at the network, the proxy and the app's host")
+                }
             }
         }
         for (index, row) in appRows.enumerated() where row.status.map(\.isSlowedByGuard) == true {
@@ -187,6 +207,10 @@ extension PushWorker {
                     index, .unconnected, "cannot connect to \(host): \(reason)",
                     "look at the network, the proxy and the app's host")
             } else if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
+                if let host = streamlessHost(of: index) {
+                    add(index, .unconnected, Self.streamless(host), Self.streamlessAdvice)
+                    continue
+                }
                 add(
                     index, .unconnected, "it has no connection to Apple",
                     "look at the network, the proxy and the app's host")
@@ -194,6 +218,13 @@ extension PushWorker {
         }
         return faults
     }
+
+    private static func streamless(_ host: String) -> String {
+        "all connections to \(host) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)"
+    }
+
+    private static let streamlessAdvice =
+        "it goes on by itself once streams are allowed; look at the proxy, and at what the app's host is"
 
     // MARK: What the watch tells
 

@@ -103,6 +103,10 @@ extension PushWorker {
         case .note(let app, let note):
             switch note {
             case .connectFailed: unreachable[app.value] = note
+            case .noStreams:
+                // A line says so within a second, unless it was for a moment (RFC 9113, 6.5.2).
+                unreachable[app.value] = note
+                return
             // Each app says so itself, also when it shares the token of a key.
             case .providerTokenRenewed: appRows[app.value].tokenMadeMs = loop.now.wallMs
             case .connected, .disconnected, .goAway, .credentialFault, .warning: break

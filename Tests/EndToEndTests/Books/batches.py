@@ -4,8 +4,8 @@
     batches.py --servers HOST:PORT --topic TOPIC WHAT@PARTITION …
 
 WHAT is `good:COUNT` (requests as they should be, not compressed), `CODEC:MEGABYTES:COUNT` (so many batches of one record of
-zeros that unpacks to so many MB; CODEC is zstd, gzip or lz4) or `full:CODEC:RECORDS:BYTES` (one batch of so many requests
-with a header of so many bytes). They are written in this order. Prints for each batch `PARTITION FIRST LAST WHAT BYTES`.
+zeros that unpacks to so many MB; CODEC is zstd, gzip or lz4) or `full:CODEC:RECORDS:BYTES[:APP]` (one batch of so many
+requests with a header of so many bytes, or, for this app, with so many bytes in the payload). They are written in this order. Prints for each batch `PARTITION FIRST LAST WHAT BYTES`.
 The broker listens without TLS and leads all partitions.
 """
 
@@ -50,11 +50,11 @@ def varint(number):
     return bytes(out)
 
 
-def record(delta, key, value, pad=None):
+def record(delta, key, value, pad=None, name=b"x-pad"):
     body = b"\0" + varint(0) + varint(delta)
     body += varint(-1) if key is None else varint(len(key)) + key
     body += varint(len(value)) + value
-    body += varint(0) if pad is None else varint(1) + varint(5) + b"x-pad" + varint(len(pad)) + pad
+    body += varint(0) if pad is None else varint(1) + varint(len(name)) + name + varint(len(pad)) + pad
     return varint(len(body)) + body
 
 
@@ -138,6 +138,13 @@ def batches(what, partition, offset):
             yield "none", record(0, token(partition, offset + number), b'{"aps":{"alert":"Hi"}}'), 1
     elif kind == "full":
         codec, count, size = numbers[0], int(numbers[1]), int(numbers[2])
+        if len(numbers) > 3:
+            text = b'{"aps":{"alert":"Hi"},"pad":"%s"}' % (b"x" * size)
+            topic = b"com.example." + numbers[3].encode()
+            yield codec, b"".join(
+                record(index, token(partition, offset + index), text, topic, b"apns-topic")
+                for index in range(count)), count
+            return
         yield codec, b"".join(
             record(index, token(partition, offset + index), b'{"aps":{"alert":"Hi"}}', b"x" * size)
             for index in range(count)), count

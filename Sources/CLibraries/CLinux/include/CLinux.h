@@ -33,6 +33,10 @@ void linux_name_thread(const char *name);
 /// as librdkafka does with each fetch, and splits them again after; what a thread frees goes to its tcache as before.
 void linux_tune_malloc(int heaps);
 
+/// Raises the soft limit of open descriptors to the hard one (setrlimit(2), RLIMIT_NOFILE), which needs no right: it is low by
+/// default for the sake of programs that use select(2). Returns the limit that is in force then; INT64_MAX: none, or unknown.
+int64_t linux_raise_descriptor_limit(void);
+
 /// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, which Swift's Glibc module lacks.
 int linux_accept(int socket, struct sockaddr *address, socklen_t *count);
 

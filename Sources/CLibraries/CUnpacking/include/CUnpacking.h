@@ -49,6 +49,17 @@ typedef struct {
 /// are known. Several where partitions have batches alike; none while one of those was refused for now, since it may be that one.
 size_t unpacking_failures(int64_t base_offset, size_t size, int64_t age_ns, unpacking_batch *found, size_t limit);
 
+/// Whether a batch with this offset and size was refused for now within `age_ns`.
+bool unpacking_is_put_off(int64_t base_offset, size_t size, int64_t age_ns);
+
+/// Lets a batch with this offset and size be unpacked within `for_ns`, once, whatever is allocated: what a topic has in reserve.
+/// `UNPACKING_GRANTS` are in force at most; one more ends the one that would end first.
+void unpacking_grant(int64_t base_offset, size_t size, int64_t for_ns);
+#define UNPACKING_GRANTS 256
+
+/// How often a batch was unpacked by such a grant.
+uint64_t unpacking_granted_count(void);
+
 /// How often a batch was refused because it is too large.
 uint64_t unpacking_too_large_count(void);
 /// How often a batch was refused for now, because of `heap_bytes`.

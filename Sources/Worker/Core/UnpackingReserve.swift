@@ -1,0 +1,100 @@
+internal import Kafka
+
+/// Which batches may be unpacked although there is no memory left (`kafka.unpack_memory`): of each topic of which nothing lies
+/// unpacked, one. So whatever some topics leave unread, the others go on, and what is in use beyond the limit is at most
+/// `kafka.max_batch_bytes` for each topic. A topic's partitions take turns.
+///
+/// A value machine: it is told what librdkafka says of its tries, of which there is one in half a second.
+struct UnpackingReserve {
+    private struct Waiting {
+        /// When it was put off last.
+        var askedNs: Int64
+        /// When its last turn began.
+        var turnNs: Int64?
+    }
+
+    private var waiting: [TopicPartition: Waiting] = [:]
+    /// Whose turn it is, and until when, by topic.
+    private var turns: [String: (partition: TopicPartition, untilNs: Int64)] = [:]
+
+    /// How long a turn lasts: librdkafka asks again after half a second, and the answer to a fetch may take as long.
+    static let turnNs: Int64 = 5_000_000_000
+    /// Who did not ask for so long waits no more.
+    private static let patienceNs: Int64 = 3_000_000_000
+    /// A topic was put off lately: some tries.
+    private static let latelyNs: Int64 = 10_000_000_000
+
+    var isEmpty: Bool { waiting.isEmpty }
+
+    /// A batch of this partition was put off. Whether it may be unpacked all the same when it is asked for again.
+    ///
+    /// - Parameter isTopicEmpty: nothing of its topic lies unpacked and unread.
+    mutating func grants(_ partition: TopicPartition, isTopicEmpty: Bool, nowNs: Int64) -> Bool {
+        waiting[partition, default: Waiting(askedNs: nowNs)].askedNs = nowNs
+        guard isTopicEmpty else { return false }
+        if let turn = turns[partition.topic], turn.untilNs > nowNs { return turn.partition == partition }
+        let mine = waiting[partition]?.turnNs ?? .min
+        let isFirst = waiting.allSatisfy { other, state in
+            other.topic != partition.topic || nowNs - state.askedNs > Self.patienceNs
+                || (state.turnNs ?? .min) >= mine
+        }
+        guard isFirst else { return false }
+        waiting[partition]?.turnNs = nowNs
+        turns[partition.topic] = (partition, nowNs + Self.turnNs)
+        return true
+    }
+
+    /// Records of it came: its turn is over.
+    mutating func unpacked(_ partition: TopicPartition) {
+        if turns[partition.topic]?.partition == partition { turns[partition.topic] = nil }
+    }
+
+    mutating func forget(_ partition: TopicPartition) {
+        unpacked(partition)
+        waiting[partition] = nil
+    }
+
+    /// Those of which batches were put off lately.
+    func topics(nowNs: Int64) -> Set<String> {
+        Set(waiting.filter { nowNs - $0.value.askedNs <= Self.latelyNs }.keys.map(\.topic))
+    }
+}
+
+/// What librdkafka has unpacked of a topic, and nobody has read.
+struct UnreadRecords: Equatable {
+    var records = 0
+    /// Roughly: librdkafka takes more for each, and a batch is freed as a whole.
+    var bytes = 0
+
+    /// What librdkafka 2.0.2 takes for each, besides its bytes (`CUnpacking.h`).
+    private static let recordBytes = 320
+
+    mutating func add(_ count: Int, ofBytes bytes: Int) {
+        records += count
+        self.bytes += count * (bytes + Self.recordBytes)
+    }
+
+    /// What is to be said while batches of `victims` wait for memory: of those that hold it, the largest first.
+    static func faults(_ unread: [String: UnreadRecords], victims: Set<String>) -> [Fault] {
+        guard !victims.isEmpty else { return [] }
+        let names = victims.sorted().prefix(namesLimit).joined(separator: ", ")
+        let waiting = victims.count > namesLimit ? "\(names), …" : names
+        let holders = unread.sorted { ($0.value.bytes, $1.key) > ($1.value.bytes, $0.key) }.prefix(namesLimit)
+        guard let most = holders.first?.value.bytes else {
+            return [
+                Fault(
+                    "kafka.unpack_memory", .memory, "more than that is in use: large batches of \(waiting) wait",
+                    "raise kafka.unpack_memory")
+            ]
+        }
+        return holders.filter { $0.value.bytes >= most / 4 }.map { topic, held in
+            Fault(
+                "topic \(topic)", .memory,
+                "\(held.records) records of it lie unread in memory (kafka.unpack_memory): large batches of \(waiting) wait",
+                "look why topic \(topic) is read no faster; raise kafka.unpack_memory, or limit what producers write to it"
+            )
+        }
+    }
+
+    private static let namesLimit = 3
+}
