@@ -2,16 +2,23 @@ internal import Configuration
 internal import EventLoop
 internal import Kafka
 internal import Observability
+internal import Synchronization
 
 /// Asks the brokers every 5 s how the worker's topics and groups stand, on a thread and with clients of its own: what the
 /// worker's own clients say about that comes once, late, or never, and the core must not wait for an answer.
 ///
 /// A round asks for the metadata of the topics (of all of them where a pattern is configured), for the end of each
-/// partition that is to be read and the first records since some times (`LogMarks`; four requests to each broker at most),
-/// and for the right to read each topic (one to three requests to the coordinator; at most 32 topics in a round, one after
-/// the other). Every question has a limit of 1.5 s.
+/// partition that is to be read and the first records since some times (`LogMarks`; five requests to each broker, and two
+/// more where one looks like another), and for the right to read each topic (one to three requests to the coordinator; at
+/// most 32 topics in a round, one after the other). Every question has a limit of 1.5 s.
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
+    private let read = ReadRecords()
+
+    /// By the core, of each partition the record of the latest time since the watch took them.
+    private final class ReadRecords: Sendable {
+        let byPartition = Mutex<[TopicPartition: LogMarks.Witness]>([:])
+    }
 
     static let everyNs: Int64 = 5_000_000_000
     /// Of each question.
@@ -23,9 +30,16 @@ final class ClusterWatch: Sendable {
     init(
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, reports: Mailbox<ClusterReport>
     ) throws(SystemError) {
-        thread = try LoopThread(name: "watch") { loop in
-            let rounds = Rounds(configuration, cluster, loop, reports)
+        thread = try LoopThread(name: "watch") { [read] loop in
+            let rounds = Rounds(configuration, cluster, loop, reports, read)
             rounds.begin()
+        }
+    }
+
+    /// Tells records that were read, by which a log is told from another one. Any thread.
+    func note(read records: [TopicPartition: LogMarks.Witness]) {
+        read.byPartition.withLock { known in
+            known.merge(records) { $0.timeMs >= $1.timeMs ? $0 : $1 }
         }
     }
 
@@ -42,6 +56,7 @@ final class ClusterWatch: Sendable {
         /// Its timers hold this object.
         private unowned let loop: Loop
         private let reports: Mailbox<ClusterReport>
+        private let read: ReadRecords
         private var probes: [ClusterProbe] = []
         private var number = 0
         private var firstTopic = 0
@@ -53,8 +68,9 @@ final class ClusterWatch: Sendable {
 
         init(
             _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ loop: Loop,
-            _ reports: Mailbox<ClusterReport>
+            _ reports: Mailbox<ClusterReport>, _ read: ReadRecords
         ) {
+            self.read = read
             self.configuration = configuration
             self.cluster = cluster
             self.loop = loop
@@ -88,9 +104,8 @@ final class ClusterWatch: Sendable {
                     return (0..<Int32(clamping: count)).map { TopicPartition(topic.name, $0) }
                 }
                 report.ends = probe.ends(of: partitions, timeoutMs: ClusterWatch.timeoutMs)
-                changedLogs += marks.look(ends: report.ends, nowNs: now.monotonicNs, wallMs: now.wallMs) {
-                    probe.firstRecords(since: $0, timeoutMs: ClusterWatch.timeoutMs)
-                }
+                changedLogs += marks.look(
+                    ends: report.ends, read: takeRead(), nowNs: now.monotonicNs, wallMs: now.wallMs, questions(probe))
                 report.changedLogs = changedLogs
                 askForRights(&report)
             } catch {
@@ -106,6 +121,24 @@ final class ClusterWatch: Sendable {
                 }
             }
             return report
+        }
+
+        private func takeRead() -> [TopicPartition: LogMarks.Witness] {
+            read.byPartition.withLock { known in
+                defer { known = [:] }
+                return known
+            }
+        }
+
+        private func questions(_ probe: ClusterProbe) -> LogMarks.Questions {
+            LogMarks.Questions(
+                firstRecords: { probe.firstRecords(since: $0, timeoutMs: ClusterWatch.timeoutMs) },
+                starts: { probe.starts(of: $0, timeoutMs: ClusterWatch.timeoutMs) },
+                uncompacted: { names in
+                    let configurations = try? probe.configurations(
+                        of: Array(names), timeoutMs: ClusterWatch.timeoutMs)
+                    return names.filter { configurations?[$0]?.isCompacted == false }
+                })
         }
 
         private func probe() throws(KafkaError) -> ClusterProbe {

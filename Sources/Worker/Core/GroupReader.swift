@@ -34,6 +34,8 @@ final class GroupReader: CommitPlace {
         var begin: Int64
         /// The log is another one, and is read from its beginning after the next assignment.
         var isStopped = false
+        /// The record of the latest time that was read since `takeWitnesses`.
+        var witness: LogMarks.Witness?
         /// A dead letter that there was no room for: its record is the head of the queue, and is offered again.
         var letter: Letter?
         var failures = BatchFailures()
@@ -508,6 +510,10 @@ final class GroupReader: CommitPlace {
             receipt = receive(message, index, unread: unread, &machine, now)
         }
         if assigned[index].isReset { assigned[index].isReset = false }
+        if message.timestampMs > assigned[index].witness?.timeMs ?? 0 {
+            assigned[index].witness = LogMarks.Witness(
+                offset: message.offset, timeMs: message.timestampMs, readNs: now.ns)
+        }
         switch receipt {
         case .taken, .known, .below, .unassigned: return true
         case .deadLetter(let id, let reason, let detail):
@@ -664,6 +670,17 @@ final class GroupReader: CommitPlace {
         return high >= 0 && high <= highest
     }
 
+    /// Of each partition the record of the latest time that was read since the last call.
+    func takeWitnesses() -> [TopicPartition: LogMarks.Witness] {
+        var found: [TopicPartition: LogMarks.Witness] = [:]
+        for index in assigned.indices {
+            guard let witness = assigned[index].witness else { continue }
+            found[assigned[index].queue.partition] = witness
+            assigned[index].witness = nil
+        }
+        return found
+    }
+
     /// A leader epoch never falls in one log (only librdkafka 2.1.0 and later tell it; looked at once a batch).
     private func noteEpoch(
         _ message: borrowing Message, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime
@@ -718,6 +735,7 @@ final class GroupReader: CommitPlace {
             assigned[index].id, from: offset, logEnd: high < 0 ? nil : high, now: now)
         place.pointee = machine.place(of: assigned[index].id)
         assigned[index].isReset = false
+        assigned[index].witness = nil
         assigned[index].letter = nil
         assigned[index].unreadableLetter = nil
         assigned[index].failures = BatchFailures()

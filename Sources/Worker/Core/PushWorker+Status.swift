@@ -203,6 +203,7 @@ extension PushWorker {
         for change in report.changedLogs {
             for reader in readers { reader.logIsAnother(change, &machine, now: now) }
         }
+        for reader in readers { watch?.note(read: reader.takeWitnesses()) }
         guard stopping == nil, readers.count > 1, let found = report.leftTiers else { return }
         let new = found.filter { !leftTiers.contains($0.topic) }
         guard !new.isEmpty else { return }

@@ -3,6 +3,8 @@
 
     changes.py delete     SERVERS TOPIC…
     changes.py create     SERVERS TOPIC PARTITIONS
+    changes.py remake     SERVERS TOPIC PARTITIONS COUNT PREFIX AGE   deleted, made and filled within a moment, with
+                                                    records stamped so many seconds ago; prints how long it was gone
     changes.py requests   SERVERS TOPIC COUNT [PREFIX]      one notification each, partition after partition
     changes.py tombstones SERVERS TOPIC COUNT KEY-BYTES     partition after partition
     changes.py await      SERVERS TOPIC COUNT SECONDS [FROM]   waits for so many records; prints how long that took
@@ -16,7 +18,7 @@ import sys
 import time
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import topics
 
@@ -60,6 +62,33 @@ def requests(servers, topic, count, prefix="00"):
     write(servers, topic, ((f"{prefix}{number:062x}".encode(), body) for number in range(int(count))))
 
 
+def remake(servers, topic, partitions, count, prefix, age):
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.list_topics(timeout=10)
+    client = producer(servers)
+    client.list_topics(timeout=10)
+    stamp = int((time.time() - float(age)) * 1000)
+    began = time.monotonic()
+    admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, int(partitions), 1)], operation_timeout=20)[topic].result(30)
+            break
+        except Exception:
+            if time.monotonic() - began > 20:
+                raise
+    made = time.monotonic()
+    body = b'{"aps":{"alert":"changes"}}'
+    failures = []
+    for number in range(int(count)):
+        client.produce(topic, key=f"{prefix}{number:062x}".encode(), value=body, partition=number % int(partitions),
+                       timestamp=stamp, on_delivery=lambda error, _: error and failures.append(error))
+        client.poll(0)
+    if client.flush(60) or failures:
+        raise RuntimeError(f"not all was written: {failures[:1]}")
+    print(f"{topic} was made anew within {made - began:.2f} s, and full after {time.monotonic() - began:.2f} s")
+
+
 def tombstones(servers, topic, count, size):
     write(servers, topic, ((os.urandom(int(size)), None) for _ in range(int(count))))
 
@@ -90,7 +119,8 @@ def tokens(servers, topic):
 
 
 def main():
-    actions = {"delete": delete, "create": create, "requests": requests, "tombstones": tombstones,
+    actions = {"delete": delete, "create": create, "remake": remake, "requests": requests,
+               "tombstones": tombstones,
                "await": await_records, "tokens": tokens}
     try:
         actions[sys.argv[1]](*sys.argv[2:])
