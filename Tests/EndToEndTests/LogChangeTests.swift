@@ -105,6 +105,31 @@ extension EndToEnd.Deliveries {
             try simulator.process.stop()
         }
 
+        /// Apple is slow while the topic is made anew.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
+        func whatIsInFlightOfALogThatIsGoneHasItsResults() throws {
+            let scene = try Scene("inflight", partitions: 1)
+            let simulator = try scene.startSimulator("--latency", "20s")
+            let worker = try scene.startWorker()
+            try worker.waitFor("partitions assigned group=\(scene.configuration.group) ", seconds: 60)
+            try scene.change("requests", scene.configuration.requests, "50")
+            // One of the watch's rounds. Then the new log's offsets go on, and the group is joined anew for it.
+            usleep(6_000_000)
+            try scene.change("remake", scene.configuration.requests, "1", "100", "ff", "0")
+            try worker.waitFor("joining the group anew", seconds: 30)
+            var text = ""
+            let deadline = Date(timeIntervalSinceNow: 90)
+            while Date() < deadline {
+                text = try scene.change("tokens", scene.configuration.results)
+                if text.contains("distinct 150 ") { break }
+                usleep(500_000)
+            }
+            #expect(text.contains("distinct 150 "), "\(text)\n\(worker.text.suffix(6_000))")
+            try scene.settle(worker)
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
         func aTopicThatIsDeletedHoldsUpNoOther() throws {
             let scene = try Scene("gone", partitions: 4)

@@ -84,7 +84,8 @@ final class GroupReader: CommitPlace {
     private let roleOfTopic: RoleOfTopic
     private let drainNs: Int64
     private var assigned: [Assigned] = []
-    /// Partitions that were given up: their last events come afterwards, and a suspended one's after minutes.
+    /// Partitions that were given up, or whose log is another one: their last events come afterwards, and a suspended
+    /// one's after minutes.
     private var former: [PartitionID: TopicPartition] = [:]
     /// What is asked about partitions given to us before they are read, and when to ask on (monotonic).
     private var waiting: (questions: AssignmentQuestions, retryNs: Int64)?
@@ -410,15 +411,19 @@ final class GroupReader: CommitPlace {
             changed[partition.queue.partition] = nil
         }
         if isLost { machine.suspend(partitions) } else { machine.release(partitions) }
-        if former.count >= Self.formerLimit { former.removeAll(keepingCapacity: true) }
         for partition in assigned where partitions.contains(partition.id) {
             standing[.partition(partition.queue.partition)] = nil
-            former[partition.id] = partition.queue.partition
+            noteFormer(partition.id, partition.queue.partition)
         }
         assigned.removeAll { partitions.contains($0.id) }
         guard mustUnassign else { return }
         tell(.unassign, now)
         logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(partitions.count)])
+    }
+
+    private func noteFormer(_ id: PartitionID, _ partition: TopicPartition) {
+        if former.count >= Self.formerLimit { former.removeAll(keepingCapacity: true) }
+        former[id] = partition
     }
 
     // MARK: Records
@@ -731,6 +736,7 @@ final class GroupReader: CommitPlace {
     private func beginAnew(_ index: Int, from offset: Int64?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         acquit(assigned[index].queue.partition)
         let high = consumer.watermarks(of: assigned[index].queue.partition).high
+        noteFormer(assigned[index].id, assigned[index].queue.partition)
         assigned[index].id = machine.beginAnew(
             assigned[index].id, from: offset, logEnd: high < 0 ? nil : high, now: now)
         place.pointee = machine.place(of: assigned[index].id)
