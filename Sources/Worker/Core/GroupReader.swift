@@ -768,6 +768,16 @@ final class GroupReader: CommitPlace {
         for partition in assigned { body(partition.id, partition.queue.partition) }
     }
 
+    /// Where the partitions end that are read, as the watch told it and the last fetch did.
+    func ends(lastStable: [TopicPartition: Int64]) -> [OpenTransactions.Ends] {
+        assigned.map { assigned in
+            let partition = assigned.queue.partition
+            return OpenTransactions.Ends(
+                partition: partition, lastStable: lastStable[partition],
+                highWatermark: consumer.watermarks(of: partition).high)
+        }
+    }
+
     /// When `serve` or `read` has something to do without a wake-up (monotonic).
     func nextDeadlineNs(now: DeliveryTime) -> Int64? {
         var deadline: Int64?

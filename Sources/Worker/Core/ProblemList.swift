@@ -12,6 +12,8 @@ struct Fault: Sendable, Hashable {
         case unjoined
         case unwritable
         case unreadable
+        /// Records wait for the end of a transaction.
+        case stalled
         case uncommitted
         case credential
         case topicCredential(String)

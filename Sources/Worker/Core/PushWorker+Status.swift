@@ -144,6 +144,11 @@ extension PushWorker {
                     "group \(reader.name)", .unjoined, "the group cannot be joined\(cause)",
                     "all workers of a group need the same kafka.assignment, and the right to Read the group"))
         }
+        if let report = clusterReport, !isSilent {
+            let ends = readers.flatMap { reader in reader.ends(lastStable: report.ends) }
+            let stalls = openTransactions.look(ends, toldNs: report.atNs, nowNs: now.ns)
+            faults += stalls.map { $0.fault(bootstrapServers: servers) }
+        }
         for problem in kafkaProblems(now) where !faults.contains(where: { $0.subject == "\(problem.subject)" }) {
             faults.append(Fault("\(problem.subject)", problem.trouble.kind, problem.text, problem.advice))
         }

@@ -67,6 +67,7 @@ package final class PushWorker: @unchecked Sendable {
     var watch: ClusterWatch?
     /// What the watch told last.
     var clusterReport: ClusterReport?
+    var openTransactions = OpenTransactions()
     var problemList = ProblemList()
     /// Since when an app has had no connection (monotonic).
     var disconnectedSinceNs: [Int: Int64] = [:]

@@ -5,6 +5,8 @@
     changes.py create     SERVERS TOPIC PARTITIONS
     changes.py remake     SERVERS TOPIC PARTITIONS COUNT PREFIX AGE   deleted, made and filled within a moment, with
                                                     records stamped so many seconds ago; prints how long it was gone
+    changes.py transaction SERVERS TOPIC PARTITION COUNT TIMEOUT-MS   writes, and dies with the transaction open
+    changes.py abort      SERVERS TOPIC PARTITION           ends that transaction, as one that begins anew does
     changes.py requests   SERVERS TOPIC COUNT [PREFIX]      one notification each, partition after partition
     changes.py tombstones SERVERS TOPIC COUNT KEY-BYTES     partition after partition
     changes.py await      SERVERS TOPIC COUNT SECONDS [FROM]   waits for so many records; prints how long that took
@@ -89,6 +91,27 @@ def remake(servers, topic, partitions, count, prefix, age):
     print(f"{topic} was made anew within {made - began:.2f} s, and full after {time.monotonic() - began:.2f} s")
 
 
+def transactional(servers, topic, partition, timeout_ms="60000"):
+    client = Producer({"bootstrap.servers": servers, "transactional.id": f"{topic}/{partition}",
+                       "transaction.timeout.ms": int(timeout_ms)})
+    client.init_transactions(30)
+    return client
+
+
+def transaction(servers, topic, partition, count, timeout_ms):
+    client = transactional(servers, topic, partition, timeout_ms)
+    client.begin_transaction()
+    for number in range(int(count)):
+        client.produce(topic, key=f"ee{number:062x}".encode(), value=b'{"aps":{}}', partition=int(partition))
+    if client.flush(60):
+        raise RuntimeError("not all was written")
+    # As one that is killed: `main` ends with _exit.
+
+
+def abort(servers, topic, partition):
+    transactional(servers, topic, partition)
+
+
 def tombstones(servers, topic, count, size):
     write(servers, topic, ((os.urandom(int(size)), None) for _ in range(int(count))))
 
@@ -119,8 +142,8 @@ def tokens(servers, topic):
 
 
 def main():
-    actions = {"delete": delete, "create": create, "remake": remake, "requests": requests,
-               "tombstones": tombstones,
+    actions = {"delete": delete, "create": create, "remake": remake, "transaction": transaction, "abort": abort,
+               "requests": requests, "tombstones": tombstones,
                "await": await_records, "tokens": tokens}
     try:
         actions[sys.argv[1]](*sys.argv[2:])
