@@ -95,5 +95,19 @@ extension EndToEnd.Commands {
             try scene.await(scene.configuration.results, holds: 40, within: 30, of: worker)
             try scene.stop(worker)
         }
+
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(6)))
+        func aRetryTopicThatIsAlteredToLoseRecordsIsNamed() throws {
+            let protected = try ProtectedScene("altered")
+            let scene = protected.scene
+            _ = try scene.startSimulator()
+            let (worker, pages) = try protected.startFine()
+            let topic = scene.configuration.retry
+            try scene.change("alter", topic, "cleanup.policy=compact")
+            try protected.awaitProblem("topic \(topic)", ["cleanup.policy=compact", "set it to delete"], worker, pages)
+            try scene.change("alter", topic, "cleanup.policy=delete")
+            try protected.awaitMended("topic \(topic)", worker, pages)
+            try scene.stop(worker)
+        }
     }
 }

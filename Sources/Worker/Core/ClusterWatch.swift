@@ -10,7 +10,8 @@ internal import Synchronization
 /// A round asks for the metadata of the topics (of all of them where a pattern is configured), for the end of each
 /// partition that is to be read and the first records since some times (`LogMarks`; five requests to each broker, and two
 /// more where one looks like another), and for the right to read each topic (one to three requests to the coordinator; at
-/// most 32 topics in a round, one after the other). Every question has a limit of 1.5 s.
+/// most 32 topics in a round, one after the other). Every other round asks for the configuration of the topics that are
+/// named, too. Every question has a limit of 1.5 s.
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
     private let read = ReadRecords()
@@ -23,6 +24,8 @@ final class ClusterWatch: Sendable {
     static let everyNs: Int64 = 5_000_000_000
     /// Of each question.
     static let timeoutMs: Int32 = 1_500
+    /// Every 10 s.
+    private static let roundsForConfigurations = 2
     /// Left tiers are looked for once in so many rounds: every 5 minutes.
     private static let roundsForLeftTiers = 60
 
@@ -57,6 +60,7 @@ final class ClusterWatch: Sendable {
         private unowned let loop: Loop
         private let reports: Mailbox<ClusterReport>
         private let read: ReadRecords
+        private let check: TopicCheck
         private var probes: [ClusterProbe] = []
         private var number = 0
         private var firstTopic = 0
@@ -71,6 +75,7 @@ final class ClusterWatch: Sendable {
             _ reports: Mailbox<ClusterReport>, _ read: ReadRecords
         ) {
             self.read = read
+            check = TopicCheck(configuration)
             self.configuration = configuration
             self.cluster = cluster
             self.loop = loop
@@ -108,6 +113,9 @@ final class ClusterWatch: Sendable {
                     ends: report.ends, read: takeRead(), nowNs: now.monotonicNs, wallMs: now.wallMs, questions(probe))
                 report.changedLogs = changedLogs
                 askForRights(&report)
+                if number % ClusterWatch.roundsForConfigurations == 1 {
+                    report.unsafeTopics = unsafeTopics(probe)
+                }
             } catch {
                 for probe in probes { probe.noteErrors() }
                 report.silence = probes.first?.lastError?.text ?? error.text
@@ -139,6 +147,12 @@ final class ClusterWatch: Sendable {
                         of: Array(names), timeoutMs: ClusterWatch.timeoutMs)
                     return names.filter { configurations?[$0]?.isCompacted == false }
                 })
+        }
+
+        /// `nil`: the brokers do not tell.
+        private func unsafeTopics(_ probe: ClusterProbe) -> [TopicCheck.Unsafe]? {
+            let names = check.expected.map(\.name)
+            return (try? probe.configurations(of: names, timeoutMs: ClusterWatch.timeoutMs)).map { check.unsafe($0) }
         }
 
         private func probe() throws(KafkaError) -> ClusterProbe {

@@ -9,6 +9,8 @@ struct Fault: Sendable, Hashable {
         case missing
         case denied
         case unusable
+        /// Its configuration loses records.
+        case unsafe
         case unjoined
         case unwritable
         case unreadable

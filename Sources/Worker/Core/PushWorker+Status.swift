@@ -144,6 +144,7 @@ extension PushWorker {
                     "group \(reader.name)", .unjoined, "the group cannot be joined\(cause)",
                     "all workers of a group need the same kafka.assignment, and the right to Read the group"))
         }
+        faults += unsafeTopics.map { ClusterReport.fault(of: $0) }
         if let report = clusterReport, !isSilent {
             let ends = readers.flatMap { reader in reader.ends(lastStable: report.ends) }
             let stalls = openTransactions.look(ends, toldNs: report.atNs, nowNs: now.ns)
@@ -204,6 +205,7 @@ extension PushWorker {
 
     func take(_ report: ClusterReport) {
         clusterReport = report
+        if let unsafe = report.unsafeTopics { unsafeTopics = unsafe }
         if let failure = report.leftTiersFailure { missLeftTiers(failure) }
         for change in report.changedLogs {
             for reader in readers { reader.logIsAnother(change, &machine, now: now) }

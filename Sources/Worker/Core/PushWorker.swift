@@ -67,6 +67,8 @@ package final class PushWorker: @unchecked Sendable {
     var watch: ClusterWatch?
     /// What the watch told last.
     var clusterReport: ClusterReport?
+    /// As the watch told them last.
+    var unsafeTopics: [TopicCheck.Unsafe] = []
     var openTransactions = OpenTransactions()
     var problemList = ProblemList()
     /// Since when an app has had no connection (monotonic).

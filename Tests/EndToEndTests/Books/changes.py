@@ -7,6 +7,7 @@
                                                     records stamped so many seconds ago; prints how long it was gone
     changes.py transaction SERVERS TOPIC PARTITION COUNT TIMEOUT-MS   writes, and dies with the transaction open
     changes.py abort      SERVERS TOPIC PARTITION           ends that transaction, as one that begins anew does
+    changes.py alter      SERVERS TOPIC NAME=VALUE          of the topic's configuration
     changes.py requests   SERVERS TOPIC COUNT [PREFIX]      one notification each, partition after partition
     changes.py tombstones SERVERS TOPIC COUNT KEY-BYTES     partition after partition
     changes.py await      SERVERS TOPIC COUNT SECONDS [FROM]   waits for so many records; prints how long that took
@@ -20,7 +21,7 @@ import sys
 import time
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import topics
 
@@ -112,6 +113,14 @@ def abort(servers, topic, partition):
     transactional(servers, topic, partition)
 
 
+def alter(servers, topic, setting):
+    name, _, value = setting.partition("=")
+    admin = AdminClient({"bootstrap.servers": servers})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config={name: value})
+    for future in admin.alter_configs([resource]).values():
+        future.result(30)
+
+
 def tombstones(servers, topic, count, size):
     write(servers, topic, ((os.urandom(int(size)), None) for _ in range(int(count))))
 
@@ -143,7 +152,7 @@ def tokens(servers, topic):
 
 def main():
     actions = {"delete": delete, "create": create, "remake": remake, "transaction": transaction, "abort": abort,
-               "requests": requests, "tombstones": tombstones,
+               "alter": alter, "requests": requests, "tombstones": tombstones,
                "await": await_records, "tokens": tokens}
     try:
         actions[sys.argv[1]](*sys.argv[2:])
