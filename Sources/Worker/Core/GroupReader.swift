@@ -106,6 +106,10 @@ final class GroupReader: CommitPlace {
     private let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
     /// Records that are not to be looked at: the worker died at them.
     var condemned: Set<CrashHistory.Place> = []
+    /// Partitions of which something was committed, as far as this process knows.
+    private var hadCommitted: Set<TopicPartition> = []
+    /// The log of a partition is another one.
+    var onAnotherLog: (TopicPartition) -> Void = { _ in }
     private(set) var isLeaving = false
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
@@ -293,7 +297,10 @@ final class GroupReader: CommitPlace {
         let queues = try consumer.assign(places.map { PartitionStart($0.committed.partition, offset: $0.start) })
         guard !places.isEmpty else { return }
         for (queue, place) in zip(queues, places) {
-            if place.isAnotherLog { acquit(queue.partition) }
+            // With a topic its offsets go: whoever had one of it before reads another log.
+            let isForgotten = place.committed.offset == nil && hadCommitted.remove(queue.partition) != nil
+            if place.isAnotherLog || isForgotten { acquit(queue.partition) }
+            if place.committed.offset != nil { hadCommitted.insert(queue.partition) }
             let id = place.committed.metadata.withUnsafeBytes { metadata in
                 machine.assign(
                     topic: queue.partition.topic, partition: queue.partition.partition,
@@ -410,6 +417,9 @@ final class GroupReader: CommitPlace {
         {
             changed[partition.queue.partition] = nil
         }
+        for partition in assigned where machine.status(of: partition.id)?.committed != nil {
+            hadCommitted.insert(partition.queue.partition)
+        }
         if isLost { machine.suspend(partitions) } else { machine.release(partitions) }
         for partition in assigned where partitions.contains(partition.id) {
             standing[.partition(partition.queue.partition)] = nil
@@ -480,6 +490,7 @@ final class GroupReader: CommitPlace {
     /// Other records stand at the offsets of a log that is another one.
     private func acquit(_ partition: TopicPartition) {
         condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
+        onAnotherLog(partition)
     }
 
     private func isCondemned(_ partition: TopicPartition, _ offset: Int64) -> Bool {

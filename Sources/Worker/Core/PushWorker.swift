@@ -53,7 +53,7 @@ package final class PushWorker: @unchecked Sendable {
     var lastSnapshotNs: Int64 = 0
     let startedMs: Int64
     /// What this process died of before.
-    let crashes: CrashHistory
+    private(set) var crashes: CrashHistory
     /// Whether `kafka.max_batch_bytes` and `kafka.unpack_memory` are in force.
     var isUnpackingLimited = false
     /// Why it is still starting.
@@ -262,7 +262,13 @@ package final class PushWorker: @unchecked Sendable {
                     .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? LeftTiers.delayMs)
                 }),
         ]
-        for reader in readers { reader.condemned = crashes.condemned }
+        for reader in readers {
+            reader.condemned = crashes.condemned
+            reader.onAnotherLog = { [unowned self] partition in
+                guard crashes.forgetOffsets(topic: partition.topic, partition: partition.partition) else { return }
+                CrashContainment.change(crashes)
+            }
+        }
         // The last that can fail: it starts a thread.
         let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in
             for event in batch { take(event) }
