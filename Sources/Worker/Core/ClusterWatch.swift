@@ -63,6 +63,8 @@ final class ClusterWatch: Sendable {
         private let check: TopicCheck
         private var probes: [ClusterProbe] = []
         private var number = 0
+        /// The first round after the start looks for them, too.
+        private var roundForLeftTiers = 0
         private var firstTopic = 0
         private var marks = LogMarks()
         /// Not told yet.
@@ -84,7 +86,9 @@ final class ClusterWatch: Sendable {
 
         func begin() {
             let startNs = LoopTime.read().monotonicNs
-            if reports.post(round()) { changedLogs = [] }
+            let report = round()
+            if reports.post(report) { changedLogs = [] }
+            if number >= roundForLeftTiers, report.silence == nil { lookForLeftTiers(report) }
             number += 1
             // From beginning to beginning, so that a slow round does not make the next one late.
             let takenNs = LoopTime.read().monotonicNs - startNs
@@ -121,14 +125,20 @@ final class ClusterWatch: Sendable {
                 report.silence = probes.first?.lastError?.text ?? error.text
                 return report
             }
-            if number % ClusterWatch.roundsForLeftTiers == ClusterWatch.roundsForLeftTiers - 1 {
-                do throws(KafkaError) {
-                    report.leftTiers = try LeftTiers(configuration, cluster, timeoutMs: ClusterWatch.timeoutMs).found
-                } catch {
-                    report.leftTiersFailure = error.text
-                }
-            }
             return report
+        }
+
+        /// Takes four questions, one after the other: nothing else of a round waits for them, nor does the start.
+        private func lookForLeftTiers(_ report: ClusterReport) {
+            var report = report
+            report.changedLogs = []
+            do throws(KafkaError) {
+                report.leftTiers = try LeftTiers(configuration, cluster, timeoutMs: ClusterWatch.timeoutMs).found
+            } catch {
+                report.leftTiersFailure = error.text
+            }
+            _ = reports.post(report)
+            roundForLeftTiers = number + ClusterWatch.roundsForLeftTiers
         }
 
         private func takeRead() -> [TopicPartition: LogMarks.Witness] {

@@ -33,7 +33,7 @@ package final class PushWorker: @unchecked Sendable {
     var readers: [GroupReader] = []
     /// As `readers`: of the request topics, of the retry topics.
     let committers: [OffsetCommitter]
-    /// Retry topics that are not in the configuration.
+    /// Retry topics that are not in the configuration, as far as the watch found them.
     var leftTiers: [String] = []
     var link: TransportLink?
     var alarm: Alarm?
@@ -193,7 +193,6 @@ package final class PushWorker: @unchecked Sendable {
             case .ready(let requestPartitions, let warnings):
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
                 self.requestPartitions = requestPartitions
-                findLeftTiers()
                 return true
             case .unreachable(let reason):
                 waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
@@ -207,17 +206,6 @@ package final class PushWorker: @unchecked Sendable {
             logger.writeLeftOut()
         }
         return false
-    }
-
-    /// What is not found now is found at the next start, and stays in its topic until then.
-    private func findLeftTiers() {
-        do throws(KafkaError) {
-            for tier in try LeftTiers(configuration, cluster, timeoutMs: 2_000).found {
-                take(leftTier: tier)
-            }
-        } catch {
-            missLeftTiers(error.text)
-        }
     }
 
     /// Before the first batch is fetched.
@@ -255,7 +243,7 @@ package final class PushWorker: @unchecked Sendable {
                 roleOfTopic: { topic in .requests(weight: Self.weight(of: topic, among: requests)) }),
             try GroupReader(
                 configuration.consumer(.retries, of: cluster),
-                topics: tiers.map(\.topic) + leftTiers,
+                topics: tiers.map(\.topic),
                 drainNs: drainNs,
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in
