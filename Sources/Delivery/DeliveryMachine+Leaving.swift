@@ -86,8 +86,44 @@ extension DeliveryMachine {
 
     /// Forgets assignments: lost ones at once, revoked ones when they are drained or nothing more can be done. What
     /// still comes back for them is dropped, and counted as late.
+    ///
+    /// What is open of a log that one of them was read from before (`beginAnew`) is nobody else's: it goes on to its end
+    /// (`hasDetached`). Where the last commit was not acknowledged, only what is on connections does, since no commit
+    /// names the rest to whoever comes after us.
     package mutating func release(_ ids: [PartitionID]) {
-        release(ids + detached(besides: ids), because: nil)
+        for id in ids {
+            guard let partition = find(id) else { continue }
+            if partition.pointee.phase == .left {
+                openDetached(of: id)
+            } else {
+                dropWaiting(of: detached(besides: [id]))
+            }
+        }
+        release(ids, because: nil)
+    }
+
+    /// Whether something is open of a log that is gone.
+    package var hasDetached: Bool {
+        guard unassignedCount > 0 else { return false }
+        for case let partition? in partitions where partition.pointee.phase == .detached { return true }
+        return false
+    }
+
+    /// Of assignments that are detached: nothing more is sent, what is on connections goes on to its end.
+    mutating func dropWaiting(of ids: [PartitionID]) {
+        guard !ids.isEmpty else { return }
+        var isChosen = [Bool](repeating: false, count: partitions.count)
+        for id in ids {
+            guard let partition = find(id) else { continue }
+            isChosen[Int(id.slot)] = true
+            dropWaitingRecords(partition)
+        }
+        forEachNotification(in: isChosen) { machine, slot in
+            switch machine.notifications[slot].state {
+            case .inLane, .ready, .behindReach, .backingOff: machine.drop(slot)
+            case .handed, .concluded, .orphaned, .free: break
+            }
+        }
     }
 
     /// - Parameter event: to be told of each.

@@ -9,12 +9,8 @@ extension DeliveryMachine {
     /// what was not sent is, marked in doubt where it lies below the reach that was committed. Otherwise, and after
     /// `suspendedLimitNs`, it is released (`release` does that, too).
     package mutating func suspend(_ ids: [PartitionID]) {
+        dropWaiting(of: detached(besides: ids))
         var isSuspended = [Bool](repeating: false, count: partitions.count)
-        var isDetached = isSuspended
-        for id in detached(besides: ids) {
-            isDetached[Int(id.slot)] = true
-            find(id).map { dropWaitingRecords($0) }
-        }
         for id in ids {
             guard let partition = find(id), partition.pointee.isAssigned else { continue }
             partition.pointee.phase = .suspended
@@ -44,12 +40,6 @@ extension DeliveryMachine {
                 machine.noteLent(slot)
             case .orphaned, .free:
                 break
-            }
-        }
-        forEachNotification(in: isDetached) { machine, slot in
-            switch machine.notifications[slot].state {
-            case .inLane, .ready, .behindReach, .backingOff: machine.drop(slot)
-            case .handed, .concluded, .orphaned, .free: break
             }
         }
     }

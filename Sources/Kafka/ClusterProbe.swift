@@ -78,10 +78,21 @@ package enum StampedRecord: Hashable, Sendable {
 
     /// The offset that the next record of each partition gets; those whose leaders did not tell are left out.
     package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [TopicPartition: Int64] {
+        offsets(.end, of: partitions, timeoutMs: timeoutMs)
+    }
+
+    /// The first offset that each partition holds; those whose leaders did not tell are left out.
+    package func starts(of partitions: [TopicPartition], timeoutMs: Int32) -> [TopicPartition: Int64] {
+        offsets(.start, of: partitions, timeoutMs: timeoutMs)
+    }
+
+    private func offsets(
+        _ place: LogPlace, of partitions: [TopicPartition], timeoutMs: Int32
+    ) -> [TopicPartition: Int64] {
         guard !partitions.isEmpty else { return [:] }
-        let ends = (try? client.offsets(.end, of: partitions, timeoutMs: timeoutMs)) ?? []
+        let offsets = (try? client.offsets(place, of: partitions, timeoutMs: timeoutMs)) ?? []
         var found: [TopicPartition: Int64] = [:]
-        for (partition, end) in zip(partitions, ends) { found[partition] = end }
+        for (partition, offset) in zip(partitions, offsets) { found[partition] = offset }
         return found
     }
 
@@ -109,6 +120,13 @@ package enum StampedRecord: Hashable, Sendable {
             }
         }
         return found
+    }
+
+    /// The configuration of these topics; those the brokers do not tell about are left out.
+    package func configurations(
+        of topics: [String], timeoutMs: Int32
+    ) throws(KafkaError) -> [String: TopicConfiguration] {
+        try client.configurations(of: topics, timeoutMs: timeoutMs)
     }
 
     /// Whether the group may read and commit these topics: `.none`, or why not; those that were not answered for are left

@@ -116,12 +116,18 @@ package struct TopicConfiguration: Hashable, Sendable {
     package func configurations(of topics: [String], timeoutMs: Int32) throws(KafkaError) -> [String:
         TopicConfiguration]
     {
-        let request = AdminRequest(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, timeoutMs: timeoutMs)
+        try client.configurations(of: topics, timeoutMs: timeoutMs)
+    }
+}
+
+extension ClientHandle {
+    func configurations(of topics: [String], timeoutMs: Int32) throws(KafkaError) -> [String: TopicConfiguration] {
+        let request = AdminRequest(self, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, timeoutMs: timeoutMs)
         var list: [OpaquePointer?] = unsafe topics.map {
             unsafe rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, $0)
         }
         defer { unsafe rd_kafka_ConfigResource_destroy_array(&list, list.count) }
-        unsafe rd_kafka_DescribeConfigs(client.raw, &list, list.count, request.options, request.queue)
+        unsafe rd_kafka_DescribeConfigs(raw, &list, list.count, request.options, request.queue)
         let event = try request.wait(timeoutMs: timeoutMs)
         var count = 0
         var results: [String: TopicConfiguration] = [:]

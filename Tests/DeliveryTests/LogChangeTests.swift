@@ -138,6 +138,75 @@ struct LogChangeTests {
         #expect(rig.send() == ["a"])
     }
 
+    @Test("What is open of the old log outlives the partition: its results are written, and what waits is sent")
+    func detachedOutlives() {
+        let rig = Rig(capacity: 2)
+        let old = rig.assignReady()
+        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(old, Int64(offset), device) }
+        #expect(rig.send() == ["a", "b"])
+        rig.answer("b")
+        let new = rig.machine.beginAnew(old, from: 0, logEnd: 9, now: rig.now)
+        rig.machine.revoke([new])
+        rig.wait(ms: 50)
+        rig.commit()
+        expect(rig.machine.isDrained(new), is: true)
+        rig.machine.release([new])
+        expect(rig.machine.hasDetached, is: true)
+        #expect(rig.settle().map(\.token) == ["b"])
+        // It may come back meanwhile.
+        let next = rig.assignReady()
+        rig.receive(next, 0, "z")
+        #expect(rig.send() == ["c"])
+        rig.answer("a")
+        rig.answer("c")
+        #expect(Set(rig.settle().map(\.token)) == ["a", "c"])
+        rig.wait(ms: 50)
+        expect(rig.machine.hasDetached, is: false)
+        expect(rig.machine.status(of: old), is: nil)
+        expect(rig.machine.counters.late, is: 0)
+        #expect(rig.send() == ["z"])
+        rig.answer("z")
+        rig.settle()
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Without a last commit only what is on connections goes on: nobody was told of the rest")
+    func detachedUntold() {
+        let rig = Rig(capacity: 1)
+        let old = rig.assignReady()
+        for (offset, device) in ["a", "b"].enumerated() { rig.receive(old, Int64(offset), device) }
+        #expect(rig.send() == ["a"])
+        let new = rig.machine.beginAnew(old, from: 0, logEnd: 9, now: rig.now)
+        rig.machine.revoke([new])
+        rig.machine.stopWaiting([new])
+        rig.machine.release([new])
+        rig.answer("a")
+        #expect(rig.settle().map(\.token) == ["a"])
+        #expect(rig.send() == [])
+        rig.wait(ms: 50)
+        expect(rig.machine.hasDetached, is: false)
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Of a topic that is gone nothing is left to be told: what waited for a commit is sent")
+    func detachedOfNothing() {
+        var settings = DeliverySettings()
+        settings.reachMargin = 1
+        let rig = Rig(settings)
+        let old = rig.assignReady()
+        for (offset, device) in ["a", "b"].enumerated() { rig.receive(old, Int64(offset), device) }
+        #expect(rig.send() == ["a"])
+        let new = rig.machine.beginAnew(old, from: nil, logEnd: nil, now: rig.now)
+        rig.machine.revoke([new])
+        expect(rig.machine.isDrained(new), is: true)
+        rig.machine.release([new])
+        #expect(rig.send() == ["b"])
+        for device in ["a", "b"] { rig.answer(device) }
+        #expect(rig.settle().count == 2)
+        rig.wait(ms: 50)
+        #expect(rig.isEmpty)
+    }
+
     @Test("What was committed before it was assigned may have been sent, too")
     func committedBefore() {
         let rig = Rig()

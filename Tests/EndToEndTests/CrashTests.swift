@@ -85,6 +85,28 @@ extension EndToEnd.Troubles {
             try simulator.process.stop()
         }
 
+        /// The same offset of a topic that is made anew is another record: it is given up after two deaths of its own.
+        @Test(.needs(.worker, .broker, .python, .kcat), .needsClang, .timeLimit(.minutes(5)))
+        func deathsAtATopicThatIsMadeAnewCountAnew() throws {
+            let scene = try Scene("died-anew", partitions: 1)
+            let simulator = try scene.startSimulator()
+            let library = try Self.library(in: scene)
+            let worker = try scene.startWorker(
+                kafka: "group_instance_id: one", environment: poison(library, at: "read"))
+            try write(20, poisonAt: 10, in: scene)
+            try scene.await(scene.configuration.results, holds: 19, within: 60, of: worker)
+            try scene.settle(worker)
+            #expect(worker.text.ranges(of: "died of").count == 2, "\(worker.text.suffix(4_000))")
+            try scene.change("delete", scene.configuration.requests)
+            try scene.change("create", scene.configuration.requests, "1")
+            try write(15, poisonAt: 10, from: 100, in: scene)
+            try scene.await(scene.configuration.deadLetters, holds: 2, within: 90, of: worker)
+            try scene.await(scene.configuration.results, holds: 33, within: 60, of: worker)
+            #expect(worker.text.ranges(of: "died of").count == 4, "\(worker.text.suffix(6_000))")
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
         /// One that was told to stop, and dies before it has, stops in its next life.
         @Test(.needs(.worker, .broker, .python, .kcat), .needsClang, .timeLimit(.minutes(4)))
         func aStopIsNotForgottenInADeath() throws {

@@ -70,5 +70,44 @@ extension EndToEnd.Troubles {
             try protected.awaitProblem("topic \(topic)", ["does not exist"], worker, pages)
             try scene.stop(worker)
         }
+
+        /// A producer died and left its transaction open: readers of committed records get no further in that partition
+        /// until the broker ends it.
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(6)))
+        func aTransactionThatIsLeftOpenIsNamedForItsPartition() throws {
+            let protected = try ProtectedScene("open")
+            let scene = protected.scene
+            _ = try scene.startSimulator()
+            let (worker, pages) = try protected.startFine()
+            let topic = scene.configuration.requests
+            try scene.change("transaction", topic, "1", "10", "60000")
+            try scene.change("requests", topic, "40")
+            let stalled = "partition \(topic)/1"
+            try protected.awaitProblem(
+                stalled, ["wait behind a transaction", "abort --topic \(topic) --partition 1 --start-offset 0"], worker,
+                pages)
+            // The other partition's 20, and nothing else is wrong.
+            try scene.await(scene.configuration.results, holds: 20, within: 30, of: worker)
+            let metrics = try pages.get("/metrics").1
+            #expect(metrics.ranges(of: "\napns_worker_problems{").count == 1, "\(metrics)")
+            try scene.change("abort", topic, "1")
+            try protected.awaitMended(stalled, worker, pages)
+            try scene.await(scene.configuration.results, holds: 40, within: 30, of: worker)
+            try scene.stop(worker)
+        }
+
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(6)))
+        func aRetryTopicThatIsAlteredToLoseRecordsIsNamed() throws {
+            let protected = try ProtectedScene("altered")
+            let scene = protected.scene
+            _ = try scene.startSimulator()
+            let (worker, pages) = try protected.startFine()
+            let topic = scene.configuration.retry
+            try scene.change("alter", topic, "cleanup.policy=compact")
+            try protected.awaitProblem("topic \(topic)", ["cleanup.policy=compact", "set it to delete"], worker, pages)
+            try scene.change("alter", topic, "cleanup.policy=delete")
+            try protected.awaitMended("topic \(topic)", worker, pages)
+            try scene.stop(worker)
+        }
     }
 }

@@ -74,6 +74,62 @@ extension EndToEnd.Troubles {
             try simulator.process.stop()
         }
 
+        /// Gone for less than its readers look away, and filled by a mirror: the records have the times of those that it
+        /// copied.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
+        func aTopicThatIsMadeAnewAtOnceWithOldRecordsIsReadFromItsBeginning() throws {
+            let scene = try Scene("mirrored", partitions: 2)
+            let simulator = try scene.startSimulator()
+            let worker = try scene.startWorker()
+            try scene.change("requests", scene.configuration.requests, "600")
+            try scene.await(scene.configuration.results, holds: 600, within: 60, of: worker)
+            try scene.settle(worker)
+            // Two of the watch's rounds, which nothing tells of.
+            usleep(12_000_000)
+            try scene.change("remake", scene.configuration.requests, "2", "900", "ff", "3600")
+            let readable = Date()
+            var text = ""
+            while Date().timeIntervalSince(readable) < 60 {
+                text = try scene.change("tokens", scene.configuration.results)
+                if text.contains("distinct 1500 ") { break }
+                usleep(200_000)
+            }
+            let seconds = Date().timeIntervalSince(readable)
+            print("900 results \(seconds) s after they were readable")
+            #expect(text.contains("distinct 1500 "), "\(text)\n\(worker.text.suffix(6_000))")
+            #expect(seconds < 25)
+            try scene.settle(worker)
+            text = try scene.change("tokens", scene.configuration.results)
+            #expect(text.contains("distinct 1500 ") && text.contains("unmarked 0"), "\(text)")
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        /// Apple is slow while the topic is made anew.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
+        func whatIsInFlightOfALogThatIsGoneHasItsResults() throws {
+            let scene = try Scene("inflight", partitions: 1)
+            let simulator = try scene.startSimulator("--latency", "20s")
+            let worker = try scene.startWorker()
+            try worker.waitFor("partitions assigned group=\(scene.configuration.group) ", seconds: 60)
+            try scene.change("requests", scene.configuration.requests, "50")
+            // One of the watch's rounds. Then the new log's offsets go on, and the group is joined anew for it.
+            usleep(6_000_000)
+            try scene.change("remake", scene.configuration.requests, "1", "100", "ff", "0")
+            try worker.waitFor("joining the group anew", seconds: 30)
+            var text = ""
+            let deadline = Date(timeIntervalSinceNow: 90)
+            while Date() < deadline {
+                text = try scene.change("tokens", scene.configuration.results)
+                if text.contains("distinct 150 ") { break }
+                usleep(500_000)
+            }
+            #expect(text.contains("distinct 150 "), "\(text)\n\(worker.text.suffix(6_000))")
+            try scene.settle(worker)
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
         func aTopicThatIsDeletedHoldsUpNoOther() throws {
             let scene = try Scene("gone", partitions: 4)

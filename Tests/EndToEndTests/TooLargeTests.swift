@@ -74,6 +74,20 @@ extension EndToEnd.Deliveries {
                 $0.1.contains(#""health":"fine""#) && !$0.1.contains(#""subject":"#)
             }
 
+            // Each topic's are counted and named, and said once.
+            let metrics = try pages.get("/metrics").1, status = try pages.get("/status").1
+            let topics = scene.configuration
+            for (topic, records) in [(topics.results, 20), (topics.retry, 40), (topics.deadLetters, 40)] {
+                #expect(
+                    metrics.contains("\napns_worker_too_large_records_total{topic=\"\(topic)\"} \(records)\n"),
+                    "\(metrics.suffix(2_000))")
+                #expect(status.contains(#"{"topic":"\#(topic)","records":\#(records)}"#), "\(status)")
+                let said = worker.text.split(separator: "\n").filter {
+                    $0.contains("too large for its topic") && $0.contains("topic=\(topic) ")
+                }
+                #expect(said.count == 1, "\(said)")
+            }
+
             // As `%k %s`, so that a token that was left out is known by its key.
             let lines = try Scene.run(
                 Tool.kcat.path(),

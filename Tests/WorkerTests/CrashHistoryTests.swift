@@ -62,4 +62,26 @@ struct CrashHistoryTests {
         // Another boot's clock says nothing.
         #expect(history([90_000, 90_001, 90_002], nil).excess(nowMs: 3) == nil)
     }
+
+    @Test func `Deaths at a log that is another one condemn nothing of the new one, and still count as deaths`() {
+        let other = CrashHistory.Place(topic: "apns.requests", partition: 4, offset: 1_234)
+        var history = CrashHistory(text: "0" + note(atMs: 100, place) + note(atMs: 200, other))
+        history = CrashHistory(text: history.text + note(atMs: 300, other))
+        #expect(history.condemned == [other])
+        let isForgotten = history.forgetOffsets(topic: place.topic, partition: place.partition)
+        #expect(isForgotten && history.condemned == [other] && history.deaths.count == 3)
+        #expect(history.deaths[0].place?.description == "apns.requests/3/gone")
+        // What the next process is told, after a death at the same offset of the new log, and after another one.
+        history = CrashHistory(text: history.text + note(atMs: 400, place))
+        #expect(history.condemned == [other])
+        history = CrashHistory(text: history.text + note(atMs: 500, place))
+        #expect(history.condemned == [other, place])
+        let areForgotten = history.forgetOffsets(topic: other.topic, partition: other.partition)
+        let isAnyLeft = history.forgetOffsets(topic: other.topic, partition: other.partition)
+        #expect(areForgotten && !isAnyLeft && history.condemned == [place])
+        #expect(history.excess(nowMs: 600) == nil, "none of them is at no known record")
+        // Two at what is gone are none at one record.
+        history = CrashHistory(text: history.text + note(atMs: 600, nil))
+        #expect(history.condemned == [place])
+    }
 }

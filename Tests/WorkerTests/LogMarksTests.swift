@@ -12,24 +12,39 @@ struct LogMarksTests {
         var stamps: [Int64] = []
         var start = 0
         var isSilent = false
+        /// `nil`: the brokers do not tell.
+        var isCompacted: Bool? = false
+        /// Read since the last look.
+        var read: LogMarks.Witness?
         var marks = LogMarks()
         /// Milliseconds of both clocks.
-        var nowMs: Int64 = 1_000_000
+        var nowMs: Int64 = 10_000_000_000
 
         mutating func write(_ count: Int, stampedMs: Int64? = nil) {
             stamps += Array(repeating: stampedMs ?? nowMs, count: count)
         }
 
+        /// The record at `offset` is read.
+        mutating func read(_ offset: Int) {
+            guard stamps[offset] > read?.timeMs ?? 0 else { return }
+            read = LogMarks.Witness(offset: Int64(offset), timeMs: stamps[offset], readNs: nowMs * 1_000_000)
+        }
+
         mutating func look(afterMs: Int64 = 5_000) -> [LogMarks.Change] {
             nowMs += afterMs
-            let (log, isSilent) = (self, isSilent)
+            let log = self
+            defer { read = nil }
             return marks.look(
-                ends: isSilent ? [:] : [place: Int64(stamps.count)], nowNs: nowMs * 1_000_000, wallMs: nowMs
-            ) { times in
-                guard !isSilent, let timeMs = times[place] else { return [:] }
-                let first = log.stamps.indices.first { $0 >= log.start && log.stamps[$0] >= timeMs }
-                return [place: first.map { .at(Int64($0)) } ?? .none]
-            }
+                ends: isSilent ? [:] : [place: Int64(stamps.count)], read: read.map { [place: $0] } ?? [:],
+                nowNs: nowMs * 1_000_000, wallMs: nowMs,
+                LogMarks.Questions(
+                    firstRecords: { times in
+                        guard !log.isSilent, let timeMs = times[place] else { return [:] }
+                        let first = log.stamps.indices.first { $0 >= log.start && log.stamps[$0] >= timeMs }
+                        return [place: first.map { .at(Int64($0)) } ?? .none]
+                    },
+                    starts: { log.isSilent || $0 != [place] ? [:] : [place: Int64(log.start)] },
+                    uncompacted: { log.isCompacted == false ? $0 : [] }))
         }
     }
 
@@ -94,5 +109,81 @@ struct LogMarksTests {
         log.nowMs += 10
         log.write(40)
         #expect(log.look().map(\.from) == [290])
+    }
+
+    /// As a mirror copies them: the times are those of the records that it read.
+    @Test(arguments: [301, 700], [-3_600_000, -50_000] as [Int64])
+    func `A log made anew with records of old times is told by a record that was read and is not there`(
+        _ count: Int, _ behindMs: Int64
+    ) {
+        var log = Log()
+        #expect(log.look().isEmpty)
+        log.write(300)
+        for offset in 0..<300 { log.read(offset) }
+        for _ in 0..<3 { #expect(log.look().isEmpty) }
+        let lastMs = log.nowMs
+        log.stamps = []
+        log.write(count, stampedMs: log.nowMs + behindMs)
+        #expect(log.look().isEmpty, "one look may be mistaken")
+        // What is read of the new log does not take its place.
+        log.read(count - 1)
+        #expect(
+            log.look() == [LogMarks.Change(partition: Self.place, from: 0, unchangedNs: lastMs * 1_000_000)])
+        for _ in 0..<30 { #expect(log.look().isEmpty) }
+    }
+
+    @Test func `A mirror's log that has gone on to later times is told, too`() {
+        var log = Log()
+        let oldMs = log.nowMs - 3_600_000
+        log.write(300, stampedMs: oldMs)
+        log.read(299)
+        for _ in 0..<3 { #expect(log.look().isEmpty) }
+        log.stamps = []
+        log.write(100, stampedMs: oldMs - 1_000)
+        log.write(250, stampedMs: oldMs + 1_000)
+        log.read(340)
+        #expect(log.look().map(\.from) + log.look().map(\.from) == [0])
+        for _ in 0..<30 { #expect(log.look().isEmpty) }
+    }
+
+    @Test func `A record that retention or compaction may have taken, or that one look misses, tells nothing`() {
+        var log = Log()
+        log.write(300, stampedMs: log.nowMs - 10_000)
+        log.write(1, stampedMs: log.nowMs - 5_000)
+        log.read(300)
+        log.write(300, stampedMs: log.nowMs - 10_000)
+        for _ in 0..<3 { #expect(log.look().isEmpty) }
+        // A look that misses it, and one that does not.
+        let whole = log.stamps
+        log.stamps[300] = 0
+        #expect(log.look().isEmpty)
+        log.stamps = whole
+        #expect(log.look().isEmpty)
+        log.stamps[300] = 0
+        #expect(log.look().isEmpty)
+        log.start = 400
+        for _ in 0..<3 { #expect(log.look().isEmpty) }
+        for isCompacted in [true, nil] {
+            log.isCompacted = isCompacted
+            log.write(1)
+            let last = log.stamps.count - 1
+            log.read(last)
+            log.write(10, stampedMs: log.nowMs - 5_000)
+            for _ in 0..<3 { #expect(log.look().isEmpty) }
+            log.stamps[last] = 0
+            for _ in 0..<5 { #expect(log.look().isEmpty) }
+        }
+    }
+
+    @Test func `A log that is shorter than what was read of it is left to its reader`() {
+        var log = Log()
+        log.write(300)
+        log.read(299)
+        for _ in 0..<3 { #expect(log.look().isEmpty) }
+        log.stamps = []
+        log.write(200, stampedMs: log.nowMs - 3_600_000)
+        for _ in 0..<5 { #expect(log.look().isEmpty) }
+        log.write(200, stampedMs: log.nowMs - 3_600_000)
+        #expect(log.look().map(\.from) + log.look().map(\.from) == [0])
     }
 }

@@ -249,13 +249,16 @@ import Testing
             CrashHistory.Place(topic: scene.topic, partition: 0, offset: 9),
             CrashHistory.Place(topic: "another", partition: 0, offset: 9),
         ]
+        var others: [TopicPartition] = []
+        scene.reader.onAnotherLog = { others.append($0) }
         for _ in 0..<3 { try scene.write(value: nil) }
         try scene.run("the letters") { scene.letters.count == 3 }
-        #expect(scene.reader.condemned.count == 2)
+        #expect(scene.reader.condemned.count == 2 && others.isEmpty)
         let change = LogMarks.Change(
             partition: TopicPartition(scene.topic, 0), from: 1, unchangedNs: scene.now.ns)
         scene.reader.logIsAnother(change, &scene.machine, now: scene.now)
         #expect(scene.reader.condemned.map(\.topic) == ["another"])
+        #expect(others == [TopicPartition(scene.topic, 0)])
     }
 
     @Test func `Lost partitions that come back go on with what is known of them`() throws {

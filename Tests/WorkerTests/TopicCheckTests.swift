@@ -56,6 +56,14 @@ struct TopicCheckTests {
         #expect(lines.first?.contains("cleanup.policy=compact") == true)
     }
 
+    @Test func `A topic that is altered while the worker runs is named with what to do`() throws {
+        let found = ["apns.retry.15m": TopicConfiguration(cleanupPolicies: ["compact"], retentionMs: 1_000)]
+        let faults = TopicCheck(configuration).unsafe(found).map { ClusterReport.fault(of: $0) }
+        #expect(faults.map(\.subject) == ["topic apns.retry.15m", "topic apns.retry.15m"])
+        #expect(faults.first?.text.contains("has cleanup.policy=compact, which drops all but") == true)
+        #expect(faults.map(\.advice) == ["set it to delete", "set it to at least \(900_000 + 86_400_000)"])
+    }
+
     @Test func `Dead tokens may be compacted`() {
         let found = ["apns.unregistered": TopicConfiguration(cleanupPolicies: ["compact"], retentionMs: nil)]
         #expect(TopicCheck(configuration).unsafeLines(found).isEmpty)

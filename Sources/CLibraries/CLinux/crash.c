@@ -26,12 +26,20 @@ enum {
 static const int deaths[] = {SIGILL, SIGTRAP, SIGSEGV, SIGBUS, SIGABRT};
 enum { death_count = sizeof deaths / sizeof *deaths };
 
+// The environment's own entry, with room for one death.
+struct note {
+    // Where the text ends, and the death is appended.
+    char *entry;
+    char text[];
+};
+static struct note *_Atomic note;
+
 // Written before the handlers are there, and only read by them.
 static struct {
     char **arguments;
     char **environment;
-    // Where the environment's own entry ends, with room for one death.
-    char *entry;
+    // Where the environment's own entry is.
+    char **place;
     const char *prefix;
     sigset_t mask;
     struct sigaction before[death_count];
@@ -42,6 +50,8 @@ static atomic_bool is_contained;
 static atomic_int stopping;
 // The thread that died first, and how far it is.
 static atomic_int dying_thread;
+// What it tells the next one: as it was when it died.
+static struct note *left;
 static atomic_int stage;
 enum { telling = 1, tracing, replacing };
 
@@ -120,8 +130,8 @@ static void leave_word(int number, const struct crash_place *place) {
     } else {
         append_word(&entry, "-,-,-");
     }
-    memcpy(prepared.entry, bytes, entry.count);
-    prepared.entry[entry.count] = 0;
+    memcpy(left->entry, bytes, entry.count);
+    left->entry[entry.count] = 0;
 }
 
 static void tell(int number) {
@@ -199,6 +209,7 @@ static _Noreturn void replace(int number) {
     // To this thread, which is the one that lives on: another would take it.
     if (stop) syscall(SYS_tgkill, getpid(), (int)syscall(SYS_gettid), stop);
     alarm(0);
+    *prepared.place = left->text;
     execve("/proc/self/exe", prepared.arguments, prepared.environment);
     char bytes[200];
     struct text line = {bytes, 0, sizeof bytes};
@@ -228,6 +239,7 @@ static void handle(int number, siginfo_t *information, void *context) {
     // Whatever hangs from here on ends the process.
     signal(SIGALRM, SIG_DFL);
     alarm(patience);
+    left = atomic_load(&note);
     atomic_store(&stage, telling);
     tell(number);
     atomic_store(&stage, tracing);
@@ -275,19 +287,35 @@ static size_t count_of(const char *const *list) {
     return count;
 }
 
+static struct note *noted(const char *variable) {
+    size_t count = strlen(variable);
+    struct note *new = calloc(1, sizeof *new + count + entry_size + 1);
+    if (!new) return NULL;
+    memcpy(new->text, variable, count);
+    new->entry = new->text + count;
+    return new;
+}
+
+void crash_remember(const char *variable) {
+    if (!atomic_load(&is_contained)) return;
+    struct note *new = noted(variable);
+    // The one before may be in the hands of a thread that dies.
+    if (new) atomic_store(&note, new);
+}
+
 int crash_contain(const char *const *arguments, const char *variable, const char *prefix) {
     if (__asan_init || __tsan_init) return 0;
-    size_t name_count = strcspn(variable, "=") + 1, count = strlen(variable), entries = 0;
-    char *text = calloc(1, count + entry_size + 1);
+    size_t name_count = strcspn(variable, "=") + 1, entries = 0;
+    struct note *first = noted(variable);
     prepared.arguments = copied(arguments, count_of(arguments));
     prepared.environment = copied((const char *const *)environ, count_of((const char *const *)environ));
     prepared.prefix = strdup(prefix);
-    if (!text || !prepared.arguments || !prepared.environment || !prepared.prefix) return 0;
-    memcpy(text, variable, count);
-    prepared.entry = text + count;
+    if (!first || !prepared.arguments || !prepared.environment || !prepared.prefix) return 0;
+    atomic_store(&note, first);
     for (char **word = prepared.environment; *word; word++)
         if (strncmp(*word, variable, name_count) != 0) prepared.environment[entries++] = *word;
-    prepared.environment[entries++] = text;
+    prepared.place = &prepared.environment[entries];
+    prepared.environment[entries++] = first->text;
     prepared.environment[entries] = NULL;
 
     pthread_sigmask(SIG_SETMASK, NULL, &prepared.mask);

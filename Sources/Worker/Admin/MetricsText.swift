@@ -261,6 +261,10 @@ struct MetricsText {
         out.sample(snapshot.unacknowledged)
         out.family("apns_worker_refused_records", .gauge, "Records refused by Kafka that wait to be written again.")
         out.sample(snapshot.refused)
+        out.family(
+            "apns_worker_too_large_records_total", .counter,
+            "Records that were too large for a topic and were written smaller, or as a dead letter, by topic.")
+        for (topic, records) in snapshot.tooLarge { out.sample(["topic": topic], records) }
     }
 
     // MARK: Process

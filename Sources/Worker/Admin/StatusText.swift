@@ -23,6 +23,7 @@ struct StatusText: ~Copyable {
         writePartitions()
         json.member("open_notifications", snapshot.gauges.openNotifications)
         json.member("unacknowledged_records", snapshot.unacknowledged)
+        writeTooLarge()
         writeUnpacking()
         writeCrashes()
         json.endObject()
@@ -41,6 +42,19 @@ struct StatusText: ~Copyable {
         }
         json.endArray()
         if snapshot.problemsLeftOut > 0 { json.member("problems_left_out", snapshot.problemsLeftOut) }
+    }
+
+    /// What was too large for a topic and was written smaller.
+    private mutating func writeTooLarge() {
+        json.name("too_large_for_topic")
+        json.beginArray()
+        for (topic, records) in snapshot.tooLarge {
+            json.beginObject()
+            json.member("topic", topic)
+            json.member("records", records)
+            json.endObject()
+        }
+        json.endArray()
     }
 
     private mutating func writeUnpacking() {

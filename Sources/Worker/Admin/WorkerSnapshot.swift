@@ -85,6 +85,8 @@ struct WorkerSnapshot: Sendable {
     var unacknowledged = 0
     /// Records refused by Kafka that wait to be written again.
     var refused = 0
+    /// Records that were too large for a topic, by topic, since the start.
+    var tooLarge: [(topic: String, records: Int)] = []
 
     /// Whether the groups have answered once, which an empty assignment does too.
     var isReady: Bool { phase == .running || phase == .stopping && hasBeenReady }

@@ -36,6 +36,8 @@ struct ClusterReport: Sendable {
     var ends: [TopicPartition: Int64] = [:]
     /// Partitions whose log is another one than a round before.
     var changedLogs: [LogMarks.Change] = []
+    /// Topics whose configuration would lose records; `nil`: not asked this time, or not told.
+    var unsafeTopics: [TopicCheck.Unsafe]?
     /// Retry topics that hold records of the group and are in no configuration; `nil`: not asked this time.
     var leftTiers: [LeftTiers.Tier]?
     /// Why these could not be asked for.
@@ -53,6 +55,11 @@ extension ClusterReport {
             ]
         }
         return groups.compactMap(fault(of:)) + topics.compactMap(fault(of:))
+    }
+
+    /// Of a topic that was altered since the start, which refuses one.
+    static func fault(of topic: TopicCheck.Unsafe) -> Fault {
+        Fault("topic \(topic.topic)", .unsafe, "the topic (\(topic.path)) has \(topic.text)", topic.advice)
     }
 
     private func fault(of group: Group) -> Fault? {

@@ -2,20 +2,30 @@ internal import Configuration
 internal import EventLoop
 internal import Kafka
 internal import Observability
+internal import Synchronization
 
 /// Asks the brokers every 5 s how the worker's topics and groups stand, on a thread and with clients of its own: what the
 /// worker's own clients say about that comes once, late, or never, and the core must not wait for an answer.
 ///
 /// A round asks for the metadata of the topics (of all of them where a pattern is configured), for the end of each
-/// partition that is to be read and the first records since some times (`LogMarks`; four requests to each broker at most),
-/// and for the right to read each topic (one to three requests to the coordinator; at most 32 topics in a round, one after
-/// the other). Every question has a limit of 1.5 s.
+/// partition that is to be read and the first records since some times (`LogMarks`; five requests to each broker, and two
+/// more where one looks like another), and for the right to read each topic (one to three requests to the coordinator; at
+/// most 32 topics in a round, one after the other). Every other round asks for the configuration of the topics that are
+/// named, too. Every question has a limit of 1.5 s.
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
+    private let read = ReadRecords()
+
+    /// By the core, of each partition the record of the latest time since the watch took them.
+    private final class ReadRecords: Sendable {
+        let byPartition = Mutex<[TopicPartition: LogMarks.Witness]>([:])
+    }
 
     static let everyNs: Int64 = 5_000_000_000
     /// Of each question.
     static let timeoutMs: Int32 = 1_500
+    /// Every 10 s.
+    private static let roundsForConfigurations = 2
     /// Left tiers are looked for once in so many rounds: every 5 minutes.
     private static let roundsForLeftTiers = 60
 
@@ -23,9 +33,16 @@ final class ClusterWatch: Sendable {
     init(
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, reports: Mailbox<ClusterReport>
     ) throws(SystemError) {
-        thread = try LoopThread(name: "watch") { loop in
-            let rounds = Rounds(configuration, cluster, loop, reports)
+        thread = try LoopThread(name: "watch") { [read] loop in
+            let rounds = Rounds(configuration, cluster, loop, reports, read)
             rounds.begin()
+        }
+    }
+
+    /// Tells records that were read, by which a log is told from another one. Any thread.
+    func note(read records: [TopicPartition: LogMarks.Witness]) {
+        read.byPartition.withLock { known in
+            known.merge(records) { $0.timeMs >= $1.timeMs ? $0 : $1 }
         }
     }
 
@@ -42,8 +59,12 @@ final class ClusterWatch: Sendable {
         /// Its timers hold this object.
         private unowned let loop: Loop
         private let reports: Mailbox<ClusterReport>
+        private let read: ReadRecords
+        private let check: TopicCheck
         private var probes: [ClusterProbe] = []
         private var number = 0
+        /// The first round after the start looks for them, too.
+        private var roundForLeftTiers = 0
         private var firstTopic = 0
         private var marks = LogMarks()
         /// Not told yet.
@@ -53,8 +74,10 @@ final class ClusterWatch: Sendable {
 
         init(
             _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ loop: Loop,
-            _ reports: Mailbox<ClusterReport>
+            _ reports: Mailbox<ClusterReport>, _ read: ReadRecords
         ) {
+            self.read = read
+            check = TopicCheck(configuration)
             self.configuration = configuration
             self.cluster = cluster
             self.loop = loop
@@ -63,7 +86,9 @@ final class ClusterWatch: Sendable {
 
         func begin() {
             let startNs = LoopTime.read().monotonicNs
-            if reports.post(round()) { changedLogs = [] }
+            let report = round()
+            if reports.post(report) { changedLogs = [] }
+            if number >= roundForLeftTiers, report.silence == nil { lookForLeftTiers(report) }
             number += 1
             // From beginning to beginning, so that a slow round does not make the next one late.
             let takenNs = LoopTime.read().monotonicNs - startNs
@@ -88,24 +113,56 @@ final class ClusterWatch: Sendable {
                     return (0..<Int32(clamping: count)).map { TopicPartition(topic.name, $0) }
                 }
                 report.ends = probe.ends(of: partitions, timeoutMs: ClusterWatch.timeoutMs)
-                changedLogs += marks.look(ends: report.ends, nowNs: now.monotonicNs, wallMs: now.wallMs) {
-                    probe.firstRecords(since: $0, timeoutMs: ClusterWatch.timeoutMs)
-                }
+                changedLogs += marks.look(
+                    ends: report.ends, read: takeRead(), nowNs: now.monotonicNs, wallMs: now.wallMs, questions(probe))
                 report.changedLogs = changedLogs
                 askForRights(&report)
+                if number % ClusterWatch.roundsForConfigurations == 1 {
+                    report.unsafeTopics = unsafeTopics(probe)
+                }
             } catch {
                 for probe in probes { probe.noteErrors() }
                 report.silence = probes.first?.lastError?.text ?? error.text
                 return report
             }
-            if number % ClusterWatch.roundsForLeftTiers == ClusterWatch.roundsForLeftTiers - 1 {
-                do throws(KafkaError) {
-                    report.leftTiers = try LeftTiers(configuration, cluster, timeoutMs: ClusterWatch.timeoutMs).found
-                } catch {
-                    report.leftTiersFailure = error.text
-                }
-            }
             return report
+        }
+
+        /// Takes four questions, one after the other: nothing else of a round waits for them, nor does the start.
+        private func lookForLeftTiers(_ report: ClusterReport) {
+            var report = report
+            report.changedLogs = []
+            do throws(KafkaError) {
+                report.leftTiers = try LeftTiers(configuration, cluster, timeoutMs: ClusterWatch.timeoutMs).found
+            } catch {
+                report.leftTiersFailure = error.text
+            }
+            _ = reports.post(report)
+            roundForLeftTiers = number + ClusterWatch.roundsForLeftTiers
+        }
+
+        private func takeRead() -> [TopicPartition: LogMarks.Witness] {
+            read.byPartition.withLock { known in
+                defer { known = [:] }
+                return known
+            }
+        }
+
+        private func questions(_ probe: ClusterProbe) -> LogMarks.Questions {
+            LogMarks.Questions(
+                firstRecords: { probe.firstRecords(since: $0, timeoutMs: ClusterWatch.timeoutMs) },
+                starts: { probe.starts(of: $0, timeoutMs: ClusterWatch.timeoutMs) },
+                uncompacted: { names in
+                    let configurations = try? probe.configurations(
+                        of: Array(names), timeoutMs: ClusterWatch.timeoutMs)
+                    return names.filter { configurations?[$0]?.isCompacted == false }
+                })
+        }
+
+        /// `nil`: the brokers do not tell.
+        private func unsafeTopics(_ probe: ClusterProbe) -> [TopicCheck.Unsafe]? {
+            let names = check.expected.map(\.name)
+            return (try? probe.configurations(of: names, timeoutMs: ClusterWatch.timeoutMs)).map { check.unsafe($0) }
         }
 
         private func probe() throws(KafkaError) -> ClusterProbe {

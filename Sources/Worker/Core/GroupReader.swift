@@ -34,6 +34,8 @@ final class GroupReader: CommitPlace {
         var begin: Int64
         /// The log is another one, and is read from its beginning after the next assignment.
         var isStopped = false
+        /// The record of the latest time that was read since `takeWitnesses`.
+        var witness: LogMarks.Witness?
         /// A dead letter that there was no room for: its record is the head of the queue, and is offered again.
         var letter: Letter?
         var failures = BatchFailures()
@@ -82,7 +84,8 @@ final class GroupReader: CommitPlace {
     private let roleOfTopic: RoleOfTopic
     private let drainNs: Int64
     private var assigned: [Assigned] = []
-    /// Partitions that were given up: their last events come afterwards, and a suspended one's after minutes.
+    /// Partitions that were given up, or whose log is another one: their last events come afterwards, and a suspended
+    /// one's after minutes.
     private var former: [PartitionID: TopicPartition] = [:]
     /// What is asked about partitions given to us before they are read, and when to ask on (monotonic).
     private var waiting: (questions: AssignmentQuestions, retryNs: Int64)?
@@ -103,6 +106,10 @@ final class GroupReader: CommitPlace {
     private let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
     /// Records that are not to be looked at: the worker died at them.
     var condemned: Set<CrashHistory.Place> = []
+    /// Partitions of which something was committed, as far as this process knows.
+    private var hadCommitted: Set<TopicPartition> = []
+    /// The log of a partition is another one.
+    var onAnotherLog: (TopicPartition) -> Void = { _ in }
     private(set) var isLeaving = false
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
@@ -291,7 +298,10 @@ final class GroupReader: CommitPlace {
         let queues = try consumer.assign(places.map { PartitionStart($0.committed.partition, offset: $0.start) })
         guard !places.isEmpty else { return }
         for (queue, place) in zip(queues, places) {
-            if place.isAnotherLog { acquit(queue.partition) }
+            // With a topic its offsets go: whoever had one of it before reads another log.
+            let isForgotten = place.committed.offset == nil && hadCommitted.remove(queue.partition) != nil
+            if place.isAnotherLog || isForgotten { acquit(queue.partition) }
+            if place.committed.offset != nil { hadCommitted.insert(queue.partition) }
             let id = place.committed.metadata.withUnsafeBytes { metadata in
                 machine.assign(
                     topic: queue.partition.topic, partition: queue.partition.partition,
@@ -408,17 +418,24 @@ final class GroupReader: CommitPlace {
         {
             changed[partition.queue.partition] = nil
         }
+        for partition in assigned where machine.status(of: partition.id)?.committed != nil {
+            hadCommitted.insert(partition.queue.partition)
+        }
         if isLost { machine.suspend(partitions) } else { machine.release(partitions) }
-        if former.count >= Self.formerLimit { former.removeAll(keepingCapacity: true) }
         for partition in assigned where partitions.contains(partition.id) {
             standing[.partition(partition.queue.partition)] = nil
             reserve.forget(partition.queue.partition)
-            former[partition.id] = partition.queue.partition
+            noteFormer(partition.id, partition.queue.partition)
         }
         assigned.removeAll { partitions.contains($0.id) }
         guard mustUnassign else { return }
         tell(.unassign, now)
         logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(partitions.count)])
+    }
+
+    private func noteFormer(_ id: PartitionID, _ partition: TopicPartition) {
+        if former.count >= Self.formerLimit { former.removeAll(keepingCapacity: true) }
+        former[id] = partition
     }
 
     // MARK: Records
@@ -476,6 +493,7 @@ final class GroupReader: CommitPlace {
     /// Other records stand at the offsets of a log that is another one.
     private func acquit(_ partition: TopicPartition) {
         condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
+        onAnotherLog(partition)
     }
 
     private func isCondemned(_ partition: TopicPartition, _ offset: Int64) -> Bool {
@@ -507,6 +525,10 @@ final class GroupReader: CommitPlace {
             receipt = receive(message, index, unread: unread, &machine, now)
         }
         if assigned[index].isReset { assigned[index].isReset = false }
+        if message.timestampMs > assigned[index].witness?.timeMs ?? 0 {
+            assigned[index].witness = LogMarks.Witness(
+                offset: message.offset, timeMs: message.timestampMs, readNs: now.ns)
+        }
         switch receipt {
         case .taken, .known, .below, .unassigned: return true
         case .deadLetter(let id, let reason, let detail):
@@ -704,6 +726,17 @@ final class GroupReader: CommitPlace {
         return high >= 0 && high <= highest
     }
 
+    /// Of each partition the record of the latest time that was read since the last call.
+    func takeWitnesses() -> [TopicPartition: LogMarks.Witness] {
+        var found: [TopicPartition: LogMarks.Witness] = [:]
+        for index in assigned.indices {
+            guard let witness = assigned[index].witness else { continue }
+            found[assigned[index].queue.partition] = witness
+            assigned[index].witness = nil
+        }
+        return found
+    }
+
     /// A leader epoch never falls in one log (only librdkafka 2.1.0 and later tell it; looked at once a batch).
     private func noteEpoch(
         _ message: borrowing Message, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime
@@ -754,10 +787,12 @@ final class GroupReader: CommitPlace {
     private func beginAnew(_ index: Int, from offset: Int64?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         acquit(assigned[index].queue.partition)
         let high = consumer.watermarks(of: assigned[index].queue.partition).high
+        noteFormer(assigned[index].id, assigned[index].queue.partition)
         assigned[index].id = machine.beginAnew(
             assigned[index].id, from: offset, logEnd: high < 0 ? nil : high, now: now)
         place.pointee = machine.place(of: assigned[index].id)
         assigned[index].isReset = false
+        assigned[index].witness = nil
         assigned[index].letter = nil
         assigned[index].unreadableLetter = nil
         assigned[index].failures = BatchFailures()
@@ -782,6 +817,16 @@ final class GroupReader: CommitPlace {
     /// The partitions that are read, or drain, now.
     func forEachAssigned(_ body: (PartitionID, TopicPartition) -> Void) {
         for partition in assigned { body(partition.id, partition.queue.partition) }
+    }
+
+    /// Where the partitions end that are read, as the watch told it and the last fetch did.
+    func ends(lastStable: [TopicPartition: Int64]) -> [OpenTransactions.Ends] {
+        assigned.map { assigned in
+            let partition = assigned.queue.partition
+            return OpenTransactions.Ends(
+                partition: partition, lastStable: lastStable[partition],
+                highWatermark: consumer.watermarks(of: partition).high)
+        }
     }
 
     /// When `serve` or `read` has something to do without a wake-up (monotonic).

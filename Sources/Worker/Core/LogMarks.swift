@@ -8,8 +8,33 @@ internal import Kafka
 /// with a clock that is not behind the mark's. Two marks of each partition are looked at, one of the last look and one that
 /// is a minute old or two, for producers whose clocks are behind. (librdkafka 2.0.2 does not tell the id of a topic.)
 ///
-/// Not seen: a log whose predecessor was younger than one look.
+/// Records that a mirror copied have the times of long ago, which neither mark sees. So there is a third one: a record that
+/// was read, the one of the latest time. The first record of that time or later lies at it or below, and stays where it is;
+/// where it does not and only retention takes records, the log is another one. One look may be mistaken (a leader
+/// that is none any more): two in a row have to miss it.
+///
+/// Not seen: a log whose predecessor was younger than one look and of which nothing was read, and one with the same times at
+/// the same offsets.
 struct LogMarks {
+    /// A record that was read.
+    struct Witness: Hashable, Sendable {
+        let offset: Int64
+        /// Its timestamp; greater than 0.
+        let timeMs: Int64
+        /// Monotonic.
+        let readNs: Int64
+    }
+
+    /// What is asked of the brokers; what is not answered for is left out.
+    struct Questions {
+        /// The first record of each partition that is stamped so (milliseconds since the epoch) or later.
+        var firstRecords: ([TopicPartition: Int64]) -> [TopicPartition: StampedRecord]
+        /// The first offset that each partition holds.
+        var starts: ([TopicPartition]) -> [TopicPartition: Int64]
+        /// Those of these topics that are known not to be compacted.
+        var uncompacted: (Set<String>) -> Set<String>
+    }
+
     /// A partition whose log is another one.
     struct Change: Hashable, Sendable {
         let partition: TopicPartition
@@ -30,6 +55,24 @@ struct LogMarks {
     private var older: [TopicPartition: Mark] = [:]
     /// Takes the place of `older` when it is old enough; not looked at until then.
     private var coming: [TopicPartition: Mark] = [:]
+    private var witnesses: [TopicPartition: Testimony] = [:]
+
+    private struct Testimony {
+        let witness: Witness
+        /// Where the first record of its time or later lies: at it or below, and where it lay once, it stays.
+        var place: Int64
+        var isPlaceKnown = false
+        /// When it was there for the last time.
+        var checkedNs: Int64
+        /// The last look missed it.
+        var isMissed = false
+
+        init(_ witness: Witness) {
+            self.witness = witness
+            place = witness.offset
+            checkedNs = witness.readNs
+        }
+    }
 
     private static let olderByMs: Int64 = 60_000
     /// Marks of partitions that nobody answers for are kept so long.
@@ -38,18 +81,23 @@ struct LogMarks {
     /// Looks at all partitions that are known, and at those that were.
     ///
     /// - Parameters:
-    ///   - ends: as their leaders told, before `ask` is called.
-    ///   - ask: the first record of each partition that is stamped so (milliseconds since the epoch) or later; those
-    ///     that are not answered for are left out.
+    ///   - ends: as their leaders told, before `questions` are asked.
+    ///   - read: of each partition the record of the latest time that was read since the last look.
     mutating func look(
-        ends: [TopicPartition: Int64], nowNs: Int64, wallMs: Int64,
-        ask: ([TopicPartition: Int64]) -> [TopicPartition: StampedRecord]
+        ends: [TopicPartition: Int64], read: [TopicPartition: Witness] = [:], nowNs: Int64, wallMs: Int64,
+        _ questions: Questions
     ) -> [Change] {
+        let ask = questions.firstRecords
+        defer {
+            for (partition, witness) in read { hear(witness, of: partition) }
+        }
         var found: [TopicPartition: Change] = [:]
         let isLastAnswered = Self.check(&last, ends, nowNs, ask, &found)
         guard last.isEmpty || isLastAnswered else { return [] }
         _ = Self.check(&older, ends, nowNs, ask, &found)
+        checkWitnesses(ends, nowNs, questions, &found)
         for partition in found.keys {
+            witnesses[partition] = nil
             last[partition] = nil
             older[partition] = nil
             coming[partition] = nil
@@ -66,6 +114,60 @@ struct LogMarks {
             if isOld != false { coming[partition] = mark }
         }
         return Array(found.values)
+    }
+
+    /// Of two, the one of the later time is kept, for a new log to have nothing like it; one that was missed stays until
+    /// that is explained.
+    private mutating func hear(_ witness: Witness, of partition: TopicPartition) {
+        if let known = witnesses[partition], known.isMissed || known.witness.timeMs >= witness.timeMs { return }
+        witnesses[partition] = Testimony(witness)
+    }
+
+    private mutating func checkWitnesses(
+        _ ends: [TopicPartition: Int64], _ nowNs: Int64, _ questions: Questions,
+        _ found: inout [TopicPartition: Change]
+    ) {
+        witnesses = witnesses.filter { nowNs - $0.value.checkedNs < Self.keptNs }
+        // A log that ends below it is noticed by who reads it, or its leader does not know all of it yet.
+        let known = witnesses.filter { partition, testimony in
+            found[partition] == nil && (ends[partition] ?? 0) > testimony.witness.offset
+        }
+        guard !known.isEmpty else { return }
+        var missed: [TopicPartition: Testimony] = [:]
+        for (partition, record) in questions.firstRecords(known.mapValues(\.witness.timeMs)) {
+            guard var testimony = known[partition] else { continue }
+            switch record {
+            case .at(let offset) where offset < testimony.place && testimony.isPlaceKnown:
+                found[partition] = Change(partition: partition, from: offset, unchangedNs: testimony.checkedNs)
+            case .at(let offset) where offset <= testimony.place:
+                testimony.place = offset
+                testimony.isPlaceKnown = true
+                testimony.checkedNs = nowNs
+                testimony.isMissed = false
+                witnesses[partition] = testimony
+            case .at, .none:
+                missed[partition] = testimony
+            }
+        }
+        guard !missed.isEmpty else { return }
+        let starts = questions.starts(Array(missed.keys))
+        let again = Set(missed.filter { $0.value.isMissed }.keys.map(\.topic))
+        let uncompacted = again.isEmpty ? [] : questions.uncompacted(again)
+        for (partition, testimony) in missed {
+            guard let start = starts[partition] else { continue }
+            if start > testimony.place {
+                // Retention took that one, and perhaps what was read.
+                var left = Testimony(testimony.witness)
+                left.checkedNs = testimony.checkedNs
+                witnesses[partition] = start > left.place ? nil : left
+            } else if !testimony.isMissed {
+                witnesses[partition]?.isMissed = true
+            } else if uncompacted.contains(partition.topic) {
+                found[partition] = Change(partition: partition, from: start, unchangedNs: testimony.checkedNs)
+            } else {
+                witnesses[partition] = nil
+            }
+        }
     }
 
     /// False: nobody answered.

@@ -9,9 +9,13 @@ struct Fault: Sendable, Hashable {
         case missing
         case denied
         case unusable
+        /// Its configuration loses records.
+        case unsafe
         case unjoined
         case unwritable
         case unreadable
+        /// Records wait for the end of a transaction.
+        case stalled
         case uncommitted
         /// What lies unread of it holds memory that others wait for.
         case memory

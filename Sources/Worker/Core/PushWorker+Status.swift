@@ -45,6 +45,7 @@ extension PushWorker {
         snapshot.problemsLeftOut = problemList.leftOut
         snapshot.unacknowledged = publisher?.unacknowledgedCount ?? 0
         snapshot.refused = publisher?.refusedCount ?? 0
+        snapshot.tooLarge = publisher?.tooLarge ?? []
         for (reader, role) in zip(readers, WorkerSnapshot.Role.allCases) {
             reader.forEachAssigned { id, partition in
                 guard let status = machine.status(of: id) else { return }
@@ -150,6 +151,12 @@ extension PushWorker {
                     "group \(reader.name)", .unjoined, "the group cannot be joined\(cause)",
                     "all workers of a group need the same kafka.assignment, and the right to Read the group"))
         }
+        faults += unsafeTopics.map { ClusterReport.fault(of: $0) }
+        if let report = clusterReport, !isSilent {
+            let ends = readers.flatMap { reader in reader.ends(lastStable: report.ends) }
+            let stalls = openTransactions.look(ends, toldNs: report.atNs, nowNs: now.ns)
+            faults += stalls.map { $0.fault(bootstrapServers: servers) }
+        }
         for problem in kafkaProblems(now) where !faults.contains(where: { $0.subject == "\(problem.subject)" }) {
             faults.append(Fault("\(problem.subject)", problem.trouble.kind, problem.text, problem.advice))
         }
@@ -230,10 +237,12 @@ extension PushWorker {
 
     func take(_ report: ClusterReport) {
         clusterReport = report
+        if let unsafe = report.unsafeTopics { unsafeTopics = unsafe }
         if let failure = report.leftTiersFailure { missLeftTiers(failure) }
         for change in report.changedLogs {
             for reader in readers { reader.logIsAnother(change, &machine, now: now) }
         }
+        for reader in readers { watch?.note(read: reader.takeWitnesses()) }
         guard stopping == nil, readers.count > 1, let found = report.leftTiers else { return }
         let new = found.filter { !leftTiers.contains($0.topic) }
         guard !new.isEmpty else { return }

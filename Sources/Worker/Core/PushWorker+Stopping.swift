@@ -19,7 +19,9 @@ extension PushWorker {
         case nil: return
         case .draining(let deadlineNs):
             let staying = readers.filter { !$0.hasLeft }
-            guard staying.isEmpty || now.ns >= deadlineNs else { break }
+            // What is open of a log that is gone is nobody's once we are: it has as long as what is on connections.
+            let isWaiting = !staying.isEmpty || machine.hasDetached && now.ns < deadlineNs - Self.leaveNs
+            guard !isWaiting || now.ns >= deadlineNs else { break }
             if !staying.isEmpty {
                 logger.warning(
                     .kafka, "groups cannot be left: they notice after the session timeout",

@@ -33,7 +33,7 @@ package final class PushWorker: @unchecked Sendable {
     var readers: [GroupReader] = []
     /// As `readers`: of the request topics, of the retry topics.
     let committers: [OffsetCommitter]
-    /// Retry topics that are not in the configuration.
+    /// Retry topics that are not in the configuration, as far as the watch found them.
     var leftTiers: [String] = []
     var link: TransportLink?
     var alarm: Alarm?
@@ -53,7 +53,7 @@ package final class PushWorker: @unchecked Sendable {
     var lastSnapshotNs: Int64 = 0
     let startedMs: Int64
     /// What this process died of before.
-    let crashes: CrashHistory
+    private(set) var crashes: CrashHistory
     /// Whether `kafka.max_batch_bytes` and `kafka.unpack_memory` are in force.
     var isUnpackingLimited = false
     /// Why it is still starting.
@@ -67,6 +67,9 @@ package final class PushWorker: @unchecked Sendable {
     var watch: ClusterWatch?
     /// What the watch told last.
     var clusterReport: ClusterReport?
+    /// As the watch told them last.
+    var unsafeTopics: [TopicCheck.Unsafe] = []
+    var openTransactions = OpenTransactions()
     var problemList = ProblemList()
     /// Since when an app has had no connection (monotonic).
     var disconnectedSinceNs: [Int: Int64] = [:]
@@ -190,7 +193,6 @@ package final class PushWorker: @unchecked Sendable {
             case .ready(let requestPartitions, let warnings):
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
                 self.requestPartitions = requestPartitions
-                findLeftTiers()
                 return true
             case .unreachable(let reason):
                 waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
@@ -204,17 +206,6 @@ package final class PushWorker: @unchecked Sendable {
             logger.writeLeftOut()
         }
         return false
-    }
-
-    /// What is not found now is found at the next start, and stays in its topic until then.
-    private func findLeftTiers() {
-        do throws(KafkaError) {
-            for tier in try LeftTiers(configuration, cluster, timeoutMs: 2_000).found {
-                take(leftTier: tier)
-            }
-        } catch {
-            missLeftTiers(error.text)
-        }
     }
 
     /// Before the first batch is fetched.
@@ -252,14 +243,20 @@ package final class PushWorker: @unchecked Sendable {
                 roleOfTopic: { topic in .requests(weight: Self.weight(of: topic, among: requests)) }),
             try GroupReader(
                 configuration.consumer(.retries, of: cluster),
-                topics: tiers.map(\.topic) + leftTiers,
+                topics: tiers.map(\.topic),
                 drainNs: drainNs,
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,
                 roleOfTopic: { topic in
                     .retry(delayMs: tiers.first { $0.topic == topic }?.delay.milliseconds ?? LeftTiers.delayMs)
                 }),
         ]
-        for reader in readers { reader.condemned = crashes.condemned }
+        for reader in readers {
+            reader.condemned = crashes.condemned
+            reader.onAnotherLog = { [unowned self] partition in
+                guard crashes.forgetOffsets(topic: partition.topic, partition: partition.partition) else { return }
+                CrashContainment.change(crashes)
+            }
+        }
         // The last that can fail: it starts a thread.
         let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in
             for event in batch { take(event) }

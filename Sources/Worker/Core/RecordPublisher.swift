@@ -91,6 +91,11 @@ final class RecordPublisher {
     /// Refused by Kafka, to be written again.
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
 
+    /// Records that were too large for a topic even by themselves, by topic; those without any are left out.
+    var tooLarge: [(topic: String, records: Int)] {
+        targets.filter { $0.tooLargeCount > 0 }.map { ($0.name, $0.tooLargeCount) }
+    }
+
     /// The topics that cannot be written now.
     var problems: [KafkaProblem] {
         targets.compactMap { target in
@@ -291,8 +296,17 @@ final class RecordPublisher {
         }
     }
 
+    private func noteTooLarge(_ topic: ProducerTopic, _ form: TargetTopic.Form) {
+        guard targets[topic.index].noteTooLarge(form) else { return }
+        logger.warning(
+            .kafka, "a record is too large for its topic, and a smaller one is written; more are only counted",
+            about: targets[topic.index].name,
+            ["topic": "\(targets[topic.index].name)", "advice": "raise its max.message.bytes"])
+    }
+
     /// A record by itself was too large: its next form is written, until there is none.
     private func shrink(_ record: UndeliveredRecord, _ form: TargetTopic.Form, _ now: DeliveryTime) {
+        noteTooLarge(record.topic, form)
         switch smaller.form(after: form, of: record, nowMs: now.wallMs) {
         case .same(let smaller, let form):
             targets[record.topic.index].shrunk(to: smaller, form, nowNs: now.ns)
@@ -337,6 +351,7 @@ final class RecordPublisher {
                 if byItself { mustRebuildLonely = true } else { mustRebuild = true }
                 return
             case .messageTooLarge:
+                noteTooLarge(refused.record.topic, max(refused.form, .alone))
                 switch smaller.form(
                     after: max(refused.form, .alone), of: refused.record, nowMs: now.wallMs)
                 {

@@ -42,6 +42,8 @@ struct TargetTopic {
     private var underWay: [UInt64: Form] = [:]
     private var pauseNs = Self.leastPauseNs
     private var isFull = false
+    /// Records that were too large for it even by themselves, and were written smaller or elsewhere.
+    private(set) var tooLargeCount = 0
 
     static let leastPauseNs: Int64 = 1_000_000_000
     static let longestPauseNs: Int64 = 30_000_000_000
@@ -94,6 +96,14 @@ struct TargetTopic {
     mutating func take(_ record: UndeliveredRecord, _ form: Form) {
         queue.append(Refused(record: record, form: form))
         if queue.count >= Self.refusedLimit || queue.bytes >= Self.refusedBytesLimit { isFull = true }
+    }
+
+    /// A record in this form, by itself, was too large for the topic. True: it is the first of all.
+    mutating func noteTooLarge(_ form: Form) -> Bool {
+        // Smaller ones are of a record that was counted.
+        guard form == .alone else { return false }
+        tooLargeCount += 1
+        return tooLargeCount == 1
     }
 
     /// How a record under this tag was written by itself; `nil`: it was not.

@@ -15,6 +15,11 @@ package enum CrashContainment {
         return Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000
     }
 
+    /// What the next one is told instead, where deaths are contained. Any thread.
+    package static func change(_ history: CrashHistory) {
+        crash_remember("\(CrashHistory.variable)=\(history.text)")
+    }
+
     /// From now on a death replaces the process by itself. Once, on the main thread, before other threads are started.
     ///
     /// - Parameters:

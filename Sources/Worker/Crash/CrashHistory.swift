@@ -24,7 +24,9 @@ package struct CrashHistory: Sendable, Equatable {
             self.offset = offset
         }
 
-        package var description: String { "\(topic)/\(partition)/\(offset)" }
+        package var description: String {
+            "\(topic)/\(partition)/\(offset == CrashHistory.goneOffset ? "gone" : "\(offset)")"
+        }
     }
 
     package struct Death: Sendable, Equatable {
@@ -48,7 +50,31 @@ package struct CrashHistory: Sendable, Equatable {
     /// The records that are not to be looked at any more.
     package private(set) var condemned: Set<Place> = []
 
+    /// In the place of an offset whose log is gone: no record's.
+    package static let goneOffset: Int64 = -1
+
     package init() {}
+
+    /// The log of this partition is another one: other records stand at its offsets. The deaths still count as deaths at a
+    /// record. False: there were none.
+    package mutating func forgetOffsets(topic: String, partition: Int32) -> Bool {
+        var isAny = false
+        for index in deaths.indices {
+            guard let place = deaths[index].place, place.topic == topic, place.partition == partition,
+                place.offset != Self.goneOffset
+            else { continue }
+            deaths[index].place?.offset = Self.goneOffset
+            isAny = true
+        }
+        if isAny { condemned = Self.condemned(by: deaths) }
+        return isAny
+    }
+
+    private static func condemned(by deaths: [Death]) -> Set<Place> {
+        var counts: [Place: Int] = [:]
+        for place in deaths.compactMap(\.place) where place.offset != goneOffset { counts[place, default: 0] += 1 }
+        return Set(counts.filter { $0.value >= deathsOfRecord }.keys)
+    }
 
     /// From the variable's text: `TOTAL;SIGNAL,MS,PARTITION,OFFSET,TOPIC;…`, in which the total does not count the last
     /// note. `nil`: there is none.
@@ -58,9 +84,7 @@ package struct CrashHistory: Sendable, Equatable {
         guard let first = parts.first, let before = Int(first), before >= 0, before < Int.max else { return }
         deaths = parts.dropFirst().suffix(Self.noteLimit).compactMap { Death(note: $0) }
         total = before + (deaths.isEmpty ? 0 : 1)
-        var counts: [Place: Int] = [:]
-        for place in deaths.compactMap(\.place) { counts[place, default: 0] += 1 }
-        condemned = Set(counts.filter { $0.value >= Self.deathsOfRecord }.keys)
+        condemned = Self.condemned(by: deaths)
     }
 
     /// The text to which the next death appends its note.

@@ -65,27 +65,46 @@ package struct TopicCheck {
         return lines
     }
 
+    /// A topic whose configuration would lose records.
+    struct Unsafe: Sendable, Hashable {
+        let topic: String
+        /// The key that names it.
+        let path: String
+        /// What it has, and what that does.
+        let text: String
+        let advice: String
+    }
+
     /// A line for each topic whose configuration would lose records.
     package func unsafeLines(_ configurations: [String: TopicConfiguration]) -> [String] {
-        var lines: [String] = []
+        unsafe(configurations).map { "topic \($0.topic) (\($0.path)) has \($0.text): \($0.advice)" }
+    }
+
+    /// The topics whose configuration would lose records.
+    func unsafe(_ configurations: [String: TopicConfiguration]) -> [Unsafe] {
+        var all: [Unsafe] = []
         for topic in expected {
             guard let found = configurations[topic.name] else { continue }
             if found.isCompacted, topic.name != configuration.unregistered.topic {
-                lines.append(
-                    "topic \(topic.name) (\(topic.path)) has cleanup.policy=compact, which drops all but the last record "
-                        + "of a key: set it to delete")
+                all.append(
+                    Unsafe(
+                        topic: topic.name, path: topic.path,
+                        text: "cleanup.policy=compact, which drops all but the last record of a key",
+                        advice: "set it to delete"))
             }
             if let tier = configuration.retry.tiers.first(where: { $0.topic == topic.name }),
                 let retentionMs = found.retentionMs
             {
                 let leastMs = tier.delay.milliseconds + 86_400_000
                 if retentionMs < leastMs {
-                    lines.append(
-                        "topic \(topic.name) (\(topic.path)) has retention.ms=\(retentionMs), which may drop records "
-                            + "before they are due: set it to at least \(leastMs)")
+                    all.append(
+                        Unsafe(
+                            topic: topic.name, path: topic.path,
+                            text: "retention.ms=\(retentionMs), which may drop records before they are due",
+                            advice: "set it to at least \(leastMs)"))
                 }
             }
         }
-        return lines
+        return all
     }
 }

@@ -3,6 +3,11 @@
 
     changes.py delete     SERVERS TOPIC…
     changes.py create     SERVERS TOPIC PARTITIONS
+    changes.py remake     SERVERS TOPIC PARTITIONS COUNT PREFIX AGE   deleted, made and filled within a moment, with
+                                                    records stamped so many seconds ago; prints how long it was gone
+    changes.py transaction SERVERS TOPIC PARTITION COUNT TIMEOUT-MS   writes, and dies with the transaction open
+    changes.py abort      SERVERS TOPIC PARTITION           ends that transaction, as one that begins anew does
+    changes.py alter      SERVERS TOPIC NAME=VALUE          of the topic's configuration
     changes.py requests   SERVERS TOPIC COUNT [PREFIX]      one notification each, partition after partition
     changes.py tombstones SERVERS TOPIC COUNT KEY-BYTES     partition after partition
     changes.py await      SERVERS TOPIC COUNT SECONDS [FROM]   waits for so many records; prints how long that took
@@ -16,7 +21,7 @@ import sys
 import time
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import topics
 
@@ -60,6 +65,62 @@ def requests(servers, topic, count, prefix="00"):
     write(servers, topic, ((f"{prefix}{number:062x}".encode(), body) for number in range(int(count))))
 
 
+def remake(servers, topic, partitions, count, prefix, age):
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.list_topics(timeout=10)
+    client = producer(servers)
+    client.list_topics(timeout=10)
+    stamp = int((time.time() - float(age)) * 1000)
+    began = time.monotonic()
+    admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
+    while True:
+        try:
+            admin.create_topics([NewTopic(topic, int(partitions), 1)], operation_timeout=20)[topic].result(30)
+            break
+        except Exception:
+            if time.monotonic() - began > 20:
+                raise
+    made = time.monotonic()
+    body = b'{"aps":{"alert":"changes"}}'
+    failures = []
+    for number in range(int(count)):
+        client.produce(topic, key=f"{prefix}{number:062x}".encode(), value=body, partition=number % int(partitions),
+                       timestamp=stamp, on_delivery=lambda error, _: error and failures.append(error))
+        client.poll(0)
+    if client.flush(60) or failures:
+        raise RuntimeError(f"not all was written: {failures[:1]}")
+    print(f"{topic} was made anew within {made - began:.2f} s, and full after {time.monotonic() - began:.2f} s")
+
+
+def transactional(servers, topic, partition, timeout_ms="60000"):
+    client = Producer({"bootstrap.servers": servers, "transactional.id": f"{topic}/{partition}",
+                       "transaction.timeout.ms": int(timeout_ms)})
+    client.init_transactions(30)
+    return client
+
+
+def transaction(servers, topic, partition, count, timeout_ms):
+    client = transactional(servers, topic, partition, timeout_ms)
+    client.begin_transaction()
+    for number in range(int(count)):
+        client.produce(topic, key=f"ee{number:062x}".encode(), value=b'{"aps":{}}', partition=int(partition))
+    if client.flush(60):
+        raise RuntimeError("not all was written")
+    # As one that is killed: `main` ends with _exit.
+
+
+def abort(servers, topic, partition):
+    transactional(servers, topic, partition)
+
+
+def alter(servers, topic, setting):
+    name, _, value = setting.partition("=")
+    admin = AdminClient({"bootstrap.servers": servers})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config={name: value})
+    for future in admin.alter_configs([resource]).values():
+        future.result(30)
+
+
 def tombstones(servers, topic, count, size):
     write(servers, topic, ((os.urandom(int(size)), None) for _ in range(int(count))))
 
@@ -90,7 +151,8 @@ def tokens(servers, topic):
 
 
 def main():
-    actions = {"delete": delete, "create": create, "requests": requests, "tombstones": tombstones,
+    actions = {"delete": delete, "create": create, "remake": remake, "transaction": transaction, "abort": abort,
+               "alter": alter, "requests": requests, "tombstones": tombstones,
                "await": await_records, "tokens": tokens}
     try:
         actions[sys.argv[1]](*sys.argv[2:])

@@ -42,6 +42,10 @@ const void *crash_topic(const void *bytes, int32_t count);
 /// - Returns 1; 0: a sanitizer is at work, or there is no memory.
 int crash_contain(const char *const *arguments, const char *variable, const char *prefix);
 
+/// `variable` of `crash_contain` is another one from now on, under the same name. Does nothing where no death is contained,
+/// or there is no memory. Any thread. Each call keeps its text for ever: not for what happens often.
+void crash_remember(const char *variable);
+
 /// A signal to stop was taken: what replaces the process after a death is sent it again. Any thread.
 void crash_stopping(int signal);
 
