@@ -149,6 +149,23 @@ struct LogChangeTests {
         #expect(rig.settle().map(\.inDoubt) == [1, 1, 1, 0, 0])
     }
 
+    @Test("What the commit that was read named settled was sent, too, although it did not come yet")
+    func namedSettled() {
+        let rig = Rig()
+        let old = rig.assign(committed: 3, map: CommitMap(settled: [600..<700]))
+        let new = rig.machine.beginAnew(old, from: 0, logEnd: 1_000, now: rig.now)
+        rig.commit()
+        for offset in [599, 699, 700] as [Int64] { rig.receive(new, offset, "d\(offset)") }
+        var doubts: [Int] = []
+        for _ in 0..<2 {
+            for device in rig.send() { rig.answer(device) }
+            doubts += rig.settle().map(\.inDoubt)
+            rig.wait(ms: 50)
+            rig.commit()
+        }
+        #expect(doubts == [1, 1, 0])
+    }
+
     @Test("A log that is read from a known offset: that is committed at once, with what is in doubt of it")
     func knownStart() {
         let rig = Rig(capacity: 10_000)
