@@ -242,7 +242,8 @@ extension DeliveryMachine {
     }
 
     /// Its partition, where those of it that came before have left their lanes and it has to wait behind them; `nil`: it
-    /// joins its lane. Those that are in the lane still have left none: it goes behind them there.
+    /// joins its lane. One that is in the lane and would have to wait has left none there: it goes behind that. One that
+    /// needs not wait may have come back before the others.
     private func partitionToWaitFor(_ slot: UInt32, beside head: UInt32?) -> UnsafeMutablePointer<Partition>? {
         let record = notifications[slot].record
         guard let partition = partitions[Int(records[record].partition)], partition.pointee.besideLanes > 0,
@@ -250,7 +251,12 @@ extension DeliveryMachine {
         else { return nil }
         var member = head ?? noSlot
         while member != noSlot {
-            if records[notifications[member].record].partition == records[record].partition { return nil }
+            let other = notifications[member].record
+            if records[other].partition == records[record].partition,
+                !partition.pointee.reach.allows(records[other].offset, notifications[member].index)
+            {
+                return nil
+            }
             member = notifications[member].laneNext
         }
         return partition

@@ -147,6 +147,38 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
+    @Test("What comes while a part of its device's is sent again and the rest still waits goes behind the rest")
+    func orderBehindTheRest() {
+        var settings = DeliverySettings()
+        settings.reachMargin = 1
+        let rig = Rig(settings)
+        let denied = rig.assign(0)
+        #expect(rig.takeCommit(of: .requests).count == 1)
+        rig.finishCommit([.impossible])
+        rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
+        rig.receive(denied, 5, "a", payload: #"{"aps":{"badge":5}}"#)
+        #expect(rig.send() == [])
+        // It allows the first only.
+        rig.wait(ms: 10_000)
+        #expect(rig.commit().map(\.map.reach) == [5])
+        var order: [String] = []
+        func send() {
+            rig.send()
+            order += rig.sent.map { Rig.text($0.payload) }
+        }
+        send()
+        rig.receive(denied, 6, "a", payload: #"{"aps":{"badge":6}}"#)
+        for _ in 0..<3 {
+            rig.wait(ms: 50)
+            rig.commit()
+            rig.answer("a")
+            send()
+        }
+        rig.settle()
+        #expect(order == [0, 5, 6].map { #"{"aps":{"badge":\#($0)}}"# })
+        #expect(rig.isEmpty)
+    }
+
     @Test("What waited before its commits became impossible leaves its lane, too")
     func lanesOfThoseThatWait() {
         let rig = Rig()
