@@ -28,8 +28,9 @@ extension DeliveryMachine {
         return max(room, partition.pointee.commits.refusals == 0 ? 1 : 0)
     }
 
-    /// Of what lies above the reach, all partitions together have at most half of the room, notifications and bytes: a
-    /// commit that is never taken leaves the rest to others.
+    /// Of what is admitted above the reach, all partitions together have at most half of the room, notifications and bytes:
+    /// a commit that is never taken leaves the rest to others. A commit may name less than the one before, and what was
+    /// below the reach is above it then.
     func roomAboveReach(_ partition: UnsafeMutablePointer<Partition>, at offset: Int64) -> Int {
         let most = min(shares.total, settings.maxOpenBytes / recordBytesMean)
         var above = partition.pointee.open
