@@ -49,7 +49,8 @@ extension DeliveryMachine {
         let group = Int(records[slot].group)
         var left = limit
         if let partition = partitions[Int(records[slot].partition)], partition.pointee.phase == .active {
-            left = min(left, roomBehindCommit(partition))
+            left = min(left, roomBehindCommit(slot, partition))
+            if left == 0 { raiseReach(to: slot, partition) }
         }
         while !records[slot].isAdmitted {
             guard left > 0, shares.room(for: group) > 0 else { return false }
@@ -73,6 +74,25 @@ extension DeliveryMachine {
         return true
     }
 
+    /// How many more of this record may be admitted: those below the reach, and a share of those above.
+    @inline(__always)
+    private func roomBehindCommit(_ slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) -> Int {
+        let offset = records[slot].offset
+        let below = partition.pointee.reach.allowed.indexes(at: offset)
+        guard below < records[slot].count else { return .max }
+        return Int(max(0, below - records[slot].cursor.index)) + roomAboveReach(partition, at: offset)
+    }
+
+    /// What is not admitted because of the reach is no notification that could wait for it. It asks for a commit that
+    /// names it where streams of its app are free, and where others that have some may wait behind it.
+    private mutating func raiseReach(to slot: UInt32, _ partition: UnsafeMutablePointer<Partition>) {
+        guard partition.pointee.behindReach.isEmpty else { return }
+        let app = records[slot].body.map { Int($0.pointee.app) } ?? -1
+        let isIdle = app < 0 || queues[app].count == 0 && apps[app].outstanding < apps[app].concurrency
+        guard isIdle || liveApps > 1 && now.ns - records[slot].receivedNs >= Self.shareWaitNs else { return }
+        partition.pointee.reach.advance(to: records[slot].offset, records[slot].cursor.index)
+    }
+
     /// With several apps, one holds at most half of what may be open, notifications and bytes.
     func isFull(app: Int) -> Bool {
         apps[app].open * 2 >= shares.total
@@ -87,8 +107,11 @@ extension DeliveryMachine {
         return queues[app].oldestNs(in: notifications) ?? sinceNs
     }
 
-    /// When a record that waits for its app's share is held instead; `nil`: it waits for something else.
+    /// When a record that waits for its app's share is held instead, or when one that waits for the reach has it raised.
     func shareWaitEndNs(_ record: UInt32) -> Int64? {
+        let reach = partitions[Int(records[record].partition)]?.pointee.reach.allowed ?? .none
+        let raisedNs = records[record].receivedNs + Self.shareWaitNs
+        if raisedNs > now.ns, reach.indexes(at: records[record].offset) < records[record].count { return raisedNs }
         guard let app = records[record].body.map({ Int($0.pointee.app) }), app >= 0, isFull(app: app),
             let sinceNs = queues[app].oldestNs(in: notifications) ?? apps[app].fullSinceNs
         else { return nil }
@@ -242,7 +265,8 @@ extension DeliveryMachine {
     }
 
     /// Its partition, where those of it that came before have left their lanes and it has to wait behind them; `nil`: it
-    /// joins its lane. Those that are in the lane still have left none: it goes behind them there.
+    /// joins its lane. One that is in the lane and would have to wait has left none there: it goes behind that. One that
+    /// needs not wait may have come back before the others.
     private func partitionToWaitFor(_ slot: UInt32, beside head: UInt32?) -> UnsafeMutablePointer<Partition>? {
         let record = notifications[slot].record
         guard let partition = partitions[Int(records[record].partition)], partition.pointee.besideLanes > 0,
@@ -250,7 +274,12 @@ extension DeliveryMachine {
         else { return nil }
         var member = head ?? noSlot
         while member != noSlot {
-            if records[notifications[member].record].partition == records[record].partition { return nil }
+            let other = notifications[member].record
+            if records[other].partition == records[record].partition,
+                !partition.pointee.reach.allows(records[other].offset, notifications[member].index)
+            {
+                return nil
+            }
             member = notifications[member].laneNext
         }
         return partition

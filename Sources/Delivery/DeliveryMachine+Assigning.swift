@@ -33,22 +33,26 @@ extension DeliveryMachine {
         let logStart = logStart.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let start = Self.readingStart(committed: committedOffset, logStart: logStart, logEnd: logEnd)
+        var sentBefore: Int64 = 0
         if let suspended = suspended(topic: topic, number) {
             // A log that ends below what was received of it was cut: other records have, or will have, those offsets.
             let isCut = logEnd.map { $0 <= suspended.pointee.ledger.highestReceived } ?? false
             if !isCut, case .at(let committed) = start, let text = suspended.pointee.text(committed, metadata) {
                 return resume(suspended, text, role, logEnd: logEnd)
             }
+            sentBefore = sentEnd(suspended)
             release([suspended.pointee.id], because: { .suspendedReleased($0) })
         }
         let id = nextID()
         var map = CommitMap()
         var base = committedOffset
+        var isTold = false
         if let committed = committedOffset {
             var isIgnored = false
             if !metadata.isEmpty {
                 if let read = CommitMap(metadata: metadata, base: committed) {
                     map = read
+                    isTold = true
                 } else if OffsetLimit.holds(committed) {
                     // Whoever wrote that may have sent what is above his offset.
                     map.reach = committed + Reach.maximum
@@ -75,6 +79,13 @@ extension DeliveryMachine {
                 map.reach = max(logEnd, base ?? 0)
                 map.reachIndexes = .max
             }
+        }
+        // The group has nothing of what was committed before, or what no worker wrote. Whoever had the partition last, and
+        // lost it, knows how far it was sent.
+        let sentEnd = min(sentBefore, logEnd ?? OffsetLimit.highest)
+        if !isTold, sentEnd > max(base ?? logStart ?? 0, map.reach ?? 0) {
+            map.reach = sentEnd
+            map.reachIndexes = .max
         }
         let place = begin(role, topic: topic)
         install(
@@ -106,8 +117,7 @@ extension DeliveryMachine {
         let start = start.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let sent = max(
-            old.pointee.reach.acknowledged ?? 0, old.pointee.ledger.inheritedReach.offset,
-            old.pointee.ledger.committable ?? 0, old.pointee.ledger.highestReceived + 1)
+            sentEnd(old), old.pointee.ledger.committable ?? 0, old.pointee.ledger.highestReceived + 1)
         let new = nextID()
         events.append(
             .logChanged(new, committed: old.pointee.ledger.highestReceived + 1, start: start, end: logEnd))
@@ -137,6 +147,14 @@ extension DeliveryMachine {
     private func doubt(below sent: Int64, logStart: Int64?, logEnd: Int64?) -> Int64? {
         let end = min(sent, logEnd ?? OffsetLimit.highest, (logStart ?? 0) + CommitMap.highestReach)
         return end > (logStart ?? 0) ? end : nil
+    }
+
+    /// One past the last offset that may have been sent, or is known to be settled: in this assignment, or before it.
+    private func sentEnd(_ partition: UnsafeMutablePointer<Partition>) -> Int64 {
+        let ledger = max(
+            partition.pointee.ledger.inheritedReach.offset, partition.pointee.ledger.inheritedEnd,
+            partition.pointee.ledger.committedAtAssignment ?? 0)
+        return max(partition.pointee.reach.acknowledged ?? 0, ledger)
     }
 
     private mutating func detach(_ partition: UnsafeMutablePointer<Partition>) {

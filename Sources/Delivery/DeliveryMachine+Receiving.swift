@@ -19,11 +19,26 @@ extension DeliveryMachine {
         return min(shares.room(for: partition.pointee.group), max(1, bytes / recordBytesMean), most)
     }
 
-    /// What waits for a commit that may never be taken leaves room for others: all such partitions together have at most
-    /// half of it. `Int.max`: nothing waits so.
-    func roomBehindCommit(_ partition: UnsafeMutablePointer<Partition>) -> Int {
-        guard partition.pointee.reach.acknowledged == nil || !partition.pointee.behindReach.isEmpty else { return .max }
-        return max(0, max(1, shares.total / (2 * max(1, partitions.count))) - partition.pointee.open)
+    /// How many records may be read beside a commit that may never be taken: those below the reach, and a share of those
+    /// above. While its commits are taken, one more: what waits to be admitted has the reach raised.
+    private func roomBehindCommit(_ partition: UnsafeMutablePointer<Partition>) -> Int {
+        let next = max(partition.pointee.ledger.highestArrived + 1, partition.pointee.ledger.committable ?? 0)
+        let below = max(0, partition.pointee.reach.allowed.offset - next)
+        let room = min(Int(clamping: below), shares.total) + roomAboveReach(partition, at: next)
+        return max(room, partition.pointee.commits.refusals == 0 ? 1 : 0)
+    }
+
+    /// Of what is admitted above the reach, all partitions together have at most half of the room, notifications and bytes:
+    /// a commit that is never taken leaves the rest to others. A commit may name less than the one before, and what was
+    /// below the reach is above it then.
+    func roomAboveReach(_ partition: UnsafeMutablePointer<Partition>, at offset: Int64) -> Int {
+        let most = min(shares.total, settings.maxOpenBytes / recordBytesMean)
+        var above = partition.pointee.open
+        // Each offset is one at most, and nothing waits for the reach that was below it before.
+        if partition.pointee.fanOuts == 0, partition.pointee.behindReach.isEmpty {
+            above = min(above, Int(clamping: max(0, offset - partition.pointee.reach.allowed.offset)))
+        }
+        return max(0, max(1, most / (2 * max(1, partitions.count))) - above)
     }
 
     /// The highest of these offsets that the commit read back does not name settled; `nil`: it names them all. For records

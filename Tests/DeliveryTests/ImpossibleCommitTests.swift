@@ -42,6 +42,93 @@ struct ImpossibleCommitTests {
         #expect(rig.machine.room(for: other) > 50)
     }
 
+    /// The commit of `denied` is taken, and no other; `other`'s are.
+    static func deniedLater(_ apps: [AppRoute] = [Rig.app]) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
+        var settings = DeliverySettings()
+        settings.maxOpen = 200
+        settings.reachMargin = 10
+        let rig = Rig(settings, apps: apps)
+        let denied = rig.assignReady(0)
+        return (rig, denied, rig.assignReady(1))
+    }
+
+    /// Commits; those of `denied` are refused for good.
+    static func refuse(_ rig: Rig, _ denied: PartitionID) {
+        rig.wait(ms: 50)
+        let entries = rig.takeCommit(of: .requests)
+        if !entries.isEmpty {
+            rig.finishCommit(entries.map { $0.partition == denied ? .impossible : .acknowledged })
+        }
+    }
+
+    @Test("When it turns impossible, what was read above the reach leaves half of the room to the others")
+    func roomReadBefore() {
+        let (rig, denied, other) = Self.deniedLater()
+        var offset: Int64 = 0
+        while rig.machine.room(for: denied) > 0, offset < 1_000 {
+            rig.receive(denied, offset, "d\(offset)")
+            offset += 1
+        }
+        // Ten lie below the reach, fifty are a quarter of the room, one waits to be admitted.
+        #expect(offset == 61)
+        #expect(rig.machine.gauges.openNotifications == 60)
+        for device in rig.send() { rig.answer(device) }
+        rig.settle()
+        Self.refuse(rig, denied)
+        #expect(rig.send() == [])
+        #expect(rig.machine.gauges.openNotifications == 50)
+        #expect(rig.machine.room(for: denied) == 0)
+        #expect(rig.machine.room(for: other) == 60)
+        // It is taken in the end.
+        rig.wait(ms: 10_000)
+        rig.commit()
+        for _ in 0..<50 {
+            for device in rig.send() { rig.answer(device) }
+            rig.settle()
+            rig.wait(ms: 50)
+            rig.commit()
+        }
+        #expect(rig.isEmpty)
+    }
+
+    @Test("So does a fan-out that was being admitted")
+    func fanOutReadBefore() {
+        let (rig, denied, other) = Self.deniedLater()
+        rig.receive(denied, 10, envelope: (0..<190).map { "d\($0)" })
+        #expect(rig.send() == [])
+        Self.refuse(rig, denied)
+        #expect(rig.send() == [])
+        #expect(rig.machine.gauges.openNotifications == 50)
+        #expect(rig.machine.room(for: other) == 60)
+    }
+
+    @Test("Where commits are taken, one app's notifications above the reach hold up another's for five seconds at most")
+    func raised() {
+        let (rig, partition, _) = Self.deniedLater([Rig.app, LeavingSpanTests.slow])
+        let slow = ["apns-topic": "com.example.slow"]
+        var offset: Int64 = 0
+        func fill() {
+            while rig.machine.room(for: partition) > 0, offset < 90 {
+                rig.receive(partition, offset, "d\(offset)", headers: slow)
+                offset += 1
+            }
+        }
+        fill()
+        #expect(offset == 61)
+        expect(rig.machine.nextDeadlineNs.map { $0 <= rig.now.ns + 5_000_000_000 }, is: true)
+        rig.wait(ms: 5_000)
+        rig.send()
+        rig.commit()
+        rig.send()
+        fill()
+        #expect(offset == 90)
+        rig.receive(partition, offset, "x", headers: ["apns-topic": "com.example.shop"])
+        let sent = rig.send()
+        rig.wait(ms: 50)
+        rig.commit()
+        #expect((sent + rig.send()).contains("x"))
+    }
+
     @Test("What waits for its commit leaves the lane of its device, and joins it again once a commit is taken")
     func lanes() {
         let (rig, denied, other) = Self.denied()
@@ -144,6 +231,38 @@ struct ImpossibleCommitTests {
         }
         rig.settle()
         #expect(order == [5, 7].map { #"{"aps":{"badge":\#($0)}}"# })
+        #expect(rig.isEmpty)
+    }
+
+    @Test("What comes while a part of its device's is sent again and the rest still waits goes behind the rest")
+    func orderBehindTheRest() {
+        var settings = DeliverySettings()
+        settings.reachMargin = 1
+        let rig = Rig(settings)
+        let denied = rig.assign(0)
+        #expect(rig.takeCommit(of: .requests).count == 1)
+        rig.finishCommit([.impossible])
+        rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
+        rig.receive(denied, 5, "a", payload: #"{"aps":{"badge":5}}"#)
+        #expect(rig.send() == [])
+        // It allows the first only.
+        rig.wait(ms: 10_000)
+        #expect(rig.commit().map(\.map.reach) == [5])
+        var order: [String] = []
+        func send() {
+            rig.send()
+            order += rig.sent.map { Rig.text($0.payload) }
+        }
+        send()
+        rig.receive(denied, 6, "a", payload: #"{"aps":{"badge":6}}"#)
+        for _ in 0..<3 {
+            rig.wait(ms: 50)
+            rig.commit()
+            rig.answer("a")
+            send()
+        }
+        rig.settle()
+        #expect(order == [0, 5, 6].map { #"{"aps":{"badge":\#($0)}}"# })
         #expect(rig.isEmpty)
     }
 

@@ -118,6 +118,40 @@ struct LeavingSpanTests {
         }
     }
 
+    @Test("What a graceful stop's last map could not name is held; that map names the rest")
+    func heldByStop() throws {
+        var settings = DeliverySettings()
+        settings.ordering = .none
+        settings.metadataLimit = 64
+        settings.reachMargin = 1_000
+        let rig = Rig(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
+        let partition = rig.assignReady()
+        var random = SplitMix(seed: 3)
+        for offset in Int64(0)..<600 {
+            rig.receive(
+                partition, offset, "d\(offset)",
+                headers: ["apns-topic": random.chance(50) ? "com.example.slow" : "com.example.shop"])
+        }
+        for device in rig.send() { rig.answer(device) }
+        // Nothing was committed meanwhile, which would have held the oldest.
+        var settled = Set(rig.settle().compactMap { Int64($0.request.split(separator: "/")[2]) })
+        #expect(settled.count > 200)
+        rig.machine.revoke([partition])
+        let held = rig.settle().filter { $0.outcome == nil }
+        settled.formUnion(held.compactMap { Int64($0.request.split(separator: "/")[2]) })
+        rig.wait(ms: 1_000)
+        let last = try #require(rig.commit().last)
+        expect(rig.machine.isDrained(partition), is: true)
+        expect(rig.machine.counters.mapsCut, is: 0, "the last map is whole")
+        #expect(held.count > 50)
+        let named = settled.filter { offset in
+            offset < last.offset || last.map.settled.contains { $0.contains(offset) }
+        }
+        #expect(named == settled)
+        rig.machine.release([partition])
+        #expect(rig.isEmpty)
+    }
+
     @Test("A cut map raises the reach: what it does not name is marked when it is sent again")
     func cutMapRaisesReach() {
         var settings = DeliverySettings()

@@ -110,8 +110,10 @@ struct LogChangeTests {
         settings.reachMargin = 1
         let rig = Rig(settings)
         let old = rig.assignReady()
-        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(old, Int64(offset), device) }
+        rig.receive(old, 0, "a")
         #expect(rig.send() == ["a"])
+        // These have not come to the reach yet.
+        for (offset, device) in [(Int64(1), "b"), (2, "c")] { rig.receive(old, offset, device) }
         _ = rig.machine.beginAnew(old, from: 0, logEnd: 2, now: rig.now)
         #expect(rig.send() == [])
         rig.wait(ms: 50)
@@ -216,6 +218,23 @@ struct LogChangeTests {
         for offset in Int64(0)..<5 { rig.receive(new, offset, "d\(offset)") }
         for device in rig.send() { rig.answer(device) }
         #expect(rig.settle().map(\.inDoubt) == [1, 1, 1, 0, 0])
+    }
+
+    @Test("What the commit that was read named settled was sent, too, although it did not come yet")
+    func namedSettled() {
+        let rig = Rig()
+        let old = rig.assign(committed: 3, map: CommitMap(settled: [600..<700]))
+        let new = rig.machine.beginAnew(old, from: 0, logEnd: 1_000, now: rig.now)
+        rig.commit()
+        for offset in [599, 699, 700] as [Int64] { rig.receive(new, offset, "d\(offset)") }
+        var doubts: [Int] = []
+        for _ in 0..<2 {
+            for device in rig.send() { rig.answer(device) }
+            doubts += rig.settle().map(\.inDoubt)
+            rig.wait(ms: 50)
+            rig.commit()
+        }
+        #expect(doubts == [1, 1, 0])
     }
 
     @Test("A log that is read from a known offset: that is committed at once, with what is in doubt of it")

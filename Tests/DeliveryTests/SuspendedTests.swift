@@ -116,6 +116,76 @@ struct SuspendedTests {
         expect(rig.machine.counters.late, is: 1)
     }
 
+    /// What becomes of the four when they are read anew.
+    private static func doubts(_ rig: Rig, _ partition: PartitionID) -> [String: Int] {
+        rig.answer("b")
+        #expect(receipts(rig, partition) == ["taken", "taken", "taken", "taken"])
+        var found: [String: Int] = [:]
+        for _ in 0..<4 {
+            rig.wait(ms: 50)
+            rig.commit()
+            for device in rig.send() { rig.answer(device) }
+            for written in rig.settle() { found[written.request] = written.inDoubt }
+        }
+        #expect(rig.isEmpty)
+        return found
+    }
+
+    @Test(
+        "The group has nothing of its commits any more: what may have been sent is marked",
+        arguments: [nil, 2, 9] as [Int64?])
+    func committedNothing(_ logEnd: Int64?) {
+        let (rig, lost, _) = Self.lost()
+        let empty = UnsafeRawBufferPointer(start: nil, count: 0)
+        let back = rig.machine.assign(
+            topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: nil, metadata: empty,
+            logEnd: logEnd)
+        #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
+        let isAbove = logEnd == 2 ? 0 : 1
+        #expect(
+            Self.doubts(rig, back) == [
+                "requests/0/0/0": 1, "requests/0/1/0": 1, "requests/0/2/0": isAbove, "requests/0/3/0": isAbove,
+            ])
+    }
+
+    @Test("Its offset was set by no worker: what may have been sent is marked")
+    func committedByHand() {
+        let (rig, _, _) = Self.lost()
+        let back = Self.assign(rig, Committed(offset: 0, text: []))
+        #expect(Self.doubts(rig, back).values.allSatisfy { $0 == 1 })
+    }
+
+    @Test("Another worker's commit says itself what may have been sent")
+    func committedByAnother() {
+        let (rig, _, _) = Self.lost()
+        let back = Self.assign(
+            rig, Committed(offset: 0, text: CommitMapTests.text(base: 0, CommitMap(reach: 2)).text))
+        #expect(
+            Self.doubts(rig, back) == [
+                "requests/0/0/0": 1, "requests/0/1/0": 1, "requests/0/2/0": 0, "requests/0/3/0": 0,
+            ])
+    }
+
+    @Test("Nothing was committed before it was lost, so nothing was sent: nothing is marked")
+    func neverCommitted() {
+        let rig = Rig()
+        let empty = UnsafeRawBufferPointer(start: nil, count: 0)
+        func assign() -> PartitionID {
+            rig.machine.assign(
+                topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: nil, metadata: empty)
+        }
+        let partition = assign()
+        rig.receive(partition, 0, "a")
+        #expect(rig.send() == [])
+        rig.machine.suspend([partition])
+        rig.receive(assign(), 0, "a")
+        rig.wait(ms: 50)
+        rig.commit()
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        #expect(rig.settle().map(\.inDoubt) == [0])
+    }
+
     @Test("The commit in flight when it was lost may have been taken", arguments: [true, false])
     func commitInFlight(_ isAnswered: Bool) {
         let rig = Rig(capacity: 2)

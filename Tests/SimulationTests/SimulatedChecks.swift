@@ -168,7 +168,10 @@ extension SimulatedWorld {
     // MARK: Limits
 
     func checkLimits(_ worker: SimulatedWorker) {
-        if step % 8 == 0 { checkShares(worker) }
+        if step % 8 == 0 {
+            checkShares(worker)
+            checkWaiting(worker)
+        }
         // Dead letters are taken whatever is open: at most as many as are read at once.
         let deadLetters = worker.producing.count { books[$0.place]?.isDeadLetter ?? false }
         let gauges = worker.machine.gauges
@@ -192,6 +195,25 @@ extension SimulatedWorld {
         }
         for (app, count) in open.enumerated() where count > (settings.maxOpen + 1) / 2 {
             breaks("app \(app) has \(count) of \(settings.maxOpen)")
+        }
+    }
+
+    /// What waits for the commits of one partition leaves room for others.
+    private func checkWaiting(_ worker: SimulatedWorker) {
+        var waiting: [UInt32: Int] = [:]
+        for slot in 0..<UInt32(worker.machine.notifications.capacity) {
+            let notification = worker.machine.notifications[slot]
+            guard notification.state == .behindReach else { continue }
+            waiting[worker.machine.records[notification.record].partition, default: 0] += 1
+        }
+        for (slot, count) in waiting where count > max(1, settings.maxOpen / 2) {
+            // What was under way when the partition was lost and came back is more; so is a fan-out that lay below the reach
+            // before a commit counted it, and named less.
+            guard let partition = worker.machine.partitions[Int(slot)], partition.pointee.phase == .active,
+                !partition.pointee.reach.isStale, partition.pointee.fanOuts == 0,
+                worker.assignments.values.contains(where: { $0.id.slot == slot && $0.number == worker.chains[slot] })
+            else { continue }
+            breaks("\(count) of \(settings.maxOpen) wait for the commit of one partition")
         }
     }
 

@@ -36,6 +36,7 @@ extension SimulatedWorld {
         logs[log].committedCount = 0
         if random.chance(50) { logs[log].commit = nil }
         changeLife(of: log)
+        trace(log) { "made anew, life \(logs[log].life), commit \(logs[log].commit?.offset ?? -1)" }
     }
 
     /// A leader comes to power that lacks the last records: their offsets are used again.
@@ -62,6 +63,7 @@ extension SimulatedWorld {
         } else {
             logs[log].committedCount = 0
         }
+        trace(log) { "cut at \(end), life \(logs[log].life)" }
     }
 
     /// Retention takes the first records, read or not.
@@ -73,6 +75,7 @@ extension SimulatedWorld {
         logs[log].start = logs[log].records[count - 1].offset + 1
         logs[log].records.removeSubrange(..<count)
         logs[log].committedCount = max(0, logs[log].committedCount - count)
+        trace(log) { "begins at \(logs[log].start)" }
     }
 
     /// Somebody else commits for the group, while nobody reads.
@@ -86,6 +89,7 @@ extension SimulatedWorld {
         var metadata = logs[log].commit?.metadata ?? []
         if random.chance(50) { metadata = (0..<40).map { _ in UInt8.random(in: 33...126, using: &random) } }
         logs[log].commit = .init(offset: offset, metadata: metadata, map: CommitMap(), takenAt: step, life: -1)
+        trace(log) { "somebody else commits \(offset)" }
         logs[log].committedCount = 0
         logs[log].wasReset = true
         logs[log].wasDamaged = true
@@ -129,12 +133,18 @@ extension SimulatedWorld {
                 }
             }
             if logs[log].commit == nil {
+                trace(log) { "commit \(commit.offset) of life \(commit.life) is taken for none" }
                 logs[log].committedCount = 0
                 // What it said of the records that a cut left is gone with it.
                 for record in logs[log].records where record.life < logs[log].life || commit.life < 0 {
                     for original in record.originals { books[original]?.isDoubtGone = true }
                 }
-                settledAt = settledAt.filter { $0.key.log != log || $0.key.life == logs[log].life }
+                // Nor is it known what was settled, but to one that had the partition last.
+                crashCount += 1
+                let isKnown = worker.suspended[log] != nil
+                settledAt = settledAt.filter {
+                    $0.key.log != log || $0.key.life == logs[log].life && (commit.life >= 0 || isKnown)
+                }
             }
         }
         let commit = logs[log].commit

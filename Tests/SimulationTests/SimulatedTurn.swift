@@ -163,6 +163,12 @@ extension SimulatedWorld {
             breaks("\(place) was sent for an assignment that is gone")
             return
         }
+        // Nobody can be told of what was open of a log that is gone when nothing can be committed.
+        if isDetached, let id = worker.assignments[place.log]?.id,
+            worker.machine.status(of: id)?.isCommitImpossible ?? false
+        {
+            books[original]?.isDoubtGone = true
+        }
         if assignment.drainsSince != nil { breaks("something was sent while draining") }
         let chain = worker.chains[slot] ?? 0
         if worker.flights.values.contains(where: { $0.place == place && $0.chain == chain }) {

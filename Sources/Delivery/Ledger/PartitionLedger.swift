@@ -171,6 +171,9 @@ package struct PartitionLedger: ~Copyable {
     /// What lies below it may have been sent by the owner before.
     package var inheritedReach: ReachEnd { inherited.reach }
 
+    /// One past the highest offset that the map read back names; 0: none.
+    package var inheritedEnd: Int64 { inherited.end }
+
     /// Of the record at this offset, indexes below this may have been sent by the owner before; 0: none.
     package func inheritedDoubts(at offset: Int64) -> Int32 { inherited.reach.indexes(at: offset) }
 

@@ -35,6 +35,9 @@ package struct Reach: Equatable {
 
     package var acknowledged: Int64? { end?.offset }
 
+    /// What lies above it waits for a commit; `.none`: everything does.
+    package var allowed: ReachEnd { isStale ? .none : end ?? .none }
+
     package var margin: Int64 { margin(pace) }
 
     /// How many notifications it is to be kept ahead.
