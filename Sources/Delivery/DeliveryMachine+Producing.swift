@@ -157,13 +157,12 @@ extension DeliveryMachine {
     private func content(_ slot: UInt32, _ body: UnsafeMutablePointer<RecordBody>) -> NotificationContent {
         var place = body.pointee.request
         place.index &+= notifications[slot].index
-        var id = requestID(body, index: notifications[slot].index)
-        if id == .none { id = notifications[slot].answeredID }
+        var headers = body.pointee.headers
+        headers.apnsID = requestID(body, index: notifications[slot].index)
+        if headers.apnsID == .none { headers.apnsID = notifications[slot].answeredID }
         return NotificationContent(
-            token: notifications[slot].token, isBroadcast: body.pointee.isBroadcast, pushType: body.pointee.pushType,
-            priority: body.pointee.priority, expiration: body.pointee.expiration, app: Int(body.pointee.app),
-            apnsID: id, payload: body.pointee.payload, topic: body.pointee.topic,
-            collapseID: body.pointee.collapseID, request: place, requestKey: body.pointee.key,
+            token: notifications[slot].token, isBroadcast: body.pointee.isBroadcast, headers: headers,
+            app: Int(body.pointee.app), payload: body.pointee.payload, request: place, requestKey: body.pointee.key,
             requestedAtMs: body.pointee.firstMs, copiedHeaders: body.pointee.copiedHeaders)
     }
 

@@ -213,7 +213,7 @@ extension DeliveryMachine {
         let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer(start: nil, count: 0)
         let headersSize = request.copiedHeaders.count * MemoryLayout<RecordHeader>.stride
         var size = MemoryLayout<RecordBody>.stride + headersSize + token.count + payload.count
-        size += request.topic.count + request.collapseID.count + request.key.count
+        size += request.headers.byteCount + request.key.count
         size += subject.count + originalTopic.count
         for header in request.copiedHeaders { size += header.name.count + header.value.count }
 
@@ -244,13 +244,11 @@ extension DeliveryMachine {
         readAt.offset = offset
         body.initialize(
             to: RecordBody(
-                place: readAt, blockSize: size, payload: writer.copy(payload), topic: writer.copy(request.topic),
-                collapseID: writer.copy(request.collapseID), key: writer.copy(request.key),
+                place: readAt, blockSize: size, payload: writer.copy(payload),
+                headers: request.headers.copied(to: &writer.next), key: writer.copy(request.key),
                 tokens: writer.copy(token), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
-                apnsID: request.apnsID, expiration: request.expiration, pushType: request.pushType,
-                priority: request.priority, isBroadcast: isBroadcast, app: -1,
-                isInvalid: request.isInvalid,
+                isBroadcast: isBroadcast, app: -1, isInvalid: request.isInvalid,
                 isExpired: settings.maxAgeMs > 0
                     && RecordTime.age(of: firstMs, nowMs: now.wallMs) > settings.maxAgeMs,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
@@ -258,6 +256,7 @@ extension DeliveryMachine {
                 inDoubt: request.retry?.inDoubt ?? 0, inheritedDoubts: inheritedDoubts,
                 attempt: request.retry?.attempt ?? 0,
                 tierDelayMs: tierDelayMs, topicHash: partition.pointee.topicHash))
+        precondition(writer.next == block + size, "a block has room for what is copied into it")
         findApp(request, body)
         body.pointee.countRepeated()
         let app = Int(body.pointee.app)
@@ -266,17 +265,17 @@ extension DeliveryMachine {
     }
 
     private mutating func findApp(_ request: ParsedRequest, _ body: UnsafeMutablePointer<RecordBody>) {
-        var match = directory.find(name: request.app, environment: request.environment, topic: request.topic)
+        var match = directory.find(name: request.app, environment: request.environment, topic: request.headers.topic)
         // The worker that wrote a retry record knew the app; here it may have another name, while workers are replaced
         // or for good.
-        if case .failure = match, request.retry != nil, !request.app.isEmpty, !request.topic.isEmpty {
+        if case .failure = match, request.retry != nil, !request.app.isEmpty, !request.headers.topic.isEmpty {
             let noName = UnsafeRawBufferPointer(start: nil, count: 0)
-            match = directory.find(name: noName, environment: request.environment, topic: request.topic)
+            match = directory.find(name: noName, environment: request.environment, topic: request.headers.topic)
         }
         switch match {
         case .app(let app, let defaultTopic):
             body.pointee.app = Int32(app.value)
-            if request.topic.isEmpty { body.pointee.topic = defaultTopic }
+            if request.headers.topic.isEmpty { body.pointee.headers.topic = defaultTopic }
         case .failure(let reason, let text):
             guard !body.pointee.isInvalid else { return }
             body.pointee.isInvalid = true

@@ -127,11 +127,11 @@ extension DeliveryMachine {
         notifications[slot].state = .handed
         notifications[slot].handedMs = handedMs
         records[recordSlot].handed += 1
+        var headers = body.pointee.headers
+        headers.apnsID = requestID(body, index: notifications[slot].index)
         return OutgoingRequest(
             id: NotificationID(slot: slot, generation: notifications[slot].generation),
-            token: notifications[slot].token, payload: body.pointee.payload, topic: body.pointee.topic,
-            collapseID: body.pointee.collapseID, apnsID: requestID(body, index: notifications[slot].index),
-            expiration: body.pointee.expiration, pushType: body.pointee.pushType, priority: body.pointee.priority,
+            token: notifications[slot].token, payload: body.pointee.payload, headers: headers,
             isBroadcast: body.pointee.isBroadcast, isSuspect: isSuspect(slot), place: body.place)
     }
 

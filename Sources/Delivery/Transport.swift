@@ -30,17 +30,8 @@ package struct OutgoingRequest: @unchecked Sendable {
     package var token: UnsafeRawBufferPointer
     /// The payload, as the producer wrote it.
     package var payload: UnsafeRawBufferPointer
-    /// `apns-topic`; never empty (for a broadcast: the bundle id of the path).
-    package var topic: UnsafeRawBufferPointer
-    /// `apns-collapse-id`; empty: none.
-    package var collapseID: UnsafeRawBufferPointer
-    /// `apns-id`; `.none`: Apple makes one.
-    package var apnsID: NotificationUUID
-    /// `apns-expiration` in seconds since the epoch; `nil`: not sent.
-    package var expiration: UInt32?
-    package var pushType: PushType
-    /// `apns-priority`; 0: not sent.
-    package var priority: UInt8
+    /// Its topic is never empty.
+    package var headers: NotificationHeaders
     package var isBroadcast: Bool
     /// A notification under which connections died (<doc:Verdicts>, In doubt). It goes over the app's quarantine
     /// connection, whose room is its own: it does not count towards the capacity reported.
@@ -50,19 +41,13 @@ package struct OutgoingRequest: @unchecked Sendable {
 
     package init(
         id: NotificationID, token: UnsafeRawBufferPointer, payload: UnsafeRawBufferPointer,
-        topic: UnsafeRawBufferPointer, collapseID: UnsafeRawBufferPointer, apnsID: NotificationUUID,
-        expiration: UInt32?, pushType: PushType, priority: UInt8, isBroadcast: Bool = false, isSuspect: Bool = false,
+        headers: NotificationHeaders, isBroadcast: Bool = false, isSuspect: Bool = false,
         place: UnsafePointer<CrashPlace>? = nil
     ) {
         self.id = id
         self.token = token
         self.payload = payload
-        self.topic = topic
-        self.collapseID = collapseID
-        self.apnsID = apnsID
-        self.expiration = expiration
-        self.pushType = pushType
-        self.priority = priority
+        self.headers = headers
         self.isBroadcast = isBroadcast
         self.isSuspect = isSuspect
         self.place = place

@@ -96,6 +96,19 @@ struct RequestCheckTests {
         Row("5121 bytes, voip", .payloadTooLarge) { $0.with("apns-push-type", "voip").with(body: payload(5121)) },
     ]
 
+    /// The simulator has a check of its own for each; it and the worker's table have it from the same page.
+    @Test(arguments: TextHeader.allCases)
+    func textHeaders(header: TextHeader) {
+        let name = header.row.name.description
+        let longest = String(repeating: "x", count: header.row.limit)
+        #expect(SampleRequest().with(name, nil).refusal() == .none)
+        #expect(SampleRequest().with(name, longest).refusal() == .none)
+        #expect(SampleRequest().with(name, longest + "x").refusal() == header.row.reason)
+        for value in ["", "x"] {
+            #expect(SampleRequest().with(name, value).twice(name).refusal() == .duplicateHeaders)
+        }
+    }
+
     static func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
 
     @Test(arguments: rows)

@@ -250,8 +250,7 @@ final class World {
         OutgoingRequest(
             id: NotificationID(slot: number, generation: 3), token: bytes(Self.token(number)),
             payload: bytes(#"{"aps":{"x":""# + String(repeating: "y", count: max(0, bodyBytes - 16)) + #""}}"#),
-            topic: bytes("com.example.shop"), collapseID: UnsafeRawBufferPointer(start: nil, count: 0), apnsID: .none,
-            expiration: nil, pushType: .alert, priority: 0)
+            headers: NotificationHeaders(topic: bytes("com.example.shop")))
     }
 
     func sendSuspects(_ numbers: some Sequence<UInt32>) {

@@ -15,11 +15,13 @@ import Testing
         try world.connect()
         #expect(world.capacity == 1_000 + 125)
         var request = world.request(1)
-        request.collapseID = world.bytes("group")
-        request.expiration = 1_790_000_000
-        request.pushType = .background
-        request.priority = 5
-        request.apnsID = NotificationUUID(high: 0x0123_4567_89ab_8def, low: 0x8123_4567_89ab_cdef)
+        for header in TextHeader.allCases {
+            request.headers.texts[header] = world.bytes("text of \(header.row.name)")
+        }
+        request.headers.expiration = 1_790_000_000
+        request.headers.pushType = .background
+        request.headers.priority = 5
+        request.headers.apnsID = NotificationUUID(high: 0x0123_4567_89ab_8def, low: 0x8123_4567_89ab_cdef)
         let before = LoopTime.read().wallMs
         world.transport.handle(.send([request]))
         world.run("fate") { !world.fates.isEmpty }
@@ -27,12 +29,16 @@ import Testing
         var headers = arrived.headers
         let authorization = headers.removeValue(forKey: "authorization")
         #expect(authorization?.hasPrefix("bearer ey") == true)
+        for header in TextHeader.allCases {
+            let name = header.row.name.description
+            #expect(headers.removeValue(forKey: name) == "text of \(name)")
+        }
         #expect(
             headers == [
                 ":method": "POST", ":scheme": "https", ":path": "/3/device/" + World.token(1),
                 ":authority": "127.0.0.1:\(world.server.port)", "apns-topic": "com.example.shop",
                 "apns-push-type": "background", "apns-priority": "5", "apns-expiration": "1790000000",
-                "apns-collapse-id": "group", "apns-id": "01234567-89ab-8def-8123-456789abcdef",
+                "apns-id": "01234567-89ab-8def-8123-456789abcdef",
             ])
         #expect(arrived.body.elementsEqual(request.payload))
         let fate = world.fates[0]
@@ -51,10 +57,10 @@ import Testing
         var request = world.request(1)
         request.isBroadcast = true
         request.token = world.bytes("dHN0LXNyY2gtY2hubA==")
-        request.topic = world.bytes("com.example.shop")
-        request.pushType = .liveactivity
-        request.expiration = 0
-        request.apnsID = NotificationUUID(high: 1, low: 2)
+        request.headers.topic = world.bytes("com.example.shop")
+        request.headers.pushType = .liveactivity
+        request.headers.expiration = 0
+        request.headers.apnsID = NotificationUUID(high: 1, low: 2)
         world.transport.handle(.send([request]))
         world.run("fate") { !world.fates.isEmpty }
         let headers = world.server.peers[0].arrived[0].headers

@@ -180,7 +180,7 @@ struct AgainTests {
         rig.wait(ms: 10_000)
         rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
         #expect(rig.send() == ["a"])
-        let id = try #require(rig.sent.first).apnsID
+        let id = try #require(rig.sent.first).headers.apnsID
         #expect(id == NotificationUUID(high: 0x8000, low: 0x8000_0000_0000_0001))
         rig.answer("a")
         let written = rig.settle()

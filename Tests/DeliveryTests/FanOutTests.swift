@@ -30,7 +30,7 @@ struct FanOutTests {
         let partition = rig.assignReady()
         rig.receive(partition, 5, envelope: ["a", "b", "c"])
         rig.send()
-        #expect(rig.sent.map { DerivedID.decode($0.apnsID)?.index } == [0, 1, 2])
+        #expect(rig.sent.map { DerivedID.decode($0.headers.apnsID)?.index } == [0, 1, 2])
     }
 
     @Test("Indexes that the map names are skipped")

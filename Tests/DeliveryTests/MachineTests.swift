@@ -56,12 +56,12 @@ struct MachineTests {
         let request = try #require(rig.sent.first)
         #expect(Rig.text(request.token) == Rig.token("a"))
         #expect(Rig.text(request.payload) == #"{"aps":{"alert":"Привет"}}"#)
-        #expect(Rig.text(request.topic) == "com.example.shop.voip")
-        #expect(Rig.text(request.collapseID) == "score")
-        #expect(request.pushType == .voip)
-        #expect(request.priority == 5)
-        #expect(request.expiration == 1_900_000_000)
-        let place = try #require(DerivedID.decode(request.apnsID))
+        #expect(Rig.text(request.headers.topic) == "com.example.shop.voip")
+        #expect(Rig.text(request.headers.texts[.collapseID]) == "score")
+        #expect(request.headers.pushType == .voip)
+        #expect(request.headers.priority == 5)
+        #expect(request.headers.expiration == 1_900_000_000)
+        let place = try #require(DerivedID.decode(request.headers.apnsID))
         #expect(place.offset == 9 && place.partition == 3 && place.index == 0)
     }
 

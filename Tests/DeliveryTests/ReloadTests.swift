@@ -109,7 +109,7 @@ struct ReloadTests {
         rig.machine.setCapacity(AppIndex(0), requests: 1)
         #expect(rig.send() == ["a"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
-        #expect(rig.sent.map { Rig.text($0.topic) } == ["com.example.shop"])
+        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop"])
     }
 
     @Test("Paused: what waits and what comes is held, what is under way goes on; and not paused, it is sent again")

@@ -9,23 +9,32 @@ struct ContentFixture {
     let token: String
     var content: NotificationContent
 
+    static let texts = Dictionary(uniqueKeysWithValues: TextHeader.allCases.map { ($0, text(of: $0)) })
+
+    private static func text(of header: TextHeader) -> String {
+        String("the-text-of-\(header)".prefix(header.row.limit))
+    }
+
     init(token: String = tokenA, isBroadcast: Bool = false) {
         self.token = isBroadcast ? "dHN0LXNyY2gtY2hubA==" : token
         let pieces = [
-            Array(self.token.utf8), Array(hi.utf8), Array("com.example.shop".utf8), Array("news".utf8),
+            Array(self.token.utf8), Array(hi.utf8), Array("com.example.shop".utf8),
             Array("apns.requests".utf8), Array("user-".utf8) + [0xFF] + Array("1".utf8), Array("traceparent".utf8),
             Array("00-ab".utf8),
         ].map { lend($0) }
         let copied = UnsafeMutableBufferPointer<RecordHeader>.allocate(capacity: 1)
-        copied.initialize(repeating: RecordHeader(name: pieces[6], value: pieces[7]))
+        copied.initialize(repeating: RecordHeader(name: pieces[5], value: pieces[6]))
         content = NotificationContent(
-            token: pieces[0], isBroadcast: isBroadcast, pushType: isBroadcast ? .liveactivity : .alert,
-            priority: 10, expiration: 1_795_000_000, app: 1,
-            apnsID: NotificationUUID(high: 0x0102_0304_0506_8708, low: 0x890A_0B0C_0D0E_0F10),
-            payload: pieces[1], topic: pieces[2], collapseID: pieces[3],
-            request: RequestPlace(topic: pieces[4], partition: 3, offset: 1_234, index: 7),
-            requestKey: pieces[5], requestedAtMs: 1_780_000_000_000,
+            token: pieces[0], isBroadcast: isBroadcast,
+            headers: NotificationHeaders(
+                topic: pieces[2], pushType: isBroadcast ? .liveactivity : .alert, priority: 10,
+                expiration: 1_795_000_000,
+                apnsID: NotificationUUID(high: 0x0102_0304_0506_8708, low: 0x890A_0B0C_0D0E_0F10)),
+            app: 1, payload: pieces[1],
+            request: RequestPlace(topic: pieces[3], partition: 3, offset: 1_234, index: 7),
+            requestKey: pieces[4], requestedAtMs: 1_780_000_000_000,
             copiedHeaders: UnsafeBufferPointer(copied))
+        for header in TextHeader.allCases { content.headers.texts[header] = lend(Self.text(of: header)) }
     }
 }
 

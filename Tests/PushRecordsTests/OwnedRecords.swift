@@ -38,7 +38,7 @@ struct OwnedRequest: Equatable {
     var channelID = ""
     var payload = ""
     var topic = ""
-    var collapseID = ""
+    var texts: [TextHeader: String] = [:]
     var app = ""
     var environment: PushEnvironment?
     var pushType = PushType.alert
@@ -85,6 +85,11 @@ extension RequestParser {
 }
 
 extension OwnedRequest {
+    var collapseID: String {
+        get { texts[.collapseID] ?? "" }
+        set { texts[.collapseID] = newValue.isEmpty ? nil : newValue }
+    }
+
     init(_ request: ParsedRequest) {
         target = request.target
         form = request.form
@@ -98,14 +103,14 @@ extension OwnedRequest {
         tokenCount = request.tokenCount
         channelID = text(request.channelID)
         payload = text(request.payload)
-        topic = text(request.topic)
-        collapseID = text(request.collapseID)
+        topic = text(request.headers.topic)
+        for header in request.headers.texts.present { texts[header] = text(request.headers.texts[header]) }
         app = text(request.app)
         environment = request.environment
-        pushType = request.pushType
-        priority = request.priority
-        expiration = request.expiration
-        apnsID = request.apnsID == .none ? "" : request.apnsID.description
+        pushType = request.headers.pushType
+        priority = request.headers.priority
+        expiration = request.headers.expiration
+        apnsID = request.headers.apnsID == .none ? "" : request.headers.apnsID.description
         key = request.key.baseAddress == nil ? nil : text(request.key)
         copied = request.copiedHeaders.map { "\(text($0.name))=\(text($0.value))" }
         retry = request.retry.map { retry in

@@ -27,7 +27,7 @@ import Testing
         let copied = [RecordHeader(name: lend("x"), value: lend(Array(repeating: 0x62, count: 1_023)))]
         var fixture = ContentFixture(isBroadcast: true)
         fixture.content.token = lend(Array(repeating: 0x63, count: 2_000))
-        fixture.content.topic = long
+        fixture.content.headers.topic = long
         fixture.content.requestKey = long
         fixture.content.app = 0
         fixture.content.request = RequestPlace(topic: long, partition: .min, offset: .min, index: .min)
@@ -91,12 +91,10 @@ import Testing
         return texts
     }
 
-    private static let fields = [
-        "apns-topic", "apns-push-type", "apns-priority", "apns-expiration", "apns-collapse-id", "apns-id",
-        "apns-channel-id", "push-device-token", "push-app", "push-environment", "traceparent", "x-copied",
-        "push-retry-request", "push-retry-attempt", "push-retry-due-ms", "push-retry-first-ms", "push-retry-key",
-        "push-retry-reason", "push-retry-sends", "push-retry-in-doubt", "\u{1}other", "key",
-    ]
+    private static let fields =
+        [
+            "traceparent", "x-copied", "\u{1}other", "key",
+        ] + KnownHeader.all.map(\.text.description)
 
     @Test func anyTextInAnyHeaderOfARequest() throws {
         var path = Path()
@@ -259,8 +257,10 @@ private struct Path: ~Copyable {
         _ role: RecordRole, _ size: Int
     ) throws {
         let request = parser.parse(key: key, value: value, headers: headers, role: role)
-        expect(request.topic.count <= RecordLimits.topic, "topic")
-        expect(request.collapseID.count <= RecordLimits.collapseID, "collapse id")
+        expect(request.headers.topic.count <= RecordLimits.topic, "topic")
+        for header in TextHeader.allCases {
+            expect(request.headers.texts[header].count <= header.row.limit, header.row.name.description)
+        }
         expect(request.channelID.count <= RecordLimits.channelID, "channel id")
         expect(request.token.count <= RecordLimits.deviceToken + 1, "token")
         expect(request.app.count <= RecordLimits.app + 1, "app")
@@ -303,15 +303,16 @@ private struct Path: ~Copyable {
     private mutating func write(
         _ request: ParsedRequest, _ token: UnsafeRawBufferPointer, _ place: RequestPlace, _ size: Int
     ) throws {
+        var headers = request.headers
+        headers.apnsID = NotificationUUID(high: 1, low: 2)
         let content = NotificationContent(
-            token: token, isBroadcast: request.target == .channel, pushType: request.pushType,
-            priority: request.priority, expiration: request.expiration, app: 1,
-            apnsID: NotificationUUID(high: 1, low: 2),
-            payload: request.payload, topic: request.topic, collapseID: request.collapseID, request: place,
+            token: token, isBroadcast: request.target == .channel, headers: headers, app: 1,
+            payload: request.payload, request: place,
             requestKey: request.key, requestedAtMs: RecordTime.latestMs, copiedHeaders: request.copiedHeaders)
         let ending = Ending(
-            outcome: .invalid, status: .max, reason: .other, reasonText: request.retry?.reason ?? request.topic,
-            detail: request.detail, uniqueID: request.topic, unregisteredAtMs: .min, attempts: .max, inDoubt: .max,
+            outcome: .invalid, status: .max, reason: .other, reasonText: request.retry?.reason ?? request.headers.topic,
+            detail: request.detail, uniqueID: request.headers.topic, unregisteredAtMs: .min, attempts: .max,
+            inDoubt: .max,
             sentAtMs: .max, settledAtMs: .max)
         let result = results.write(content, ending)
         let resultSize = PushRecordsTests.size(result)

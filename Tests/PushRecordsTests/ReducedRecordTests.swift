@@ -47,7 +47,7 @@ import Testing
                 for isBroadcast in [false, true] {
                     var fixture = ContentFixture(token: token, isBroadcast: isBroadcast)
                     if isBroadcast { fixture.content.token = lend(String(repeating: "c", count: 200)) }
-                    fixture.content.topic = lend(topic)
+                    fixture.content.headers.topic = lend(topic)
                     fixture.content.request = RequestPlace(
                         topic: lend(name), partition: .max, offset: .max, index: 9_999)
                     let ending = Ending(

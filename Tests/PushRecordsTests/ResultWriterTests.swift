@@ -60,8 +60,8 @@ import Testing
         var fixture = ContentFixture()
         fixture.content.token = lend([0x22, 0xFF, 0x0A] + Array("x".utf8))
         fixture.content.app = -1
-        fixture.content.topic = lend(Array("a\r\nb".utf8))
-        fixture.content.apnsID = .none
+        fixture.content.headers.topic = lend(Array("a\r\nb".utf8))
+        fixture.content.headers.apnsID = .none
         fixture.content.requestKey = .nothing
         let subject = lend(Array("é\"".utf8) + Array(repeating: 0x79, count: 200))
         let ending = Ending(
@@ -129,7 +129,7 @@ import Testing
                     (0..<Int.random(in: 0...limit, using: &random)).map { _ in .random(in: 0...255, using: &random) })
             }
             fixture.content.token = noise(200)
-            fixture.content.topic = noise(300)
+            fixture.content.headers.topic = noise(300)
             fixture.content.requestKey = noise(1_500)
             fixture.content.app = Int.random(in: -1...1, using: &random)
             fixture.content.request.offset = .random(in: 0 ... .max, using: &random)

@@ -121,13 +121,13 @@ import Testing
         expected.tokenCount = 1
         expected.payload = hi
         expected.topic = "com.example.shop"
-        expected.collapseID = "news"
+        expected.texts = ContentFixture.texts
         expected.app = "shop"
         expected.environment = .development
         expected.pushType = isBroadcast ? .liveactivity : .alert
         expected.priority = 10
         expected.expiration = 1_795_000_000
-        expected.apnsID = fixture.content.apnsID.description
+        expected.apnsID = fixture.content.headers.apnsID.description
         expected.key = "user-\u{FFFD}1"
         expected.copied = ["traceparent=00-ab"]
         expected.retry = OwnedRetry(
@@ -138,11 +138,11 @@ import Testing
 
     @Test func leavesOutWhatIsNotThere() {
         var fixture = ContentFixture()
-        fixture.content.topic = .nothing
-        fixture.content.priority = 0
-        fixture.content.expiration = nil
-        fixture.content.collapseID = .nothing
-        fixture.content.apnsID = .none
+        fixture.content.headers.topic = .nothing
+        fixture.content.headers.priority = 0
+        fixture.content.headers.expiration = nil
+        fixture.content.headers.texts = HeaderTexts()
+        fixture.content.headers.apnsID = .none
         fixture.content.app = -1
         fixture.content.requestKey = fixture.content.token
         fixture.content.copiedHeaders = UnsafeBufferPointer(start: nil, count: 0)

@@ -97,9 +97,9 @@ struct SchemaCheck {
                         outcome: outcome, status: 410, reason: .unregistered, detail: Detail("d", lend("s")),
                         uniqueID: lend("u"), unregisteredAtMs: 5, attempts: 2, inDoubt: 1, sentAtMs: 3, settledAtMs: 4)
                     if isBare {
-                        fixture.content.apnsID = .none
+                        fixture.content.headers.apnsID = .none
                         fixture.content.app = -1
-                        fixture.content.topic = .nothing
+                        fixture.content.headers.topic = .nothing
                         fixture.content.requestKey = .nothing
                         ending = Ending(
                             outcome: outcome, attempts: 0, inDoubt: 0, sentAtMs: 0, settledAtMs: 4)

@@ -31,7 +31,8 @@ extension SimulatedWorld {
                 lastFirstSend[key] = place
             }
         }
-        if let expiration = request.expiration, expiration > 0, time(worker).wallMs >= Int64(expiration) * 1_000 {
+        if let expiration = request.headers.expiration, expiration > 0, time(worker).wallMs >= Int64(expiration) * 1_000
+        {
             breaks("\(place) was sent after its time")
         }
         // What was settled or refused may be sent again when a map was cut, or damaged, or a drain cut short; it says so.

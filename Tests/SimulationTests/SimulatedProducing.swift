@@ -102,7 +102,7 @@ extension SimulatedWorld {
         _ production: Production, _ original: SimulatedPlace, _ worker: SimulatedWorker, moreDoubts: Int32
     ) -> SimulatedRecord {
         worker.machine.withRetry(production.id) { content, order -> SimulatedRecord in
-            if content.expiration == 0 { breaks("\(original) is now or never") }
+            if content.headers.expiration == 0 { breaks("\(original) is now or never") }
             if Int(order.attempt) > settings.maxAttempts, books[original]?.isOdd != true {
                 breaks("\(original) has too many attempts")
             }

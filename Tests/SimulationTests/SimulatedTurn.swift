@@ -176,7 +176,7 @@ extension SimulatedWorld {
         }
         if settledAt[place]?.chain == chain { breaks("\(place) was sent although its worker knows that it settled") }
         if worker.flights[request.id] != nil { breaks("\(place) was sent while it is in flight") }
-        let laneKey = Array(request.token) + Array(request.topic)
+        let laneKey = Array(request.token) + Array(request.headers.topic)
         trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.inDoubt)" }
         checkSend(request, place, original, laneKey, assignment, worker)
         checkApp(request.id, worker)

@@ -150,9 +150,10 @@ final class LinkScene {
     private func request(slot: UInt32) -> OutgoingRequest {
         OutgoingRequest(
             id: NotificationID(slot: slot, generation: 1), token: bytes(String(format: "%064x", slot)),
-            payload: bytes(#"{"aps":{"alert":"Hi"}}"#), topic: bytes(SimulatorCredentials.bundleID),
-            collapseID: UnsafeRawBufferPointer(start: nil, count: 0),
-            apnsID: NotificationUUID(high: 1, low: UInt64(slot)), expiration: nil, pushType: .alert, priority: 10)
+            payload: bytes(#"{"aps":{"alert":"Hi"}}"#),
+            headers: NotificationHeaders(
+                topic: bytes(SimulatorCredentials.bundleID), priority: 10,
+                apnsID: NotificationUUID(high: 1, low: UInt64(slot))))
     }
 
     private func bytes(_ text: String) -> UnsafeRawBufferPointer {

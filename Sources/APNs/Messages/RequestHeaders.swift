@@ -12,9 +12,9 @@ package struct RequestHeaders: ~Copyable {
     private enum NameSlot {
         static let apnsID: UInt8 = 0
         static let expiration: UInt8 = 1
-        static let collapseID: UInt8 = 2
-        static let requestID: UInt8 = 3
-        static let channelID: UInt8 = 4
+        static let requestID: UInt8 = 2
+        static let channelID: UInt8 = 3
+        static let firstText: UInt8 = 4
     }
 
     /// What the transport keeps of responses; see `keep(for:)`.
@@ -69,20 +69,20 @@ package struct RequestHeaders: ~Copyable {
     package mutating func write(_ request: borrowing OutgoingRequest) {
         list.truncate(to: baseCount)
         if request.isBroadcast {
-            list.replaceValue(at: Self.pathField, joined(Self.broadcastPath, request.topic))
+            list.replaceValue(at: Self.pathField, joined(Self.broadcastPath, request.headers.topic))
             list.append("apns-channel-id", request.token, .nameOnly(slot: NameSlot.channelID))
         } else {
             list.replaceValue(at: Self.pathField, joined(Self.devicePath, request.token))
-            list.append("apns-topic", request.topic)
+            list.append("apns-topic", request.headers.topic)
         }
-        list.append("apns-push-type", request.pushType.text)
-        switch request.priority {
+        list.append("apns-push-type", request.headers.pushType.text)
+        switch request.headers.priority {
         case 0: break
         case 1: list.append("apns-priority", "1")
         case 5: list.append("apns-priority", "5")
         default: list.append("apns-priority", "10")
         }
-        if let expiration = request.expiration {
+        if let expiration = request.headers.expiration {
             // Zero repeats, times do not.
             if expiration == 0 {
                 list.append("apns-expiration", "0")
@@ -90,11 +90,13 @@ package struct RequestHeaders: ~Copyable {
                 list.append("apns-expiration", decimal(expiration), .nameOnly(slot: NameSlot.expiration))
             }
         }
-        if !request.collapseID.isEmpty {
-            list.append("apns-collapse-id", request.collapseID, .nameOnly(slot: NameSlot.collapseID))
+        for header in request.headers.texts.present {
+            list.append(
+                header.row.name, request.headers.texts[header],
+                .nameOnly(slot: NameSlot.firstText + header.rawValue))
         }
-        if request.apnsID != .none {
-            write(request.apnsID)
+        if request.headers.apnsID != .none {
+            write(request.headers.apnsID)
             let text = UnsafeRawBufferPointer(uuid)
             if request.isBroadcast {
                 list.append("apns-request-id", text, .nameOnly(slot: NameSlot.requestID))
@@ -105,7 +107,9 @@ package struct RequestHeaders: ~Copyable {
     }
 
     /// Which response headers matter: `apns-id` only when Apple makes it; `apns-unique-id` only comes in development.
-    package static func keep(for request: borrowing OutgoingRequest) -> UInt8 { request.apnsID == .none ? 0b11 : 0b10 }
+    package static func keep(for request: borrowing OutgoingRequest) -> UInt8 {
+        request.headers.apnsID == .none ? 0b11 : 0b10
+    }
 
     private func joined(_ prefix: StaticString, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let count = prefix.utf8CodeUnitCount

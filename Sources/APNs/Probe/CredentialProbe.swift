@@ -47,7 +47,6 @@ package enum CredentialProbe {
         }
         return OutgoingRequest(
             id: NotificationID(slot: 0, generation: 0), token: part(0..<64), payload: part(64..<74),
-            topic: part(74..<bytes.count), collapseID: UnsafeRawBufferPointer(start: nil, count: 0), apnsID: .none,
-            expiration: 0, pushType: .alert, priority: 0)
+            headers: NotificationHeaders(topic: part(74..<bytes.count), expiration: 0))
     }
 }

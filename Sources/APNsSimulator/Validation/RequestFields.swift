@@ -1,4 +1,5 @@
 import Glibc
+import PushRecords
 
 /// The header fields of one request that APNs looks at: lent bytes, valid as long as the request's.
 ///
@@ -11,8 +12,11 @@ struct RequestFields {
     var pushType = UnsafeRawBufferPointer(start: nil, count: 0)
     var priority = UnsafeRawBufferPointer(start: nil, count: 0)
     var expiration = UnsafeRawBufferPointer(start: nil, count: 0)
-    var collapseID = UnsafeRawBufferPointer(start: nil, count: 0)
     var id = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// Empty where a field is not there, or has no value. Which there are is told by the worker's table; what APNs makes of
+    /// them is not.
+    var texts = HeaderTexts()
+    private var seenTexts = TextHeaders()
     /// A field of APNs came twice.
     var hasDuplicate = false
 
@@ -27,8 +31,11 @@ struct RequestFields {
         case 13 where name.spells("apns-priority"): hasDuplicate = Self.set(&priority, value) || hasDuplicate
         case 14 where name.spells("apns-push-type"): hasDuplicate = Self.set(&pushType, value) || hasDuplicate
         case 15 where name.spells("apns-expiration"): hasDuplicate = Self.set(&expiration, value) || hasDuplicate
-        case 16 where name.spells("apns-collapse-id"): hasDuplicate = Self.set(&collapseID, value) || hasDuplicate
-        default: break
+        default:
+            for header in TextHeaders.all where name.spells(header.row.name) {
+                hasDuplicate = !seenTexts.insert(header) || hasDuplicate
+                texts[header] = value
+            }
         }
     }
 

@@ -48,8 +48,8 @@ struct RecordBody {
     var place: CrashPlace
     var blockSize: Int
     var payload: UnsafeRawBufferPointer
-    var topic: UnsafeRawBufferPointer
-    var collapseID: UnsafeRawBufferPointer
+    /// As the producer gave them, with the app's topic where there was none.
+    var headers: NotificationHeaders
     var key: UnsafeRawBufferPointer
     /// The list of a fan-out's tokens, as it was written; else the one token or channel id, normalized.
     var tokens: UnsafeRawBufferPointer
@@ -57,11 +57,6 @@ struct RecordBody {
     /// What is wrong with the one token.
     var tokenFailure: ReasonCode
     var copiedHeaders: UnsafeBufferPointer<RecordHeader>
-    /// The producer's own; `.none`: none.
-    var apnsID: NotificationUUID
-    var expiration: UInt32?
-    var pushType: PushType
-    var priority: UInt8
     var isBroadcast: Bool
     /// -1: none could be told.
     var app: Int32
@@ -89,6 +84,12 @@ struct RecordBody {
     var topicHash: UInt64
     /// What the result of each notification repeats of it, beyond what every result has.
     var repeatedBytes: Int32 = 0
+
+    // What the machine itself looks at.
+    var topic: UnsafeRawBufferPointer { headers.topic }
+    var expiration: UInt32? { headers.expiration }
+    /// The producer's own; `.none`: none.
+    var apnsID: NotificationUUID { headers.apnsID }
 
     /// Bytes of a result that are not counted: what every one has is bounded by the number of notifications.
     static let fixedResultBytes = 512

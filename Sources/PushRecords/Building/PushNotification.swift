@@ -74,6 +74,15 @@ public struct PushNotification: Hashable, Sendable {
     }
 }
 
+extension TextHeader {
+    /// Where a notification has it.
+    package var property: any WritableKeyPath<PushNotification, String?> & Sendable {
+        switch self {
+        case .collapseID: \.collapseID
+        }
+    }
+}
+
 extension PushType {
     /// What the topic has behind the bundle id; `nil`: nothing. (`mdm` has a topic of its own kind.)
     ///

@@ -77,7 +77,10 @@ extension PushNotification {
         case .nowOrNever: fields.append(field(.expiration, "0"))
         case .at(let seconds): fields.append(field(.expiration, String(seconds)))
         }
-        if let collapseID { fields.append(field(.collapseID, collapseID)) }
+        for header in TextHeader.allCases {
+            guard let text = self[keyPath: header.property] else { continue }
+            fields.append(HeaderField(header.row.name.description, text))
+        }
         if let apnsID { fields.append(field(.apnsID, apnsID.description)) }
         if let app { fields.append(field(.app, app)) }
         if let environment { fields.append(field(.environment, environment.text.description)) }

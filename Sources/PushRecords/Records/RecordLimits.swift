@@ -4,11 +4,10 @@
 /// more, by the escaped length: one control character takes six bytes in JSON. So every record that the worker writes
 /// has a largest size, whatever it read; the sums stand here, and tests compare them with what the writers write.
 package enum RecordLimits {
-    // MARK: What is kept of a request
+    // MARK: What is kept of a request; `TextHeader` has the limits of its own
 
     /// `apns-topic`.
     package static let topic = 255
-    package static let collapseID = 64
     package static let channelID = 200
     /// Hex digits of a device token, and bytes of what is not one.
     package static let deviceToken = 200

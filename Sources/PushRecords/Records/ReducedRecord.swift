@@ -28,9 +28,10 @@ package enum ReducedRecord {
             let reason = text(retry.reason)
             let place = retry.request
             let result = DeliveryResult(
-                apnsID: request.apnsID == .none ? nil : request.apnsID, apnsUniqueID: nil,
-                deviceToken: text(request.token), channelID: text(request.channelID), apnsTopic: text(request.topic),
-                app: text(request.app), environment: request.environment, outcome: .abandoned, status: nil,
+                apnsID: request.headers.apnsID == .none ? nil : request.headers.apnsID, apnsUniqueID: nil,
+                deviceToken: text(request.token), channelID: text(request.channelID),
+                apnsTopic: text(request.headers.topic), app: text(request.app), environment: request.environment,
+                outcome: .abandoned, status: nil,
                 reason: reason == "held" ? nil : reason.map { Reason(rawValue: $0) },
                 detail: "the retry topic refuses a record of \(refused.byteCount) bytes as too large",
                 unregisteredAtMs: nil, attempts: Int(retry.sends), inDoubt: Int(retry.inDoubt),

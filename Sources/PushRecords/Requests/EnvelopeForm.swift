@@ -22,7 +22,7 @@ extension RequestParser {
         addText(.app, envelope[.app], &request, "app must be a string")
         addText(.environment, envelope[.environment], &request, "environment must be a string")
         readFields(&request)
-        if request.tokenCount > 1 && request.apnsID != .none {
+        if request.tokenCount > 1 && request.headers.apnsID != .none {
             request.fail(Fault(.badMessageId, "one apns-id for several device tokens"))
         }
         if let payload = envelope[.payload] {
@@ -93,7 +93,7 @@ extension RequestParser {
         }
         for member in members[..<count] {
             let text = headers.part(member.nameStart, member.nameEnd)
-            guard let name = HeaderName(scratch.resolve(text)), name.rawValue <= HeaderName.apnsID.rawValue else {
+            guard let name = KnownHeader(scratch.resolve(text)), name.isOfEnvelope else {
                 request.fail(Fault(.none, "headers has no such member", text))
                 continue
             }
@@ -107,12 +107,12 @@ extension RequestParser {
     /// The value of a header as text: a string, or a number where Apple's header is one; no address for `null`, or after
     /// a fault.
     private mutating func fieldValue(
-        _ name: HeaderName, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
+        _ name: KnownHeader, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {
         switch JSONScanner.kind(of: value[0]) {
         case .string: return string(value) ?? .nothing
         case .null: return .nothing
-        case .number where name == .priority || name == .expiration: return value
+        case .number where name.name == .priority || name.name == .expiration: return value
         case .number, .object, .array, .bool:
             request.fail(Fault(name.badValue, "a header's value must be a string", name.text.lentBytes))
             return .nothing
@@ -127,31 +127,12 @@ extension RequestParser {
             request.fail(Fault(.none, complaint))
             return
         }
-        _ = fields.add(name, text)
+        _ = fields.add(KnownHeader(name), text)
     }
 
     /// What a JSON string spells; `nil` when the value is not one.
     private mutating func string(_ value: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         guard value[0] == UInt8(ascii: "\"") else { return nil }
         return scratch.resolve(value.part(1, value.count - 1))
-    }
-}
-
-extension HeaderName {
-    /// Apple's word for a wrong value of it.
-    fileprivate var badValue: ReasonCode {
-        switch self {
-        case .topic: .badTopic
-        case .pushType: .invalidPushType
-        case .priority: .badPriority
-        case .expiration: .badExpirationDate
-        case .collapseID: .badCollapseId
-        case .apnsID: .badMessageId
-        case .channelID: .badChannelId
-        case .deviceToken: .badDeviceToken
-        case .app, .environment, .retryRequest, .retryAttempt, .retryDue, .retryFirst, .retryKey, .retryReason,
-            .retrySends, .retryInDoubt:
-            .none
-        }
     }
 }

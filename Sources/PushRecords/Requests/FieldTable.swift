@@ -8,8 +8,10 @@ struct FieldTable: ~Copyable {
     private var seen: UInt32 = 0
 
     init() {
-        values = .allocate(capacity: HeaderName.allCases.count)
-        values.initialize(repeating: .nothing, count: HeaderName.allCases.count)
+        let count = KnownHeader.all.count
+        precondition(count <= UInt32.bitWidth, "a field table has one bit a name")
+        values = .allocate(capacity: count)
+        values.initialize(repeating: .nothing, count: count)
     }
 
     deinit { values.deallocate() }
@@ -21,13 +23,13 @@ struct FieldTable: ~Copyable {
 
     /// Keeps the first value of each name; `false` when the name was there before.
     @inline(__always)
-    mutating func add(_ name: HeaderName, _ value: UnsafeRawBufferPointer) -> Bool {
-        let bit: UInt32 = 1 &<< UInt32(name.rawValue)
+    mutating func add(_ header: KnownHeader, _ value: UnsafeRawBufferPointer) -> Bool {
+        let bit: UInt32 = 1 &<< UInt32(header.place)
         guard seen & bit == 0 else { return false }
         seen |= bit
         guard value.baseAddress != nil else { return true }
         present |= bit
-        values[Int(name.rawValue)] = value
+        values[Int(header.place)] = value
         return true
     }
 
@@ -37,6 +39,14 @@ struct FieldTable: ~Copyable {
     /// The name's value; `nil` when it is not there.
     @inline(__always)
     subscript(_ name: HeaderName) -> UnsafeRawBufferPointer? { has(name) ? values[Int(name.rawValue)] : nil }
+
+    /// The text headers that are there.
+    @inline(__always)
+    var texts: TextHeaders { TextHeaders(bits: present &>> UInt32(HeaderName.count)) }
+
+    /// The value of a text header that is there.
+    @inline(__always)
+    subscript(_ header: TextHeader) -> UnsafeRawBufferPointer { values[Int(KnownHeader(header).place)] }
 }
 
 extension UnsafeRawBufferPointer {

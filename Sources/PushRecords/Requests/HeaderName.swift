@@ -1,8 +1,6 @@
-/// The headers this product knows by name, in either role.
-///
-/// Their values are the places of a field table, so that both forms of a request end in the same checks.
+/// The headers that are read each in a way of its own, in either role; what is alike is a `TextHeader`.
 enum HeaderName: UInt8, CaseIterable {
-    case topic, pushType, priority, expiration, collapseID, apnsID, channelID
+    case topic, pushType, priority, expiration, apnsID, channelID
     case deviceToken, app, environment
     case retryRequest, retryAttempt, retryDue, retryFirst, retryKey, retryReason, retrySends, retryInDoubt
 
@@ -12,7 +10,6 @@ enum HeaderName: UInt8, CaseIterable {
         case .pushType: "apns-push-type"
         case .priority: "apns-priority"
         case .expiration: "apns-expiration"
-        case .collapseID: "apns-collapse-id"
         case .apnsID: "apns-id"
         case .channelID: "apns-channel-id"
         case .deviceToken: "push-device-token"
@@ -89,11 +86,6 @@ enum HeaderName: UInt8, CaseIterable {
                 return
             }
         case 16:
-            // apns-collapse-id
-            if head == 0x6C6F_632D_736E_7061 && tail == 0x6469_2D65_7370_616C {
-                self = .collapseID
-                return
-            }
             // push-environment
             if head == 0x766E_652D_6873_7570 && tail == 0x746E_656D_6E6F_7269 {
                 self = .environment
@@ -159,9 +151,8 @@ enum HeaderName: UInt8, CaseIterable {
         UInt32(littleEndian: (base + 7).loadUnaligned(as: UInt32.self))
     }
 
-    /// Whether the header is one that only this worker writes, to its retry topics.
-    @inline(__always)
-    var isRetry: Bool { rawValue >= HeaderName.retryRequest.rawValue }
+    /// How many there are.
+    static let count = HeaderName.retryInDoubt.rawValue + 1
 
     /// Whether a name, not known, begins like a producer's instruction: `apns-` or `push-`, but not with the `push-retry-`
     /// and `push-dlq-` of records that this worker wrote and somebody sends again.

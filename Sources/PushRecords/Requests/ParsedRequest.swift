@@ -42,21 +42,10 @@ package struct ParsedRequest {
 
     /// What goes to Apple, byte for byte.
     package var payload: UnsafeRawBufferPointer
-    /// Empty: none was given, the app's is meant.
-    package var topic: UnsafeRawBufferPointer
-    /// Empty: none.
-    package var collapseID: UnsafeRawBufferPointer
+    package var headers: NotificationHeaders
     /// Name of an app of the configuration; empty: none was given.
     package var app: UnsafeRawBufferPointer
     package var environment: PushEnvironment?
-    /// With its default when none was given.
-    package var pushType: PushType
-    /// 0: not to be sent. Background notifications without one have 5 here.
-    package var priority: UInt8
-    /// Seconds since the epoch; `nil`: not to be sent. A past one is not looked at here.
-    package var expiration: UInt32?
-    /// The producer's own; `.none`: none was given.
-    package var apnsID: NotificationUUID
     /// The record's key where results must name it (`request.key`): a `nil` base address when there is none, or it is
     /// the token itself. For a fan-out it is the key as it came, and the writer compares it with each token. Of a retry
     /// record: the original's key. Cut at `RecordLimits.key` bytes.
@@ -90,14 +79,9 @@ extension ParsedRequest {
         tokenCount = 0
         channelID = .nothing
         payload = .nothing
-        topic = .nothing
-        collapseID = .nothing
+        headers = NotificationHeaders()
         app = .nothing
         environment = nil
-        pushType = .alert
-        priority = 0
-        expiration = nil
-        apnsID = .none
         key = .nothing
         self.copiedHeaders = copiedHeaders
         retry = nil

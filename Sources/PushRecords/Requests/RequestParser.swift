@@ -70,7 +70,7 @@ package struct RequestParser: ~Copyable {
         copied.removeAll()
         var known = KnownHeaders()
         for header in headers {
-            if let name = HeaderName(header.name) {
+            if let name = KnownHeader(header.name) {
                 if copied.includesKnown { copied.consider(header) }
                 if name.isRetry && role == .request { continue }
                 if !fields.add(name, header.value) && known.duplicate.baseAddress == nil {
@@ -147,58 +147,59 @@ package struct RequestParser: ~Copyable {
     /// Checks what is in the field table and puts it into the request.
     mutating func readFields(_ request: inout ParsedRequest) {
         let isBroadcast = request.target == .channel
-        request.pushType = isBroadcast ? .liveactivity : .alert
+        request.headers.pushType = isBroadcast ? .liveactivity : .alert
         if isBroadcast && !HeaderCheck.isClean(request.channelID, limit: RecordLimits.channelID) {
             request.fail(Fault(.badChannelId, "a channel id is printable ASCII of 1 to 200 bytes"))
             request.channelID = request.channelID.cutText(RecordLimits.channelID)
         }
         if let value = fields[.topic] {
-            request.topic = value
+            request.headers.topic = value
             if !HeaderCheck.isClean(value, limit: RecordLimits.topic) {
-                request.topic = value.cutText(RecordLimits.topic)
+                request.headers.topic = value.cutText(RecordLimits.topic)
                 request.fail(Fault(.badTopic, "apns-topic must be printable ASCII of 1 to 255 bytes", value))
             }
         }
         if let value = fields[.pushType] {
             if let type = HeaderCheck.pushType(value) {
-                request.pushType = type
+                request.headers.pushType = type
             } else {
                 request.fail(Fault(.invalidPushType, "apns-push-type is not one of Apple's", value))
             }
-            if isBroadcast && request.pushType != .liveactivity {
+            if isBroadcast && request.headers.pushType != .liveactivity {
                 request.fail(Fault(.invalidPushType, "a broadcast's apns-push-type must be liveactivity", value))
             }
         }
         if let value = fields[.priority] {
             if let priority = HeaderCheck.priority(value) {
-                request.priority = priority
-                if request.pushType == .background && priority != 5 {
+                request.headers.priority = priority
+                if request.headers.pushType == .background && priority != 5 {
                     request.fail(Fault(.badPriority, "apns-priority of a background notification must be 5", value))
                 }
             } else {
                 request.fail(Fault(.badPriority, "apns-priority must be 1, 5 or 10", value))
             }
-        } else if request.pushType == .background {
-            request.priority = 5
+        } else if request.headers.pushType == .background {
+            request.headers.priority = 5
         }
         if let value = fields[.expiration] {
             if let seconds = HeaderCheck.unsigned(value), let expiration = UInt32(exactly: seconds) {
-                request.expiration = expiration
+                request.headers.expiration = expiration
             } else {
                 request.fail(Fault(.badExpirationDate, "apns-expiration must be 0 to 4294967295 seconds", value))
             }
         }
-        if let value = fields[.collapseID] {
-            request.collapseID = value
-            if !HeaderCheck.isClean(value, limit: RecordLimits.collapseID) {
-                request.collapseID = value.cutText(RecordLimits.collapseID)
-                request.fail(
-                    Fault(.badCollapseId, "apns-collapse-id must be printable ASCII of 1 to 64 bytes", value))
+        for header in fields.texts {
+            let value = fields[header]
+            let row = header.row
+            request.headers.texts[header] = value
+            if !HeaderCheck.isClean(value, limit: row.limit) {
+                request.headers.texts[header] = value.cutText(row.limit)
+                request.fail(Fault(row.reason, row.complaint, value))
             }
         }
         if let value = fields[.apnsID] {
             if let id = NotificationUUID(text: value), id != .none {
-                request.apnsID = id
+                request.headers.apnsID = id
             } else {
                 request.fail(Fault(.badMessageId, "apns-id must be a UUID that is not nil", value))
             }
@@ -228,7 +229,7 @@ package struct RequestParser: ~Copyable {
         case .array, .string, .number, .bool:
             request.fail(Fault(.badRequestPayload, "the payload must be a JSON object"))
         }
-        if request.target == .channel || request.pushType == .voip {
+        if request.target == .channel || request.headers.pushType == .voip {
             if request.payload.count > Self.largePayloadLimit {
                 request.fail(Fault(.payloadTooLarge, "the payload has more than 5120 bytes"))
             }

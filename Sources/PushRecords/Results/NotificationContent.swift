@@ -15,20 +15,12 @@ package struct NotificationContent {
     /// at `DeviceToken.textLimit` bytes.
     package var token: UnsafeRawBufferPointer
     package var isBroadcast: Bool
-    package var pushType: PushType
-    /// 0: none.
-    package var priority: UInt8
-    package var expiration: UInt32?
+    /// A topic that is empty: none could be told.
+    package var headers: NotificationHeaders
     /// Place in the writers' list of apps; -1: no app could be told.
     package var app: Int
-    /// `.none`: there is none (refused before it had one, or left to Apple and not answered).
-    package var apnsID: NotificationUUID
     /// What goes to Apple; needed for retry records only.
     package var payload: UnsafeRawBufferPointer
-    /// `apns-topic`; empty: none could be told.
-    package var topic: UnsafeRawBufferPointer
-    /// Empty: none.
-    package var collapseID: UnsafeRawBufferPointer
     /// The original request, also of a notification read from a retry topic.
     package var request: RequestPlace
     /// As in `ParsedRequest.key`. Results leave it out when it is the token (in either case), and cut it at
@@ -39,21 +31,15 @@ package struct NotificationContent {
     package var copiedHeaders: UnsafeBufferPointer<RecordHeader>
 
     package init(
-        token: UnsafeRawBufferPointer, isBroadcast: Bool, pushType: PushType, priority: UInt8, expiration: UInt32?,
-        app: Int, apnsID: NotificationUUID, payload: UnsafeRawBufferPointer, topic: UnsafeRawBufferPointer,
-        collapseID: UnsafeRawBufferPointer, request: RequestPlace, requestKey: UnsafeRawBufferPointer,
+        token: UnsafeRawBufferPointer, isBroadcast: Bool, headers: NotificationHeaders, app: Int,
+        payload: UnsafeRawBufferPointer, request: RequestPlace, requestKey: UnsafeRawBufferPointer,
         requestedAtMs: Int64, copiedHeaders: UnsafeBufferPointer<RecordHeader>
     ) {
         self.token = token
         self.isBroadcast = isBroadcast
-        self.pushType = pushType
-        self.priority = priority
-        self.expiration = expiration
+        self.headers = headers
         self.app = app
-        self.apnsID = apnsID
         self.payload = payload
-        self.topic = topic
-        self.collapseID = collapseID
         self.request = request
         self.requestKey = requestKey
         self.requestedAtMs = requestedAtMs

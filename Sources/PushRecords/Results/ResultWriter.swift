@@ -27,11 +27,11 @@ package struct ResultWriter: ~Copyable {
 
         json.out.append("{\"apns_id\":")
         let idStart = json.out.count + 1
-        if content.apnsID == .none {
+        if content.headers.apnsID == .none {
             json.out.append("null")
         } else {
             json.out.append("\"")
-            json.out.append(content.apnsID)
+            json.out.append(content.headers.apnsID)
             json.out.append("\"")
         }
         json.out.append(",\"apns_unique_id\":")
@@ -43,7 +43,7 @@ package struct ResultWriter: ~Copyable {
         }
         json.stringOrNull(content.token, limit: RecordLimits.deviceToken)
         json.out.append(",\"apns_topic\":")
-        json.stringOrNull(content.topic, limit: RecordLimits.topicText)
+        json.stringOrNull(content.headers.topic, limit: RecordLimits.topicText)
         json.out.append(",")
         json.out.append(bytes: apps.members(content.app))
         json.out.append(",\"outcome\":\"")
@@ -70,7 +70,7 @@ package struct ResultWriter: ~Copyable {
 
         headers.append("outcome", ending.outcome.text.lentBytes)
         if reason.count > 0 { headers.append("reason", reason) }
-        if content.apnsID != .none {
+        if content.headers.apnsID != .none {
             // The value is complete: its buffer moves no more.
             headers.append("apns-id", json.out.bytes(from: idStart, to: idStart + NotificationUUID.textCount))
         }

@@ -37,14 +37,16 @@ package struct RetryWriter: ~Copyable {
     {
         headers.removeAll()
         text.removeAll()
-        if content.topic.count > 0 { headers.append("apns-topic", content.topic) }
-        headers.append("apns-push-type", content.pushType.text.lentBytes)
-        if content.priority > 0 { headers.append("apns-priority", text.add(Int64(content.priority))) }
-        if let expiration = content.expiration {
+        if content.headers.topic.count > 0 { headers.append("apns-topic", content.headers.topic) }
+        headers.append("apns-push-type", content.headers.pushType.text.lentBytes)
+        if content.headers.priority > 0 { headers.append("apns-priority", text.add(Int64(content.headers.priority))) }
+        if let expiration = content.headers.expiration {
             headers.append("apns-expiration", text.add(Int64(expiration)))
         }
-        if content.collapseID.count > 0 { headers.append("apns-collapse-id", content.collapseID) }
-        if content.apnsID != .none { headers.append("apns-id", text.add(content.apnsID)) }
+        for header in content.headers.texts.present {
+            headers.append(header.row.name, content.headers.texts[header])
+        }
+        if content.headers.apnsID != .none { headers.append("apns-id", text.add(content.headers.apnsID)) }
         if content.isBroadcast {
             headers.append("apns-channel-id", content.token)
         } else if !RequestParser.isTokenKey(content.token) {

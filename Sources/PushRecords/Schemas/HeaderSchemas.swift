@@ -2,22 +2,34 @@
 // here are of whoever wrote them.
 
 extension RecordSchema {
-    static let requestHeadersText: StaticString = #"""
-        {
-          "$schema": "https://json-schema.org/draft/2020-12/schema",
-          "title": "A push request in payload form: the headers of a record of apns.requests",
-          "type": "object",
-          "properties": {
-            "apns-topic": {"type": "string", "minLength": 1, "maxLength": 255},
+    /// Apple's headers of a request, as members of `properties`.
+    private static let appleHeaders = #"""
+        "apns-topic": {"type": "string", "minLength": 1, "maxLength": 255},
             "apns-push-type": {
               "enum": ["alert", "background", "complication", "controls", "fileprovider", "liveactivity", "location", "mdm",
                        "pushtotalk", "voip", "widgets"]
             },
             "apns-priority": {"enum": ["1", "5", "10"]},
             "apns-expiration": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            "apns-collapse-id": {"type": "string", "minLength": 1, "maxLength": 64},
+            \#(texts(#""string""#, indent: 4))
             "apns-id": {"type": "string", "pattern": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
-            "apns-channel-id": {"type": "string", "minLength": 1, "maxLength": 200},
+            "apns-channel-id": {"type": "string", "minLength": 1, "maxLength": 200}
+        """#
+
+    /// A line for each text header, at a place with so many spaces before it.
+    static func texts(_ type: StaticString, indent: Int) -> String {
+        TextHeader.allCases.map(\.row).map { row in
+            #""\#(row.name)": {"type": \#(type), "minLength": 1, "maxLength": \#(row.limit)},"#
+        }.joined(separator: "\n" + String(repeating: " ", count: indent))
+    }
+
+    static let requestHeadersText = #"""
+        {
+          "$schema": "https://json-schema.org/draft/2020-12/schema",
+          "title": "A push request in payload form: the headers of a record of apns.requests",
+          "type": "object",
+          "properties": {
+            \#(appleHeaders),
             "push-device-token": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}){1,100}$"},
             "push-app": {
               "type": "string", "minLength": 1, "maxLength": 100, "description": "An app of the worker's configuration"
@@ -28,7 +40,7 @@ extension RecordSchema {
 
         """#
 
-    static let resultHeadersText: StaticString = #"""
+    static let resultHeadersText = #"""
         {
           "$schema": "https://json-schema.org/draft/2020-12/schema",
           "title": "What became of one notification: the headers of a record of apns.results",
@@ -49,23 +61,14 @@ extension RecordSchema {
 
         """#
 
-    static let retryHeadersText: StaticString = #"""
+    static let retryHeadersText = #"""
         {
           "$schema": "https://json-schema.org/draft/2020-12/schema",
           "title": "A notification to be tried again: the headers of a record of a retry topic",
           "type": "object",
           "required": ["apns-push-type", "push-retry-request", "push-retry-attempt", "push-retry-due-ms", "push-retry-first-ms"],
           "properties": {
-            "apns-topic": {"type": "string", "minLength": 1, "maxLength": 255},
-            "apns-push-type": {
-              "enum": ["alert", "background", "complication", "controls", "fileprovider", "liveactivity", "location", "mdm",
-                       "pushtotalk", "voip", "widgets"]
-            },
-            "apns-priority": {"enum": ["1", "5", "10"]},
-            "apns-expiration": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            "apns-collapse-id": {"type": "string", "minLength": 1, "maxLength": 64},
-            "apns-id": {"type": "string", "pattern": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
-            "apns-channel-id": {"type": "string", "minLength": 1, "maxLength": 200},
+            \#(appleHeaders),
             "push-device-token": {
               "type": "string", "pattern": "^([0-9A-Fa-f]{2}){1,100}$",
               "description": "Missing where the key is the token: 64 or more hex digits, and no apns-channel-id"
@@ -89,7 +92,7 @@ extension RecordSchema {
 
         """#
 
-    static let deadLetterHeadersText: StaticString = #"""
+    static let deadLetterHeadersText = #"""
         {
           "$schema": "https://json-schema.org/draft/2020-12/schema",
           "title": "A record from which no notification can be read: the headers of a record of apns.dead-letters",

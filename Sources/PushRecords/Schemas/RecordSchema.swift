@@ -31,7 +31,7 @@ public enum RecordSchema: String, CaseIterable, Sendable {
     }
 
     /// The schema, a JSON object; a newline at the end.
-    public var text: StaticString {
+    public var text: String {
         switch self {
         case .envelope: Self.envelopeText
         case .requestHeaders: Self.requestHeadersText
@@ -43,7 +43,7 @@ public enum RecordSchema: String, CaseIterable, Sendable {
         }
     }
 
-    private static let envelopeText: StaticString = """
+    private static let envelopeText = #"""
         {
           "$schema": "https://json-schema.org/draft/2020-12/schema",
           "title": "A push request in envelope form: the value of a record of apns.requests",
@@ -79,16 +79,16 @@ public enum RecordSchema: String, CaseIterable, Sendable {
                 },
                 "apns-priority": {"enum": [1, 5, 10, "1", "5", "10", null]},
                 "apns-expiration": {"type": ["integer", "string", "null"], "minimum": 0, "maximum": 4294967295},
-                "apns-collapse-id": {"type": ["string", "null"], "minLength": 1, "maxLength": 64},
+                \#(texts(#"["string", "null"]"#, indent: 8))
                 "apns-id": {"type": ["string", "null"], "minLength": 36, "maxLength": 36}
               }
             }
           }
         }
 
-        """
+        """#
 
-    private static let resultText: StaticString = """
+    private static let resultText = """
         {
           "$schema": "https://json-schema.org/draft/2020-12/schema",
           "title": "What became of one notification: the value of a record of apns.results",
@@ -136,7 +136,7 @@ public enum RecordSchema: String, CaseIterable, Sendable {
 
         """
 
-    private static let unregisteredText: StaticString = """
+    private static let unregisteredText = """
         {
           "$schema": "https://json-schema.org/draft/2020-12/schema",
           "title": "A dead device token: the value of a record of apns.unregistered",

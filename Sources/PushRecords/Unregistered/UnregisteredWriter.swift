@@ -17,7 +17,7 @@ package struct UnregisteredWriter: ~Copyable {
         json.out.append("{\"device_token\":")
         json.stringOrNull(content.token, limit: RecordLimits.deviceToken)
         json.out.append(",\"apns_topic\":")
-        json.stringOrNull(content.topic, limit: RecordLimits.topicText)
+        json.stringOrNull(content.headers.topic, limit: RecordLimits.topicText)
         json.out.append(",")
         json.out.append(bytes: apps.members(content.app))
         json.out.append(",\"reason\":")

@@ -26,19 +26,20 @@ struct DirectOrder {
         guard parsed.target == .device, !parsed.isInvalid else {
             throw DirectSend.Failure("not a notification for one device: \(parsed.detail.text)")
         }
-        switch directory.find(name: parsed.app, environment: parsed.environment, topic: parsed.topic) {
+        switch directory.find(name: parsed.app, environment: parsed.environment, topic: parsed.headers.topic) {
         case .failure(let reason, let text):
             throw DirectSend.Failure("\(reason.text.map { "\($0): " } ?? "")\(text)")
         case .app(let app, let defaultTopic):
             settings = configuration.apps[app.value]
             // The directory's own bytes go with it.
-            topic = String(decoding: parsed.topic.isEmpty ? defaultTopic : parsed.topic, as: UTF8.self)
+            let topic = parsed.headers.topic.isEmpty ? defaultTopic : parsed.headers.topic
+            self.topic = String(decoding: topic, as: UTF8.self)
         }
+        var sent = parsed.headers
+        sent.topic = Self.keep(topic.utf8)
+        if sent.apnsID == .none { sent.apnsID = .random() }
         request = OutgoingRequest(
-            id: NotificationID(slot: 0, generation: 0), token: parsed.token, payload: parsed.payload,
-            topic: Self.keep(topic.utf8), collapseID: parsed.collapseID,
-            apnsID: parsed.apnsID == .none ? .random() : parsed.apnsID, expiration: parsed.expiration,
-            pushType: parsed.pushType, priority: parsed.priority)
+            id: NotificationID(slot: 0, generation: 0), token: parsed.token, payload: parsed.payload, headers: sent)
     }
 
     private static func keep(_ bytes: some Collection<UInt8>) -> UnsafeRawBufferPointer {

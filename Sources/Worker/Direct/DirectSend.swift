@@ -59,7 +59,7 @@ extension DirectSend.Answer {
         let fate = answer.fate
         self.init(
             app: order.settings.name, environment: order.settings.environment, apnsTopic: order.topic,
-            apnsID: fate.apnsID == .none ? order.request.apnsID : fate.apnsID, apnsUniqueID: answer.uniqueID,
+            apnsID: fate.apnsID == .none ? order.request.headers.apnsID : fate.apnsID, apnsUniqueID: answer.uniqueID,
             status: Int(fate.status), reason: fate.reason.reason ?? answer.reasonText.map { Reason(rawValue: $0) },
             unregisteredAtMs: fate.unregisteredAtMs == 0 ? nil : fate.unregisteredAtMs, sentAtMs: fate.sentAtMs,
             answeredAtMs: answer.answeredAtMs)

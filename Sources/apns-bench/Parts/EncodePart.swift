@@ -44,8 +44,8 @@ final class EncodePart: PartRun {
         let payload = PartInputs.lasting(Traffic.payload(7))
         requests = PartInputs.tokens(Self.batch).enumerated().map { index, token in
             OutgoingRequest(
-                id: NotificationID(slot: UInt32(index), generation: 0), token: token, payload: payload, topic: topic,
-                collapseID: PartInputs.nothing, apnsID: .none, expiration: nil, pushType: .alert, priority: 10)
+                id: NotificationID(slot: UInt32(index), generation: 0), token: token, payload: payload,
+                headers: NotificationHeaders(topic: topic, priority: 10))
         }
     }
 
@@ -61,7 +61,7 @@ final class EncodePart: PartRun {
         server.consumeOutput(output.count)
         for index in requests.indices {
             requests[index].id.generation &+= 1
-            requests[index].apnsID = DerivedID.make(topicHash: topicHash, partition: 3, offset: made, index: 0)
+            requests[index].headers.apnsID = DerivedID.make(topicHash: topicHash, partition: 3, offset: made, index: 0)
             made += 1
         }
     }

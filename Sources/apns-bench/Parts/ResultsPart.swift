@@ -18,9 +18,11 @@ final class ResultsPart: PartRun {
         for token in tokens {
             let offset = 1_000_000 + Int64(count)
             let content = NotificationContent(
-                token: token, isBroadcast: false, pushType: .alert, priority: 10, expiration: nil, app: 0,
-                apnsID: DerivedID.make(topicHash: hash, partition: 3, offset: offset, index: 0), payload: payload,
-                topic: topic, collapseID: PartInputs.nothing,
+                token: token, isBroadcast: false,
+                headers: NotificationHeaders(
+                    topic: topic, priority: 10,
+                    apnsID: DerivedID.make(topicHash: hash, partition: 3, offset: offset, index: 0)),
+                app: 0, payload: payload,
                 request: RequestPlace(topic: requests, partition: 3, offset: offset, index: 0),
                 requestKey: PartInputs.nothing, requestedAtMs: 1_800_000_000_000, copiedHeaders: noHeaders)
             let ending = Ending(

@@ -19,7 +19,7 @@ struct SendOptions {
     var pushType = PushType.alert
     var priority: PushNotification.Priority?
     var expiration = PushNotification.Expiration.never
-    var collapseID: String?
+    var texts: [TextHeader: String] = [:]
     var id: NotificationUUID?
     var environment: PushEnvironment?
     var requests: String?
@@ -34,7 +34,7 @@ struct SendOptions {
         ],
         about: [
             "Sends one notification and says what became of it. Through Kafka, as any producer would, it asks a running worker for it and waits for its result; with --direct it sends it to APNs itself, with the app's credential, and nothing is published."
-        ], options: options,
+        ], options: options + textOptions + moreOptions,
         notes:
             "Exit codes: 0 accepted, 1 anything else (no result before the deadline too), 64 wrong usage, 78 wrong configuration."
     )
@@ -84,7 +84,17 @@ struct SendOptions {
             "expiration", value: "TIME",
             "apns-expiration: a duration from now such as 1h, seconds since 1970, or 0 for now or never."
         ) { options, text throws(UsageError) in options.expiration = try expiration(text) },
-        .init("collapse-id", value: "ID", "apns-collapse-id.") { $0.collapseID = $1 },
+    ]
+
+    /// One for each text header: `collapse-id`.
+    private static let textOptions: [OptionTable<Self>.Option] = TextHeader.allCases.map { header in
+        let name = header.row.name.description
+        return .init(String(name.dropFirst("apns-".count)), value: header.row.placeholder.description, "\(name).") {
+            $0.texts[header] = $1
+        }
+    }
+
+    private static let moreOptions: [OptionTable<Self>.Option] = [
         .init("apns-id", value: "UUID", "apns-id; default: derived from the request's place (--direct: random).") {
             options, text throws(UsageError) in
             guard let id = NotificationUUID(text: text) else { throw UsageError("expected a UUID") }

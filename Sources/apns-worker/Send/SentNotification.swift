@@ -9,7 +9,7 @@ extension SendOptions {
         notification.environment = environment
         notification.priority = priority
         notification.expiration = expiration
-        notification.collapseID = collapseID
+        for (header, text) in texts { notification[keyPath: header.property] = text }
         notification.apnsID = id
         return notification
     }

@@ -252,8 +252,8 @@ private struct MachineDriver: ~Copyable {
             for request in requests {
                 touch(request.token)
                 touch(request.payload)
-                touch(request.topic)
-                touch(request.collapseID)
+                touch(request.headers.topic)
+                for header in request.headers.texts.present { touch(request.headers.texts[header]) }
                 batch.append((app, request.id))
             }
         }
