@@ -126,7 +126,7 @@ struct LeavingSpanTests {
         settings.reachMargin = 1_000
         let rig = Rig(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
         let partition = rig.assignReady()
-        var random = SplitMix(seed: 3)
+        var random = SplitMix64(seed: 3)
         for offset in Int64(0)..<600 {
             rig.receive(
                 partition, offset, "d\(offset)",

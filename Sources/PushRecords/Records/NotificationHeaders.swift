@@ -17,7 +17,7 @@ package struct NotificationHeaders {
     /// it had one, or left to Apple and not answered).
     package var apnsID: NotificationUUID
 
-    package init(
+    @inlinable package init(
         topic: UnsafeRawBufferPointer = .nothing, pushType: PushType = .alert, priority: UInt8 = 0,
         expiration: UInt32? = nil, apnsID: NotificationUUID = .none, texts: HeaderTexts = HeaderTexts()
     ) {
@@ -30,7 +30,7 @@ package struct NotificationHeaders {
     }
 
     /// Bytes that `copied` writes.
-    package var byteCount: Int {
+    @inlinable package var byteCount: Int {
         var count = topic.count
         for header in texts.present { count &+= texts[header].count }
         return count
@@ -38,7 +38,7 @@ package struct NotificationHeaders {
 
     /// The same with its texts at `next`, one after the other, where there is room for `byteCount` bytes; `next` is moved
     /// behind them.
-    package func copied(to next: inout UnsafeMutableRawPointer) -> NotificationHeaders {
+    @inlinable package func copied(to next: inout UnsafeMutableRawPointer) -> NotificationHeaders {
         var headers = self
         headers.topic = Self.copy(topic, &next)
         headers.texts = HeaderTexts()
@@ -46,7 +46,7 @@ package struct NotificationHeaders {
         return headers
     }
 
-    private static func copy(
+    @inlinable static func copy(
         _ bytes: UnsafeRawBufferPointer, _ next: inout UnsafeMutableRawPointer
     ) -> UnsafeRawBufferPointer {
         guard let source = bytes.baseAddress else { return .nothing }

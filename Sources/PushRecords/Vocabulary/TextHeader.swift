@@ -34,15 +34,16 @@ package enum TextHeader: UInt8, CaseIterable, Sendable {
 /// The values of a notification's text headers, each beside the others, so that copies allocate nothing. Lent; owns
 /// nothing.
 package struct HeaderTexts {
-    private var collapseID = UnsafeRawBufferPointer.nothing
+    @usableFromInline var collapseID = UnsafeRawBufferPointer.nothing
 
     /// Those that are there.
-    package private(set) var present = TextHeaders()
+    @inlinable package var present: TextHeaders { there }
+    @usableFromInline var there = TextHeaders()
 
-    package init() {}
+    @inlinable package init() {}
 
     /// Its value; empty: the header is not there.
-    package subscript(_ header: TextHeader) -> UnsafeRawBufferPointer {
+    @inlinable package subscript(_ header: TextHeader) -> UnsafeRawBufferPointer {
         get {
             switch header {
             case .collapseID: collapseID
@@ -52,8 +53,8 @@ package struct HeaderTexts {
             switch header {
             case .collapseID: collapseID = newValue
             }
-            present.remove(header)
-            if !newValue.isEmpty { present.insert(header) }
+            there.remove(header)
+            if !newValue.isEmpty { there.insert(header) }
         }
     }
 }
@@ -65,19 +66,19 @@ package struct TextHeaders: Sequence, IteratorProtocol, Sendable {
 
     package static var all: TextHeaders { TextHeaders(bits: .max) }
 
-    package init() { bits = 0 }
+    @inlinable package init() { bits = 0 }
 
-    init(bits: UInt32) { self.bits = bits }
+    @inlinable init(bits: UInt32) { self.bits = bits }
 
     /// Whether it was not there before.
     @discardableResult
-    package mutating func insert(_ header: TextHeader) -> Bool {
+    @inlinable package mutating func insert(_ header: TextHeader) -> Bool {
         let before = bits
         bits |= Self.bit(header)
         return bits != before
     }
 
-    package mutating func remove(_ header: TextHeader) { bits &= ~Self.bit(header) }
+    @inlinable package mutating func remove(_ header: TextHeader) { bits &= ~Self.bit(header) }
 
     @inlinable package mutating func next() -> TextHeader? {
         guard bits != 0 else { return nil }
@@ -87,5 +88,5 @@ package struct TextHeaders: Sequence, IteratorProtocol, Sendable {
         return TextHeader(rawValue: number)
     }
 
-    private static func bit(_ header: TextHeader) -> UInt32 { 1 &<< UInt32(header.rawValue) }
+    @inlinable static func bit(_ header: TextHeader) -> UInt32 { 1 &<< UInt32(header.rawValue) }
 }
