@@ -37,13 +37,53 @@ import Testing
         var rest = (0, 0, 0, 0, 0, 0, 0, 0, 0)
     }
 
-    /// A record batch of so many zeros, from its first byte, as it stands in the log.
+    /// Kafka's varint.
+    fileprivate static func number(_ value: Int) -> [UInt8] {
+        var rest = UInt64(bitPattern: Int64(value << 1 ^ value >> 63))
+        var bytes: [UInt8] = []
+        while rest > 0x7F {
+            bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+            rest >>= 7
+        }
+        return bytes + [UInt8(rest)]
+    }
+
+    /// A record without a key, whose value is so many zeros.
+    fileprivate static func record(_ delta: Int, value: Int) -> [UInt8] {
+        let head = [0, 0] + number(delta) + number(-1) + number(value)
+        return number(head.count + value + 1) + head + [UInt8](repeating: 0, count: value + 1)
+    }
+
+    /// So many records, together so many bytes, or more where they take more.
+    private static func records(_ count: UInt32, bytes: Int = 0) -> [UInt8] {
+        var records = (0..<Int(count) - 1).flatMap { record($0, value: 0) }
+        let left = bytes - records.count
+        var value = max(0, left - 20)
+        while value < left, record(Int(count) - 1, value: value).count < left { value += 1 }
+        records += record(Int(count) - 1, value: value)
+        return records
+    }
+
+    /// A record batch of so many bytes of records, from its first byte, as it stands in the log.
     ///
     /// - Parameter isSized: whether a frame of lz4 says how large it is.
     private static func batch(
         _ codec: Codec, bytes: Int, base: Int64 = 0, lastDelta: UInt32 = 0, records: UInt32 = 1, isSized: Bool = true
     ) -> [UInt8] {
-        let zeros = [UInt8](repeating: 0, count: bytes)
+        batch(
+            codec, of: Self.records(records, bytes: bytes), base: base, lastDelta: max(lastDelta, records - 1),
+            records: records, isSized: isSized)
+    }
+
+    private static func batch(
+        _ codec: Codec, of zeros: [UInt8], base: Int64, lastDelta: UInt32 = 0, records: UInt32 = 1, isSized: Bool = true
+    ) -> [UInt8] {
+        let packed = packed(codec, zeros, isSized: isSized)
+        return header(codec, size: packed.count, base: base, lastDelta: lastDelta, records: records) + packed
+    }
+
+    private static func packed(_ codec: Codec, _ zeros: [UInt8], isSized: Bool = true) -> [UInt8] {
+        let bytes = zeros.count
         var packed = [UInt8](repeating: 0, count: bytes + 4_096)
         let room = packed.count
         switch codec {
@@ -80,7 +120,7 @@ import Testing
             }
             packed.removeLast(left)
         }
-        return header(codec, size: packed.count, base: base, lastDelta: lastDelta, records: records) + packed
+        return packed
     }
 
     private static func header(
@@ -242,7 +282,8 @@ import Testing
     @Test(arguments: Codec.allCases) func manySmallRecordsCountAsWhatTheyTake(codec: Codec) {
         Self.limit()
         let most = UInt32(Self.batchBytes / 320)
-        #expect(Self.unpack(Self.batch(codec, bytes: 1_000, records: most - 10), codec) == 1_000)
+        #expect(
+            Self.unpack(Self.batch(codec, bytes: 0, records: most - 1_000), codec) == Self.records(most - 1_000).count)
         #expect(Self.unpack(Self.batch(codec, bytes: 1_000, base: 7, records: most), codec) == nil)
     }
 
@@ -255,6 +296,64 @@ import Testing
         let expected = UnreadableBatch(
             (1 << 41)...((1 << 41) + 4), timestampMs: 1_700_000_000_000, size: batch.count - 61, isTooLarge: false)
         #expect(found == [expected])
+    }
+
+    /// Of anything but the records that its header tells of, librdkafka makes other records than Java, or stops, or ends the
+    /// process.
+    enum Oddity: String, CaseIterable, CustomTestStringConvertible {
+        case oneMissing, oneMore, cutRecord, twice, backwards, beyondTheLast, longLength, longDelta, longKey, longerKey
+        var testDescription: String { rawValue }
+
+        fileprivate var records: [UInt8] {
+            let first = UnpackingTests.record(0, value: 3)
+            // A length, attributes, a time, an offset, a key, a value of one byte, and no headers.
+            func odd(_ delta: [UInt8] = [2], key: [UInt8] = [1]) -> [UInt8] {
+                let body = [0, 0] + delta + key + [2, 0, 0]
+                return UnpackingTests.number(body.count) + body
+            }
+            switch self {
+            case .oneMissing: return first
+            case .oneMore: return first + UnpackingTests.record(1, value: 1) + UnpackingTests.record(2, value: 1)
+            case .cutRecord: return first + UnpackingTests.record(1, value: 9).dropLast()
+            case .twice: return first + first
+            case .backwards: return UnpackingTests.record(1, value: 3) + first
+            case .beyondTheLast: return first + UnpackingTests.record(7, value: 1)
+            case .longLength: return first + [0x8E, 0x80, 0x80, 0x80, 0x10] + odd().dropFirst()
+            // 2^31 and more: one number to Java, another to librdkafka.
+            case .longDelta: return first + odd([0x82, 0x80, 0x80, 0x80, 0x10])
+            case .longKey: return first + odd(key: [0x81, 0x80, 0x80, 0x80, 0x10])
+            case .longerKey: return first + odd(key: [40])
+            }
+        }
+    }
+
+    @Test(arguments: Codec.allCases, Oddity.allCases) func oneWhoseRecordsAreOddIsDamaged(codec: Codec, oddity: Oddity)
+    {
+        Self.limit()
+        let batch = Self.batch(codec, of: oddity.records, base: 1 << 46, lastDelta: 1, records: 2)
+        #expect(Self.unpack(batch, codec) == nil)
+        #expect(Unpacking.failures(baseOffset: 1 << 46, size: batch.count - 61).map(\.isTooLarge) == [false])
+    }
+
+    /// As compaction leaves them.
+    @Test(arguments: Codec.allCases) func oneWithGapsIsWhole(codec: Codec) {
+        Self.limit()
+        let records = Self.record(3, value: 5) + Self.record(9, value: 5)
+        let batch = Self.batch(codec, of: records, base: 1 << 47, lastDelta: 12, records: 2)
+        #expect(Self.unpack(batch, codec) == records.count)
+    }
+
+    /// Java reads all members of a gzip file, librdkafka the first, and stops at an assertion where that is empty; of lz4 it
+    /// stops where something is behind the frame.
+    @Test(arguments: [Codec.gzip, .lz4], [[UInt8](), record(0, value: 3)]) func whatIsBehindTheEndIsDamage(
+        codec: Codec, first: [UInt8]
+    ) {
+        Self.limit()
+        let bytes = Self.packed(codec, first) + Self.packed(codec, Self.record(first.isEmpty ? 0 : 1, value: 3))
+        let batch =
+            Self.header(codec, size: bytes.count, base: 1 << 48, lastDelta: 1, records: first.isEmpty ? 1 : 2) + bytes
+        #expect(Self.unpack(batch, codec) == nil)
+        #expect(Unpacking.failures(baseOffset: 1 << 48, size: batch.count - 61).count == 1)
     }
 
     @Test(arguments: Codec.allCases) func aLargeOneWaitsForMemoryAndIsPutOff(codec: Codec) {

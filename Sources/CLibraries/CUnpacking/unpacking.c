@@ -285,6 +285,69 @@ bool unpacking_is_put_off(int64_t base_offset, size_t size, int64_t age_ns) {
     return is_put_off;
 }
 
+// MARK: Records
+
+/// A signed number of at most `bytes` bytes, as Kafka's records have it (zigzag, seven bits a byte); moves `*at` behind it. False:
+/// there is none, or it is longer than such a number may be, which Java and librdkafka read as different numbers.
+static bool read_number(const uint8_t **at, const uint8_t *end, int bytes, int64_t *number) {
+    uint64_t bits = 0;
+    for (int index = 0; index < bytes; index++) {
+        if (*at == end) return false;
+        uint8_t byte = *(*at)++;
+        int shift = 7 * index;
+        // The last byte has what is left of 32 or 64 bits.
+        if (index == bytes - 1 && byte >> (bytes == 5 ? 4 : 1)) return false;
+        bits |= (uint64_t)(byte & 0x7F) << shift;
+        if (!(byte & 0x80)) {
+            *number = (int64_t)(bits >> 1) ^ -(int64_t)(bits & 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+/// A length of 32 bits and so many bytes; -1, where there may be nothing: none.
+static bool skip_bytes(const uint8_t **at, const uint8_t *end, bool may_be_missing) {
+    int64_t length;
+    if (!read_number(at, end, 5, &length)) return false;
+    if (length == -1 && may_be_missing) return true;
+    if (length < 0 || length > end - *at) return false;
+    *at += length;
+    return true;
+}
+
+/// Whether these are the records that the batch's header tells of, whole, one behind the other, their offsets ascending: of
+/// anything else librdkafka makes other records than Java, stops without a word, or ends the process
+/// (rdkafka_msgset_reader.c). A broker does not look at all of it.
+static bool are_records(const work *work, const uint8_t *at, size_t size) {
+    const uint8_t *end = at + size;
+    int64_t before = -1;
+    int64_t last = work->header.last_offset - work->header.base_offset;
+    int32_t count = 0;
+    for (; at < end; count++) {
+        int64_t length, number;
+        if (!read_number(&at, end, 5, &length) || length < 1 || length > end - at) return false;
+        const uint8_t *record_end = at + length;
+        at++; // attributes
+        if (!read_number(&at, record_end, 10, &number)) return false;
+        if (!read_number(&at, record_end, 5, &number) || number <= before || number > last) return false;
+        before = number;
+        if (!skip_bytes(&at, record_end, true) || !skip_bytes(&at, record_end, true)) return false;
+        int64_t headers;
+        if (!read_number(&at, record_end, 5, &headers) || headers < 0) return false;
+        // librdkafka reads them when they are asked for; those that it cannot read are the record's trouble alone.
+        at = record_end;
+    }
+    return count == work->header.records;
+}
+
+/// Whether what a batch was unpacked to is what its header says; of those whose header is not known nothing is.
+static bool is_whole(const work *work, const void *bytes, size_t size) {
+    if (!work->has_header || are_records(work, bytes, size)) return true;
+    fail(work, damaged);
+    return false;
+}
+
 // MARK: Grants
 
 /// A batch that may be unpacked whatever is allocated.
@@ -429,8 +492,8 @@ REAL(zstd_decompress, ZSTD_decompress)
 REAL(zstd_content_size, ZSTD_getFrameContentSize)
 
 /// zstd_errors.h, lz4frame.h, zlib.h.
-enum { zstd_memory = 64, zstd_too_small = 70, zstd_last_error = 120, lz4_memory = 9, lz4_last_error = 64 };
-enum { zlib_buffer = -5, zlib_memory = -4, zlib_needs_dictionary = 2 };
+enum { zstd_corrupted = 20, zstd_memory = 64, zstd_too_small = 70, zstd_last_error = 120, lz4_memory = 9, lz4_last_error = 64 };
+enum { zlib_buffer = -5, zlib_memory = -4, zlib_data = -3, zlib_end = 1, zlib_needs_dictionary = 2 };
 static const unsigned long long zstd_unknown_size = -1ull, zstd_no_size = -2ull;
 /// Where librdkafka goes no further: it makes its buffer larger until `receive.message.max.bytes`, which is more than this.
 static const size_t zstd_least_last = 1 << 20;
@@ -463,7 +526,7 @@ __attribute__((noinline)) size_t ZSTD_decompress(void *to, size_t capacity, cons
     size_t most = least(capacity, work.allowed);
     if (!has_room(limits, &work, most, work.overhead)) return (size_t)-zstd_memory;
     size_t result = real_ZSTD_decompress()(to, most, from, size);
-    if (result < (size_t)-zstd_last_error) return result;
+    if (result < (size_t)-zstd_last_error) return is_whole(&work, to, result) ? result : (size_t)-zstd_corrupted;
     // No memory for zstd itself says nothing of the batch.
     if (result == (size_t)-zstd_memory) return result;
     if (result != (size_t)-zstd_too_small) {
@@ -549,11 +612,17 @@ __attribute__((noinline)) size_t LZ4F_decompress(
     size_t more = frame.done == 0 ? frame.work.overhead : 0;
     if (!frame.has_room && !has_room(limits, &frame.work, least(*to_size, left), more)) return (size_t)-lz4_memory;
     if (*to_size > left) *to_size = left;
+    size_t given = *from_size;
     size_t result = real(context, to, to_size, from, from_size, options);
     if (is_damage(result)) fail(&frame.work, damaged);
     if (result > (size_t)-lz4_last_error) return result;
     frame.done += *to_size;
     if (result > 0 && frame.done == frame.work.allowed) return fail_frame(too_large);
+    // The frame ends. librdkafka has all of it in one buffer, in which this was the last.
+    if (result == 0) {
+        if (*from_size < given) return fail_frame(damaged);
+        if (!is_whole(&frame.work, (const uint8_t *)to + *to_size - frame.done, frame.done)) return (size_t)-lz4_memory;
+    }
     return result;
 }
 
@@ -576,9 +645,19 @@ __attribute__((noinline)) int inflate(unpacking_stream *stream, int flush) {
     }
     // The first of two passes only counts, in a small buffer: it decides whether there is a second.
     if (is_first && !has_room(limits, &gzip, stream->avail_out, gzip.overhead)) return zlib_memory;
+    const uint8_t *to = stream->next_out;
     int result = real(stream, flush);
-    bool is_failed = (result < 0 && result != zlib_buffer) || result == zlib_needs_dictionary;
+    // Java's unpacks all members of a file, librdkafka the first, and stops at an assertion where that is empty.
+    if (result == zlib_end && stream->avail_in > 0) {
+        fail(&gzip, damaged);
+        return zlib_data;
+    }
+    // In the pass that is not for counting all comes at once.
+    if (result == zlib_end && is_first && !is_whole(&gzip, to, stream->total_out)) return zlib_data;
+    // All that there is was given, and there was room for more.
+    bool is_cut = result != zlib_end && stream->avail_out > 0;
+    bool is_failed = (result < 0 && result != zlib_buffer) || result == zlib_needs_dictionary || is_cut;
     // No memory for zlib itself says nothing of the batch.
     if (is_failed && result != zlib_memory) fail(&gzip, damaged);
-    return result;
+    return is_cut && result != zlib_memory ? zlib_data : result;
 }
