@@ -1,5 +1,5 @@
 /// The 64-bit hash FNV-1a (Fowler, Noll and Vo; RFC 9923): the same everywhere and for ever, so it may be stored and sent.
-/// No protection against whoever looks for collisions. Inlined, since each commit hashes its map.
+/// No protection against whoever looks for collisions.
 package struct FNV1a: Sendable {
     package var value: UInt64
 
@@ -9,6 +9,12 @@ package struct FNV1a: Sendable {
 
     @inlinable package mutating func add(_ bytes: some Sequence<UInt8>) {
         for byte in bytes { add(byte) }
+    }
+
+    package mutating func add(_ bytes: UnsafeRawBufferPointer) {
+        var hash = value
+        for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+        value = hash
     }
 
     /// Eight bytes, the lowest first.

@@ -187,7 +187,7 @@ struct CommitMapTests {
             let body = (0..<Int.random(in: 0...40, using: &random)).map { _ -> UInt8 in
                 random.chance(40) ? .random(in: 0...255, using: &random) : .random(in: 0...5, using: &random)
             }
-            let check = CommitMap.check(body, base: 7)
+            let check = CommitMap.check(body[...], base: 7)
             let bytes =
                 [CommitMap.version, UInt8(check >> 16), UInt8(check >> 8 & 0xFF), UInt8(check & 0xFF)] + body
             var text: [UInt8] = []

@@ -72,10 +72,10 @@ package struct CommitMap: Equatable {
     }
 
     /// 24 bits of FNV-1a over the base and the bytes after the check.
-    static func check(_ bytes: some Sequence<UInt8>, base: Int64) -> UInt32 {
+    static func check(_ bytes: ArraySlice<UInt8>, base: Int64) -> UInt32 {
         var hash = FNV1a()
         hash.add(UInt64(bitPattern: base))
-        hash.add(bytes)
+        bytes.withUnsafeBytes { hash.add($0) }
         return UInt32(truncatingIfNeeded: hash.value ^ hash.value >> 32) & 0xFF_FFFF
     }
 
