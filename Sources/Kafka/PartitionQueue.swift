@@ -82,11 +82,15 @@ import CRdkafka
     private func report(_ message: borrowing Message) {
         guard let problem = message.problem, problem.code != .partitionEnd else { return }
         if problem.code == .badCompression, let size = Unpacking.size(inText: problem.text) {
-            let isPutOff = Unpacking.isPutOff(baseOffset: message.offset, size: size)
+            let batch = BatchFailure.Batch(baseOffset: message.offset, size: size)
             let failure: BatchFailure =
-                isPutOff
-                ? .putOff(BatchFailure.Batch(baseOffset: message.offset, size: size))
-                : .unreadable(Unpacking.failures(baseOffset: message.offset, size: size))
+                if Unpacking.isSnappy(inText: problem.text) {
+                    .endUnknown(batch)
+                } else if Unpacking.isPutOff(baseOffset: message.offset, size: size) {
+                    .putOff(batch)
+                } else {
+                    .unreadable(Unpacking.failures(baseOffset: message.offset, size: size))
+                }
             sink.pending.append(.batchFailed(partition, failure, problem))
         } else {
             sink.pending.append(.partitionFailed(partition, problem))

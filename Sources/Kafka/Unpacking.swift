@@ -36,6 +36,8 @@ package enum BatchFailure: Sendable, Hashable {
 
     /// There was no memory for it (`Unpacking.limit`), or for one alike of another partition.
     case putOff(Batch)
+    /// It is of snappy, which is a part of librdkafka: where it ends is not told (`BatchProbe` can ask).
+    case endUnknown(Batch)
     /// What it may have been, all with the same first offset: several where partitions have batches alike, none where
     /// nothing is known.
     case unreadable([UnreadableBatch])
@@ -93,6 +95,9 @@ package enum Unpacking {
     static func isPutOff(baseOffset: Int64, size: Int, ageNs: Int64 = failureAgeNs) -> Bool {
         unpacking_is_put_off(baseOffset, size, ageNs)
     }
+
+    /// Whether librdkafka's sentence about a batch (as below) is of one that is compressed with snappy.
+    static func isSnappy(inText text: String) -> Bool { text.contains("Decompression (codec 0x2)") }
 
     /// Reads `… of SIZE bytes failed: …` of librdkafka's sentence about a batch (rdkafka_msgset_reader.c,
     /// rd_kafka_msgset_reader_decompress).

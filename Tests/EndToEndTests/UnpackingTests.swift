@@ -36,6 +36,16 @@ extension EndToEnd.Deliveries {
             ).text.split(separator: "\n").filter { $0.contains("push-dlq-reason") }
         }
 
+        /// Topic, partition, first and last offset of what went to the dead letters as a batch.
+        private static func places(of scene: Scene) throws -> [[Substring]] {
+            try letters(of: scene).filter { $0.contains("push-dlq-reason=unreadable-batch") }.map { letter in
+                ["topic", "partition", "offset", "last-offset"].map { name in
+                    letter.split(separator: ",").first { $0.hasPrefix("push-dlq-\(name)=") }?.split(separator: "=").last
+                        ?? "none"
+                }
+            }
+        }
+
         @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(8)))
         func batchesTooLargeToUnpackAreDeadLettersAndTheOthersGoOn() throws {
             let scene = try Scene("bombs", partitions: 4)
@@ -60,16 +70,48 @@ extension EndToEnd.Deliveries {
             let resident = try Self.kilobytes(ofLargest: worker)
             print("all results \(seconds) s after the start, \(resident) kB resident at most")
             #expect(resident < 400_000)
-            let letters = try Self.letters(of: scene).filter { $0.contains("push-dlq-reason=unreadable-batch") }
-            let places = letters.map { letter in
-                ["topic", "partition", "offset", "last-offset"].map { name in
-                    letter.split(separator: ",").first { $0.hasPrefix("push-dlq-\(name)=") }?.split(separator: "=").last
-                        ?? "none"
-                }
-            }
+            let places = try Self.places(of: scene)
             #expect(Set(places) == Set(bombs))
-            #expect(letters.count == bombs.count)
+            #expect(places.count == bombs.count)
             try scene.settle(worker)
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        /// Snappy's end is not told by librdkafka: it is found by asking.
+        @Test(.needs(.worker, .broker, .python, .curl, .kcat), .timeLimit(.minutes(5)))
+        func batchesOfSnappyThatOnlyBrokersUnpackAreDeadLetteredAndTheOthersGoOn() throws {
+            let scene = try Scene("snappy", partitions: 2)
+            scene.configuration.admin = "127.0.0.1:0"
+            let simulator = try scene.startSimulator()
+            let topic = scene.configuration.requests
+            try Self.write(["good:3@0", "snappy:4:0@0"], to: topic, of: scene)
+            let worker = try scene.startWorker()
+            let pages = try Pages(of: worker)
+            try scene.await(scene.configuration.results, holds: 7, within: 60, of: worker)
+            // The second of partition 0 right behind the first; one of a single record; one at the end of its log.
+            let written = try Self.write(
+                [
+                    "good:1@0", "snappy:500:3@0", "snappy:2:1@0", "good:2@0", "snappy:1:2@0", "good:1@0",
+                    "snappy:100:3@1",
+                ], to: topic, of: scene)
+            let start = Date()
+            try pages.await("/status", within: 20) { $0.1.contains(#""subject":"partition \#(topic)"#) }
+            try scene.await(scene.configuration.results, holds: 11, within: 30, of: worker)
+            print("read on behind three batches \(Date().timeIntervalSince(start)) s after they were written")
+            #expect(Date().timeIntervalSince(start) < 20)
+            try scene.await(scene.configuration.deadLetters, holds: 4, within: 30, of: worker)
+            try Self.write(["good:1@1", "snappy:3:0@1"], to: topic, of: scene)
+            try scene.await(scene.configuration.results, holds: 15, within: 30, of: worker)
+            let places = try Self.places(of: scene)
+            let damaged = written.filter { $0[3].hasPrefix("snappy") }.map { [topic[...]] + $0[0...2] }
+            #expect(places.count == 4 && Set(places) == Set(damaged))
+            try pages.await("/status", within: 10) { !$0.1.contains(#""subject":"partition \#(topic)"#) }
+            let (_, status) = try pages.get("/status")
+            #expect(status.contains(#""unreadable_batches":4"#))
+            try scene.settle(worker)
+            // One for each, still.
+            #expect(try Self.letters(of: scene).count == 4)
             try scene.stop(worker)
             try simulator.process.stop()
         }

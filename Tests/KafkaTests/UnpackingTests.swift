@@ -510,4 +510,10 @@ import Testing
                 inText: "Decompression (codec 0x4) of MessageSet at offsets 5-9 of 33 bytes failed: Local: Bad") == 33)
         #expect(Unpacking.size(inText: "Fetch failed") == nil)
     }
+
+    @Test(arguments: [0x1, 0x2, 0x3, 0x4, 0x20, 0x12]) func snappyIsKnownByItsCodec(number: Int) {
+        let codec = String(number, radix: 16)
+        let text = "Decompression (codec 0x\(codec)) of message at 2 of 30 bytes failed: Local: Invalid compressed data"
+        #expect(Unpacking.isSnappy(inText: text) == (number == 2))
+    }
 }

@@ -34,6 +34,34 @@ struct BatchFailuresTests {
         for _ in 0..<10 { #expect(failures.failed([]) == nil) }
     }
 
+    @Test func whereOneEndsIsAskedForAtTheThirdFailureAndAgainWhereNoAnswerCame() {
+        var failures = BatchFailures()
+        let open = BatchFailure.Batch(baseOffset: 5, size: 100)
+        #expect(failures.failed(open, nowNs: 1) == false)
+        #expect(failures.failed(BatchFailure.Batch(baseOffset: 5, size: 99), nowNs: 1) == false)
+        for _ in 0..<2 { #expect(failures.failed(open, nowNs: 2) == false) }
+        #expect(failures.ended(open, last: 7) == nil)
+        #expect(failures.failed(open, nowNs: 3) == true)
+        #expect(failures.failed(open, nowNs: 4) == false)
+        #expect(failures.failed(open, nowNs: 3 + BatchFailures.askEveryNs) == true)
+        #expect(failures.failed(open, nowNs: 4 + BatchFailures.askEveryNs) == false)
+    }
+
+    @Test func anAnswerCountsOnlyForTheBatchThatIsWaitedFor() {
+        var failures = BatchFailures()
+        let open = BatchFailure.Batch(baseOffset: 5, size: 100)
+        for _ in 0..<3 { _ = failures.failed(open, nowNs: 1) }
+        #expect(failures.ended(BatchFailure.Batch(baseOffset: 5, size: 99), last: 7) == nil)
+        #expect(failures.ended(BatchFailure.Batch(baseOffset: 4, size: 100), last: 7) == nil)
+        #expect(failures.ended(open, last: 4) == nil)
+        let batch = Self.batch(5...7, tooLarge: false)
+        #expect(failures.ended(open, last: 7) == batch)
+        failures.pass(batch)
+        #expect(failures.ended(open, last: 7) == nil)
+        #expect(failures.passed(of: open) == 5...7)
+        #expect(failures.passed(of: BatchFailure.Batch(baseOffset: 8, size: 100)) == nil)
+    }
+
     /// Partitions may have batches that differ only in how many offsets they have.
     @Test func ofBatchesAlikeTheShorterComesFirst() {
         var failures = BatchFailures()

@@ -6,9 +6,20 @@ struct BatchFailures {
     private var passed: ClosedRange<Int64>?
     private var suspect: ClosedRange<Int64>?
     private var failures = 0
+    private var open: Open?
+
+    /// A batch whose end is not known.
+    private struct Open {
+        let batch: BatchFailure.Batch
+        var failures = 0
+        /// When its end was asked for last (monotonic).
+        var askedNs: Int64?
+    }
 
     /// A batch that looks damaged is asked for so often: what was damaged on its way is whole the next time.
     static let damagedLimit = 3
+    /// Where no answer came, the end of a batch is asked for again after this time.
+    static let askEveryNs: Int64 = 15_000_000_000
 
     /// What was passed by, where a failure can only be of that.
     func passed(of batches: [UnreadableBatch]) -> ClosedRange<Int64>? {
@@ -51,5 +62,31 @@ struct BatchFailures {
     mutating func pass(_ batch: UnreadableBatch) {
         passed = batch.offsets
         suspect = nil
+        open = nil
+    }
+
+    // MARK: Batches whose end is not known
+
+    /// What was passed by, where a failure can only be of that.
+    func passed(of batch: BatchFailure.Batch) -> ClosedRange<Int64>? {
+        passed.flatMap { $0.lowerBound == batch.baseOffset ? $0 : nil }
+    }
+
+    /// Takes one failure; true: it is time to ask where the batch ends.
+    mutating func failed(_ batch: BatchFailure.Batch, nowNs: Int64) -> Bool {
+        var state = open.flatMap { $0.batch == batch ? $0 : nil } ?? Open(batch: batch)
+        defer { open = state }
+        state.failures = min(state.failures + 1, Self.damagedLimit)
+        guard state.failures >= Self.damagedLimit, state.askedNs.map({ nowNs - $0 >= Self.askEveryNs }) ?? true else {
+            return false
+        }
+        state.askedNs = nowNs
+        return true
+    }
+
+    /// Takes an answer to that; `nil`: it is of none that is waited for.
+    func ended(_ batch: BatchFailure.Batch, last: Int64) -> UnreadableBatch? {
+        guard let open, open.batch == batch, open.askedNs != nil, last >= batch.baseOffset else { return nil }
+        return UnreadableBatch(batch.baseOffset...last, size: batch.size, isTooLarge: false)
     }
 }

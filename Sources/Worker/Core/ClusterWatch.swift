@@ -11,10 +11,12 @@ internal import Synchronization
 /// partition that is to be read and the first records since some times (`LogMarks`; five requests to each broker, and two
 /// more where one looks like another), and for the right to read each topic (one to three requests to the coordinator; at
 /// most 32 topics in a round, one after the other). Every other round asks for the configuration of the topics that are
-/// named, too. Every question has a limit of 1.5 s.
+/// named, too. Every question has a limit of 1.5 s. In between it finds where batches end that a reader cannot unpack
+/// (`BatchEnds`).
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
     private let read = ReadRecords()
+    private let questions: Mailbox<BatchEnds.Question>
 
     /// By the core, of each partition the record of the latest time since the watch took them.
     private final class ReadRecords: Sendable {
@@ -29,15 +31,23 @@ final class ClusterWatch: Sendable {
     /// Left tiers are looked for once in so many rounds: every 5 minutes.
     private static let roundsForLeftTiers = 60
 
-    /// Starts asking; `reports` gets what came out, from the watch's thread.
+    /// Starts asking; `reports` and `batchEnds` get what came out, from the watch's thread.
     init(
-        _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, reports: Mailbox<ClusterReport>
+        _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, reports: Mailbox<ClusterReport>,
+        batchEnds: Mailbox<BatchEnds.Answer>
     ) throws(SystemError) {
         thread = try LoopThread(name: "watch") { [read] loop in
             let rounds = Rounds(configuration, cluster, loop, reports, read)
             rounds.begin()
         }
+        let finder = BatchEnds(cluster, loop: thread.loop, answers: batchEnds)
+        questions = Mailbox(loop: thread.loop, capacity: BatchEnds.waitingLimit) { batch in
+            for question in batch { finder.find(question) }
+        }
     }
+
+    /// Begins to find out where a batch ends; where that cannot be told, nothing comes. Any thread.
+    func findEnd(_ question: BatchEnds.Question) { questions.post(question) }
 
     /// Tells records that were read, by which a log is told from another one. Any thread.
     func note(read records: [TopicPartition: LogMarks.Witness]) {

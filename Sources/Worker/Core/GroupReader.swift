@@ -110,6 +110,8 @@ final class GroupReader: CommitPlace {
     private var hadCommitted: Set<TopicPartition> = []
     /// The log of a partition is another one.
     var onAnotherLog: (TopicPartition) -> Void = { _ in }
+    /// Where a batch ends is to be found out, for `batchEnded`.
+    var onEndUnknown: (BatchEnds.Question) -> Void = { _ in }
     private(set) var isLeaving = false
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
@@ -210,6 +212,10 @@ final class GroupReader: CommitPlace {
             case .partitionFailed(let partition, let error):
                 note(.partition(partition), error.code, of: partition.topic, now)
             case .batchFailed(let partition, .putOff(let batch), _): putOff(partition, batch, now)
+            case .batchFailed(let partition, .endUnknown(let batch), let error):
+                if !pass(partition, batch, machine, now) {
+                    note(.partition(partition), error.code, of: partition.topic, now)
+                }
             case .batchFailed(let partition, .unreadable(let batches), let error):
                 if !pass(partition, batches, machine) {
                     note(.partition(partition), error.code, of: partition.topic, now)
@@ -619,6 +625,31 @@ final class GroupReader: CommitPlace {
         }
         assigned[index].unreadable = assigned[index].failures.failed(batches)
         return assigned[index].unreadable != nil
+    }
+
+    /// Takes a failure to unpack a batch of which only the first offset is told; false: it is not known yet where to go on.
+    private func pass(
+        _ partition: TopicPartition, _ batch: BatchFailure.Batch, _ machine: borrowing DeliveryMachine,
+        _ now: DeliveryTime
+    ) -> Bool {
+        guard let index = assigned.firstIndex(where: { $0.queue.partition == partition }) else { return true }
+        guard assigned[index].unreadable == nil else { return true }
+        if let passed = assigned[index].failures.passed(of: batch) {
+            readOn(index, behind: passed, machine)
+            return true
+        }
+        if assigned[index].failures.failed(batch, nowNs: now.ns) {
+            onEndUnknown(BatchEnds.Question(partition: partition, batch: batch))
+        }
+        return false
+    }
+
+    /// Takes the answer to `onEndUnknown`. The batch is passed by in the next `read`, if the partition still waits for that.
+    func batchEnded(_ answer: BatchEnds.Answer) {
+        guard let index = assigned.firstIndex(where: { $0.queue.partition == answer.question.partition }),
+            assigned[index].unreadable == nil
+        else { return }
+        assigned[index].unreadable = assigned[index].failures.ended(answer.question.batch, last: answer.last)
     }
 
     /// Settles the offsets of a batch that cannot be unpacked by one dead letter, and reads on behind it. Where there is no

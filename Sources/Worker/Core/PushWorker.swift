@@ -266,7 +266,14 @@ package final class PushWorker: @unchecked Sendable {
         let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
             for report in batch { take(report) }
         }
-        watch = try ClusterWatch(configuration, cluster, reports: reports)
+        let batchEnds = Mailbox<BatchEnds.Answer>(loop: loop, capacity: BatchEnds.waitingLimit) {
+            [unowned self] batch in
+            for answer in batch {
+                for reader in readers { reader.batchEnded(answer) }
+            }
+        }
+        watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds)
+        for reader in readers { reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) } }
         watchFiles()
         startedNs = loop.now.monotonicNs
         waitingFor = ""

@@ -4,8 +4,9 @@
     batches.py --servers HOST:PORT --topic TOPIC WHAT@PARTITION …
 
 WHAT is `good:COUNT` (requests as they should be, not compressed), `CODEC:MEGABYTES:COUNT` (so many batches of one record of
-zeros that unpacks to so many MB; CODEC is zstd, gzip or lz4) or `full:CODEC:RECORDS:BYTES[:APP]` (one batch of so many
-requests with a header of so many bytes, or, for this app, with so many bytes in the payload). They are written in this order. Prints for each batch `PARTITION FIRST LAST WHAT BYTES`.
+zeros that unpacks to so many MB; CODEC is zstd, gzip or lz4), `full:CODEC:RECORDS:BYTES[:APP]` (one batch of so many
+requests with a header of so many bytes, or, for this app, with so many bytes in the payload) or `snappy:RECORDS:BEHIND` (one
+batch of so many requests with so many bytes behind its last block: up to three a broker takes, and librdkafka none). They are written in this order. Prints for each batch `PARTITION FIRST LAST WHAT BYTES`.
 The broker listens without TLS and leads all partitions.
 """
 
@@ -16,7 +17,7 @@ import struct
 import time
 import zlib
 
-CODECS = {"none": 0, "gzip": 1, "lz4": 3, "zstd": 4}
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NOT_LEADER = 6
 ERRORS = ctypes.c_size_t(-200).value
 
@@ -58,12 +59,29 @@ def record(delta, key, value, pad=None, name=b"x-pad"):
     return varint(len(body)) + body
 
 
+def snappy(data):
+    """As Java writes it, in blocks; each of literals only."""
+    out = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    for first in range(0, len(data), 32_768):
+        piece = data[first : first + 32_768]
+        left, length = len(piece), b""
+        while left > 0x7F:
+            length += bytes([left & 0x7F | 0x80])
+            left >>= 7
+        # A literal whose length, less one, follows in two bytes.
+        block = length + bytes([left, 61 << 2]) + struct.pack("<H", len(piece) - 1) + piece
+        out += struct.pack(">i", len(block)) + block
+    return out
+
+
 def compressed(codec, data):
     if codec == "none":
         return data
     if codec == "gzip":
         packer = zlib.compressobj(9, zlib.DEFLATED, 31)
         return packer.compress(data) + packer.flush()
+    if codec == "snappy":
+        return snappy(data)
     if codec == "zstd":
         library = ctypes.CDLL("libzstd.so.1")
         bound, pack, tail = library.ZSTD_compressBound, library.ZSTD_compress, (3,)
@@ -131,11 +149,11 @@ def token(partition, number):
 
 
 def batches(what, partition, offset):
-    """Yields what is to be written: codec, records, their count; `offset` makes tokens differ."""
+    """Yields what is to be written: codec, records, their count, bytes behind; `offset` makes tokens differ."""
     kind, *numbers = what.split(":")
     if kind == "good":
         for number in range(int(numbers[0])):
-            yield "none", record(0, token(partition, offset + number), b'{"aps":{"alert":"Hi"}}'), 1
+            yield "none", record(0, token(partition, offset + number), b'{"aps":{"alert":"Hi"}}'), 1, 0
     elif kind == "full":
         codec, count, size = numbers[0], int(numbers[1]), int(numbers[2])
         if len(numbers) > 3:
@@ -143,16 +161,21 @@ def batches(what, partition, offset):
             topic = b"com.example." + numbers[3].encode()
             yield codec, b"".join(
                 record(index, token(partition, offset + index), text, topic, b"apns-topic")
-                for index in range(count)), count
+                for index in range(count)), count, 0
             return
         yield codec, b"".join(
             record(index, token(partition, offset + index), b'{"aps":{"alert":"Hi"}}', b"x" * size)
-            for index in range(count)), count
+            for index in range(count)), count, 0
+    elif kind == "snappy":
+        count, behind = int(numbers[0]), int(numbers[1])
+        yield kind, b"".join(
+            record(index, token(partition, offset + index), b'{"aps":{"alert":"Hi"}}')
+            for index in range(count)), count, behind
     else:
         megabytes, count = int(numbers[0]), int(numbers[1])
         records = record(0, None, bytes(megabytes * 1_000_000))
         for _ in range(count):
-            yield kind, records, 1
+            yield kind, records, 1, 0
 
 
 def main():
@@ -166,10 +189,10 @@ def main():
     number = 0
     for argument in options.what:
         what, partition = argument.rsplit("@", 1)
-        for codec, records, count in batches(what, int(partition), number):
-            same = (codec, records)
+        for codec, records, count, behind in batches(what, int(partition), number):
+            same = (codec, records, behind)
             if same not in packed:
-                packed = {same: batch(codec, compressed(codec, records), count)}
+                packed = {same: batch(codec, compressed(codec, records) + bytes(behind), count)}
             data = packed[same]
             first = broker.produce(options.topic, int(partition), data)
             number += count
