@@ -1,6 +1,8 @@
-import PushRecords
+package import PushRecords
 
 extension DeliveryMachine {
+    // MARK: The configuration
+
     /// A reload of the configuration: these are all apps from now on.
     ///
     /// An app with the name and the environment of one that is there keeps its `AppIndex` and everything that is open
@@ -10,137 +12,103 @@ extension DeliveryMachine {
     /// unless it is there again.
     package mutating func replaceApps(_ routes: [AppRoute], now: DeliveryTime) -> AppMapping {
         self.now = now
-        var mapping = AppMapping(indexes: [], added: [], removed: [])
-        var isKept = [Bool](repeating: false, count: controls.count)
-        for route in routes {
-            let known = isKept.indices.first { app in
-                !isKept[app] && !controls[app].isRemoved && controls[app].route.name == route.name
-                    && controls[app].route.environment == route.environment
-            }
-            if let known {
-                isKept[known] = true
-                if controls[known].route.isPaused, !route.isPaused { endHolding(.paused, of: known) }
-                controls[known].take(route)
-                mapping.indexes.append(AppIndex(known))
-            } else {
-                addApp(route)
-                mapping.indexes.append(AppIndex(controls.count - 1))
-                mapping.added.append(AppIndex(controls.count - 1))
-            }
+        let mapping = enter(routes)
+        for app in apps.indices {
+            let probe = breakers.refresh(
+                app, apps.route(app), ofMany: apps.areMany, now: now.ns, journal: &journal)
+            forgetProbe(probe)
         }
-        for app in isKept.indices where !isKept[app] && !controls[app].isRemoved {
-            controls[app].isRemoved = true
-            controls[app].capacity = 0
-            mapping.removed.append(AppIndex(app))
-        }
-        liveApps = routes.count
-        directory.replace(routes, indexes: mapping.indexes)
-        for app in controls.indices {
-            if !controls[app].isRemoved { controls[app].circuit = circuitPlace(of: controls[app].route, app: app) }
-            watchConnection(of: app)
-            refreshConcurrency(of: app)
-            refreshGate(of: app)
-        }
-        refreshOpenLimit()
-        endStrayProbes()
-        refreshRateLimits()
-        holdWaiting(of: apps.map(\.isGated))
+        room.setStreams(dispatch.capacity)
+        breakers.endStrayProbes(in: &store)
+        holdWaiting(of: breakers.gated)
         return mapping
     }
 
-    mutating func addApp(_ route: AppRoute) {
-        var queue = ReadyQueues()
-        for group in shares.groups { queue.addGroup(weight: group.weight) }
-        queues.append(queue)
-        recallLists.append([])
-        counters.apps.insert(DeliveryCounters.App(tiers: settings.tiers.count), at: apps.count)
-        apps.append(AppState())
-        controls.append(AppControl(route))
-        let app = controls.count - 1
-        let first = controls.firstIndex { $0.route.name == route.name && $0.route.environment == route.environment }
-        apps[app].laneApp = Int32(first ?? app)
-        controls[app].circuit = circuitPlace(of: route, app: app)
-        refreshGate(of: app)
-        refreshRateLimits()
+    /// Tells everybody of the apps that there are from now on.
+    mutating func enter(_ routes: [AppRoute]) -> AppMapping {
+        let known = apps.count
+        let mapping = apps.replace(by: routes)
+        for (route, index) in zip(routes, mapping.indexes) {
+            if index.value < known {
+                breakers.replace(index.value, by: route)
+                dispatch.replace(index.value, by: route)
+            } else {
+                devices.addApp(sharing: apps.namesake(of: route))
+                room.addApp()
+                dispatch.addApp(route, weights: room.weights)
+                breakers.addApp(route)
+                let counters = DeliveryCounters.App(tiers: settings.tiers.count)
+                journal.counters.apps.insert(counters, at: index.value)
+            }
+        }
+        for app in mapping.removed {
+            breakers.remove(app.value)
+            dispatch.remove(app.value)
+        }
+        directory.replace(routes, indexes: mapping.indexes)
+        return mapping
     }
 
-    private mutating func refreshRateLimits() {
-        rateLimitedApps = 0
-        for app in apps.indices {
-            apps[app].isRateLimited = controls[app].rateLimit.isLimiting && !controls[app].isRemoved
-            if apps[app].isRateLimited { rateLimitedApps += 1 }
-        }
-    }
+    // MARK: Transports
 
     /// How many requests of this app may be unanswered at once (`TransportEvent.capacity`).
     package mutating func setCapacity(_ app: AppIndex, requests: Int) {
-        guard !controls[app.value].isRemoved else { return }
-        let hadNone = controls[app.value].capacity == 0
-        controls[app.value].capacity = max(0, requests)
-        if requests > 0 { controls[app.value].lastCapacity = requests }
-        if hadNone != (requests <= 0) {
-            if hadNone { controls[app.value].connectedNs = now.ns }
-            watchConnection(of: app.value)
+        guard !apps.isRemoved(app.value) else { return }
+        let wasConnected = dispatch.capacity(app.value) > 0
+        dispatch.setCapacity(app.value, requests)
+        if wasConnected != (requests > 0) {
+            let probe = breakers.setConnected(
+                app.value, requests > 0, ofMany: apps.areMany, now: now.ns, journal: &journal)
+            forgetProbe(probe)
         }
-        refreshConcurrency(of: app.value)
-        refreshOpenLimit()
+        room.setStreams(dispatch.capacity)
     }
 
-    /// No more is held open than keeps the connections busy: what cannot be sent soon waits in Kafka, where it costs
-    /// nothing, rather than in memory and in the caches.
-    private mutating func refreshOpenLimit() {
-        let streams = controls.reduce(0) { $0 + $1.capacity }
-        shares.setTotal(min(settings.maxOpen, Self.openAtLeast + Self.openPerStream * streams))
+    /// What the transport knows of the app's host: false when connecting to it failed, its connections end without an
+    /// answer, or all of them allow no stream; true when one is connected that allows some, or, after ends without an
+    /// answer, when one answered.
+    ///
+    /// With several apps, one that has had no room for `CircuitBreakers.cutOffNs` while no connection can be made, or none
+    /// of use, is held, so that it takes no room from the others. A connection that comes meanwhile ends that only by an
+    /// answer (or when it stays and nothing waits for one): one notification at a time may try it. With one app there is
+    /// nobody to protect: it waits.
+    package mutating func setReachable(_ app: AppIndex, _ isReachable: Bool, now: DeliveryTime) {
+        self.now = now
+        let probe = breakers.setReachable(
+            app.value, isReachable, ofMany: apps.areMany, now: now.ns, journal: &journal)
+        forgetProbe(probe)
     }
 
-    mutating func refreshConcurrency(of app: Int) {
-        let capacity = controls[app].capacity
-        apps[app].concurrency = min(
-            capacity, controls[app].throttle.limit, controls[app].environmentGuard.limit(of: capacity))
+    /// Apps that have had no connection for too long are held from now on.
+    mutating func cutOff() {
+        let isBusy = apps.indices.map { dispatch.handed($0) > 0 }
+        holdWaiting(of: breakers.cutOff(isBusy: isBusy, now: now.ns, journal: &journal))
     }
 
-    // MARK: How it goes
+    // MARK: Credentials
 
-    /// An answer of APNs, for those who look at all of them.
-    @inline(__always)
-    mutating func watchAnswer(_ app: Int, status: UInt16, reason: ReasonCode) {
-        let change = controls[app].environmentGuard.answered(
-            isBad: reason.isBadToken, isProof: status == 200 || status == 410)
-        switch change {
-        case .none: break
-        case .proven, .tripped, .released: tellGuard(change, of: app)
-        }
-        watchTry(app, isFailure: status >= 500)
-    }
-
-    /// The end of a try: answered, or lost with its connection.
-    @inline(__always)
-    mutating func watchTry(_ app: Int, isFailure: Bool) {
-        let isChanged = controls[app].throttle.answered(
-            isFailure: isFailure, outstanding: apps[app].outstanding + 1, capacity: controls[app].lastCapacity)
-        if isChanged { refreshConcurrency(of: app) }
-    }
-
-    private mutating func tellGuard(_ change: EnvironmentGuard.Change, of app: Int) {
-        refreshConcurrency(of: app)
-        switch change {
-        case .tripped:
-            counters.guardsTripped &+= 1
-            events.append(.guardTripped(AppIndex(app), held: controls[app].route.guardHolds))
-        case .released:
-            events.append(.guardReleased(AppIndex(app)))
-        case .none, .proven:
-            break
+    /// The key or certificate with this number was replaced (`AppRoute.credential`): its circuits close at once.
+    package mutating func credentialReplaced(_ credential: Int, now: DeliveryTime) {
+        self.now = now
+        guard credential != AppRoute.ownCredential else { return }
+        for place in breakers.circuits(of: credential) {
+            forgetProbe(breakers.closeCredential(at: place, now: now.ns, journal: &journal))
+            breakers.replaceCredential(at: place, now: now.ns)
+            var probe: NotificationID?
+            while breakers.closeTopic(ofCredentialAt: place, probe: &probe, journal: &journal) { forgetProbe(probe) }
         }
     }
-}
 
-extension ReasonCode {
-    /// What Apple says of a token of the other environment, or of another app.
-    var isBadToken: Bool {
-        switch self {
-        case .badDeviceToken, .deviceTokenNotForTopic: true
-        default: false
+    /// The transport was told so by a GOAWAY (`TransportEvent.credentialRefused`): nothing more of this credential is
+    /// sent before a probe went well, with one app as with many. To be said before the fates of the same turn.
+    package mutating func credentialRefused(_ app: AppIndex, _ reason: ReasonCode, now: DeliveryTime) {
+        self.now = now
+        let app = app.value
+        breakers.tellFault(app, reason, now: now.ns, journal: &journal)
+        switch breakers.credentialFault(app, reason, handedNs: now.ns, now: now.ns, journal: &journal) {
+        case .opened: holdWaiting(of: breakers.sharing(app))
+        case .none: breakers.probeRefused(app, in: &store, now: now.ns)
+        case .outdated: break
         }
     }
 }

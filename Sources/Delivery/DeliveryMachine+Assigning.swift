@@ -34,16 +34,18 @@ extension DeliveryMachine {
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let start = Self.readingStart(committed: committedOffset, logStart: logStart, logEnd: logEnd)
         var sentBefore: Int64 = 0
-        if let suspended = suspended(topic: topic, number) {
+        if let suspended = ledger.suspended(topic: topic, number) {
             // A log that ends below what was received of it was cut: other records have, or will have, those offsets.
-            let isCut = logEnd.map { $0 <= suspended.pointee.ledger.highestReceived } ?? false
-            if !isCut, case .at(let committed) = start, let text = suspended.pointee.text(committed, metadata) {
+            let isCut = logEnd.map { $0 <= ledger.partitions[suspended].ledger.highestReceived } ?? false
+            if !isCut, case .at(let committed) = start,
+                let text = ledger.partitions[suspended].text(committed, metadata)
+            {
                 return resume(suspended, text, role, logEnd: logEnd)
             }
-            sentBefore = sentEnd(suspended)
-            release([suspended.pointee.id], because: { .suspendedReleased($0) })
+            sentBefore = ledger.partitions[suspended].sentEnd
+            release([ledger.partitions[suspended].id], because: { .suspendedReleased($0) })
         }
-        let id = nextID()
+        let id = ledger.nextID()
         var map = CommitMap()
         var base = committedOffset
         var isTold = false
@@ -65,15 +67,15 @@ extension DeliveryMachine {
                 let sent = isBelieved ? max(map.reach ?? committed, committed) : OffsetLimit.highest
                 map = CommitMap(reach: doubt(below: sent, logStart: logStart, logEnd: logEnd))
                 base = logStart
-                events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
+                journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .beginning(because: .overtaken):
-                events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
-                if isIgnored { events.append(.metadataIgnored(id)) }
+                journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
+                if isIgnored { journal.events.append(.metadataIgnored(id)) }
             case .beginning(because: .nothingCommitted), .at:
-                if isIgnored { events.append(.metadataIgnored(id)) }
+                if isIgnored { journal.events.append(.metadataIgnored(id)) }
             }
             if let logEnd, map.cut(at: logEnd) {
-                events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
+                journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             }
             if let reach = map.reach, let logEnd, reach > max(logEnd, base ?? 0) {
                 map.reach = max(logEnd, base ?? 0)
@@ -88,14 +90,11 @@ extension DeliveryMachine {
             map.reachIndexes = .max
         }
         let place = begin(role, topic: topic)
-        install(
-            Partition(
-                id: id, topic: topic, number: number, group: place.group, tierDelayMs: place.delayMs,
-                ledger: PartitionLedger(committed: base, map: map), reach: Reach(minimum: settings.reachMargin),
-                metadataLimit: settings.metadataLimit))
-        if let base = committedOffset {
-            find(id)?.pointee.said = CommitText(offset: base, metadata: metadata, reach: .none)
-        }
+        let said = committedOffset.map { CommitText(offset: $0, metadata: metadata, reach: .none) }
+        ledger.begin(
+            id, topic: topic, number: number, group: place.group, tierDelayMs: place.delayMs, committed: base, map: map,
+            said: said)
+        setShared(id.slot, true)
         return id
     }
 
@@ -113,32 +112,35 @@ extension DeliveryMachine {
         _ id: PartitionID, from start: Int64? = nil, logEnd: Int64?, now: DeliveryTime
     ) -> PartitionID {
         self.now = now
-        guard let old = find(id), old.pointee.phase == .active else { return id }
+        guard let old = ledger.partitions.find(id), ledger.partitions[old].phase == .active else { return id }
         let start = start.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let sent = max(
-            sentEnd(old), old.pointee.ledger.committable ?? 0, old.pointee.ledger.highestReceived + 1)
-        let new = nextID()
-        events.append(
-            .logChanged(new, committed: old.pointee.ledger.highestReceived + 1, start: start, end: logEnd))
-        install(
-            Partition(
-                id: new, topic: old.pointee.topicText, number: old.pointee.number, group: old.pointee.group,
-                tierDelayMs: old.pointee.tierDelayMs,
-                ledger: PartitionLedger(
-                    committed: start, map: CommitMap(reach: doubt(below: sent, logStart: start, logEnd: logEnd))),
-                reach: Reach(minimum: settings.reachMargin), metadataLimit: old.pointee.metadataLimit))
-        detach(old)
+            ledger.partitions[old].sentEnd, ledger.partitions[old].ledger.committable ?? 0,
+            ledger.partitions[old].ledger.highestReceived + 1)
+        let new = ledger.nextID()
+        journal.events.append(
+            .logChanged(new, committed: ledger.partitions[old].ledger.highestReceived + 1, start: start, end: logEnd))
+        let map = CommitMap(reach: doubt(below: sent, logStart: start, logEnd: logEnd))
+        ledger.begin(
+            new, topic: ledger.partitions[old].topicText, number: ledger.partitions[old].number,
+            group: ledger.partitions[old].group, tierDelayMs: ledger.partitions[old].tierDelayMs, committed: start,
+            map: map, said: nil, metadataLimit: ledger.partitions[old].metadataLimit)
+        setShared(new.slot, true)
+        setShared(old, false)
+        ledger.detach(old)
         return new
     }
 
     /// The metadata of a commit at `start`, after `beginAnew`: what may have been sent of it is in doubt.
     package func metadata(toBeginAt start: Int64, _ id: PartitionID) -> [UInt8] {
-        guard let partition = find(id), partition.pointee.ledger.inheritedReach.offset > start else { return [] }
-        let reach = partition.pointee.ledger.inheritedReach
+        guard let partition = ledger.partitions.find(id),
+            ledger.partitions[partition].ledger.inheritedReach.offset > start
+        else { return [] }
+        let reach = ledger.partitions[partition].ledger.inheritedReach
         var writer = CommitMapWriter()
-        writer.start(base: start, limit: partition.pointee.metadataLimit)
-        writer.finish(reach: reach.offset, indexes: reach.indexes, owner: owner(of: id))
+        writer.start(base: start, limit: ledger.partitions[partition].metadataLimit)
+        writer.finish(reach: reach.offset, indexes: reach.indexes, owner: ledger.owner(of: id))
         return writer.text
     }
 
@@ -149,73 +151,31 @@ extension DeliveryMachine {
         return end > (logStart ?? 0) ? end : nil
     }
 
-    /// One past the last offset that may have been sent, or is known to be settled: in this assignment, or before it.
-    private func sentEnd(_ partition: UnsafeMutablePointer<Partition>) -> Int64 {
-        let ledger = max(
-            partition.pointee.ledger.inheritedReach.offset, partition.pointee.ledger.inheritedEnd,
-            partition.pointee.ledger.committedAtAssignment ?? 0)
-        return max(partition.pointee.reach.acknowledged ?? 0, ledger)
-    }
-
-    private mutating func detach(_ partition: UnsafeMutablePointer<Partition>) {
-        partition.pointee.phase = .detached
-        partition.pointee.pending = nil
-        setShared(partition, false)
-        unassignedCount += 1
-    }
-
     /// The new beginning of its log was committed, which names all that may be sent of the old one; or never will be.
     mutating func openDetached(of id: PartitionID) {
-        for old in detached(besides: [id]) {
-            guard let partition = find(old) else { continue }
-            partition.pointee.reach.allowAll()
+        for old in ledger.detached(besides: [id]) {
+            guard let partition = ledger.partitions.find(old) else { continue }
+            ledger.allowAll(partition)
             passReach(partition)
         }
     }
 
-    /// The name of the next assignment, whose slot is free.
-    mutating func nextID() -> PartitionID {
-        let slot = partitions.firstIndex { $0 == nil } ?? partitions.count
-        if slot == partitions.count { partitions.append(nil) }
-        lastEpoch += 1
-        return PartitionID(slot: UInt32(slot), epoch: lastEpoch)
-    }
-
-    private mutating func install(_ partition: consuming Partition) {
-        let slot = Int(partition.id.slot)
-        let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
-        pointer.initialize(to: partition)
-        partitions[slot] = pointer
-        setShared(pointer, true)
-    }
-
     /// It is read, or not any more.
-    mutating func setShared(_ partition: UnsafeMutablePointer<Partition>, _ isShared: Bool) {
-        guard partition.pointee.isShared != isShared else { return }
-        partition.pointee.isShared = isShared
-        shares.addPartitions(isShared ? 1 : -1, to: partition.pointee.group)
-        byteShares.addPartitions(isShared ? 1 : -1, to: partition.pointee.group)
+    mutating func setShared(_ partition: UInt32, _ isShared: Bool) {
+        guard ledger.setShared(partition, isShared) else { return }
+        room.setRead(isShared, ledger.partitions[partition].group)
     }
 
     /// The share group and tier of what a partition is read for.
     mutating func begin(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
         case .requests(let weight):
-            let group = groups[topic] ?? addGroup(weight: weight)
-            groups[topic] = group
-            shares.setWeight(weight, of: group)
-            byteShares.setWeight(weight, of: group)
-            for app in queues.indices { queues[app].setWeight(weight, of: group) }
+            let (group, isNew) = room.group(of: topic, weight: weight)
+            if isNew { dispatch.addGroup(weight: weight) } else { dispatch.setWeight(weight, of: group) }
             return (group, 0)
         case .retry(let delayMs):
             precondition(delayMs > 0, "a retry tier has a delay")
             return (0, delayMs)
         }
-    }
-
-    mutating func addGroup(weight: Int) -> Int {
-        for app in queues.indices { queues[app].addGroup(weight: weight) }
-        _ = byteShares.addGroup(weight: weight)
-        return shares.addGroup(weight: weight)
     }
 }

@@ -1,83 +1,34 @@
 import PushRecords
 
 extension DeliveryMachine {
+    /// What has waited for less is on its way.
+    private static let shorteningAgeNs: Int64 = 1_000_000_000
+    /// Once an app's notifications have been held for so long, they go to the tier of 15 minutes.
+    private static let longHoldingNs: Int64 = 300_000_000_000
+    /// A device that is sent one after the other takes them no faster than one in so long, as far as is known beforehand.
+    private static let laneStepMs: Int64 = 50
+
     /// Why this notification may not be sent now; `nil`: it may. It may become a circuit's probe.
     @inline(__always)
-    mutating func causeToHold(_ slot: UInt32) -> HeldCause? {
-        let app = Int(notifications[slot].app)
-        return apps[app].isGated ? gatedCause(slot, app) : nil
-    }
-
-    private mutating func gatedCause(_ slot: UInt32, _ app: Int) -> HeldCause? {
-        if controls[app].isRemoved { return .removed }
-        if controls[app].route.isPaused { return .paused }
-        let id = NotificationID(slot: slot, generation: notifications[slot].generation)
-        if controls[app].isCutOff {
-            guard controls[app].capacity > 0 else { return .unreachable }
-            guard notifications[slot].isProbe || controls[app].trial.admits(id, now: now.ns) else {
-                return .unreachable
-            }
-            notifications[slot].isProbe = true
-        }
-        if notifications[slot].isProbe { return nil }
-        let place = controls[app].circuit
-        if circuits[place].circuit.isOpen {
-            notifications[slot].isProbe = circuits[place].circuit.admits(id, now: now.ns)
-            return notifications[slot].isProbe ? nil : .credential
-        }
-        if let place = topicCircuit(of: slot, app: app) {
-            notifications[slot].isProbe = topicCircuits[place].circuit.admits(id, now: now.ns)
-            return notifications[slot].isProbe ? nil : .topic
-        }
-        return nil
-    }
-
-    /// Whether all of an app is held, but for a probe.
-    func isClosed(app: Int) -> Bool {
-        controls[app].isRemoved || controls[app].route.isPaused || controls[app].isCutOff
-            || circuits[controls[app].circuit].circuit.isOpen
-    }
-
-    /// Writes down what `causeToHold` is to know about the app without looking further.
-    mutating func refreshGate(of app: Int) { apps[app].isGated = isClosed(app: app) || controls[app].openTopics > 0 }
-
-    /// Holds what must be, of all that waits of these apps.
-    mutating func holdWaiting(of isChosen: [Bool]) {
-        guard isChosen.contains(true) else { return }
-        var slot: UInt32 = 0
-        while slot < UInt32(notifications.capacity) {
-            switch notifications[slot].state {
-            case .inLane, .ready, .backingOff, .behindReach:
-                if notifications[slot].heldFor == nil, isChosen[Int(notifications[slot].app)],
-                    let cause = causeToHold(slot)
-                {
-                    hold(slot, cause)
-                }
-            case .free, .handed, .orphaned, .concluded:
-                break
-            }
-            slot += 1
-        }
-    }
+    mutating func causeToHold(_ slot: UInt32) -> HeldCause? { breakers.causeToHold(slot, in: &store, now: now.ns) }
 
     // MARK: Held
 
     /// Moves a notification to a retry tier without using up an attempt. Its device's order is given up.
     mutating func hold(_ slot: UInt32, _ cause: HeldCause) {
         takeOut(slot)
-        if notifications[slot].isProbe { endProbe(slot) }
+        if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
         leaveLane(slot)
-        if records[notifications[slot].record].body?.pointee.expiration == 0 {
+        if store.isNowOrNever(slot) {
             conclude(slot, .expired)
             return
         }
-        guard let partition = partitions[Int(records[notifications[slot].record].partition)] else {
+        guard let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) else {
             preconditionFailure("what is held has an assignment")
         }
         // The tier will send it: whoever comes after us and reads its record again has to know that.
-        guard partition.pointee.reach.allows(records[notifications[slot].record].offset, notifications[slot].index)
-        else {
-            notifications[slot].heldFor = cause
+        guard ledger.reachAllows(slot, partition, in: store) else {
+            store[slot].heldFor = cause
             waitForReach(slot, partition)
             return
         }
@@ -88,25 +39,25 @@ extension DeliveryMachine {
     /// or a share turned away goes to the tier in which its turn comes.
     mutating func moveHeld(_ slot: UInt32, _ cause: HeldCause) {
         // No later commit may say that it cannot have been sent.
-        let record = notifications[slot].record
-        partitions[Int(records[record].partition)]?.pointee.reach.advance(
-            to: records[record].offset, notifications[slot].index)
-        let app = Int(notifications[slot].app)
-        let holding = controls[app].holdings[Int(cause.rawValue)].note(
-            now.ns, pauseNs: cause.isSporadic ? holdingPauseNs : nil, eventPauseNs: Self.eventPauseNs,
-            roundNs: tiers.delayMs(of: 0) * 1_000_000)
-        if holding.isNews { events.append(.held(app: AppIndex(app), cause)) }
-        counters.apps[app].heldByCause[Int(cause.rawValue)] &+= 1
+        if let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) {
+            ledger.advanceReach(slot, partition, in: store)
+        }
+        let app = Int(store[slot].app)
+        let tiers = settlement.tiers
+        let holding = breakers.note(
+            cause, of: app, pauseNs: holdingPauseNs, roundNs: tiers.delayMs(of: 0) * 1_000_000, now: now.ns,
+            journal: &journal)
+        journal.counters.apps[app].heldByCause[Int(cause.rawValue)] &+= 1
         let lasting = holding.forNs >= Self.longHoldingNs ? tiers.long : 0
         // Without a greatest age nothing else would end it.
         let isAttempt = cause == .unprocessed && settings.maxAgeMs == 0
         let tier: Int
         switch cause {
         case .lane:
-            tier = Int(notifications[slot].heldTier)
+            tier = Int(store[slot].heldTier)
         case .share:
             // About as many as its share holds pass each time.
-            let rounds = Int64(holding.before / max(1, shares.total / 2) + 1)
+            let rounds = Int64(holding.before / max(1, room.total / 2) + 1)
             tier = max(lasting, tiers.tier(inRounds: rounds, ofMs: tiers.patienceMs))
         case .paused, .removed, .credential, .topic, .unreachable, .unprocessed, .unwritable, .span:
             tier = lasting
@@ -114,27 +65,125 @@ extension DeliveryMachine {
         moveToTier(slot, tiers.writable(tier), asAttempt: isAttempt)
     }
 
+    /// Where the notification waits that a full lane turned away after so many others: as many as a lane takes pass each
+    /// time it is tried.
+    func laneTier(_ turnedAway: UInt16) -> UInt8 {
+        let limit = max(1, settings.laneLimit)
+        let roundMs = max(settlement.tiers.patienceMs, Int64(limit) * Self.laneStepMs)
+        let rounds = turnedAway == .max ? Int64.max : Int64(Int(turnedAway) / limit + 1)
+        return UInt8(clamping: settlement.tiers.tier(inRounds: rounds, ofMs: roundMs))
+    }
+
     /// Nothing held for so long, and the next one begins anew. What comes back from the tier may be held again: a pause
     /// is longer than that takes.
-    var holdingPauseNs: Int64 { max(60_000_000_000, tiers.delayMs(of: tiers.shortest) * 2_000_000) }
-
-    /// A cause that began and ended.
-    mutating func endHolding(_ cause: HeldCause, of app: Int) { controls[app].holdings[Int(cause.rawValue)].end() }
+    var holdingPauseNs: Int64 {
+        max(60_000_000_000, settlement.tiers.delayMs(of: settlement.tiers.shortest) * 2_000_000)
+    }
 
     /// Out of the list it waits in; its state stays, and says where it was.
     mutating func takeOut(_ slot: UInt32) {
-        let record = notifications[slot].record
-        switch notifications[slot].state {
-        case .ready:
-            queues[Int(notifications[slot].app)].remove(slot, group: Int(records[record].group), from: &notifications)
+        switch store[slot].state {
+        case .ready, .backingOff:
+            dispatch.remove(slot, from: &store)
         case .behindReach:
-            if let partition = partitions[Int(records[record].partition)] { leaveReach(slot, partition) }
-        case .backingOff:
-            backingOff.remove(slot, from: &notifications)
+            if let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) {
+                ledger.leaveReach(slot, partition, in: &store)
+            }
         case .inLane, .handed, .concluded:
             break
         case .free, .orphaned:
             preconditionFailure("what is gone waits nowhere")
         }
     }
+
+    // MARK: Many at once
+
+    /// Holds what must be, of all that waits of these apps.
+    mutating func holdWaiting(of isChosen: [Bool]) {
+        guard isChosen.contains(true) else { return }
+        var slot: UInt32 = 0
+        while slot < UInt32(store.capacity) {
+            if store[slot].isWaiting, store[slot].heldFor == nil, isChosen[Int(store[slot].app)],
+                let cause = causeToHold(slot)
+            {
+                hold(slot, cause)
+            }
+            slot += 1
+        }
+    }
+
+    /// Keeps what is settled above the oldest open record nameable: when the map is three quarters full, the oldest
+    /// notifications that wait are held until it is half full. While it is nearly full all the same (what is open is on
+    /// connections, or there is no tier that can be written), nothing more is read of the partition.
+    mutating func shortenSpan(_ id: PartitionID) {
+        let mayHold = settlement.tiers.isAnyWritable
+        guard let limit = ledger.shortenSpan(id, mayHold: mayHold, in: store, now: now.ns) else { return }
+        var isChosen = [Bool](repeating: false, count: ledger.partitions.count)
+        isChosen[Int(id.slot)] = true
+        holdOldest(
+            waiting(in: isChosen) { machine, record in
+                machine.store[record: record].offset < limit
+                    && machine.now.ns - machine.store[record: record].receivedNs >= Self.shorteningAgeNs
+            })
+    }
+
+    /// Notifications that wait, of these partitions and of records that fulfil something.
+    func waiting(in isChosen: [Bool], where fits: (borrowing DeliveryMachine, UInt32) -> Bool) -> [UInt32] {
+        var found: [UInt32] = []
+        var slot: UInt32 = 0
+        while slot < UInt32(store.capacity) {
+            if store[slot].isWaiting, store[slot].heldFor == nil {
+                let record = store[slot].record
+                let partition = store[record: record].partition
+                if partition != noSlot, isChosen[Int(partition)], fits(self, record) { found.append(slot) }
+            }
+            slot += 1
+        }
+        return found
+    }
+
+    /// Holds notifications that wait, oldest first.
+    mutating func holdOldest(_ slots: [UInt32]) {
+        let order = slots.map { (store[recordOf: $0].offset, store[$0].index, $0) }
+        for (_, _, slot) in order.sorted(by: { $0 < $1 }) { hold(slot, .span) }
+    }
+
+    // MARK: Probes
+
+    /// Its circuit, closed by now, needs it no more: it is like any other again, and may be behind another circuit.
+    mutating func forgetProbe(_ probe: NotificationID?) {
+        guard let probe, store[probe.slot].generation == probe.generation else { return }
+        store[probe.slot].isProbe = false
+        if store[probe.slot].isWaiting, let cause = causeToHold(probe.slot) { hold(probe.slot, cause) }
+    }
+
+    /// The probe was answered: its circuit closes, or waits longer.
+    mutating func settleProbe(_ slot: UInt32, fault: ReasonCode?) {
+        let probe = breakers.settleProbe(
+            slot, fault: fault, in: &store, ofMany: apps.areMany, now: now.ns, journal: &journal)
+        forgetProbe(probe)
+    }
+
+    /// An answer that lays the blame on our credential: nothing more of it is resent before a probe went well.
+    mutating func handleCredentialFault(_ slot: UInt32, _ reason: ReasonCode) {
+        let app = Int(store[slot].app)
+        let handedNs = handedNs(slot)
+        breakers.tellFault(app, reason, now: now.ns, journal: &journal)
+        let effect =
+            reason.isOfTopic
+            ? breakers.topicFault(slot, reason, handedNs: handedNs, in: store, now: now.ns, journal: &journal)
+            : breakers.credentialFault(app, reason, handedNs: handedNs, now: now.ns, journal: &journal)
+        switch effect {
+        case .outdated:
+            resend(slot)
+        case .none:
+            retry(slot, delayMs: VerdictTable.shortDelayMs)
+        case .opened:
+            retry(slot, delayMs: VerdictTable.shortDelayMs)
+            holdWaiting(of: breakers.sharing(app))
+        }
+    }
+
+    /// When it was handed out last, to the millisecond.
+    func handedNs(_ slot: UInt32) -> Int64 { now.ns - handedForMs(slot) * 1_000_000 }
 }

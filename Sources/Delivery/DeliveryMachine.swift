@@ -1,4 +1,4 @@
-import PushRecords
+package import PushRecords
 
 /// Decides everything between a Kafka record and its commit, and does nothing itself: records, fates and
 /// acknowledgements go in, batches of requests, productions and commits come out.
@@ -18,186 +18,79 @@ import PushRecords
 ///
 /// Costs O(1) amortized per notification and allocates nothing per notification in the steady state. Closures given to
 /// it must not call it.
+///
+/// It is put together of parts that own their state and do not know each other. What one of them finds out comes back as a
+/// value, and the machine acts on it, so that this file reads as the way of a notification.
 package struct DeliveryMachine: ~Copyable {
-    /// How long a record waits for its app's share of the room before it is held: counted from when the oldest unsent
-    /// notification of that app became ready.
-    static let shareWaitNs: Int64 = 5_000_000_000
     /// How long a notification with expiration 0 may be tried.
     static let nowOrNeverMs: Int64 = 30_000
-    /// Connections that died under a notification before it is a suspect.
-    static let suspectDeaths: UInt8 = 3
-    /// Refusals by APNs to process it, in a row, before it is a suspect; and before it is held, those that it met alone
-    /// included.
-    static let suspectRefusals: UInt8 = 6
+    /// Refusals by APNs to process it, in a row, before it is held, those that it met alone included.
     static let heldRefusals: UInt8 = 10
     /// Tries that came to nothing in a row before the next one waits.
     static let quickTries: UInt8 = 3
     /// Dead letters of a partition that may wait while their topic cannot be written; then it is read no further.
     static let unwrittenDeadLetters = 100
-    static let backOffNs: Int64 = 1_000_000_000
-    /// A device that is sent one after the other takes them no faster than one in so long, as far as is known beforehand.
-    static let laneStepMs: Int64 = 50
-    /// The same thing is told about an app no more often.
-    static let eventPauseNs: Int64 = 10_000_000_000
     /// Tokens of a fan-out admitted before the next record has its turn.
     static let admissionPiece = 256
 
-    /// Notifications open at once, `maxOpen` permitting: so many, and so many for each request that the connections take
-    /// at once. One is on the connection, one waits to follow it, one waits for Kafka to acknowledge its result.
-    static let openAtLeast = 1_000
-    static let openPerStream = 3
-
-    /// Once an app's notifications have been held for so long, they go to the tier of 15 minutes.
-    static let longHoldingNs: Int64 = 300_000_000_000
-    /// An app without a connection, and none to be had, is held after this.
-    static let cutOffNs: Int64 = 5_000_000_000
-
     let settings: DeliverySettings
-    let verdicts: VerdictTable
-    var tiers: RetryTiers
-    var directory: AppDirectory
     var parser: RequestParser
+    var directory: AppDirectory
+    var apps = AppList()
 
-    var notifications: Slab<Notification>
-    var records: Slab<Record>
-    var blocks: BlockStore
-    var texts = InternedTexts()
-    /// `apns-unique-id` (development only), by slot.
-    var uniqueIDs: [UInt32: String] = [:]
-    let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 8)
+    /// What the parts share.
+    var store: NotificationStore
+    /// What was received and is settled, what may be committed, how far ahead may be sent.
+    var ledger: CommitLedger
+    /// How much may be open.
+    var room: Room
+    /// Who of a device has its turn.
+    var devices: DeviceQueues
+    /// May it go now.
+    var breakers = CircuitBreakers()
+    /// What waits for a stream, and what is at the transports.
+    var dispatch = Dispatch()
+    /// What is written for a notification that is decided.
+    var settlement: Settlement
 
-    var lanes = LaneTable()
-    var queues: [ReadyQueues] = []
-    /// By `AppIndex`, as `controls`, `queues` and `recallLists`.
-    var apps: [AppState] = []
-    var controls: [AppControl] = []
-    /// Apps that were not taken out of the configuration.
-    var liveApps = 0
-    var circuits: [CredentialCircuit] = []
-    /// The open ones.
-    var topicCircuits: [TopicCircuit] = []
-    /// When the next app without a connection is held; `Int64.max`: never.
-    var nextCutOffNs = Int64.max
-    var shares: Shares
-    var byteShares: Shares
-    /// Share group of each request topic; all tiers are group 0.
-    var groups: [String: Int] = [:]
-    var backingOff = NotificationList()
-    var slowedLanes = SlowedLanes()
-    /// Apps with a `rate_limit`.
-    var rateLimitedApps = 0
-
-    /// By slot of `PartitionID`.
-    var partitions: [UnsafeMutablePointer<Partition>?] = []
-    var lastEpoch: UInt32 = 0
-    /// Partitions that are detached or suspended (`Partition.isAssigned`).
-    var unassignedCount = 0
-    /// Partitions with records that are not wholly admitted.
-    var admittingCount = 0
-    /// Notifications of all partitions that wait for the reach beside their lanes.
-    var besideLanes = 0
-
-    var productions: ProductionQueues
-    var recallLists: [[NotificationID]] = []
-    var events: [DeliveryEvent] = []
-
-    var mapWriter = CommitMapWriter()
-    /// By `CommitGroup`.
-    var flights = [CommitFlight(), CommitFlight()]
-
+    var journal: Journal
     /// As last told.
     var now = DeliveryTime(ns: 0, wallMs: 0)
-    var recordBytesMean = 1_024
-    /// By `takeBytes`.
-    var countedBytes = 0
-    package internal(set) var counters: DeliveryCounters
 
     package init(settings: DeliverySettings, apps routes: [AppRoute]) {
         self.settings = settings
-        verdicts = VerdictTable(overrides: settings.verdicts)
-        tiers = RetryTiers(settings.tiers)
-        productions = ProductionQueues(tiers: settings.tiers.count)
-        directory = AppDirectory(routes)
         parser = RequestParser(copyHeaders: settings.copiedHeaders)
-        notifications = Slab(capacity: 1_024, empty: Notification())
-        records = Slab(capacity: 1_024, empty: Record())
-        blocks = BlockStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
-        shares = Shares(total: min(settings.maxOpen, Self.openAtLeast))
-        byteShares = Shares(total: settings.maxOpenBytes)
-        counters = DeliveryCounters(apps: 0, tiers: settings.tiers.count)
-        _ = addGroup(weight: 1)
-        liveApps = routes.count
-        for route in routes { addApp(route) }
-    }
-
-    deinit {
-        var slot: UInt32 = 0
-        while slot < UInt32(notifications.capacity) {
-            if notifications[slot].state != .free, notifications[slot].tokenBlockSize > 0 {
-                UnsafeMutableRawPointer(mutating: notifications[slot].token.baseAddress)?.deallocate()
-            }
-            slot += 1
-        }
-        for index in 0..<records.capacity {
-            records.base[index].body.map { UnsafeMutableRawPointer($0).deallocate() }
-            records.base[index].settledIndexes?.deallocate()
-            records.base[index].lentIndexes?.deallocate()
-        }
-        for partition in partitions {
-            partition?.deinitialize(count: 1)
-            partition?.deallocate()
-        }
-        scratch.deallocate()
-        for flight in flights { flight.deallocate() }
-    }
-
-    // MARK: Partitions
-
-    /// The assignment, unless it is gone.
-    @inline(__always)
-    func find(_ id: PartitionID) -> UnsafeMutablePointer<Partition>? {
-        guard Int(id.slot) < partitions.count, let partition = partitions[Int(id.slot)],
-            partition.pointee.id.epoch == id.epoch
-        else { return nil }
-        return partition
+        directory = AppDirectory([])
+        store = NotificationStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
+        ledger = CommitLedger(settings)
+        room = Room(mostOpen: settings.maxOpen, mostBytes: settings.maxOpenBytes)
+        devices = DeviceQueues(seed: settings.hashSeed, limit: settings.laneLimit)
+        settlement = Settlement(settings)
+        journal = Journal(counters: DeliveryCounters(apps: 0, tiers: settings.tiers.count))
+        _ = enter(routes)
     }
 
     // MARK: Events and state
 
     /// What happened that a log should say; empties the list.
     package mutating func takeEvents() -> [DeliveryEvent] {
-        guard !events.isEmpty else { return [] }
-        defer { events.removeAll() }
-        return events
+        guard !journal.events.isEmpty else { return [] }
+        defer { journal.events.removeAll() }
+        return journal.events
     }
+
+    package var counters: DeliveryCounters { journal.counters }
 
     /// Monotonic time at which the machine has something to do by itself; `nil`: nothing before something happens.
     package var nextDeadlineNs: Int64? {
-        var next: Int64?
+        var next = ledger.nextDeadlineNs
         func consider(_ ns: Int64) { next = min(next ?? .max, ns) }
-        for case let partition? in partitions where partition.pointee.wantsCommit {
-            let place = partition.pointee.flight
-            guard flights[place].partitions.isEmpty else { continue }
-            consider(
-                max(partition.pointee.isUrgent ? 0 : flights[place].nextNs, partition.pointee.commits.untilNs))
-        }
-        if unassignedCount > 0 {
-            for case let partition? in partitions where partition.pointee.phase == .suspended {
-                consider(partition.pointee.suspendedNs + settings.suspendedLimitNs)
-            }
-        }
-        if !backingOff.isEmpty { consider(notifications[backingOff.head].due) }
-        if nextCutOffNs != .max { consider(nextCutOffNs) }
-        if rateLimitedApps > 0 {
-            for app in apps.indices
-            where apps[app].isRateLimited && queues[app].count > 0 && apps[app].outstanding < apps[app].concurrency {
-                consider(controls[app].rateLimit.dueNs(now.ns))
-            }
-        }
-        if admittingCount > 0, liveApps > 1 {
-            for case let partition? in partitions where partition.pointee.firstAdmitting != noSlot {
+        if let ns = dispatch.nextDeadlineNs(in: store, now: now.ns) { consider(ns) }
+        if breakers.nextCutOffNs != .max { consider(breakers.nextCutOffNs) }
+        if ledger.admittingCount > 0, apps.areMany {
+            for partition in ledger.partitions.slots where ledger.partitions[partition].firstAdmitting != noSlot {
                 // What waits for longer than that waits for room.
-                if let ns = shareWaitEndNs(partition.pointee.firstAdmitting), ns > now.ns { consider(ns) }
+                if let ns = shareWaitEndNs(ledger.partitions[partition].firstAdmitting), ns > now.ns { consider(ns) }
             }
         }
         return next
@@ -206,13 +99,319 @@ package struct DeliveryMachine: ~Copyable {
     /// Timers: to be called once a turn, and when `nextDeadlineNs` has come.
     package mutating func advance(now: DeliveryTime) {
         self.now = now
-        if now.ns >= nextCutOffNs { cutOff() }
-        if !slowedLanes.isEmpty { slowedLanes.expire(now.ns) }
-        if unassignedCount > 0 { endUnassigned() }
-        while !backingOff.isEmpty, notifications[backingOff.head].due <= now.ns {
-            let slot = backingOff.head
-            backingOff.remove(slot, from: &notifications)
-            becomeReady(slot, first: goesFirst(slot))
+        if now.ns >= breakers.nextCutOffNs { cutOff() }
+        devices.expire(now.ns)
+        if ledger.unassignedCount > 0 { endUnassigned() }
+        while let slot = dispatch.nextBackedOff(in: &store, now: now.ns) {
+            dispatch.becomeReady(slot, first: goesFirst(slot), in: &store, now: now.ns)
         }
+    }
+}
+
+// The way of a notification: it is received, has its turn among those of its device, is handed to a transport, and comes back
+// with a fate (`handle`); decided, it is produced, acknowledged, and settled.
+extension DeliveryMachine {
+    // MARK: Received
+
+    /// Takes one record. Key, value and headers are lent for the call; what is needed is copied. A `nil` base address
+    /// says that the record has no key, or no value (a tombstone).
+    ///
+    /// Offsets of a partition come in ascending order; lower ones than before are `.below`.
+    ///
+    /// - Parameter unread: not even look at it: it is a dead letter for this reason.
+    package mutating func receive(
+        _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
+        value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
+        unread: DeadLetterReason? = nil, now: DeliveryTime
+    ) -> Receipt {
+        self.now = now
+        let timestampMs = RecordTime.checked(timestampMs)
+        guard let partition = ledger.partitions.find(id), ledger.partitions[partition].phase == .active else {
+            return .unassigned
+        }
+        // One more is what a commit says once it is settled.
+        guard offset >= 0, offset < OffsetLimit.highest else { return .unassigned }
+        if ledger.partitions[partition].ledger.isReset(offset) {
+            journal.events.append(
+                .offsetReset(
+                    id, committed: ledger.partitions[partition].ledger.committedAtAssignment ?? 0, offset: offset))
+            ledger.reset(partition)
+        }
+        if ledger.partitions[partition].ledger.isBelow(offset) {
+            return .below(highest: ledger.partitions[partition].ledger.highestArrived)
+        }
+
+        let isRetry = ledger.partitions[partition].tierDelayMs > 0
+        let request =
+            unread.map { .unread($0) }
+            ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
+        if let retry = request.retry, timestampMs != RecordTime.unknown {
+            // Whatever a skewed clock wrote into the header. One that wrote a time still to come was ahead, by more than
+            // the tier is long: who knows when that was, so nobody waits for it.
+            let dueMs = min(retry.dueMs, RecordTime.adding(ledger.partitions[partition].tierDelayMs, to: timestampMs))
+            if dueMs > now.wallMs, timestampMs - now.wallMs <= ledger.partitions[partition].tierDelayMs {
+                return .notDue(untilMs: dueMs)
+            }
+        }
+        journal.counters.recordsReceived &+= 1
+
+        passOver(partition, below: offset)
+        let arrival = ledger.receive(partition, offset, in: &store)
+        let settledIndexes: [Range<Int64>]
+        switch arrival {
+        case .again(let slot):
+            return receiveAgain(slot, request, partition, timestampMs)
+        case .known:
+            return .known
+        case .settledBefore:
+            journal.counters.duplicatesSkipped &+= 1
+            return .known
+        case .open(let indexes):
+            settledIndexes = indexes
+        }
+        let slot = ledger.partitions[partition].ledger.lastRecord
+        var record = Record()
+        record.partition = id.slot
+        record.group = Int32(ledger.partitions[partition].group)
+        record.offset = offset
+        record.timestampMs = timestampMs
+        record.firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
+        record.receivedNs = now.ns
+        record.position = ledger.partitions[partition].ledger.lastPosition
+        record.count = 1
+        let isList: Bool
+        switch request.target {
+        case .none:
+            record.cursor.index = 1
+            store[record: slot] = record
+            let notification = admitDeadLetter(record: slot, key, value, headers)
+            let reason = request.deadLetter ?? .badEnvelope
+            return .deadLetter(id: notification, reason: reason, detail: request.detail)
+        case .devices: isList = true
+        case .device, .channel: isList = false
+        }
+
+        record.count = Int32(request.tokenCount)
+        record.holders = 1
+        record.hasSettledIndexes = !settledIndexes.isEmpty
+        if record.count > 1 { ledger.countFanOut(partition) }
+        store[record: slot] = record
+        if isList { store.makeIndexes(of: slot, settled: settledIndexes) }
+        makeBody(of: slot, request, partition: partition, timestampMs: timestampMs)
+        admitNew(slot, partition)
+        return .taken
+    }
+
+    mutating func admitNew(_ slot: UInt32, _ partition: UInt32) {
+        if ledger.partitions[partition].firstAdmitting != noSlot || !admit(slot, limit: Self.admissionPiece) {
+            ledger.waitForAdmission(slot, partition, in: &store)
+        } else {
+            // All of it may be settled already.
+            ledger.finish(record: slot, in: &store)
+        }
+    }
+
+    // MARK: In turn
+
+    /// Goes behind the others of its device, or has its turn.
+    mutating func joinLane(_ slot: UInt32) {
+        let head = devices.head(for: slot, in: &store)
+        if ledger.besideLanes > 0, let partition = partitionToWaitFor(slot, beside: head) {
+            waitForReach(slot, partition)
+            return
+        }
+        switch devices.enter(slot, behind: head, in: &store) {
+        case .first:
+            takeTurn(slot)
+        case .behind:
+            break
+        case .full(let turnedAway):
+            store[slot].heldTier = laneTier(turnedAway)
+            hold(slot, .lane)
+        }
+    }
+
+    /// Its partition, where those of it that came before have left their lanes and it has to wait behind them; `nil`: it
+    /// joins its lane. One that is in the lane and would have to wait has left none there: it goes behind that. One that
+    /// needs not wait may have come back before the others.
+    private func partitionToWaitFor(_ slot: UInt32, beside head: UInt32?) -> UInt32? {
+        guard let partition = ledger.partitions.find(slot: store[recordOf: slot].partition),
+            ledger.partitions[partition].besideLanes > 0, !ledger.reachAllows(slot, partition, in: store)
+        else { return nil }
+        var member = head ?? noSlot
+        while member != noSlot {
+            if store[recordOf: member].partition == partition, !ledger.reachAllows(member, partition, in: store) {
+                return nil
+            }
+            member = store[member].laneNext
+        }
+        return partition
+    }
+
+    /// Takes a notification out of its lane; when it was the first, the next one has its turn. Its token must still be
+    /// there.
+    mutating func leaveLane(_ slot: UInt32) {
+        if let next = devices.leave(slot, in: &store) { takeTurn(next) }
+    }
+
+    /// It is the first of its lane, which may be a slow one.
+    private mutating func takeTurn(_ slot: UInt32) {
+        if devices.isSlowed(slot, in: store) {
+            store[slot].sinceNs = now.ns
+            dispatch.backOff(slot, in: &store, now: now.ns)
+        } else {
+            dispatch.becomeReady(slot, first: false, in: &store, now: now.ns)
+        }
+    }
+
+    // MARK: Sent
+
+    /// Hands out what may be sent now, at most one batch per app, to be posted as `TransportCommand.send`. The bytes in
+    /// it stay valid until the fate of each came back through `handle`.
+    package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
+        self.now = now
+        renewLeases()
+        if ledger.admittingCount > 0 { admitWaiting() }
+        let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
+        for app in dispatch.indices {
+            guard let (free, most) = dispatch.room(app, now: now.ns) else { continue }
+            var batch: [OutgoingRequest] = []
+            var suspects = 0
+            batch.reserveCapacity(min(free, dispatch.ready(app)))
+            while batch.count - suspects < free, batch.count < most, let slot = dispatch.next(app, from: &store) {
+                guard let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) else {
+                    preconditionFailure("what is ready has an assignment")
+                }
+                guard mayBeSent(slot, partition) else { continue }
+                if store[slot].isSuspect { suspects += 1 }
+                batch.append(handOut(slot, handedMs))
+            }
+            if !batch.isEmpty {
+                dispatch.handed(app, batch.count, suspects: suspects, now: now.ns)
+                journal.counters.apps[app].handed &+= batch.count
+                body(AppIndex(app), batch)
+            }
+        }
+    }
+
+    /// Below the reach, and in time.
+    @inline(__always)
+    private mutating func mayBeSent(_ slot: UInt32, _ partition: UInt32) -> Bool {
+        guard ledger.reachAllows(slot, partition, in: store) else {
+            waitForReach(slot, partition)
+            return false
+        }
+        let record = store[slot].record
+        precondition(store.hasBody(record), "what is ready has its bytes")
+        guard let expiration = store[bodyOf: record].expiration else {
+            ledger.advanceReach(slot, partition, in: store)
+            return true
+        }
+        guard expiration == 0 ? isLate(record) : now.wallMs >= Int64(expiration) * 1_000 else {
+            ledger.advanceReach(slot, partition, in: store)
+            return true
+        }
+        conclude(slot, .expired)
+        return false
+    }
+
+    /// Whether a notification with expiration 0 was tried for long enough: since its record was written, or, when that is
+    /// not known, since it came here.
+    private func isLate(_ record: UInt32) -> Bool {
+        let firstMs = store[bodyOf: record].firstMs
+        if firstMs != RecordTime.unknown { return RecordTime.age(of: firstMs, nowMs: now.wallMs) > Self.nowOrNeverMs }
+        return now.ns - store[record: record].receivedNs > Self.nowOrNeverMs * 1_000_000
+    }
+
+    /// Until an acknowledged commit names a reach above its record.
+    mutating func waitForReach(_ slot: UInt32, _ partition: UInt32) {
+        ledger.waitForReach(slot, partition, in: &store)
+        // The commit may never come, and a circuit waits for its probe: another one may try.
+        if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
+        if ledger.partitions[partition].commits.isImpossible || ledger.partitions[partition].besideLanes > 0 {
+            letOthersPass(slot, partition)
+        }
+    }
+
+    private mutating func handOut(_ slot: UInt32, _ handedMs: UInt32) -> OutgoingRequest {
+        let record = store[slot].record
+        guard let place = store.place(of: record) else { preconditionFailure("what is ready has its bytes") }
+        store[slot].state = .handed
+        store[slot].handedMs = handedMs
+        store[record: record].handed += 1
+        var headers = store[bodyOf: record].headers
+        headers.apnsID = store[bodyOf: record].requestID(index: store[slot].index, isDerived: settings.derivesIDs)
+        return OutgoingRequest(
+            id: store.id(of: slot), token: store[slot].token, payload: store[bodyOf: record].payload, headers: headers,
+            isBroadcast: store[bodyOf: record].isBroadcast, isSuspect: store[slot].isSuspect, place: place)
+    }
+
+    // MARK: Decided
+
+    /// Ends a notification: its productions are queued, its lane goes on.
+    mutating func conclude(_ slot: UInt32, _ outcome: Outcome) {
+        store[slot].outcome = outcome
+        let isDeadToken = settlement.publishesDeadToken(slot, in: &store)
+        // It was shown to nobody, and will be answered so again.
+        if isDeadToken, !isWritable(.unregistered), isAnyTierWritable { return hold(slot, .unwritable) }
+        if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
+        leaveLane(slot)
+        store[slot].state = .concluded
+        let app = store[slot].app >= 0 ? Int(store[slot].app) : apps.count
+        journal.counters.apps[app].outcomes[outcome.place] &+= 1
+        if outcome == .invalid { journal.counters.apps[app].reasons[Int(store[slot].reason.rawValue)] &+= 1 }
+
+        if outcome == .accepted, settings.publishesOnlyFailures, store[slot].inDoubt == 0 {
+            releaseBytes(slot)
+            settle(slot)
+            return
+        }
+        if isDeadToken { settlement.produce(slot, .unregistered, in: &store) }
+        settlement.produce(slot, .result, in: &store)
+    }
+
+    // MARK: Written
+
+    /// The producer copied what `nextProduction` gave for its target: its bytes may go. Exactly one `acknowledged` with
+    /// its id must follow.
+    package mutating func produced(_ production: Production) {
+        if settlement.produced(production, in: &store) { releaseBytes(production.id.slot) }
+    }
+
+    /// Kafka acknowledged one production, or the dead letter, of this notification.
+    package mutating func acknowledged(_ id: NotificationID, now: DeliveryTime) {
+        self.now = now
+        switch settlement.acknowledged(id, in: &store) {
+        case nil: journal.counters.late &+= 1
+        case true?: settle(id.slot)
+        case false?: break
+        }
+    }
+
+    // MARK: Settled
+
+    /// All that had to be written for it was acknowledged.
+    mutating func settle(_ slot: UInt32) {
+        let record = store[slot].record
+        let index = store[slot].index
+        store.noteSettled(index, of: record)
+        ledger.noteSettled(of: record, in: store)
+        journal.counters.notificationsSettled &+= 1
+        let firstMs = store[record: record].firstMs
+        if firstMs != RecordTime.unknown {
+            journal.counters.settleTimes.count(RecordTime.age(of: firstMs, nowMs: now.wallMs))
+        }
+        free(slot)
+        ledger.finish(record: record, in: &store)
+    }
+
+    /// Gives a notification's slot back and takes it out of every count. It is in no list and no lane any more.
+    mutating func free(_ slot: UInt32) {
+        if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
+        ledger.countGone(slot, in: store)
+        room.giveBackBytes(slot, in: &store)
+        room.giveBack(group: Int(store[recordOf: slot].group), app: Int(store[slot].app))
+        settlement.forget(slot)
+        store.giveBack(slot)
     }
 }

@@ -71,7 +71,7 @@ package struct AppStatus: Sendable, Equatable {
     package var heldSinceNs: Int64?
 }
 
-/// What is going on now, over all partitions.
+/// What is going on now, over all ledger.partitions.
 package struct DeliveryGauges: Sendable, Equatable {
     package var openNotifications: Int
     package var openBytes: Int
@@ -85,29 +85,31 @@ package struct DeliveryGauges: Sendable, Equatable {
 extension DeliveryMachine {
     /// How a partition stands; `nil` when the assignment is gone. Costs nothing that grows with what is open.
     package func status(of id: PartitionID) -> PartitionStatus? {
-        guard let partition = find(id) else { return nil }
+        guard let partition = ledger.partitions.find(id) else { return nil }
         return status(partition)
     }
 
     /// Every assignment, suspended and detached ones included.
-    package var partitionStatuses: [PartitionStatus] { partitions.compactMap { $0.map { status($0) } } }
+    package var partitionStatuses: [PartitionStatus] { ledger.partitions.slots.map { status($0) } }
 
-    private func status(_ partition: UnsafeMutablePointer<Partition>) -> PartitionStatus {
+    private func status(_ partition: UInt32) -> PartitionStatus {
         var status = PartitionStatus(
-            topic: partition.pointee.topicText, partition: partition.pointee.number,
-            watermark: partition.pointee.ledger.committable, committed: partition.pointee.committed,
-            reach: partition.pointee.reach.acknowledged, highestReceived: partition.pointee.ledger.highestReceived,
-            span: partition.pointee.ledger.span, openRecords: partition.pointee.ledger.openCount,
-            openNotifications: partition.pointee.open,
-            isDraining: partition.pointee.phase != .active && partition.pointee.isAssigned)
-        status.refusedCommits = partition.pointee.commits.refusals
-        status.refusedSinceNs = partition.pointee.commits.sinceNs
-        status.isCommitImpossible = partition.pointee.commits.isImpossible
-        status.isSuspended = partition.pointee.phase == .suspended
-        status.isDetached = partition.pointee.phase == .detached
-        if let record = partition.pointee.ledger.firstOpenRecord {
-            status.oldestOpenMs = records[record].timestampMs
-            status.oldestOpenForNs = now.ns - records[record].receivedNs
+            topic: ledger.partitions[partition].topicText, partition: ledger.partitions[partition].number,
+            watermark: ledger.partitions[partition].ledger.committable,
+            committed: ledger.partitions[partition].committed,
+            reach: ledger.partitions[partition].reach.acknowledged,
+            highestReceived: ledger.partitions[partition].ledger.highestReceived,
+            span: ledger.partitions[partition].ledger.span, openRecords: ledger.partitions[partition].ledger.openCount,
+            openNotifications: ledger.partitions[partition].open,
+            isDraining: ledger.partitions[partition].phase != .active && ledger.partitions[partition].isAssigned)
+        status.refusedCommits = ledger.partitions[partition].commits.refusals
+        status.refusedSinceNs = ledger.partitions[partition].commits.sinceNs
+        status.isCommitImpossible = ledger.partitions[partition].commits.isImpossible
+        status.isSuspended = ledger.partitions[partition].phase == .suspended
+        status.isDetached = ledger.partitions[partition].phase == .detached
+        if let record = ledger.partitions[partition].ledger.firstOpenRecord {
+            status.oldestOpenMs = store[record: record].timestampMs
+            status.oldestOpenForNs = now.ns - store[record: record].receivedNs
         }
         return status
     }
@@ -116,34 +118,22 @@ extension DeliveryMachine {
     package var appStatuses: [AppStatus] { apps.indices.map { status(ofApp: $0) } }
 
     private func status(ofApp app: Int) -> AppStatus {
-        let control = controls[app]
-        let circuit = circuits[control.circuit].circuit
-        let isOpen = circuit.isOpen && !control.isRemoved
+        let circuit = breakers.openCircuit(app)
         return AppStatus(
-            name: control.route.name, isRemoved: control.isRemoved, isPaused: control.route.isPaused,
-            open: apps[app].open, ready: queues[app].count, handed: apps[app].handed, capacity: control.capacity,
-            concurrency: apps[app].concurrency, guardState: control.environmentGuard.state,
-            credentialOpenNs: isOpen ? circuit.openedNs : nil,
-            credentialReason: isOpen ? circuit.reason.text?.description : nil, openTopics: control.openTopics,
-            isCutOff: control.isCutOff, heldSinceNs: heldSinceNs(control))
-    }
-
-    private func heldSinceNs(_ control: AppControl) -> Int64? {
-        var sinceNs: Int64?
-        for cause in HeldCause.allCases {
-            let holding = control.holdings[Int(cause.rawValue)]
-            guard let firstNs = holding.firstNs else { continue }
-            if cause.isSporadic, now.ns - holding.lastNs > holdingPauseNs { continue }
-            sinceNs = min(sinceNs ?? .max, firstNs)
-        }
-        return sinceNs
+            name: apps.route(app).name, isRemoved: apps.isRemoved(app), isPaused: apps.route(app).isPaused,
+            open: room.open(app), ready: dispatch.ready(app), handed: dispatch.handed(app),
+            capacity: dispatch.capacity(app), concurrency: dispatch.concurrency(app),
+            guardState: dispatch.environmentGuard(app).state, credentialOpenNs: circuit?.openedNs,
+            credentialReason: circuit?.reason.text?.description, openTopics: breakers.openTopics(app),
+            isCutOff: breakers.isCutOff(app),
+            heldSinceNs: breakers.heldSinceNs(app, pauseNs: holdingPauseNs, now: now.ns))
     }
 
     package var gauges: DeliveryGauges {
         DeliveryGauges(
-            openNotifications: notifications.count, openBytes: blocks.openBytes + countedBytes,
-            inFlight: apps.map(\.handed),
-            waiting: queues.map(\.count), productions: productions.count)
+            openNotifications: store.count, openBytes: store.blockBytes + room.countedBytes,
+            inFlight: apps.indices.map { dispatch.handed($0) },
+            waiting: apps.indices.map { dispatch.ready($0) }, productions: settlement.count)
     }
 }
 

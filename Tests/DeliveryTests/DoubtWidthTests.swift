@@ -44,7 +44,11 @@ struct DoubtWidthTests {
             }
             rig.settle()
             let devices = rig.send()
-            if rig.machine.find(partition)?.pointee.behindReach.isEmpty == false { waits += 1 }
+            if let slot = rig.machine.ledger.partitions.find(partition),
+                !rig.machine.ledger.partitions[slot].behindReach.isEmpty
+            {
+                waits += 1
+            }
             delivered.formUnion(devices)
             flights.append((rig.now.wallMs + 50, devices))
             under = rig.takeCommit(of: .requests)

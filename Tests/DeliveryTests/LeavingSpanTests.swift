@@ -48,7 +48,8 @@ struct LeavingSpanTests {
         }
         rig.settle()
         rig.machine.revoke([partition])
-        expect(rig.machine.find(partition)?.pointee.nameableFrom ?? 0 > 1, is: true)
+        let slot = rig.machine.ledger.partitions.find(partition)
+        expect(slot.map { rig.machine.ledger.partitions[$0].nameableFrom } ?? 0 > 1, is: true)
         rig.answer("a")
         var tiers: [String] = []
         // With so small a margin each commit raises the reach by one.

@@ -13,7 +13,7 @@ extension SimulatedWorld {
         let known = log.commit?.life == log.life ? log.commit?.map.reachEnd ?? .none : .none
         let reach = assignment.fenced?.reach ?? (assignment.life == log.life ? known : ReachEnd(.max))
         if place.index >= reach.indexes(at: place.offset) { breaks("\(place) was sent at or above the reach \(reach)") }
-        let notification = worker.machine.notifications[request.id.slot]
+        let notification = worker.machine.store[request.id.slot]
         if let fenced = assignment.fenced {
             if fenced.isExpired { breaks("\(place) was sent by one that cannot be a member any more") }
             if let end = fenced.successorEnd, place.offset >= end, notification.inDoubt == 0 {
@@ -152,17 +152,15 @@ extension SimulatedWorld {
             }
         }
         for worker in workers {
-            for case let partition? in worker.machine.partitions where partition.pointee.besideLanes != 0 {
+            for partition in worker.machine.ledger.partitions.slots
+            where worker.machine.ledger.partitions[partition].besideLanes != 0 {
                 breaks("something is beside its lane")
             }
-            for app in worker.machine.apps where app.open != 0 || app.handed != 0 || app.openBytes != 0 {
-                breaks("an app's counts")
+            for app in worker.machine.apps.indices where worker.machine.dispatch.handed(app) != 0 {
+                breaks("something is at a transport")
             }
-            if worker.machine.circuits.contains(where: { $0.circuit.probe != nil }) { breaks("a probe is left") }
-            if worker.machine.topicCircuits.contains(where: { $0.circuit.probe != nil }) { breaks("a probe is left") }
-            if worker.machine.controls.contains(where: { $0.trial.probe != nil }) { breaks("a probe is left") }
-            for group in worker.machine.shares.groups where group.used != 0 { breaks("a share is not given back") }
-            for group in worker.machine.byteShares.groups where group.used != 0 { breaks("bytes are not given back") }
+            if worker.machine.breakers.hasProbes { breaks("a probe is left") }
+            if !worker.machine.room.isEmpty { breaks("room is not given back") }
         }
     }
 
@@ -186,8 +184,8 @@ extension SimulatedWorld {
         // An app that was alone for a while may have more.
         guard allApps.count > 1, everRemoved.isEmpty else { return }
         var open = [Int](repeating: 0, count: worker.machine.apps.count)
-        for slot in 0..<UInt32(worker.machine.notifications.capacity) {
-            let notification = worker.machine.notifications[slot]
+        for slot in 0..<UInt32(worker.machine.store.capacity) {
+            let notification = worker.machine.store[slot]
             guard notification.app >= 0, notification.heldFor == nil else { continue }
             switch notification.state {
             case .inLane, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
@@ -202,16 +200,18 @@ extension SimulatedWorld {
     /// What waits for the commits of one partition leaves room for others.
     private func checkWaiting(_ worker: SimulatedWorker) {
         var waiting: [UInt32: Int] = [:]
-        for slot in 0..<UInt32(worker.machine.notifications.capacity) {
-            let notification = worker.machine.notifications[slot]
+        for slot in 0..<UInt32(worker.machine.store.capacity) {
+            let notification = worker.machine.store[slot]
             guard notification.state == .behindReach else { continue }
-            waiting[worker.machine.records[notification.record].partition, default: 0] += 1
+            waiting[worker.machine.store[record: notification.record].partition, default: 0] += 1
         }
         for (slot, count) in waiting where count > max(1, settings.maxOpen / 2) {
             // What was under way when the partition was lost and came back is more; so is a fan-out that lay below the reach
             // before a commit counted it, and named less.
-            guard let partition = worker.machine.partitions[Int(slot)], partition.pointee.phase == .active,
-                !partition.pointee.reach.isStale, partition.pointee.fanOuts == 0,
+            guard let partition = worker.machine.ledger.partitions.find(slot: slot),
+                worker.machine.ledger.partitions[partition].phase == .active,
+                !worker.machine.ledger.partitions[partition].reach.isStale,
+                worker.machine.ledger.partitions[partition].fanOuts == 0,
                 worker.assignments.values.contains(where: { $0.id.slot == slot && $0.number == worker.chains[slot] })
             else { continue }
             breaks("\(count) of \(settings.maxOpen) wait for the commit of one partition")

@@ -4,17 +4,17 @@
 extension SimulatedWorld {
     func checkCost(_ worker: SimulatedWorker) {
         guard step % 4 == 0 else { return }
-        for case let partition? in worker.machine.partitions {
-            let entries = partition.pointee.ledger.entryCount
-            let open = partition.pointee.ledger.openCount
-            longestSpan = max(longestSpan, partition.pointee.ledger.span)
+        for partition in worker.machine.ledger.partitions.slots {
+            let entries = worker.machine.ledger.partitions[partition].ledger.entryCount
+            let open = worker.machine.ledger.partitions[partition].ledger.openCount
+            longestSpan = max(longestSpan, worker.machine.ledger.partitions[partition].ledger.span)
             // Settled neighbours are merged when there are 64 entries beside four for each open one.
             if entries > 4 * open + 65 { breaks("\(entries) entries for \(open) open records") }
         }
         // A notification has two at most; what became void waits for its turn.
         let gauges = worker.machine.gauges
         if gauges.productions > 4 * settings.maxOpen + 200 { breaks("\(gauges.productions) productions wait") }
-        if worker.machine.partitions.count > 4 * logs.count { breaks("assignments are not given up") }
+        if worker.machine.ledger.partitions.count > 4 * logs.count { breaks("assignments are not given up") }
     }
 
     /// What APNs never processes does not hold its partition back: after so many tries it waits in a tier.
@@ -27,12 +27,15 @@ extension SimulatedWorld {
     /// A commit as it is sent.
     func checkCommit(_ entry: CommitEntry, _ log: Int, _ worker: SimulatedWorker) {
         if entry.metadata.count > settings.metadataLimit { breaks("\(entry.metadata.count) characters of metadata") }
-        guard let partition = worker.machine.find(entry.partition) else { return }
-        if partition.pointee.isMapCut { happened["map cut", default: 0] += 1 }
-        guard partition.pointee.pending?.isLast == true, partition.pointee.isMapCut else { return }
+        guard let partition = worker.machine.ledger.partitions.find(entry.partition) else { return }
+        if worker.machine.ledger.partitions[partition].isMapCut { happened["map cut", default: 0] += 1 }
+        guard worker.machine.ledger.partitions[partition].pending?.isLast == true,
+            worker.machine.ledger.partitions[partition].isMapCut
+        else { return }
         wasMapCut = true
         // Unless the broker takes less than it should, nothing can be held, or what is on connections is not waited for.
-        let isWhole = partition.pointee.metadataLimit == settings.metadataLimit && !wereTiersDenied
+        let isWhole =
+            worker.machine.ledger.partitions[partition].metadataLimit == settings.metadataLimit && !wereTiersDenied
         if isWhole, worker.assignments[log]?.isLate == false { breaks("a map was cut in a graceful stop") }
     }
 }

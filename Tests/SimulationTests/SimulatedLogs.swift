@@ -126,8 +126,9 @@ extension SimulatedWorld {
                 logs[log].commit = nil
             } else if let cutAt = commit.cutAt {
                 // So does what somebody knows of the records that are gone, where as many came since.
-                let suspended = worker.suspended[log].flatMap { worker.machine.find($0.id) }
-                let known = max(named, (suspended?.pointee.ledger.highestReceived ?? -1) + 1)
+                let suspended = worker.suspended[log].flatMap { worker.machine.ledger.partitions.find($0.id) }
+                let received = suspended.map { worker.machine.ledger.partitions[$0].ledger.highestReceived } ?? -1
+                let known = max(named, received + 1)
                 if known > cutAt {
                     if logs[log].nextOffset >= known { logs[log].commit = nil } else { knowsEnds = true }
                 }
@@ -153,7 +154,8 @@ extension SimulatedWorld {
         let end = knowsEnds ? logs[log].nextOffset : nil
         let metadata = readBack(commit, of: log)
         // Of many commits that came to nothing the first are forgotten, one of which may have been taken.
-        let unsure = worker.suspended[log].flatMap { worker.machine.find($0.id)?.pointee.unsureSaid.count } ?? 0
+        let suspended = worker.suspended[log].flatMap { worker.machine.ledger.partitions.find($0.id) }
+        let unsure = suspended.map { worker.machine.ledger.partitions[$0].unsureSaid.count } ?? 0
         let isSame = metadata == commit?.metadata && unsure < CommitText.unsureLimit
         let id = metadata.withUnsafeBytes {
             worker.machine.assign(
@@ -161,7 +163,7 @@ extension SimulatedWorld {
                 committedOffset: commit?.offset, metadata: $0, logStart: start, logEnd: end)
         }
         assignmentCount += 1
-        let isResumed = worker.machine.events.contains(.resumed(id))
+        let isResumed = worker.machine.journal.events.contains(.resumed(id))
         let mark = commit.map { [$0.writer, $0.takenAt] }
         if isResumed, let mark, mark[0] != worker.number, mark != worker.readMarks[log] {
             breaks("\(name(worker)) takes the commit of worker \(mark[0]) for its own")
@@ -231,9 +233,10 @@ extension SimulatedWorld {
             beginAnew(log, &assignment, worker, from: logs[log].start)
             return true
         }
-        guard let partition = worker.machine.find(assignment.id) else { return false }
+        guard let partition = worker.machine.ledger.partitions.find(assignment.id) else { return false }
         let tells =
-            partition.pointee.ledger.isBelow(first.offset) || partition.pointee.ledger.isReset(first.offset)
+            worker.machine.ledger.partitions[partition].ledger.isBelow(first.offset)
+            || worker.machine.ledger.partitions[partition].ledger.isReset(first.offset)
         // Otherwise the client announced that its position was none.
         if !tells || random.chance(30) { beginAnew(log, &assignment, worker, from: logs[log].start) }
         return true

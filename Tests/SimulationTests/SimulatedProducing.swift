@@ -141,9 +141,9 @@ extension SimulatedWorld {
             }
             if each.ackMs <= nowMs {
                 // Its dead token first, then its result: the last one settles it.
-                let isLast = worker.machine.notifications[each.id.slot].unacknowledged == 1
-                if isLast, worker.machine.isCurrent(each.id) {
-                    let slot = worker.machine.records[worker.machine.notifications[each.id.slot].record].partition
+                let isLast = worker.machine.store[each.id.slot].unacknowledged == 1
+                if isLast, worker.machine.store.isCurrent(each.id) {
+                    let slot = worker.machine.store[recordOf: each.id.slot].partition
                     settledAt[each.place] = (step, each.assignment, worker.chains[slot] ?? 0)
                 }
                 worker.machine.acknowledged(each.id, now: time(worker))

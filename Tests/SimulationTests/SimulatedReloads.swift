@@ -65,24 +65,20 @@ extension SimulatedWorld {
 
     /// Nothing is sent for an app that is not to be, nor faster than it is to be.
     func checkApp(_ id: NotificationID, _ worker: SimulatedWorker) {
-        let notification = worker.machine.notifications[id.slot]
+        let notification = worker.machine.store[id.slot]
         let app = Int(notification.app)
-        let control = worker.machine.controls[app]
-        if control.isRemoved || control.route.isPaused || control.isCutOff {
+        let route = worker.machine.apps.route(app)
+        if worker.machine.apps.isRemoved(app) || route.isPaused || worker.machine.breakers.isCutOff(app) {
             breaks("something was sent for an app that is removed, paused or cut off")
         }
-        if worker.machine.circuits[control.circuit].circuit.isOpen, !notification.isProbe {
+        if worker.machine.breakers.openCircuit(app) != nil, !notification.isProbe {
             breaks("something that is no probe was sent behind an open circuit")
         }
-        if worker.machine.topicCircuit(of: id.slot, app: app) != nil, !notification.isProbe {
+        if worker.machine.breakers.topicCircuit(of: id.slot, in: worker.machine.store) != nil, !notification.isProbe {
             breaks("something that is no probe was sent behind the open circuit of its topic")
         }
-        if notification.isProbe {
-            let probes =
-                worker.machine.circuits.map(\.circuit.probe) + worker.machine.topicCircuits.map(\.circuit.probe)
-            if !probes.contains(id) { breaks("a probe that no circuit knows") }
-        }
-        let rate = control.route.rateLimit
+        if notification.isProbe, !worker.machine.breakers.isProbe(id) { breaks("a probe that no circuit knows") }
+        let rate = route.rateLimit
         guard rate > 0 else { return }
         var book = worker.rates[app] ?? (sinceNs: ns, sent: 0)
         book.sent += 1

@@ -145,20 +145,21 @@ extension SimulatedWorld {
         var counts = [Int](repeating: 0, count: worker.capacities.count)
         for flight in worker.flights.values where !flight.isSuspect { counts[flight.app] += 1 }
         for request in batches.compactMap(\.first) {
-            let app = Int(worker.machine.notifications[request.id.slot].app)
+            let app = Int(worker.machine.store[request.id.slot].app)
             if counts[app] > worker.capacities[app] { breaks("more in flight than the capacity") }
         }
     }
 
     private func send(_ request: OutgoingRequest, _ worker: SimulatedWorker) {
-        let notification = worker.machine.notifications[request.id.slot]
+        let notification = worker.machine.store[request.id.slot]
         guard let place = worker.place(of: request.id), let original = original(of: place) else {
             breaks("something was sent that was not read")
             return
         }
         // One whose log is gone goes on.
-        let slot = worker.machine.records[notification.record].partition
-        let isDetached = worker.machine.partitions[Int(slot)]?.pointee.phase == .detached
+        let slot = worker.machine.store[record: notification.record].partition
+        let found = worker.machine.ledger.partitions.find(slot: slot)
+        let isDetached = found.map { worker.machine.ledger.partitions[$0].phase == .detached } ?? false
         guard let assignment = worker.assignment(of: request.id) ?? (isDetached ? .init(detached: slot) : nil) else {
             breaks("\(place) was sent for an assignment that is gone")
             return
@@ -225,7 +226,7 @@ extension SimulatedWorld {
 
     /// `publish: failures`: an accepted one without doubt settles with its verdict.
     private func countAccepted(_ id: NotificationID, _ flight: SimulatedWorker.Flight, _ worker: SimulatedWorker) {
-        let notification = worker.machine.notifications[id.slot]
+        let notification = worker.machine.store[id.slot]
         guard notification.generation == id.generation, notification.state == .handed, notification.inDoubt == 0 else {
             return
         }

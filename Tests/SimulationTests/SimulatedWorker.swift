@@ -100,8 +100,8 @@ final class SimulatedWorker {
 
     /// Where a notification was read, whatever became of its assignment since.
     func place(of id: NotificationID) -> SimulatedPlace? {
-        let notification = machine.notifications[id.slot]
-        let record = machine.records[notification.record]
+        let notification = machine.store[id.slot]
+        let record = machine.store[record: notification.record]
         guard record.partition != noSlot, var place = reads[record.partition]?[record.offset] else { return nil }
         place.index = notification.index
         return place
@@ -114,7 +114,7 @@ final class SimulatedWorker {
 
     /// The assignment of a place, unless its log is another one by now.
     func assignment(of id: NotificationID) -> Assignment? {
-        let slot = machine.records[machine.notifications[id.slot].record].partition
+        let slot = machine.store[recordOf: id.slot].partition
         return assignments.values.first { $0.id.slot == slot }
     }
 
@@ -184,13 +184,13 @@ final class SimulatedWorker {
             capacities.append(capacities[0])
             machine.setCapacity(app, requests: capacities[0])
         }
-        retryWriter = Self.writer(machine.controls.map(\.route))
+        retryWriter = Self.writer(machine.apps.routes)
     }
 
     var isIdle: Bool {
         let gauges = machine.gauges
         return flights.isEmpty && producing.isEmpty && commits.allSatisfy(\.entries.isEmpty)
-            && gauges.openNotifications == 0 && gauges.openBytes == 0 && machine.lanes.count == 0
+            && gauges.openNotifications == 0 && gauges.openBytes == 0 && machine.devices.count == 0
             && assignments.values.allSatisfy { $0.fenced == nil }
     }
 }

@@ -22,15 +22,15 @@ struct ReadyQueues {
         queues[group].stride = max(1, Self.unit / UInt64(max(1, weight)))
     }
 
-    mutating func append(_ slot: UInt32, group: Int, in notifications: inout Slab<Notification>) {
+    mutating func append(_ slot: UInt32, group: Int, in store: inout NotificationStore) {
         enter(group)
-        queues[group].list.append(slot, in: &notifications)
+        queues[group].list.append(slot, in: &store)
     }
 
     /// Before all that wait: what was sent before goes first.
-    mutating func prepend(_ slot: UInt32, group: Int, in notifications: inout Slab<Notification>) {
+    mutating func prepend(_ slot: UInt32, group: Int, in store: inout NotificationStore) {
         enter(group)
-        queues[group].list.prepend(slot, in: &notifications)
+        queues[group].list.prepend(slot, in: &store)
     }
 
     @inline(__always)
@@ -39,12 +39,12 @@ struct ReadyQueues {
         if queues[group].list.isEmpty { queues[group].clock = max(queues[group].clock, clock) }
     }
 
-    mutating func remove(_ slot: UInt32, group: Int, from notifications: inout Slab<Notification>) {
-        queues[group].list.remove(slot, from: &notifications)
+    mutating func remove(_ slot: UInt32, group: Int, from store: inout NotificationStore) {
+        queues[group].list.remove(slot, from: &store)
         count -= 1
     }
 
-    mutating func removeFirst(from notifications: inout Slab<Notification>) -> UInt32? {
+    mutating func removeFirst(from store: inout NotificationStore) -> UInt32? {
         guard count > 0 else { return nil }
         var next = -1
         for group in queues.indices where !queues[group].list.isEmpty {
@@ -53,16 +53,16 @@ struct ReadyQueues {
         clock = queues[next].clock
         queues[next].clock += queues[next].stride
         let slot = queues[next].list.head
-        queues[next].list.remove(slot, from: &notifications)
+        queues[next].list.remove(slot, from: &store)
         count -= 1
         return slot
     }
 
     /// Since when the first of each queue waits: the longest wait, nearly.
-    func oldestNs(in notifications: borrowing Slab<Notification>) -> Int64? {
+    func oldestNs(in store: borrowing NotificationStore) -> Int64? {
         var oldest: Int64?
         for queue in queues where !queue.list.isEmpty {
-            oldest = min(oldest ?? .max, notifications[queue.list.head].sinceNs)
+            oldest = min(oldest ?? .max, store[queue.list.head].sinceNs)
         }
         return oldest
     }

@@ -108,6 +108,13 @@ struct Partition: ~Copyable {
 
     deinit { topic.deallocate() }
 
+    /// Of its record at `offset`.
+    func origin(of offset: Int64) -> RecordOrigin {
+        var place = self.place
+        place.offset = offset
+        return RecordOrigin(place: place, topic: topic, topicHash: topicHash, tierDelayMs: tierDelayMs)
+    }
+
     /// The commit of ours that was read back; `nil`: it is somebody else's.
     func text(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> CommitText? {
         if let said, said.says(offset, metadata) { return said }
@@ -117,6 +124,32 @@ struct Partition: ~Copyable {
     mutating func keepUnsure(_ text: CommitText) {
         if unsureSaid.count == CommitText.unsureLimit { unsureSaid.removeFirst() }
         unsureSaid.append(text)
+    }
+
+    /// Whether more of it may be read.
+    ///
+    /// A map that was read back may be full of what comes next: with nothing open, only reading on makes it shorter. So it
+    /// is where what was open when the partition was lost has to come again.
+    var takesRecords: Bool {
+        phase == .active && firstAdmitting == noSlot && !(isSpanFull && ledger.openCount > 0 && !ledger.isRereading)
+    }
+
+    /// What is read next, or later.
+    var nextOffset: Int64 { max(ledger.highestArrived + 1, ledger.committable ?? 0) }
+
+    /// How many notifications that are open may lie above the reach, where `offset` is the next. A commit may name less
+    /// than the one before, and what was below the reach is above it then.
+    func openAboveReach(at offset: Int64) -> Int {
+        // Each offset is one at most, and nothing waits for the reach that was below it before.
+        guard fanOuts == 0, behindReach.isEmpty else { return open }
+        return min(open, Int(clamping: max(0, offset - reach.allowed.offset)))
+    }
+
+    /// One past the last offset that may have been sent, or is known to be settled: in this assignment, or before it.
+    var sentEnd: Int64 {
+        max(
+            reach.acknowledged ?? 0, ledger.inheritedReach.offset, ledger.inheritedEnd,
+            ledger.committedAtAssignment ?? 0)
     }
 
     /// Whether what waits is sent.

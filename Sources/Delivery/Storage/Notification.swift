@@ -24,6 +24,23 @@ struct Notification {
         case concluded
     }
 
+    /// Whether it is neither decided nor at a transport.
+    var isWaiting: Bool {
+        switch state {
+        case .inLane, .ready, .behindReach, .backingOff: true
+        case .free, .handed, .orphaned, .concluded: false
+        }
+    }
+
+    /// Whether it goes over the quarantine connection: connections died under it, or APNs would not process it.
+    @inline(__always)
+    var isSuspect: Bool { deaths >= Self.suspectDeaths || refusals >= Self.suspectRefusals }
+
+    /// Connections that died under a notification before it is a suspect.
+    private static let suspectDeaths: UInt8 = 3
+    /// Refusals by APNs to process it, in a row, before it is one.
+    private static let suspectRefusals: UInt8 = 6
+
     /// Counts the uses of this slot.
     var generation: UInt32 = 0
     var state = State.free
@@ -113,27 +130,27 @@ struct NotificationList {
 
     var isEmpty: Bool { head == noSlot }
 
-    mutating func append(_ slot: UInt32, in notifications: inout Slab<Notification>) {
-        notifications[slot].previous = tail
-        notifications[slot].next = noSlot
-        if tail == noSlot { head = slot } else { notifications[tail].next = slot }
+    mutating func append(_ slot: UInt32, in store: inout NotificationStore) {
+        store[slot].previous = tail
+        store[slot].next = noSlot
+        if tail == noSlot { head = slot } else { store[tail].next = slot }
         tail = slot
         count += 1
     }
 
-    mutating func prepend(_ slot: UInt32, in notifications: inout Slab<Notification>) {
-        notifications[slot].previous = noSlot
-        notifications[slot].next = head
-        if head == noSlot { tail = slot } else { notifications[head].previous = slot }
+    mutating func prepend(_ slot: UInt32, in store: inout NotificationStore) {
+        store[slot].previous = noSlot
+        store[slot].next = head
+        if head == noSlot { tail = slot } else { store[head].previous = slot }
         head = slot
         count += 1
     }
 
-    mutating func remove(_ slot: UInt32, from notifications: inout Slab<Notification>) {
-        let previous = notifications[slot].previous
-        let next = notifications[slot].next
-        if previous == noSlot { head = next } else { notifications[previous].next = next }
-        if next == noSlot { tail = previous } else { notifications[next].previous = previous }
+    mutating func remove(_ slot: UInt32, from store: inout NotificationStore) {
+        let previous = store[slot].previous
+        let next = store[slot].next
+        if previous == noSlot { head = next } else { store[previous].next = next }
+        if next == noSlot { tail = previous } else { store[next].previous = previous }
         count -= 1
     }
 }

@@ -94,6 +94,16 @@ struct RecordBody {
     /// Bytes of a result that are not counted: what every one has is bounded by the number of notifications.
     static let fixedResultBytes = 512
 
+    /// The id that the request of a notification carries; `.none`: Apple makes one.
+    ///
+    /// - Parameter isDerived: it spells the request's place, where the producer gave none.
+    @inline(__always)
+    func requestID(index: Int32, isDerived: Bool) -> NotificationUUID {
+        if apnsID != .none || !isDerived || tierDelayMs > 0 { return apnsID }
+        return DerivedID.make(
+            topicHash: topicHash, partition: request.partition, offset: request.offset, index: index)
+    }
+
     /// Counts `repeatedBytes`.
     mutating func countRepeated() {
         var bytes = min(key.count, RecordLimits.key) + topic.count

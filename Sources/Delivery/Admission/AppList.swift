@@ -1,0 +1,58 @@
+import PushRecords
+
+/// The apps that there are, and were: each keeps its `AppIndex` for as long as the machine lives.
+struct AppList {
+    private struct App {
+        var route: AppRoute
+        /// A reload took it out of the configuration.
+        var isRemoved = false
+    }
+
+    private var apps: [App] = []
+    /// Apps that were not taken out of the configuration.
+    private(set) var liveCount = 0
+
+    var indices: Range<Int> { apps.indices }
+    var count: Int { apps.count }
+    /// Whether one has others beside it, which it must not hold up.
+    var areMany: Bool { liveCount > 1 }
+
+    /// By `AppIndex`, those that were removed included.
+    var routes: [AppRoute] { apps.map(\.route) }
+
+    func route(_ app: Int) -> AppRoute { apps[app].route }
+    func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
+
+    /// The first app, removed or not, with the name and environment of this one.
+    func namesake(of route: AppRoute) -> Int? {
+        apps.firstIndex { $0.route.name == route.name && $0.route.environment == route.environment }
+    }
+
+    /// These are all apps from now on. Those with the name and the environment of one that is there are that one; new
+    /// ones come behind all others.
+    mutating func replace(by routes: [AppRoute]) -> AppMapping {
+        var mapping = AppMapping(indexes: [], added: [], removed: [])
+        var isKept = [Bool](repeating: false, count: apps.count)
+        for route in routes {
+            let known = isKept.indices.first { app in
+                !isKept[app] && !apps[app].isRemoved && apps[app].route.name == route.name
+                    && apps[app].route.environment == route.environment
+            }
+            if let known {
+                isKept[known] = true
+                apps[known].route = route
+                mapping.indexes.append(AppIndex(known))
+            } else {
+                apps.append(App(route: route))
+                mapping.indexes.append(AppIndex(apps.count - 1))
+                mapping.added.append(AppIndex(apps.count - 1))
+            }
+        }
+        for app in isKept.indices where !isKept[app] && !apps[app].isRemoved {
+            apps[app].isRemoved = true
+            mapping.removed.append(AppIndex(app))
+        }
+        liveCount = routes.count
+        return mapping
+    }
+}

@@ -1,0 +1,137 @@
+import PushRecords
+
+/// The queues of devices, with `ordering: device`: one notification of a device is under way, the next one when that has
+/// ended. It says who is first, and so has its turn; what then becomes of it is the machine's.
+///
+/// A queue is a list through the notifications (`laneNext`), whose first one knows its end and its length.
+struct DeviceQueues: ~Copyable {
+    /// What became of a notification that asked for its place.
+    enum Entry {
+        /// The first of its device: it has its turn.
+        case first
+        /// It waits for those before it.
+        case behind
+        /// The queue is full, and has turned away so many before since it formed.
+        case full(turnedAway: UInt16)
+    }
+
+    private var heads = LaneTable()
+    private var slowed = SlowedLanes()
+    /// Of each app, the one whose queues its devices have: the first with its name and environment, so that one that was
+    /// taken out of the configuration and came back waits for what is in flight since before.
+    private var owners: [Int32] = []
+    private let seed: UInt64
+    private let limit: Int
+
+    /// - Parameters:
+    ///   - seed: of the hash of devices.
+    ///   - limit: notifications of one device.
+    init(seed: UInt64, limit: Int) {
+        self.seed = seed
+        self.limit = min(limit, Int(UInt16.max))
+    }
+
+    /// Queues with somebody in them.
+    var count: Int { heads.count }
+
+    /// The next app, which has its queues with this one of before; `nil`: it has its own.
+    mutating func addApp(sharing owner: Int?) { owners.append(Int32(owner ?? owners.count)) }
+
+    // MARK: In and out
+
+    /// The first in the queue of this notification's device, which is hashed for it; `nil`: nobody is there.
+    mutating func head(for slot: UInt32, in store: inout NotificationStore) -> UInt32? {
+        let owner = owners[Int(store[slot].app)]
+        let seed = seed ^ UInt64(truncatingIfNeeded: owner) &* 0x9E37_79B9_7F4A_7C15
+        let hash = UInt32(truncatingIfNeeded: BytesHash.hash(store[slot].token, seed: seed) >> 16)
+        store[slot].laneHash = hash
+        return head(hash: hash, token: store[slot].token, owner: owner, in: store)
+    }
+
+    private func head(
+        hash: UInt32, token: UnsafeRawBufferPointer, owner: Int32, in store: borrowing NotificationStore
+    ) -> UInt32? {
+        heads.head(hash: hash) { head in
+            owners[Int(store[head].app)] == owner && BytesHash.isEqual(store[head].token, token)
+        }
+    }
+
+    /// Enters a notification behind the head that was found for it, unless the queue is full.
+    mutating func enter(_ slot: UInt32, behind head: UInt32?, in store: inout NotificationStore) -> Entry {
+        guard let head else {
+            store[slot].isLaneMember = true
+            store[slot].laneTail = slot
+            store[slot].laneCount = 1
+            heads.insert(hash: store[slot].laneHash, head: slot)
+            return .first
+        }
+        guard Int(store[head].laneCount) < limit else {
+            defer { store[head].laneTurnedAway.countUp() }
+            return .full(turnedAway: store[head].laneTurnedAway)
+        }
+        store[slot].isLaneMember = true
+        store[slot].state = .inLane
+        store[store[head].laneTail].laneNext = slot
+        store[head].laneTail = slot
+        store[head].laneCount += 1
+        return .behind
+    }
+
+    /// Takes a notification out of its queue, if it is in one. Its token must still be there.
+    ///
+    /// - Returns: whose turn it is now; `nil`: nobody's, or it is still the same one's.
+    mutating func leave(_ slot: UInt32, in store: inout NotificationStore) -> UInt32? {
+        guard store[slot].isLaneMember else { return nil }
+        store[slot].isLaneMember = false
+        let hash = store[slot].laneHash
+        let next = store[slot].laneNext
+        if store[slot].state == .inLane {
+            leaveMiddle(slot, hash: hash, next: next, in: &store)
+            return nil
+        }
+        guard next != noSlot else {
+            heads.remove(hash: hash, head: slot)
+            return nil
+        }
+        store[next].laneTail = store[slot].laneTail
+        store[next].laneCount = store[slot].laneCount - 1
+        store[next].laneTurnedAway = store[slot].laneTurnedAway
+        store[slot].laneNext = noSlot
+        heads.replace(hash: hash, head: slot, by: next)
+        return next
+    }
+
+    /// A queue has at most `limit` notifications, and this happens when a partition is given up only.
+    private mutating func leaveMiddle(_ slot: UInt32, hash: UInt32, next: UInt32, in store: inout NotificationStore) {
+        let owner = owners[Int(store[slot].app)]
+        guard let head = head(hash: hash, token: store[slot].token, owner: owner, in: store) else {
+            preconditionFailure("a lane has a head")
+        }
+        var previous = head
+        while store[previous].laneNext != slot { previous = store[previous].laneNext }
+        store[previous].laneNext = next
+        if next == noSlot { store[head].laneTail = previous }
+        store[head].laneCount -= 1
+        store[slot].laneNext = noSlot
+    }
+
+    // MARK: Slowed
+
+    /// Apple has had too many notifications for this device: its next one waits.
+    ///
+    /// - Parameter untilNs: not before any given before.
+    mutating func slow(_ slot: UInt32, untilNs: Int64, in store: borrowing NotificationStore) {
+        guard store[slot].isLaneMember else { return }
+        slowed.slow(store[slot].laneHash, untilNs: untilNs)
+    }
+
+    @inline(__always)
+    func isSlowed(_ slot: UInt32, in store: borrowing NotificationStore) -> Bool {
+        !slowed.isEmpty && slowed.contains(store[slot].laneHash)
+    }
+
+    /// Forgets who was slowed for long enough.
+    mutating func expire(_ nowNs: Int64) {
+        if !slowed.isEmpty { slowed.expire(nowNs) }
+    }
+}

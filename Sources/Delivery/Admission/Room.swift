@@ -1,0 +1,193 @@
+/// The room for what is open, notifications and their bytes: shared between topics by weight, and half of it at most for
+/// one app where there are several.
+struct Room {
+    /// Notifications open at once, the limit permitting: so many, and so many for each request that the connections take
+    /// at once. One is on the connection, one waits to follow it, one waits for Kafka to acknowledge its result.
+    static let openAtLeast = 1_000
+    static let openPerStream = 3
+    /// How long a record waits for its app's share of the room before it is held: counted from when the oldest unsent
+    /// notification of that app became ready.
+    static let shareWaitNs: Int64 = 5_000_000_000
+
+    private struct App {
+        /// Notifications of it that are open, and the bytes they hold.
+        var open = 0
+        var bytes = 0
+        /// Since when records wait for its share and none is admitted; `nil`: none wait.
+        var fullSinceNs: Int64?
+    }
+
+    /// By `AppIndex`.
+    private var apps: [App] = []
+    private var notifications: Shares
+    private var bytes: Shares
+    /// Share group of each request topic; all tiers are group 0.
+    private var groups: [String: Int] = [:]
+    private let mostOpen: Int
+    private let mostBytes: Int
+    private var recordBytesMean = 1_024
+    /// By `takeBytes`.
+    private(set) var countedBytes = 0
+
+    /// - Parameters:
+    ///   - mostOpen: notifications.
+    ///   - mostBytes: that they hold.
+    init(mostOpen: Int, mostBytes: Int) {
+        self.mostOpen = mostOpen
+        self.mostBytes = mostBytes
+        notifications = Shares(total: min(mostOpen, Self.openAtLeast))
+        bytes = Shares(total: mostBytes)
+        _ = addGroup(weight: 1)
+    }
+
+    // MARK: Who shares it
+
+    mutating func addApp() { apps.append(App()) }
+
+    /// Weights of the share groups that there are.
+    var weights: [Int] { notifications.groups.map(\.weight) }
+
+    /// The share group of a request topic, with this weight from now on, and whether it is a new one.
+    mutating func group(of topic: String, weight: Int) -> (group: Int, isNew: Bool) {
+        guard let known = groups[topic] else {
+            let group = addGroup(weight: weight)
+            groups[topic] = group
+            return (group, true)
+        }
+        notifications.setWeight(weight, of: known)
+        bytes.setWeight(weight, of: known)
+        return (known, false)
+    }
+
+    private mutating func addGroup(weight: Int) -> Int {
+        _ = bytes.addGroup(weight: weight)
+        return notifications.addGroup(weight: weight)
+    }
+
+    /// A partition of the group is read, or not any more.
+    mutating func setRead(_ isRead: Bool, _ group: Int) {
+        notifications.addPartitions(isRead ? 1 : -1, to: group)
+        bytes.addPartitions(isRead ? 1 : -1, to: group)
+    }
+
+    /// No more is held open than keeps the connections busy: what cannot be sent soon waits in Kafka, where it costs
+    /// nothing, rather than in memory and in the caches.
+    ///
+    /// - Parameter streams: requests that all connections take at once.
+    mutating func setStreams(_ streams: Int) {
+        notifications.setTotal(min(mostOpen, Self.openAtLeast + Self.openPerStream * streams))
+    }
+
+    // MARK: Is there any
+
+    /// Notifications that may be open.
+    var total: Int { notifications.total }
+
+    /// How many records may be read for a group.
+    func records(for group: Int) -> Int {
+        let left = bytes.room(for: group)
+        guard left > 0 else { return 0 }
+        return min(notifications.room(for: group), max(1, left / recordBytesMean))
+    }
+
+    /// Of what is admitted above the reach, all partitions together have at most half of the room, notifications and
+    /// bytes: a commit that is never taken leaves the rest to others. How many more one may have there, of so many
+    /// partitions.
+    func aboveReach(open: Int, partitions: Int) -> Int {
+        let most = min(notifications.total, mostBytes / recordBytesMean)
+        return max(0, max(1, most / (2 * max(1, partitions))) - open)
+    }
+
+    /// Whether one more notification may be open.
+    func hasRoom(for group: Int) -> Bool { notifications.room(for: group) > 0 }
+    func hasBytes(for group: Int) -> Bool { bytes.room(for: group) > 0 }
+
+    /// With several apps, one holds at most half of what may be open, notifications and bytes.
+    func isFull(app: Int) -> Bool {
+        apps[app].open * 2 >= notifications.total || apps[app].bytes * 2 >= mostBytes && apps[app].open > 0
+    }
+
+    /// Whether its share has been waited for so long that what waits is held: its oldest unsent notification waits so long
+    /// for a stream, or, when all it has are in flight, so long nothing more of it could be admitted.
+    mutating func hasWaitedForShare(app: Int, oldestNs: Int64?, now: Int64) -> Bool {
+        let sinceNs = apps[app].fullSinceNs ?? now
+        apps[app].fullSinceNs = sinceNs
+        return now - (oldestNs ?? sinceNs) >= Self.shareWaitNs
+    }
+
+    /// Nothing waits for the app's share.
+    mutating func endFull(app: Int) { apps[app].fullSinceNs = nil }
+
+    /// When what waits for the share of an app is held instead; `nil`: it waits for something else.
+    func shareWaitEndNs(app: Int, oldestNs: Int64?) -> Int64? {
+        guard isFull(app: app), let sinceNs = oldestNs ?? apps[app].fullSinceNs else { return nil }
+        return sinceNs + Self.shareWaitNs
+    }
+
+    // MARK: Taken and given back
+
+    /// One notification is open.
+    ///
+    /// - Parameter app: -1: none could be told.
+    mutating func take(group: Int, app: Int) {
+        notifications.take(1, for: group)
+        if app >= 0 { apps[app].open += 1 }
+    }
+
+    mutating func giveBack(group: Int, app: Int) {
+        notifications.giveBack(1, for: group)
+        if app >= 0 { apps[app].open -= 1 }
+    }
+
+    /// A block of so many bytes holds something of them.
+    mutating func takeBlock(_ size: Int, group: Int, app: Int) {
+        bytes.take(size, for: group)
+        if app >= 0 { apps[app].bytes += size }
+    }
+
+    mutating func giveBackBlock(_ size: Int, group: Int, app: Int) {
+        bytes.giveBack(size, for: group)
+        if app >= 0 { apps[app].bytes -= size }
+    }
+
+    /// As `takeBlock`, of a record.
+    mutating func takeRecord(_ size: Int, group: Int, app: Int) {
+        takeBlock(size, group: group, app: app)
+        recordBytesMean += (size - recordBytesMean) / 16
+        if recordBytesMean < 64 { recordBytesMean = 64 }
+    }
+
+    /// Counts bytes that a notification holds, or will write, beside its record's block and its own token: what its
+    /// result repeats, the payload of its retry record, a dead letter's key and value, texts of its answer. Given back
+    /// when it is settled, since until then they lie in the producer.
+    ///
+    /// With these, what is held is bounded by `mostBytes`, one record for each partition that began within it, and a
+    /// fixed size for each notification (its slot, and a result without what it repeats: `RecordLimits.result` at most). A
+    /// byte read holds itself in its record's block; each token of a list, of at least three bytes, its copy
+    /// (`BlockStore.rounded`) and what its result repeats; a retry record the payload once more.
+    mutating func takeBytes(_ count: Int, for slot: UInt32, in store: inout NotificationStore) {
+        let taken = min(count, Int(Int32.max - store[slot].countedBytes))
+        store[slot].countedBytes += Int32(taken)
+        countedBytes += taken
+        takeBlock(taken, group: Int(store[recordOf: slot].group), app: Int(store[slot].app))
+    }
+
+    /// It is settled.
+    mutating func giveBackBytes(_ slot: UInt32, in store: inout NotificationStore) {
+        let taken = Int(store[slot].countedBytes)
+        guard taken > 0 else { return }
+        store[slot].countedBytes = 0
+        countedBytes -= taken
+        giveBackBlock(taken, group: Int(store[recordOf: slot].group), app: Int(store[slot].app))
+    }
+
+    // MARK: How it stands
+
+    func open(_ app: Int) -> Int { apps[app].open }
+
+    /// Nothing is taken.
+    var isEmpty: Bool {
+        apps.allSatisfy { $0.open == 0 && $0.bytes == 0 } && notifications.groups.allSatisfy { $0.used == 0 }
+            && bytes.groups.allSatisfy { $0.used == 0 }
+    }
+}

@@ -1,0 +1,279 @@
+import PushRecords
+
+/// What waits to be sent, and what is at the transports: of each app how many requests may be unanswered at once, how many
+/// are, the queues for a free one, and what is asked back. And what is sent again after a pause.
+struct Dispatch: ~Copyable {
+    /// How long what came back too often waits.
+    static let backOffNs: Int64 = 1_000_000_000
+
+    // Not private: Swift 6.3.1 crashes on a private type inside a ~Copyable one.
+    struct App {
+        /// How many requests may be unanswered at once: the least of what its transport, throttle and guard allow.
+        var concurrency = 0
+        var outstanding = 0
+        /// Suspects at its transport, beside those.
+        var quarantined = 0
+        var isRateLimited = false
+        var ready = ReadyQueues()
+        /// What its transport takes, as it told last.
+        var capacity = 0
+        /// The last one that was not 0.
+        var lastCapacity = 1
+        var throttle = Throttle()
+        var environmentGuard: EnvironmentGuard
+        /// While the guard is tripped: a bad token is not the end of a notification.
+        var holdsBadTokens: Bool
+        var rateLimit: RateLimit
+        /// What is asked back of its transport.
+        var recalls: [NotificationID] = []
+
+        init(_ route: AppRoute) {
+            environmentGuard = EnvironmentGuard(isOff: route.guardIsOff)
+            holdsBadTokens = route.guardHolds
+            rateLimit = RateLimit(perSecond: route.rateLimit)
+            isRateLimited = rateLimit.isLimiting
+        }
+
+        /// Requests at its transport.
+        var handed: Int { outstanding + quarantined }
+    }
+
+    /// By `AppIndex`.
+    private var apps: [App] = []
+    private var backingOff = NotificationList()
+    /// Apps with a `rate_limit`.
+    private var rateLimitedApps = 0
+
+    // MARK: Apps
+
+    /// - Parameter weights: of the share groups that there are.
+    mutating func addApp(_ route: AppRoute, weights: [Int]) {
+        apps.append(App(route))
+        for weight in weights { apps[apps.count - 1].ready.addGroup(weight: weight) }
+        refreshRateLimits()
+    }
+
+    /// A reload has this for it.
+    mutating func replace(_ app: Int, by route: AppRoute) {
+        if apps[app].environmentGuard.isOff != route.guardIsOff { apps[app].environmentGuard.isOff = route.guardIsOff }
+        apps[app].holdsBadTokens = route.guardHolds
+        if apps[app].rateLimit.perSecond != route.rateLimit {
+            apps[app].rateLimit = RateLimit(perSecond: route.rateLimit)
+        }
+        apps[app].isRateLimited = apps[app].rateLimit.isLimiting
+        refreshRateLimits()
+        refreshConcurrency(of: app)
+    }
+
+    /// A reload took it out of the configuration, and so its transport away.
+    mutating func remove(_ app: Int) {
+        apps[app].capacity = 0
+        apps[app].isRateLimited = false
+        refreshRateLimits()
+        refreshConcurrency(of: app)
+    }
+
+    private mutating func refreshRateLimits() { rateLimitedApps = apps.count { $0.isRateLimited } }
+
+    mutating func addGroup(weight: Int) {
+        for app in apps.indices { apps[app].ready.addGroup(weight: weight) }
+    }
+
+    mutating func setWeight(_ weight: Int, of group: Int) {
+        for app in apps.indices { apps[app].ready.setWeight(weight, of: group) }
+    }
+
+    // MARK: How many at once
+
+    /// What the transport of an app takes.
+    mutating func setCapacity(_ app: Int, _ capacity: Int) {
+        apps[app].capacity = max(0, capacity)
+        if capacity > 0 { apps[app].lastCapacity = capacity }
+        refreshConcurrency(of: app)
+    }
+
+    /// What the transports of all apps take.
+    var capacity: Int { apps.reduce(0) { $0 + $1.capacity } }
+
+    private mutating func refreshConcurrency(of app: Int) {
+        let capacity = apps[app].capacity
+        apps[app].concurrency = min(
+            capacity, apps[app].throttle.limit, apps[app].environmentGuard.limit(of: capacity))
+    }
+
+    /// An answer of APNs, for those who look at all of them.
+    @inline(__always)
+    mutating func watchAnswer(_ app: Int, status: UInt16, reason: ReasonCode, journal: inout Journal) {
+        let change = apps[app].environmentGuard.answered(
+            isBad: reason.isBadToken, isProof: status == 200 || status == 410)
+        switch change {
+        case .none: break
+        case .proven, .tripped, .released: tellGuard(change, of: app, journal: &journal)
+        }
+        watchTry(app, isFailure: status >= 500)
+    }
+
+    /// The end of a try: answered, or lost with its connection.
+    @inline(__always)
+    mutating func watchTry(_ app: Int, isFailure: Bool) {
+        let isChanged = apps[app].throttle.answered(
+            isFailure: isFailure, outstanding: apps[app].outstanding + 1, capacity: apps[app].lastCapacity)
+        if isChanged { refreshConcurrency(of: app) }
+    }
+
+    private mutating func tellGuard(_ change: EnvironmentGuard.Change, of app: Int, journal: inout Journal) {
+        refreshConcurrency(of: app)
+        switch change {
+        case .tripped:
+            journal.counters.guardsTripped &+= 1
+            journal.events.append(.guardTripped(AppIndex(app), held: apps[app].holdsBadTokens))
+        case .released:
+            journal.events.append(.guardReleased(AppIndex(app)))
+        case .none, .proven:
+            break
+        }
+    }
+
+    /// Whether a bad token of this app may be one of the other environment, and is tried again.
+    func doubtsBadTokens(_ app: Int) -> Bool { apps[app].environmentGuard.isTripped && apps[app].holdsBadTokens }
+
+    // MARK: Waiting
+
+    /// It waits for a free stream; those that were sent before go first.
+    mutating func becomeReady(_ slot: UInt32, first: Bool, in store: inout NotificationStore, now: Int64) {
+        store[slot].state = .ready
+        if !first { store[slot].sinceNs = now }
+        let app = Int(store[slot].app)
+        let group = Int(store[recordOf: slot].group)
+        if first {
+            apps[app].ready.prepend(slot, group: group, in: &store)
+        } else {
+            apps[app].ready.append(slot, group: group, in: &store)
+        }
+    }
+
+    /// It waits before it is ready. All wait equally long, so that the list is in the order of their times.
+    mutating func backOff(_ slot: UInt32, in store: inout NotificationStore, now: Int64) {
+        store[slot].state = .backingOff
+        store[slot].due = now + Self.backOffNs
+        backingOff.append(slot, in: &store)
+    }
+
+    /// One whose pause is over; `nil`: none's is. It waits nowhere any more.
+    mutating func nextBackedOff(in store: inout NotificationStore, now: Int64) -> UInt32? {
+        guard !backingOff.isEmpty, store[backingOff.head].due <= now else { return nil }
+        let slot = backingOff.head
+        backingOff.remove(slot, from: &store)
+        return slot
+    }
+
+    /// Out of the list it waits in: it is ready, or backs off.
+    mutating func remove(_ slot: UInt32, from store: inout NotificationStore) {
+        if store[slot].state == .ready {
+            let group = Int(store[recordOf: slot].group)
+            apps[Int(store[slot].app)].ready.remove(slot, group: group, from: &store)
+        } else {
+            backingOff.remove(slot, from: &store)
+        }
+    }
+
+    /// Since when the one that has waited longest for a stream of this app waits, nearly; `nil`: none waits.
+    func oldestNs(_ app: Int, in store: borrowing NotificationStore) -> Int64? { apps[app].ready.oldestNs(in: store) }
+
+    // MARK: Handing out
+
+    /// Places of all apps.
+    var indices: Range<Int> { apps.indices }
+
+    /// How many of what waits may be handed to this app's transport now, and how many with suspects, which have room of
+    /// their own; `nil`: none.
+    @inline(__always)
+    func room(_ app: Int, now: Int64) -> (free: Int, most: Int)? {
+        let free = apps[app].concurrency - apps[app].outstanding
+        guard free > 0, apps[app].ready.count > 0 else { return nil }
+        guard apps[app].isRateLimited else { return (free, .max) }
+        let allowed = min(free, apps[app].rateLimit.allowance(now))
+        return allowed > 0 ? (allowed, allowed) : nil
+    }
+
+    /// The next one that waits for a stream, which it does no more.
+    @inline(__always)
+    mutating func next(_ app: Int, from store: inout NotificationStore) -> UInt32? {
+        apps[app].ready.removeFirst(from: &store)
+    }
+
+    /// Whether more could be handed to this app's transport than waits.
+    func isIdle(_ app: Int) -> Bool { apps[app].ready.count == 0 && apps[app].outstanding < apps[app].concurrency }
+
+    /// So many were handed out, suspects among them.
+    mutating func handed(_ app: Int, _ count: Int, suspects: Int, now: Int64) {
+        apps[app].outstanding += count - suspects
+        apps[app].quarantined += suspects
+        if apps[app].isRateLimited { apps[app].rateLimit.take(count, now) }
+    }
+
+    /// One came back.
+    @inline(__always)
+    mutating func cameBack(_ app: Int, isSuspect: Bool) {
+        if isSuspect { apps[app].quarantined -= 1 } else { apps[app].outstanding -= 1 }
+    }
+
+    // MARK: Asking back
+
+    mutating func recall(_ slot: UInt32, in store: borrowing NotificationStore) {
+        apps[Int(store[slot].app)].recalls.append(store.id(of: slot))
+    }
+
+    /// What is to be taken back from transports; empties the lists.
+    mutating func takeRecalls(_ body: (AppIndex, [NotificationID]) -> Void) {
+        for app in apps.indices where !apps[app].recalls.isEmpty {
+            body(AppIndex(app), apps[app].recalls)
+            apps[app].recalls.removeAll()
+        }
+    }
+
+    // MARK: How it stands
+
+    /// When something that waits may go by itself; `nil`: never.
+    func nextDeadlineNs(in store: borrowing NotificationStore, now: Int64) -> Int64? {
+        var next = backingOff.isEmpty ? nil : store[backingOff.head].due
+        guard rateLimitedApps > 0 else { return next }
+        for app in apps.indices
+        where apps[app].isRateLimited && apps[app].ready.count > 0 && apps[app].outstanding < apps[app].concurrency {
+            next = min(next ?? .max, apps[app].rateLimit.dueNs(now))
+        }
+        return next
+    }
+
+    func ready(_ app: Int) -> Int { apps[app].ready.count }
+    func handed(_ app: Int) -> Int { apps[app].handed }
+    func capacity(_ app: Int) -> Int { apps[app].capacity }
+    func concurrency(_ app: Int) -> Int { apps[app].concurrency }
+    func environmentGuard(_ app: Int) -> EnvironmentGuard { apps[app].environmentGuard }
+}
+
+extension AppRoute {
+    fileprivate var guardIsOff: Bool {
+        switch guardPolicy {
+        case .off: true
+        case .warn, .hold: false
+        }
+    }
+
+    var guardHolds: Bool {
+        switch guardPolicy {
+        case .hold: true
+        case .warn, .off: false
+        }
+    }
+}
+
+extension ReasonCode {
+    /// What Apple says of a token of the other environment, or of another app.
+    var isBadToken: Bool {
+        switch self {
+        case .badDeviceToken, .deviceTokenNotForTopic: true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,492 @@
+import PushRecords
+
+/// Says whether a notification may go now, and why not: its app was taken out or is paused, nothing connects to its host,
+/// or Apple refuses the app's credential, or refuses it for this topic. Knows how long each app has been held for each cause.
+///
+/// What changes tells whom to look at again: apps whose waiting notifications are to be held, or a probe that is a
+/// notification like any other again. Acting on that is the machine's.
+struct CircuitBreakers: ~Copyable {
+    /// An app without a connection, and none to be had, is held after this.
+    static let cutOffNs: Int64 = 5_000_000_000
+    /// The same thing is told about an app no more often.
+    static let eventPauseNs: Int64 = 10_000_000_000
+
+    // Not private: Swift 6.3.1 crashes on a private type inside a ~Copyable one.
+    struct App {
+        /// Something below, or an open circuit: what is to be sent has to be looked at.
+        var isGated = false
+        var isRemoved = false
+        var isPaused: Bool
+        /// Place in `credentials`.
+        var credential = 0
+        /// Open circuits of its topics.
+        var openTopics = 0
+        /// As the transport told last; true until it did.
+        var isReachable = true
+        /// Its transport takes something.
+        var isConnected = false
+        /// Since when there is a connection, or was last.
+        var connectedNs: Int64 = 0
+        /// Since when it has no room while no connection can be made, or none of use; `nil`: it has some, or may.
+        var unreachableNs: Int64?
+        /// It has been so for too long: what is to be sent is held.
+        var isCutOff = false
+        /// While it is cut off: who may try a connection that there is.
+        var trial = Circuit()
+        var holdings = [Holding](repeating: Holding(), count: HeldCause.allCases.count)
+        var nextFaultEventNs: Int64 = 0
+    }
+
+    /// By `AppIndex`.
+    private var apps: [App] = []
+    private var credentials: [CredentialCircuit] = []
+    /// The open ones.
+    private var topics: [TopicCircuit] = []
+    /// When the next app without a connection is held; `Int64.max`: never.
+    private(set) var nextCutOffNs = Int64.max
+
+    // MARK: May it go
+
+    /// Why this notification may not be sent now; `nil`: it may. It may become a circuit's probe.
+    @inline(__always)
+    mutating func causeToHold(_ slot: UInt32, in store: inout NotificationStore, now: Int64) -> HeldCause? {
+        let app = Int(store[slot].app)
+        return apps[app].isGated ? gatedCause(slot, app, in: &store, now: now) : nil
+    }
+
+    /// Some of what is to be sent may have to be held: `causeToHold` says which.
+    @inline(__always)
+    func isGated(_ app: Int) -> Bool { apps[app].isGated }
+
+    private mutating func gatedCause(
+        _ slot: UInt32, _ app: Int, in store: inout NotificationStore, now: Int64
+    ) -> HeldCause? {
+        if apps[app].isRemoved { return .removed }
+        if apps[app].isPaused { return .paused }
+        let id = store.id(of: slot)
+        if apps[app].isCutOff {
+            guard apps[app].isConnected else { return .unreachable }
+            guard store[slot].isProbe || apps[app].trial.admits(id, now: now) else { return .unreachable }
+            store[slot].isProbe = true
+        }
+        if store[slot].isProbe { return nil }
+        let place = apps[app].credential
+        if credentials[place].circuit.isOpen {
+            store[slot].isProbe = credentials[place].circuit.admits(id, now: now)
+            return store[slot].isProbe ? nil : .credential
+        }
+        if let place = topicCircuit(of: slot, in: store) {
+            store[slot].isProbe = topics[place].circuit.admits(id, now: now)
+            return store[slot].isProbe ? nil : .topic
+        }
+        return nil
+    }
+
+    /// Whether all of an app is held, but for a probe.
+    func isClosed(_ app: Int) -> Bool {
+        apps[app].isRemoved || apps[app].isPaused || apps[app].isCutOff
+            || credentials[apps[app].credential].circuit.isOpen
+    }
+
+    /// Writes down what `causeToHold` is to know about the app without looking further.
+    private mutating func refreshGate(of app: Int) { apps[app].isGated = isClosed(app) || apps[app].openTopics > 0 }
+
+    /// The open circuit of a notification's topic.
+    func topicCircuit(of slot: UInt32, in store: borrowing NotificationStore) -> Int? {
+        let app = Int(store[slot].app)
+        guard apps[app].openTopics > 0, store.hasBody(store[slot].record) else { return nil }
+        let topic = store[bodyOf: store[slot].record].topic
+        return topics.firstIndex { circuit in
+            circuit.app == app && circuit.topic.withUnsafeBytes { BytesHash.isEqual($0, topic) }
+        }
+    }
+
+    // MARK: Apps
+
+    mutating func addApp(_ route: AppRoute) {
+        apps.append(App(isPaused: route.isPaused))
+        let app = apps.count - 1
+        apps[app].credential = place(of: route, app: app)
+        refreshGate(of: app)
+    }
+
+    /// A reload has this for it.
+    mutating func replace(_ app: Int, by route: AppRoute) {
+        if apps[app].isPaused, !route.isPaused { endHolding(.paused, of: app) }
+        apps[app].isPaused = route.isPaused
+    }
+
+    /// A reload took it out of the configuration, and so its transport away.
+    mutating func remove(_ app: Int) {
+        apps[app].isRemoved = true
+        apps[app].isConnected = false
+    }
+
+    /// After a reload, with the route that an app has now: its circuit may be another one.
+    ///
+    /// - Returns: a probe that is one no more.
+    mutating func refresh(
+        _ app: Int, _ route: AppRoute, ofMany: Bool, now: Int64, journal: inout Journal
+    ) -> NotificationID? {
+        if !apps[app].isRemoved { apps[app].credential = place(of: route, app: app) }
+        let probe = watchConnection(of: app, ofMany: ofMany, now: now, journal: &journal)
+        refreshGate(of: app)
+        return probe
+    }
+
+    /// Whether something of each app may have to be held.
+    var gated: [Bool] { apps.map(\.isGated) }
+
+    /// After a reload: the probe of an app that has another credential by now says nothing about the old one.
+    mutating func endStrayProbes(in store: inout NotificationStore) {
+        for place in credentials.indices {
+            guard let probe = credentials[place].circuit.probe, apps[Int(store[probe.slot].app)].credential != place
+            else { continue }
+            endProbe(probe.slot, in: &store)
+        }
+    }
+
+    /// The place of the circuit of an app's credential, made where it is new.
+    private mutating func place(of route: AppRoute, app: Int) -> Int {
+        let owner = route.credential == AppRoute.ownCredential ? app : -1
+        let known = credentials.firstIndex {
+            $0.credential == route.credential && $0.environment == route.environment && $0.owner == owner
+        }
+        if let known { return known }
+        credentials.append(
+            CredentialCircuit(credential: route.credential, environment: route.environment, owner: owner))
+        return credentials.count - 1
+    }
+
+    // MARK: Credentials
+
+    /// The circuits of the key or certificate with this number.
+    func circuits(of credential: Int) -> [Int] {
+        credentials.indices.filter { credentials[$0].credential == credential }
+    }
+
+    /// The apps whose credential has the circuit of this app's.
+    func sharing(_ app: Int) -> [Bool] {
+        let place = apps[app].credential
+        return apps.map { $0.credential == place }
+    }
+
+    /// Closes a circuit, if it is open.
+    ///
+    /// - Returns: its probe, which is one no more.
+    mutating func closeCredential(at place: Int, now: Int64, journal: inout Journal) -> NotificationID? {
+        credentials[place].circuit.isOpen ? closeCircuit(at: place, now: now, journal: &journal) : nil
+    }
+
+    /// The circuit's credential is another one from now on.
+    mutating func replaceCredential(at place: Int, now: Int64) { credentials[place].circuit.replaced(now: now) }
+
+    /// Closes an open circuit of a topic of the apps with this circuit, the last one; false: there is none.
+    ///
+    /// - Parameter probe: its probe, which is one no more.
+    mutating func closeTopic(
+        ofCredentialAt place: Int, probe: inout NotificationID?, journal: inout Journal
+    ) -> Bool {
+        guard let index = topics.lastIndex(where: { apps[$0.app].credential == place }) else { return false }
+        probe = closeTopicCircuit(at: index, journal: &journal)
+        return true
+    }
+
+    /// Tells that Apple does not accept an app's credential, not too often.
+    mutating func tellFault(_ app: Int, _ reason: ReasonCode, now: Int64, journal: inout Journal) {
+        guard now >= apps[app].nextFaultEventNs else { return }
+        apps[app].nextFaultEventNs = now + Self.eventPauseNs
+        journal.events.append(.credentialFault(app: AppIndex(app), reason: reason))
+    }
+
+    /// Apple refused the credential of an app. When its circuit opened, what waits of the apps with it is to be held.
+    ///
+    /// - Parameter handedNs: when the try that was answered so was handed out.
+    mutating func credentialFault(
+        _ app: Int, _ reason: ReasonCode, handedNs: Int64, now: Int64, journal: inout Journal
+    ) -> Circuit.Effect {
+        let place = apps[app].credential
+        let effect = credentials[place].circuit.fault(reason, handedNs: handedNs, now: now)
+        if case .opened = effect {
+            journal.counters.circuitsOpened &+= 1
+            journal.events.append(.circuitOpened(.credential(of: AppIndex(app)), reason: reason))
+            for app in apps.indices where apps[app].credential == place { refreshGate(of: app) }
+        }
+        return effect
+    }
+
+    /// The credential was refused without an answer: that is so of its circuit's probe, if it is under way.
+    mutating func probeRefused(_ app: Int, in store: inout NotificationStore, now: Int64) {
+        let place = apps[app].credential
+        // The probe's connection ended so: no other answer to it will come.
+        guard let probe = credentials[place].circuit.probe, store[probe.slot].state == .handed else { return }
+        store[probe.slot].isProbe = false
+        credentials[place].circuit.probeFailed(now: now)
+    }
+
+    private mutating func closeCircuit(at place: Int, now: Int64, journal: inout Journal) -> NotificationID? {
+        let probe = credentials[place].circuit.probe
+        credentials[place].circuit.close(now: now)
+        guard let first = apps.firstIndex(where: { $0.credential == place }) else { return nil }
+        journal.events.append(.circuitClosed(.credential(of: AppIndex(first))))
+        for app in apps.indices where apps[app].credential == place {
+            endHolding(.credential, of: app)
+            refreshGate(of: app)
+        }
+        return probe
+    }
+
+    // MARK: Topics
+
+    /// Apple refused the credential of an app for the topic of this notification. When the topic's circuit opened, what
+    /// waits of the apps with that credential is to be looked at.
+    mutating func topicFault(
+        _ slot: UInt32, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore, now: Int64,
+        journal: inout Journal
+    ) -> Circuit.Effect {
+        let app = Int(store[slot].app)
+        if handedNs < credentials[apps[app].credential].circuit.replacedNs { return .outdated }
+        guard topicCircuit(of: slot, in: store) == nil, topics.count < TopicCircuit.limit,
+            store.hasBody(store[slot].record)
+        else { return .none }
+        var opened = TopicCircuit(app: app, topic: Array(store[bodyOf: store[slot].record].topic))
+        _ = opened.circuit.fault(reason, handedNs: handedNs, now: now)
+        topics.append(opened)
+        apps[app].openTopics += 1
+        refreshGate(of: app)
+        journal.counters.circuitsOpened &+= 1
+        journal.events.append(.circuitOpened(name(of: opened), reason: reason))
+        return .opened
+    }
+
+    private mutating func closeTopicCircuit(at place: Int, journal: inout Journal) -> NotificationID? {
+        let closed = topics.remove(at: place)
+        apps[closed.app].openTopics -= 1
+        journal.events.append(.circuitClosed(name(of: closed)))
+        if apps[closed.app].openTopics == 0 { endHolding(.topic, of: closed.app) }
+        refreshGate(of: closed.app)
+        return closed.circuit.probe
+    }
+
+    private func name(of circuit: TopicCircuit) -> CircuitName {
+        .topic(String(decoding: circuit.topic, as: UTF8.self), of: AppIndex(circuit.app))
+    }
+
+    // MARK: Probes
+
+    /// The probe was answered: its circuit closes, or waits longer.
+    ///
+    /// - Returns: a probe that is one no more.
+    mutating func settleProbe(
+        _ slot: UInt32, fault: ReasonCode?, in store: inout NotificationStore, ofMany: Bool, now: Int64,
+        journal: inout Journal
+    ) -> NotificationID? {
+        guard let found = takeProbe(slot, in: &store) else { return nil }
+        switch found {
+        case .credential(let place):
+            guard let fault, !fault.isOfTopic else { return closeCircuit(at: place, now: now, journal: &journal) }
+            credentials[place].circuit.probeFailed(now: now)
+        case .topic(let place):
+            if fault == nil { return closeTopicCircuit(at: place, journal: &journal) }
+            topics[place].circuit.probeFailed(now: now)
+        case .connection(let app):
+            // Whatever it was: the transport says so as well.
+            return setReachable(app, true, ofMany: ofMany, now: now, journal: &journal)
+        }
+        return nil
+    }
+
+    /// A try came back without an answer: where that is what it was to bring, its app stays cut off.
+    mutating func failTrial(_ slot: UInt32, in store: inout NotificationStore, now: Int64) {
+        let app = Int(store[slot].app)
+        guard apps[app].trial.probe == store.id(of: slot) else { return }
+        store[slot].isProbe = false
+        apps[app].trial.probeFailed(now: now)
+    }
+
+    /// The probe ends without an answer: another one may try.
+    mutating func endProbe(_ slot: UInt32, in store: inout NotificationStore) {
+        switch takeProbe(slot, in: &store) {
+        case .credential(let place): credentials[place].circuit.probeEnded()
+        case .topic(let place): topics[place].circuit.probeEnded()
+        case .connection(let app): apps[app].trial.probeEnded()
+        case nil: break
+        }
+    }
+
+    /// An answer to a try that is no probe, and not the fault: it may say enough about the credential.
+    ///
+    /// - Returns: a probe that is one no more.
+    mutating func noteGoodAnswer(
+        _ app: Int, handedNs: Int64, now: Int64, journal: inout Journal
+    ) -> NotificationID? {
+        let place = apps[app].credential
+        guard credentials[place].circuit.isDisproved(byTryHandedNs: handedNs) else { return nil }
+        return closeCircuit(at: place, now: now, journal: &journal)
+    }
+
+    enum ProbePlace { case credential(Int), topic(Int), connection(Int) }
+
+    private func takeProbe(_ slot: UInt32, in store: inout NotificationStore) -> ProbePlace? {
+        store[slot].isProbe = false
+        let id = store.id(of: slot)
+        if let place = credentials.firstIndex(where: { $0.circuit.probe == id }) { return .credential(place) }
+        if let place = topics.firstIndex(where: { $0.circuit.probe == id }) { return .topic(place) }
+        let app = Int(store[slot].app)
+        return apps[app].trial.probe == id ? .connection(app) : nil
+    }
+
+    /// Whether a circuit waits for its answer.
+    func isProbe(_ id: NotificationID) -> Bool {
+        credentials.contains { $0.circuit.probe == id } || topics.contains { $0.circuit.probe == id }
+            || apps.contains { $0.trial.probe == id }
+    }
+
+    /// Whether a circuit waits for any answer.
+    var hasProbes: Bool {
+        credentials.contains { $0.circuit.probe != nil } || topics.contains { $0.circuit.probe != nil }
+            || apps.contains { $0.trial.probe != nil }
+    }
+
+    // MARK: Hosts
+
+    /// What the transport knows of the app's host.
+    ///
+    /// - Parameter ofMany: there are other apps to protect.
+    /// - Returns: a probe that is one no more.
+    mutating func setReachable(
+        _ app: Int, _ isReachable: Bool, ofMany: Bool, now: Int64, journal: inout Journal
+    ) -> NotificationID? {
+        apps[app].isReachable = isReachable
+        return watchConnection(of: app, ofMany: ofMany, now: now, journal: &journal)
+    }
+
+    /// Its transport takes something now, or nothing any more.
+    ///
+    /// - Returns: a probe that is one no more.
+    mutating func setConnected(
+        _ app: Int, _ isConnected: Bool, ofMany: Bool, now: Int64, journal: inout Journal
+    ) -> NotificationID? {
+        apps[app].isConnected = isConnected
+        if isConnected { apps[app].connectedNs = now }
+        return watchConnection(of: app, ofMany: ofMany, now: now, journal: &journal)
+    }
+
+    /// To be called when something changed that says whether the app can send.
+    private mutating func watchConnection(
+        of app: Int, ofMany: Bool, now: Int64, journal: inout Journal
+    ) -> NotificationID? {
+        var probe: NotificationID?
+        let isReachable = apps[app].isReachable || apps[app].isRemoved
+        if isReachable {
+            apps[app].unreachableNs = nil
+        } else if apps[app].unreachableNs == nil, !apps[app].isConnected {
+            apps[app].unreachableNs = now
+        }
+        if apps[app].isCutOff, isReachable || !ofMany {
+            probe = apps[app].trial.probe
+            apps[app].isCutOff = false
+            apps[app].trial.close(now: now)
+            journal.events.append(.circuitClosed(.connection(of: AppIndex(app))))
+            endHolding(.unreachable, of: app)
+            refreshGate(of: app)
+        }
+        nextCutOffNs = .max
+        guard ofMany else { return probe }
+        for app in apps.indices where !apps[app].isCutOff {
+            if let sinceNs = apps[app].unreachableNs { nextCutOffNs = min(nextCutOffNs, sinceNs + Self.cutOffNs) }
+        }
+        return probe
+    }
+
+    /// `nextCutOffNs` has come.
+    ///
+    /// - Parameter isBusy: of each app, whether something is at its transport.
+    /// - Returns: of each app, whether it is cut off from now on: what waits of it is to be held.
+    mutating func cutOff(isBusy: [Bool], now: Int64, journal: inout Journal) -> [Bool] {
+        nextCutOffNs = .max
+        var isChosen = [Bool](repeating: false, count: apps.count)
+        for app in apps.indices where !apps[app].isCutOff {
+            guard let sinceNs = apps[app].unreachableNs else { continue }
+            guard now - sinceNs >= Self.cutOffNs else {
+                nextCutOffNs = min(nextCutOffNs, sinceNs + Self.cutOffNs)
+                continue
+            }
+            if apps[app].isConnected {
+                // What becomes of this connection says more than what became of those before.
+                guard now - apps[app].connectedNs >= Self.cutOffNs else {
+                    nextCutOffNs = min(nextCutOffNs, apps[app].connectedNs + Self.cutOffNs)
+                    continue
+                }
+                guard isBusy[app] else {
+                    apps[app].unreachableNs = nil
+                    continue
+                }
+            }
+            apps[app].isCutOff = true
+            _ = apps[app].trial.fault(.none, handedNs: now, now: now)
+            isChosen[app] = true
+            journal.counters.circuitsOpened &+= 1
+            journal.events.append(.circuitOpened(.connection(of: AppIndex(app)), reason: .none))
+            refreshGate(of: app)
+        }
+        return isChosen
+    }
+
+    // MARK: How long
+
+    /// One of an app is held now.
+    ///
+    /// - Parameter roundNs: what is held comes back after so long.
+    /// - Returns: how long that has been so, and how many were held before in this round.
+    mutating func note(
+        _ cause: HeldCause, of app: Int, pauseNs: Int64, roundNs: Int64, now: Int64, journal: inout Journal
+    ) -> (forNs: Int64, before: Int) {
+        let holding = apps[app].holdings[Int(cause.rawValue)].note(
+            now, pauseNs: cause.isSporadic ? pauseNs : nil, eventPauseNs: Self.eventPauseNs, roundNs: roundNs)
+        if holding.isNews { journal.events.append(.held(app: AppIndex(app), cause)) }
+        return (holding.forNs, holding.before)
+    }
+
+    /// A cause that began and ended.
+    mutating func endHolding(_ cause: HeldCause, of app: Int) { apps[app].holdings[Int(cause.rawValue)].end() }
+
+    /// As `endHolding`, of every app.
+    mutating func endHolding(_ cause: HeldCause) {
+        for app in apps.indices { endHolding(cause, of: app) }
+    }
+
+    /// Since when notifications of an app are held, for whatever cause; `nil`: none are.
+    func heldSinceNs(_ app: Int, pauseNs: Int64, now: Int64) -> Int64? {
+        var sinceNs: Int64?
+        for cause in HeldCause.allCases {
+            let holding = apps[app].holdings[Int(cause.rawValue)]
+            guard let firstNs = holding.firstNs else { continue }
+            if cause.isSporadic, now - holding.lastNs > pauseNs { continue }
+            sinceNs = min(sinceNs ?? .max, firstNs)
+        }
+        return sinceNs
+    }
+
+    // MARK: How it stands
+
+    func isCutOff(_ app: Int) -> Bool { apps[app].isCutOff }
+    func openTopics(_ app: Int) -> Int { apps[app].openTopics }
+    func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
+
+    /// The circuit of an app's credential, where that is open and matters.
+    func openCircuit(_ app: Int) -> Circuit? {
+        let circuit = credentials[apps[app].credential].circuit
+        return circuit.isOpen && !apps[app].isRemoved ? circuit : nil
+    }
+}
+
+extension ReasonCode {
+    /// The key is for other topics; it may well be accepted for those.
+    var isOfTopic: Bool {
+        switch self {
+        case .topicMismatch: true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,643 @@
+import PushRecords
+
+/// The books of all partitions: what was received of each, what of it is settled and may be committed, how far ahead may
+/// be sent, and what the group was told.
+///
+/// It decides nothing about a notification. What a reply or a lost session means for those that wait is told to the
+/// machine, which acts on it.
+struct CommitLedger: ~Copyable {
+    /// However slow replies are, the next commit goes out so long after one.
+    private static let widestPauseNs: Int64 = 1_000_000_000
+    private static let shorteningPauseNs: Int64 = 100_000_000
+
+    private(set) var partitions = PartitionTable()
+    private var mapWriter = CommitMapWriter()
+    /// By `CommitGroup`.
+    private var flights = [CommitFlight(), CommitFlight()]
+    /// Partitions that are detached or suspended (`Partition.isAssigned`).
+    private(set) var unassignedCount = 0
+    /// Partitions with records that are not wholly admitted.
+    private(set) var admittingCount = 0
+    /// Notifications of all partitions that wait for the reach beside their lanes.
+    private(set) var besideLanes = 0
+    private let settings: DeliverySettings
+
+    init(_ settings: DeliverySettings) { self.settings = settings }
+
+    deinit {
+        for flight in flights { flight.deallocate() }
+    }
+
+    // MARK: Assignments
+
+    /// Begins an assignment, which is read from now on.
+    ///
+    /// - Parameters:
+    ///   - committed: what is known to be committed of it; `nil`: nothing.
+    ///   - said: by that commit; `nil`: there is none.
+    mutating func begin(
+        _ id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64, committed: Int64?,
+        map: CommitMap, said: CommitText?, metadataLimit: Int? = nil
+    ) {
+        partitions.insert(
+            Partition(
+                id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
+                ledger: PartitionLedger(committed: committed, map: map), reach: Reach(minimum: settings.reachMargin),
+                metadataLimit: metadataLimit ?? settings.metadataLimit))
+        partitions[id.slot].said = said
+    }
+
+    /// The name of the next assignment.
+    mutating func nextID() -> PartitionID { partitions.nextID() }
+
+    /// Whether it counts as one that is read, where the room is shared; returns whether that is news.
+    mutating func setShared(_ partition: UInt32, _ isShared: Bool) -> Bool {
+        guard partitions[partition].isShared != isShared else { return false }
+        partitions[partition].isShared = isShared
+        return true
+    }
+
+    /// The log it was read from is gone.
+    mutating func detach(_ partition: UInt32) {
+        partitions[partition].phase = .detached
+        partitions[partition].pending = nil
+        unassignedCount += 1
+    }
+
+    /// What is open of the logs that these partitions had before.
+    func detached(besides ids: [PartitionID]) -> [PartitionID] {
+        guard unassignedCount > 0 else { return [] }
+        var found: [PartitionID] = []
+        for id in ids {
+            guard let partition = partitions.find(id) else { continue }
+            for other in partitions.slots
+            where partitions[other].phase == .detached && partitions[other].number == partitions[partition].number
+                && partitions[other].topicText == partitions[partition].topicText
+            {
+                found.append(partitions[other].id)
+            }
+        }
+        return found
+    }
+
+    /// Whether something is open of a log that is gone.
+    var hasDetached: Bool {
+        guard unassignedCount > 0 else { return false }
+        for partition in partitions.slots where partitions[partition].phase == .detached { return true }
+        return false
+    }
+
+    /// Its session was lost.
+    mutating func suspend(_ partition: UInt32, in store: inout NotificationStore, now: Int64) {
+        partitions[partition].phase = .suspended
+        partitions[partition].suspendedNs = now
+        partitions[partition].nameableFrom = 0
+        partitions[partition].isSpanFull = false
+        // Whether it was taken is not known: it may still come.
+        if let pending = partitions[partition].pending { partitions[partition].keepUnsure(pending.said) }
+        unassignedCount += 1
+        partitions[partition].ledger.forEachOpen { _, record in store.endLending(of: record) }
+    }
+
+    /// What this partition left behind when its session was lost.
+    func suspended(topic: String, _ number: Int32) -> UInt32? {
+        guard unassignedCount > 0 else { return nil }
+        for partition in partitions.slots
+        where partitions[partition].phase == .suspended && partitions[partition].number == number
+            && partitions[partition].topicText == topic
+        {
+            return partition
+        }
+        return nil
+    }
+
+    /// It goes on under a new name.
+    ///
+    /// - Parameter text: the commit of ours that the group has.
+    mutating func resume(_ partition: UInt32, _ text: CommitText, logEnd: Int64?) -> PartitionID {
+        let id = partitions.nextID(at: partition)
+        partitions[partition].id = id
+        partitions[partition].phase = .active
+        partitions[partition].pending = nil
+        partitions[partition].said = text
+        partitions[partition].unsureSaid = []
+        partitions[partition].commits = CommitStanding()
+        partitions[partition].isDirty = true
+        partitions[partition].reach = Reach(minimum: settings.reachMargin)
+        if partitions[partition].committed != nil || text.reach > .none {
+            partitions[partition].committed = text.offset
+        }
+        partitions[partition].ledger.resume(from: text.offset, doubtBelow: text.reach.cut(at: logEnd ?? .max))
+        unassignedCount -= 1
+        return id
+    }
+
+    /// Detached assignments that are over, since nothing of them is open, and suspended ones that were not given back in
+    /// time.
+    func endedUnassigned(now: Int64) -> (over: [PartitionID], late: [PartitionID]) {
+        var over: [PartitionID] = []
+        var late: [PartitionID] = []
+        for partition in partitions.slots {
+            switch partitions[partition].phase {
+            case .detached:
+                if partitions[partition].open == 0, partitions[partition].firstAdmitting == noSlot {
+                    over.append(partitions[partition].id)
+                }
+            case .suspended:
+                if now - partitions[partition].suspendedNs >= settings.suspendedLimitNs {
+                    late.append(partitions[partition].id)
+                }
+            case .active, .draining, .leaving, .left:
+                break
+            }
+        }
+        return (over, late)
+    }
+
+    /// Begins to give a partition up; `nil`: it is not one that is read.
+    mutating func beginLeaving(_ id: PartitionID) -> UInt32? {
+        guard let partition = partitions.find(id), partitions[partition].phase == .active else { return nil }
+        partitions[partition].phase = .draining
+        partitions[partition].isDirty = true
+        return partition
+    }
+
+    /// What is open below the first that its last commit can name, whatever settles, is held rather than dropped.
+    mutating func holdUnnameable(_ partition: UInt32, in store: borrowing NotificationStore) {
+        let budget = CommitMapWriter.budget(characters: partitions[partition].metadataLimit)
+        partitions[partition].nameableFrom = firstNameable(partition, budget: budget, in: store) ?? 0
+    }
+
+    /// Its last commit goes out now.
+    mutating func stopWaiting(_ id: PartitionID) {
+        guard let partition = partitions.find(id), partitions[partition].phase == .draining else { return }
+        partitions[partition].phase = .leaving
+    }
+
+    /// It has left if nothing was ever read or committed: there is nothing to say.
+    mutating func leaveUnread(_ id: PartitionID) {
+        guard let partition = partitions.find(id), partitions[partition].ledger.committable == nil else { return }
+        partitions[partition].phase = .left
+    }
+
+    /// It is given up now, whatever is open; `nil`: it is gone.
+    mutating func beginRelease(_ id: PartitionID) -> UInt32? {
+        guard let partition = partitions.find(id) else { return nil }
+        if !partitions[partition].isAssigned { unassignedCount -= 1 }
+        partitions[partition].phase = .left
+        return partition
+    }
+
+    /// Forgets an assignment. Records with something on a connection outlive it.
+    mutating func forget(_ partition: UInt32, in store: inout NotificationStore) {
+        partitions[partition].ledger.forEachOpen { _, record in
+            if store[record: record].handed > 0 {
+                store[record: record].partition = noSlot
+            } else {
+                store.giveBack(record: record)
+            }
+        }
+        partitions.remove(partition)
+    }
+
+    // MARK: Received
+
+    /// The offset was reset below what was committed: everything from here on is new.
+    mutating func reset(_ partition: UInt32) {
+        partitions[partition].ledger.reset()
+        // Nothing is sent before the offset that is right now was committed; a commit in flight says nothing.
+        partitions[partition].reach = Reach(minimum: settings.reachMargin)
+        partitions[partition].pending = nil
+    }
+
+    /// Open records that do not come again below this offset, although the partition is read again.
+    func passedOver(_ partition: UInt32, below offset: Int64) -> [UInt32] {
+        partitions[partition].ledger.isRereading ? partitions[partition].ledger.passedOver(below: offset) : []
+    }
+
+    /// Enters a record.
+    mutating func receive(
+        _ partition: UInt32, _ offset: Int64, in store: inout NotificationStore
+    ) -> PartitionLedger.Arrival {
+        let arrival = partitions[partition].ledger.receive(offset, record: store.takeRecord())
+        if case .settledBefore = arrival { partitions[partition].isDirty = true }
+        return arrival
+    }
+
+    /// It has more than one notification.
+    mutating func countFanOut(_ partition: UInt32) { partitions[partition].fanOuts += 1 }
+
+    /// One notification of a record is admitted.
+    mutating func countOpen(of record: UInt32, in store: borrowing NotificationStore) {
+        if let partition = partitions.find(slot: store[record: record].partition) { partitions[partition].open += 1 }
+    }
+
+    mutating func countDeadLetter(of record: UInt32, in store: borrowing NotificationStore) {
+        guard let partition = partitions.find(slot: store[record: record].partition) else { return }
+        partitions[partition].deadLetters += 1
+    }
+
+    // MARK: Records that are not wholly admitted
+
+    /// Puts a record that could not be admitted wholly behind those of its partition that wait already.
+    mutating func waitForAdmission(_ record: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
+        if partitions[partition].firstAdmitting == noSlot {
+            partitions[partition].firstAdmitting = record
+            admittingCount += 1
+        } else {
+            store[record: partitions[partition].lastAdmitting].nextAdmitting = record
+        }
+        partitions[partition].lastAdmitting = record
+    }
+
+    /// The first of those that wait is admitted.
+    mutating func finishAdmission(_ partition: UInt32, in store: inout NotificationStore) {
+        let record = partitions[partition].firstAdmitting
+        partitions[partition].firstAdmitting = store[record: record].nextAdmitting
+        store[record: record].nextAdmitting = noSlot
+        if partitions[partition].firstAdmitting == noSlot {
+            partitions[partition].lastAdmitting = noSlot
+            admittingCount -= 1
+        }
+    }
+
+    /// Takes one that waits out, for good; `nil`: none does.
+    mutating func dropWaiting(_ partition: UInt32, in store: inout NotificationStore) -> UInt32? {
+        let record = partitions[partition].firstAdmitting
+        guard record != noSlot else { return nil }
+        finishAdmission(partition, in: &store)
+        store[record: record].isDropped = true
+        return record
+    }
+
+    // MARK: Settled
+
+    /// A notification of this record settled: the next commit says more.
+    mutating func noteSettled(of record: UInt32, in store: borrowing NotificationStore) {
+        if let partition = partitions.find(slot: store[record: record].partition) {
+            partitions[partition].isDirty = true
+        }
+    }
+
+    /// A notification is gone, settled or dropped.
+    mutating func countGone(_ slot: UInt32, in store: borrowing NotificationStore) {
+        guard let partition = partitions.find(slot: store[recordOf: slot].partition) else { return }
+        partitions[partition].open -= 1
+        if store[slot].isDeadLetter { partitions[partition].deadLetters -= 1 }
+    }
+
+    /// Enters a record as settled, and gives it back, once all of it is.
+    mutating func finish(record slot: UInt32, in store: inout NotificationStore) {
+        guard store[record: slot].isAdmitted, store[record: slot].unsettled == 0, !store[record: slot].isDropped,
+            store[record: slot].nextAdmitting == noSlot,
+            let partition = partitions.find(slot: store[record: slot].partition),
+            partitions[partition].firstAdmitting != slot
+        else { return }
+        if store[record: slot].count > 1 { partitions[partition].fanOuts -= 1 }
+        partitions[partition].ledger.settle(store[record: slot].position) { store[record: $0].position = $1 }
+        partitions[partition].isDirty = true
+        store.giveBack(record: slot)
+    }
+
+    // MARK: The reach
+
+    /// Whether a notification may be sent, or moved to a tier.
+    @inline(__always)
+    func reachAllows(_ slot: UInt32, _ partition: UInt32, in store: borrowing NotificationStore) -> Bool {
+        partitions[partition].reach.allows(store[recordOf: slot].offset, store[slot].index)
+    }
+
+    /// It is sent, or moved: no later commit may say that it cannot have been.
+    @inline(__always)
+    mutating func advanceReach(_ slot: UInt32, _ partition: UInt32, in store: borrowing NotificationStore) {
+        partitions[partition].reach.advance(to: store[recordOf: slot].offset, store[slot].index)
+    }
+
+    /// A record is to be admitted further: the next commit is to name it.
+    mutating func raiseReach(to record: UInt32, _ partition: UInt32, in store: borrowing NotificationStore) {
+        partitions[partition].reach.advance(to: store[record: record].offset, store[record: record].cursor.index)
+    }
+
+    /// Whoever could read what is open of this log was told, or never will be.
+    mutating func allowAll(_ partition: UInt32) { partitions[partition].reach.allowAll() }
+
+    /// It waits until an acknowledged commit names a reach above its record.
+    mutating func waitForReach(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
+        if partitions[partition].behindReach.isEmpty { advanceReach(slot, partition, in: store) }
+        queueBehindReach(slot, partition, in: &store)
+    }
+
+    /// As `waitForReach`, of one behind others.
+    mutating func queueBehindReach(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
+        store[slot].state = .behindReach
+        partitions[partition].behindReach.append(slot, in: &store)
+    }
+
+    /// It waits beside its lane, of which it is no member.
+    mutating func markBesideLane(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
+        guard !store[slot].isBesideLane else { return }
+        store[slot].isBesideLane = true
+        partitions[partition].besideLanes += 1
+        besideLanes += 1
+    }
+
+    /// It no longer waits for the reach.
+    mutating func leaveReach(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
+        partitions[partition].behindReach.remove(slot, from: &store)
+        guard store[slot].isBesideLane else { return }
+        store[slot].isBesideLane = false
+        partitions[partition].besideLanes -= 1
+        besideLanes -= 1
+    }
+
+    /// A worker that was cut off from its group and does not know it must not send what its successor sends unmarked:
+    /// without an acknowledged commit that is young enough, what is to be sent waits for the next one.
+    ///
+    /// - Returns: the partitions for which that is so now, or is so no more.
+    mutating func renewLeases(now: Int64) -> [UInt32] {
+        guard settings.leaseNs != .max else { return [] }
+        var changed: [UInt32] = []
+        for partition in partitions.slots where partitions[partition].phase != .detached {
+            let isStale = flights[partitions[partition].flight].provenNs.map { now - $0 >= settings.leaseNs } ?? false
+            guard isStale != partitions[partition].reach.isStale else { continue }
+            partitions[partition].reach.isStale = isStale
+            changed.append(partition)
+        }
+        return changed
+    }
+
+    // MARK: Commits
+
+    /// Begins what this group is to commit now, if anything.
+    ///
+    /// - Returns: the partitions of which it is.
+    mutating func takeCommit(
+        of group: CommitGroup, in store: borrowing NotificationStore, now: Int64, journal: inout Journal
+    ) -> [PartitionID] {
+        let place = group.rawValue
+        guard flights[place].partitions.isEmpty else { return [] }
+        var isTime = false
+        var alone: UInt32?
+        for partition in partitions.slots where isReadyToCommit(partition, place, now) {
+            guard now >= flights[place].nextNs || partitions[partition].isUrgent else { continue }
+            if !partitions[partition].commits.isAlone {
+                isTime = true
+            } else if alone == nil || partition > flights[place].lastAlone {
+                // The next one in turn: the first above the last, else the first of all.
+                if let alone, alone > flights[place].lastAlone { continue }
+                alone = partition
+            }
+        }
+        if let alone, !isTime || !flights[place].isAlone {
+            flights[place].begin(now, intervalNs: nil)
+            flights[place].lastAlone = alone
+            writeEntry(alone, in: store, journal: &journal)
+        } else if isTime {
+            flights[place].begin(now, intervalNs: settings.commitIntervalNs)
+            for partition in partitions.slots where isReadyToCommit(partition, place, now) {
+                if !partitions[partition].commits.isAlone { writeEntry(partition, in: store, journal: &journal) }
+            }
+        } else {
+            return []
+        }
+        journal.counters.commits += 1
+        return flights[place].partitions
+    }
+
+    /// The commit that was begun, as it is to be sent: lent until the next one of its group.
+    mutating func entries(of group: CommitGroup) -> [CommitEntry] { flights[group.rawValue].entries() }
+
+    private func isReadyToCommit(_ partition: UInt32, _ place: Int, _ now: Int64) -> Bool {
+        partitions[partition].flight == place && now >= partitions[partition].commits.untilNs
+            && partitions[partition].wantsCommit
+    }
+
+    private mutating func writeEntry(
+        _ partition: UInt32, in store: borrowing NotificationStore, journal: inout Journal
+    ) {
+        guard let base = partitions[partition].ledger.committable else { return }
+        let isLast = partitions[partition].mayLeave
+        var reach = ReachEnd.none
+        if isLast {
+            let end = partitions[partition].ledger.leavingReach {
+                store[record: $0].doubts > 0 || store[record: $0].unsettled > 0
+            }
+            reach = end.map { ReachEnd($0) } ?? .none
+        } else {
+            // What an owner that died may have sent stays in doubt for whoever comes after us, until it is settled.
+            let inherited = partitions[partition].ledger.inheritedReach
+            let counted = partitions[partition].fanOuts > 0 ? countedReach(partition, from: base, in: store) : nil
+            let next = partitions[partition].reach.next(from: base, counted: counted)
+            reach = max(next, base < inherited.offset ? inherited : .none)
+        }
+        // Its buffers are lent to the one that writes: what is reached through `self` is not changed meanwhile.
+        var writer = CommitMapWriter()
+        swap(&writer, &mapWriter)
+        defer { swap(&writer, &mapWriter) }
+        writer.start(base: base, limit: partitions[partition].metadataLimit)
+        partitions[partition].ledger.write(to: &writer) { store.settledIndexes(of: $0) }
+        // What is settled and was cut off will be sent again by whoever comes after us: it has to say so.
+        if writer.isFull { reach = max(reach, ReachEnd(partitions[partition].ledger.mapEnd)) }
+        reach = reach.cut(at: base + CommitMap.highestReach)
+        let id = partitions[partition].id
+        writer.finish(reach: reach.offset, indexes: reach.indexes, owner: owner(of: id))
+        if writer.isFull {
+            journal.counters.mapsCut += 1
+            if !partitions[partition].isMapCut { journal.events.append(.mapCut(id, dropped: writer.dropped)) }
+        }
+        partitions[partition].isMapCut = writer.isFull
+        partitions[partition].isDirty = false
+        partitions[partition].commits.sent()
+        partitions[partition].pending = Partition.Pending(
+            offset: base, reach: reach, isLast: isLast, characters: writer.text.count,
+            said: writer.text.withUnsafeBytes { CommitText(offset: base, metadata: $0, reach: reach) })
+        partitions[partition].mapEighths = writer.eighths
+        flights[partitions[partition].flight].append(id, offset: base, text: writer.text)
+    }
+
+    /// As many notifications ahead of what was handed out as the reach is to be.
+    private func countedReach(
+        _ partition: UInt32, from base: Int64, in store: borrowing NotificationStore
+    ) -> ReachEnd {
+        partitions[partition].ledger.end(
+            ahead: partitions[partition].reach.countedMargin, of: partitions[partition].reach.start(from: base)
+        ) { store[record: $0].count }
+    }
+
+    /// Whoever had a partition before, and gets it back, must not take another's commit for its own, whatever that says.
+    func owner(of id: PartitionID) -> Int64 {
+        withUnsafeBytes(of: id.epoch) {
+            Int64(BytesHash.hash($0, seed: settings.hashSeed) % UInt64(CommitMap.ownerLimit))
+        }
+    }
+
+    // MARK: Replies
+
+    /// What a reply means for what waits of a partition.
+    enum Reply {
+        case nothing
+        /// Its reach may have moved, and so may what waits for it.
+        case acknowledged(UInt32)
+        /// Nobody can be told where it stands.
+        case impossible(UInt32)
+    }
+
+    /// A reply came: `replied` for each of these partitions, then `endReply`. When replies slow down, so do commits: at
+    /// most half of the time one is under way.
+    mutating func beginReply(of group: CommitGroup, now: Int64) -> [PartitionID] {
+        let place = group.rawValue
+        guard !flights[place].partitions.isEmpty else { return [] }
+        if !flights[place].isAlone {
+            let replyNs = now - flights[place].sentNs
+            flights[place].nextNs = max(flights[place].nextNs, now + min(replyNs, Self.widestPauseNs))
+        }
+        return flights[place].partitions
+    }
+
+    mutating func endReply(of group: CommitGroup) {
+        flights[group.rawValue].partitions.removeAll(keepingCapacity: true)
+    }
+
+    /// Characters of the longest metadata among the commits of these that are under way.
+    func longestPending(_ ids: [PartitionID]) -> Int {
+        var longest = 0
+        for id in ids {
+            guard let partition = partitions.find(id) else { continue }
+            longest = max(longest, partitions[partition].pending?.characters ?? 0)
+        }
+        return longest
+    }
+
+    /// - Parameter longest: the broker refuses all for the sake of one: metadata that is much shorter is not to blame.
+    mutating func replied(
+        _ id: PartitionID, _ outcome: CommitOutcome, longest: Int, now: Int64, journal: inout Journal
+    ) -> Reply {
+        guard let partition = partitions.find(id), let pending = partitions[partition].pending else { return .nothing }
+        let place = partitions[partition].flight
+        partitions[partition].pending = nil
+        if outcome != .acknowledged { partitions[partition].keepUnsure(pending.said) }
+        switch outcome {
+        case .acknowledged:
+            flights[place].provenNs = flights[place].sentNs
+            return acknowledge(pending, partition, journal: &journal)
+        case .metadataTooLarge:
+            partitions[partition].isDirty = true
+            flights[place].nextNs = now
+            guard pending.characters * 2 > longest else { return .nothing }
+            journal.events.append(.metadataRefused(id, characters: pending.characters))
+            halve(partition, pending, now: now, journal: &journal)
+        case .refused:
+            refuse(partition, isImpossible: false, now: now, journal: &journal)
+        case .impossible:
+            refuse(partition, isImpossible: true, now: now, journal: &journal)
+            return .impossible(partition)
+        case .shared:
+            partitions[partition].isDirty = true
+            partitions[partition].commits.share()
+        }
+        return .nothing
+    }
+
+    private mutating func refuse(_ partition: UInt32, isImpossible: Bool, now: Int64, journal: inout Journal) {
+        journal.counters.commitsRefused += 1
+        partitions[partition].isDirty = true
+        let isLeaving = partitions[partition].phase != .active
+        let isNews = partitions[partition].commits.refuse(
+            isImpossible: isImpossible,
+            longestPauseNs: isLeaving ? CommitStanding.leavingPauseNs : CommitStanding.longestPauseNs, now: now)
+        if isNews {
+            journal.events.append(
+                .commitsRefused(
+                    partitions[partition].id, refusals: partitions[partition].commits.refusals,
+                    sinceNs: partitions[partition].commits.sinceNs ?? now, isImpossible: isImpossible))
+        }
+        let phase = partitions[partition].phase
+        if isImpossible, phase == .draining || phase == .leaving {
+            // Nobody can be told anything: there is no topic that he could read it of.
+            partitions[partition].phase = .left
+        }
+    }
+
+    private mutating func halve(
+        _ partition: UInt32, _ pending: Partition.Pending, now: Int64, journal: inout Journal
+    ) {
+        let half = min(partitions[partition].metadataLimit, pending.characters) / 2
+        // With less there would be no room for the reach and the owner.
+        if half < CommitMapWriter.leastCharacters {
+            refuse(partition, isImpossible: false, now: now, journal: &journal)
+        }
+        partitions[partition].metadataLimit = max(half, CommitMapWriter.leastCharacters)
+    }
+
+    private mutating func acknowledge(
+        _ pending: Partition.Pending, _ partition: UInt32, journal: inout Journal
+    ) -> Reply {
+        journal.counters.commitsAcknowledged += 1
+        if let before = partitions[partition].committed ?? partitions[partition].ledger.committedAtAssignment {
+            journal.counters.offsetsCommitted += pending.offset - before
+        }
+        partitions[partition].committed = pending.offset
+        partitions[partition].said = pending.said
+        partitions[partition].unsureSaid.removeAll(keepingCapacity: true)
+        if partitions[partition].commits.acknowledge() {
+            journal.events.append(.commitsResumed(partitions[partition].id))
+        }
+        guard partitions[partition].phase != .suspended else { return .nothing }
+        if pending.isLast {
+            partitions[partition].phase = .left
+            return .nothing
+        }
+        partitions[partition].reach.acknowledge(pending.reach)
+        return .acknowledged(partition)
+    }
+
+    // MARK: What a map can name
+
+    /// Looks how full the map of the last commit was. While it is nearly full nothing more is read of the partition.
+    ///
+    /// - Returns: below what offset the oldest that wait are to be held, so that half of the map would do.
+    mutating func shortenSpan(
+        _ id: PartitionID, mayHold: Bool, in store: borrowing NotificationStore, now: Int64
+    ) -> Int64? {
+        guard let partition = partitions.find(id), partitions[partition].phase == .active else { return nil }
+        let eighths = partitions[partition].mapEighths
+        partitions[partition].isSpanFull = eighths >= (partitions[partition].isSpanFull ? 6 : 7)
+        guard eighths >= 6, mayHold, now >= partitions[partition].nextShorteningNs else { return nil }
+        partitions[partition].nextShorteningNs = now + Self.shorteningPauseNs
+        let budget = CommitMapWriter.budget(characters: partitions[partition].metadataLimit) / 2
+        return firstNameable(partition, budget: budget, in: store)
+    }
+
+    /// What is open below it has to settle for a map within `budget` bytes to name all.
+    private func firstNameable(
+        _ partition: UInt32, budget: Int, in store: borrowing NotificationStore
+    ) -> Int64? {
+        partitions[partition].ledger.firstNameable(budget: budget) { record in
+            let count = Int(store[record: record].count)
+            guard count > 1, store[record: record].cursor.index > 0 || store[record: record].hasSettledIndexes
+            else { return 0 }
+            // Each index that stays open parts two runs.
+            let open = Int(store[record: record].unsettled) + max(0, count - Int(store[record: record].cursor.index))
+            return 8 + min(count / 8 + 1, 6 * (open + 1))
+        }
+    }
+
+    // MARK: How it stands
+
+    /// When a commit, or the end of a suspended partition, is due; `nil`: none is.
+    var nextDeadlineNs: Int64? {
+        var next: Int64?
+        for partition in partitions.slots where partitions[partition].wantsCommit {
+            let place = partitions[partition].flight
+            guard flights[place].partitions.isEmpty else { continue }
+            let dueNs = max(
+                partitions[partition].isUrgent ? 0 : flights[place].nextNs, partitions[partition].commits.untilNs)
+            next = min(next ?? .max, dueNs)
+        }
+        guard unassignedCount > 0 else { return next }
+        for partition in partitions.slots where partitions[partition].phase == .suspended {
+            next = min(next ?? .max, partitions[partition].suspendedNs + settings.suspendedLimitNs)
+        }
+        return next
+    }
+}

@@ -1,0 +1,237 @@
+import PushRecords
+
+/// What is written for a notification that is decided: which records, what waits for its producer, what waits to be
+/// acknowledged. And what an answer leads to, since the records say it.
+struct Settlement: ~Copyable {
+    private var productions: ProductionQueues
+    private(set) var tiers: RetryTiers
+    private let verdicts: VerdictTable
+    private var texts = InternedTexts()
+    /// `apns-unique-id` (development only), by slot.
+    private var uniqueIDs: [UInt32: String] = [:]
+    private let includesBadTokens: Bool
+    private let derivesIDs: Bool
+
+    init(_ settings: DeliverySettings) {
+        productions = ProductionQueues(tiers: settings.tiers.count)
+        tiers = RetryTiers(settings.tiers)
+        verdicts = VerdictTable(overrides: settings.verdicts)
+        includesBadTokens = settings.includesBadTokens
+        derivesIDs = settings.derivesIDs
+    }
+
+    // MARK: Answers
+
+    /// Writes down what APNs answered, and looks up what it leads to.
+    mutating func note(
+        _ fate: Fate, in batch: FateBatch, for slot: UInt32, in store: inout NotificationStore
+    ) -> VerdictRow {
+        let text = fate.reasonText >= 0 ? batch.texts[Int(fate.reasonText)] : nil
+        let row = verdicts.row(reason: fate.reason, text: text, status: fate.status)
+        store[slot].sends.countUp()
+        store[slot].returns = 0
+        store[slot].refusals = 0
+        store[slot].status = fate.status
+        store[slot].reason = fate.reason
+        if row.verdict != .accept, fate.reason == .none || fate.reason == .other {
+            store[slot].reasonText = text.map { texts.number(of: $0) } ?? texts.number(ofStatus: fate.status)
+            store[slot].reason = .other
+        }
+        store[slot].answeredID = fate.apnsID
+        store[slot].unregisteredAtMs = RecordTime.checked(fate.unregisteredAtMs)
+        if fate.uniqueIDText >= 0 { uniqueIDs[slot] = batch.texts[Int(fate.uniqueIDText)] }
+        return row
+    }
+
+    /// The notification is gone.
+    @inline(__always)
+    mutating func forget(_ slot: UInt32) {
+        if !uniqueIDs.isEmpty { uniqueIDs[slot] = nil }
+    }
+
+    /// A 410 without its time publishes none; a token that was dead for other reasons is so since it was sent.
+    func publishesDeadToken(_ slot: UInt32, in store: inout NotificationStore) -> Bool {
+        switch store[slot].outcome {
+        case .unregistered where store[slot].status == 410:
+            return store[slot].unregisteredAtMs != 0
+        case .rejected:
+            guard store[slot].reason.isBadToken, includesBadTokens else { return false }
+            store[slot].unregisteredAtMs = store[slot].sentAtMs
+            return true
+        case .unregistered:
+            store[slot].unregisteredAtMs = store[slot].sentAtMs
+            return true
+        case .accepted, .invalid, .expired, .abandoned:
+            return false
+        }
+    }
+
+    // MARK: To be produced
+
+    /// One more record is to be written for it.
+    mutating func produce(_ slot: UInt32, _ kind: Production.Kind, in store: inout NotificationStore) {
+        store[slot].unproduced += 1
+        store[slot].unacknowledged += 1
+        let production = Production(id: store.id(of: slot), kind: kind)
+        productions[production.target].append(production)
+    }
+
+    /// The next record for a topic; what became void since it was queued is passed by.
+    mutating func next(for target: ProductionTarget, in store: borrowing NotificationStore) -> Production? {
+        guard target != .deadLetters else { return nil }
+        while !productions[target].isEmpty {
+            let production = productions[target][productions[target].head]
+            if store.isCurrent(production.id) { return production }
+            productions[target].removeFirst()
+        }
+        return nil
+    }
+
+    /// The producer copied it. Returns whether all of its notification was.
+    mutating func produced(_ production: Production, in store: inout NotificationStore) -> Bool {
+        let head = productions[production.target].head
+        precondition(
+            !productions[production.target].isEmpty && productions[production.target][head].id == production.id
+                && store.isCurrent(production.id), "productions are made in their order")
+        productions[production.target].removeFirst()
+        store[production.id.slot].unproduced -= 1
+        return store[production.id.slot].unproduced == 0
+    }
+
+    /// Kafka has one record of it. Returns whether it has all; `nil`: nothing of it was awaited.
+    func acknowledged(_ id: NotificationID, in store: inout NotificationStore) -> Bool? {
+        guard Int(id.slot) < store.capacity, store.isCurrent(id), store[id.slot].unacknowledged > 0 else { return nil }
+        store[id.slot].unacknowledged -= 1
+        guard store[id.slot].unacknowledged == 0 else { return false }
+        precondition(store[id.slot].unproduced == 0, "what is acknowledged was produced")
+        return true
+    }
+
+    /// All that waits, what became void since it was queued included.
+    var count: Int { productions.count }
+
+    // MARK: Topics that cannot be written
+
+    func isWritable(_ target: ProductionTarget) -> Bool { productions.isWritable(target) }
+
+    /// Returns whether that is news.
+    mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool) -> Bool {
+        guard productions.isWritable(target) != isWritable else { return false }
+        productions.setWritable(target, isWritable)
+        tiers.setWritable(productions.writableTiers)
+        return true
+    }
+
+    /// What waits for tiers that cannot be written goes to others.
+    mutating func emptyUnwritableTiers(in store: inout NotificationStore, nowMs: Int64) {
+        for tier in 0..<tiers.count where !productions.isWritable(.retry(tier: tier)) {
+            emptyTier(tier, in: &store, nowMs: nowMs)
+        }
+    }
+
+    private mutating func emptyTier(_ tier: Int, in store: inout NotificationStore, nowMs: Int64) {
+        let target = ProductionTarget.retry(tier: tier)
+        let other = tiers.writable(tier)
+        while !productions[target].isEmpty {
+            let production = productions[target][productions[target].head]
+            productions[target].removeFirst()
+            guard store.isCurrent(production.id) else { continue }
+            store[production.id.slot].due = RecordTime.adding(tiers.delayMs(of: other), to: nowMs)
+            let moved = Production(id: production.id, kind: .retry(tier: other))
+            productions[moved.target].append(moved)
+        }
+    }
+
+    /// Takes back what waits for the dead-token topic, and whose result waits as well, to be moved to a tier: either both
+    /// records are written, or the retry record. Its ending stays counted; it will have another one.
+    mutating func takeDeadTokens(in store: inout NotificationStore) -> [UInt32] {
+        var taken: [UInt32] = []
+        var left = productions[.unregistered].count
+        while left > 0 {
+            left -= 1
+            let production = productions[.unregistered][productions[.unregistered].head]
+            productions[.unregistered].removeFirst()
+            let slot = production.id.slot
+            guard store.isCurrent(production.id) else { continue }
+            guard store[slot].unproduced == 2 else {
+                productions[.unregistered].append(production)
+                continue
+            }
+            // Nobody has seen its id: what is queued under the old generation is void.
+            store[slot].generation &+= 1
+            store[slot].unproduced = 0
+            store[slot].unacknowledged = 0
+            taken.append(slot)
+        }
+        return taken
+    }
+
+    // MARK: What is written
+
+    /// As `DeliveryMachine.withResult`.
+    func withResult<R>(
+        _ slot: UInt32, in store: borrowing NotificationStore, nowMs: Int64,
+        _ body: (borrowing NotificationContent, borrowing Ending) -> R
+    ) -> R {
+        var ending = Ending(
+            outcome: store[slot].outcome, status: store[slot].status, reason: store[slot].reason,
+            reasonText: texts[store[slot].reasonText], detail: detail(slot, in: store),
+            unregisteredAtMs: store[slot].unregisteredAtMs, attempts: store[slot].sends, inDoubt: store[slot].inDoubt,
+            sentAtMs: store[slot].sentAtMs, settledAtMs: nowMs)
+        let content = content(slot, in: store)
+        guard !uniqueIDs.isEmpty, var uniqueID = uniqueIDs[slot] else { return body(content, ending) }
+        return uniqueID.withUTF8 { bytes in
+            ending.uniqueID = UnsafeRawBufferPointer(bytes)
+            return body(content, ending)
+        }
+    }
+
+    /// As `DeliveryMachine.withRetry`.
+    func withRetry<R>(
+        _ slot: UInt32, in store: borrowing NotificationStore,
+        _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
+    ) -> R {
+        let isAttempt = store[slot].isRetryAttempt
+        var reason = StaticString("held").lentBytes
+        if isAttempt { reason = store[slot].reason.text?.lentBytes ?? texts[store[slot].reasonText] }
+        let order = RetryOrder(
+            attempt: store[bodyOf: store[slot].record].attempt + (isAttempt ? 1 : 0), dueMs: store[slot].due,
+            reason: reason, sends: store[slot].sends, inDoubt: store[slot].inDoubt)
+        return body(content(slot, in: store), order)
+    }
+
+    private func detail(_ slot: UInt32, in store: borrowing NotificationStore) -> Detail {
+        if store[slot].outcome != .invalid { return .none }
+        let record = store[slot].record
+        if store[bodyOf: record].isInvalid { return store[bodyOf: record].detail }
+        return Detail("the device token is not 1 to 100 bytes in hex")
+    }
+
+    private func content(_ slot: UInt32, in store: borrowing NotificationStore) -> NotificationContent {
+        let record = store[slot].record
+        var place = store[bodyOf: record].request
+        place.index &+= store[slot].index
+        var headers = store[bodyOf: record].headers
+        headers.apnsID = store[bodyOf: record].requestID(index: store[slot].index, isDerived: derivesIDs)
+        if headers.apnsID == .none { headers.apnsID = store[slot].answeredID }
+        return NotificationContent(
+            token: store[slot].token, isBroadcast: store[bodyOf: record].isBroadcast, headers: headers,
+            app: Int(store[bodyOf: record].app), payload: store[bodyOf: record].payload, request: place,
+            requestKey: store[bodyOf: record].key, requestedAtMs: store[bodyOf: record].firstMs,
+            copiedHeaders: store[bodyOf: record].copiedHeaders)
+    }
+}
+
+extension Outcome {
+    /// Its place in `allCases`.
+    package var place: Int {
+        switch self {
+        case .accepted: 0
+        case .unregistered: 1
+        case .rejected: 2
+        case .invalid: 3
+        case .expired: 4
+        case .abandoned: 5
+        }
+    }
+}

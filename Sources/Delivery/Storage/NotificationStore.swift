@@ -1,0 +1,316 @@
+internal import CLinux
+import PushRecords
+
+/// Every open notification, its record, and their bytes: what the parts of the machine share.
+///
+/// A notification is named by its slot, and so is a record. Nobody else follows a pointer to one.
+struct NotificationStore: ~Copyable {
+    private var notifications = Slab(capacity: 1_024, empty: Notification())
+    private var records = Slab(capacity: 1_024, empty: Record())
+    private var blocks: BlockStore
+    /// Holds a token while it is read.
+    private let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 8)
+
+    /// - Parameter idleLimit: bytes of blocks that are kept for what comes.
+    init(idleLimit: Int) { blocks = BlockStore(idleLimit: idleLimit) }
+
+    deinit {
+        for slot in 0..<UInt32(notifications.capacity) where notifications[slot].state != .free {
+            guard notifications[slot].tokenBlockSize > 0 else { continue }
+            UnsafeMutableRawPointer(mutating: notifications[slot].token.baseAddress)?.deallocate()
+        }
+        for slot in 0..<UInt32(records.capacity) {
+            records[slot].body?.deallocate()
+            records[slot].settledIndexes?.deallocate()
+            records[slot].lentIndexes?.deallocate()
+        }
+        scratch.deallocate()
+    }
+
+    // MARK: Notifications
+
+    subscript(slot: UInt32) -> Notification {
+        @inline(__always) unsafeAddress { UnsafePointer(notifications.base + Int(slot)) }
+        @inline(__always) unsafeMutableAddress { notifications.base + Int(slot) }
+    }
+
+    /// All slots are below it.
+    var capacity: Int { notifications.capacity }
+    /// Notifications that are open.
+    var count: Int { notifications.count }
+    /// Bytes of the blocks that are given out.
+    var blockBytes: Int { blocks.openBytes }
+
+    /// The name of what is in this slot now.
+    @inline(__always)
+    func id(of slot: UInt32) -> NotificationID { NotificationID(slot: slot, generation: self[slot].generation) }
+
+    /// Whether this notification is decided, and its productions are under way.
+    func isCurrent(_ id: NotificationID) -> Bool {
+        self[id.slot].generation == id.generation && self[id.slot].state == .concluded
+    }
+
+    /// A slot of its own for one notification of a record, of which that counts one more.
+    mutating func take(of record: UInt32, index: Int32, app: Int32) -> UInt32 {
+        let slot = notifications.take()
+        let generation = notifications[slot].generation &+ 1
+        notifications[slot] = Notification()
+        notifications[slot].generation = generation
+        notifications[slot].state = .concluded
+        notifications[slot].record = record
+        notifications[slot].index = index
+        notifications[slot].app = app
+        records[record].unsettled += 1
+        return slot
+    }
+
+    /// The record counts one less.
+    mutating func giveBack(_ slot: UInt32) {
+        let record = notifications[slot].record
+        records[record].unsettled -= 1
+        if notifications[slot].isDoubted { records[record].doubts -= 1 }
+        notifications[slot].state = .free
+        notifications.giveBack(slot)
+    }
+
+    // MARK: Records
+
+    subscript(record slot: UInt32) -> Record {
+        @inline(__always) unsafeAddress { UnsafePointer(records.base + Int(slot)) }
+        @inline(__always) unsafeMutableAddress { records.base + Int(slot) }
+    }
+
+    /// The record of a notification.
+    subscript(recordOf slot: UInt32) -> Record {
+        @inline(__always) unsafeAddress { UnsafePointer(records.base + Int(self[slot].record)) }
+        @inline(__always) unsafeMutableAddress { records.base + Int(self[slot].record) }
+    }
+
+    mutating func takeRecord() -> UInt32 { records.take() }
+
+    mutating func giveBack(record slot: UInt32) {
+        precondition(records[slot].body == nil, "a record's bytes go before it")
+        records[slot].settledIndexes?.deallocate()
+        records[slot].lentIndexes?.deallocate()
+        records[slot] = Record()
+        records.giveBack(slot)
+    }
+
+    // MARK: Bodies
+
+    func hasBody(_ record: UInt32) -> Bool { records[record].body != nil }
+
+    /// What the notifications of a record share: there as long as one of them needs it (`hasBody`).
+    subscript(bodyOf record: UInt32) -> RecordBody {
+        @inline(__always) unsafeAddress { UnsafePointer(records[record].body.unsafelyUnwrapped) }
+        @inline(__always) unsafeMutableAddress { records[record].body.unsafelyUnwrapped }
+    }
+
+    /// The record's place, for whoever dies at it: lent as long as its body is there.
+    func place(of record: UInt32) -> UnsafePointer<CrashPlace>? { records[record].body.map { $0.place } }
+
+    /// Whether it is to be sent now or never: its expiration is 0.
+    func isNowOrNever(_ slot: UInt32) -> Bool { self[recordOf: slot].body?.pointee.expiration == 0 }
+
+    /// Copies what is needed of a request into one block, the body of its record.
+    ///
+    /// - Parameters:
+    ///   - firstMs: timestamp of the original record.
+    ///   - isExpired: it is too old to be sent.
+    ///   - inheritedDoubts: indexes below it may have been sent by the owner before.
+    /// - Returns: the bytes that it takes.
+    mutating func makeBody(
+        of record: UInt32, _ request: ParsedRequest, read origin: RecordOrigin, firstMs: Int64, isExpired: Bool,
+        inheritedDoubts: Int32
+    ) -> Int {
+        var token = request.tokenList
+        var tokenFailure = ReasonCode.none
+        var isList = false
+        var isBroadcast = false
+        switch request.target {
+        case .device:
+            let normalized = DeviceToken.normalize(request.token, into: scratch)
+            tokenFailure = normalized.failure
+            token = UnsafeRawBufferPointer(rebasing: scratch[..<normalized.count])
+        case .channel:
+            token = request.channelID
+            isBroadcast = true
+        case .devices:
+            isList = true
+        case .none:
+            preconditionFailure("a dead letter has no body")
+        }
+        // What is refused is never sent, and may be large.
+        let payload = request.isInvalid ? UnsafeRawBufferPointer(start: nil, count: 0) : request.payload
+        let subject = UnsafeRawBufferPointer(
+            start: request.detail.subject.baseAddress, count: min(request.detail.subject.count, Detail.subjectLimit))
+        let originalTopic = request.retry?.request.topic ?? UnsafeRawBufferPointer(start: nil, count: 0)
+        let headersSize = request.copiedHeaders.count * MemoryLayout<RecordHeader>.stride
+        var size = MemoryLayout<RecordBody>.stride + headersSize + token.count + payload.count
+        size += request.headers.byteCount + request.key.count
+        size += subject.count + originalTopic.count
+        for header in request.copiedHeaders { size += header.name.count + header.value.count }
+
+        let block = blocks.take(size)
+        var writer = BlockWriter(next: block + MemoryLayout<RecordBody>.stride + headersSize)
+        let headers = (block + MemoryLayout<RecordBody>.stride).bindMemory(
+            to: RecordHeader.self, capacity: request.copiedHeaders.count)
+        for (index, header) in request.copiedHeaders.enumerated() {
+            let copy = RecordHeader(name: writer.copy(header.name), value: writer.copy(header.value))
+            (headers + index).initialize(to: copy)
+        }
+
+        let body = block.bindMemory(to: RecordBody.self, capacity: 1)
+        var place = RequestPlace(
+            topic: origin.topic, partition: origin.place.partition, offset: origin.place.offset, index: 0)
+        if let retry = request.retry {
+            place = retry.request
+            place.topic = writer.copy(originalTopic)
+        }
+        body.initialize(
+            to: RecordBody(
+                place: origin.place, blockSize: size, payload: writer.copy(payload),
+                headers: request.headers.copied(to: &writer.next), key: writer.copy(request.key),
+                tokens: writer.copy(token), isList: isList, tokenFailure: tokenFailure,
+                copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
+                isBroadcast: isBroadcast, app: -1, isInvalid: request.isInvalid, isExpired: isExpired,
+                failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
+                request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
+                inDoubt: request.retry?.inDoubt ?? 0, inheritedDoubts: inheritedDoubts,
+                attempt: request.retry?.attempt ?? 0, tierDelayMs: origin.tierDelayMs, topicHash: origin.topicHash))
+        precondition(writer.next == block + size, "a block has room for what is copied into it")
+        records[record].body = body
+        return BlockStore.rounded(size)
+    }
+
+    /// One who needs the record's body less. Returns the bytes that became free with it, and its app.
+    mutating func releaseBody(_ record: UInt32) -> (bytes: Int, app: Int)? {
+        guard let body = records[record].body else { return nil }
+        records[record].holders -= 1
+        guard records[record].holders == 0 else { return nil }
+        let size = body.pointee.blockSize
+        let app = Int(body.pointee.app)
+        records[record].body = nil
+        blocks.giveBack(UnsafeMutableRawPointer(body), size: size)
+        return (BlockStore.rounded(size), app)
+    }
+
+    // MARK: Fan-outs
+
+    /// The next token of a record's list, lent until another one is read, and what is wrong with it.
+    mutating func nextToken(of record: UInt32) -> (token: UnsafeRawBufferPointer, failure: ReasonCode) {
+        guard let next = records[record].cursor.next(in: self[bodyOf: record].tokens, into: scratch) else {
+            preconditionFailure("a list holds as many tokens as the parser counted")
+        }
+        return (UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(scratch)[..<next.count]), next.failure)
+    }
+
+    /// Which indexes of a record are settled is written down from now on, unless it has one notification only.
+    mutating func makeIndexes(of record: UInt32, settled: [Range<Int64>]) {
+        let count = records[record].count
+        guard count > 1 else { return }
+        let words = UnsafeMutablePointer<UInt64>.allocate(capacity: records[record].indexWordCount)
+        words.initialize(repeating: 0, count: records[record].indexWordCount)
+        for range in settled {
+            for index in range where index < Int64(count) { words[Int(index / 64)] |= 1 << UInt64(index % 64) }
+        }
+        records[record].settledIndexes = words
+    }
+
+    /// Whether an index is settled, or under way since before its record was read again.
+    func isTaken(_ index: Int32, of record: UInt32) -> Bool {
+        guard let words = records[record].settledIndexes else { return false }
+        let place = Int(index / 64)
+        let word = words[place] | (records[record].lentIndexes.map { $0[place] } ?? 0)
+        return word >> UInt64(index % 64) & 1 == 1
+    }
+
+    /// Of a fan-out, this index is settled.
+    mutating func noteSettled(_ index: Int32, of record: UInt32) {
+        guard let words = records[record].settledIndexes else { return }
+        words[Int(index / 64)] |= 1 << UInt64(index % 64)
+        records[record].hasSettledIndexes = true
+    }
+
+    /// The settled indexes of a fan-out, as bits; `nil`: none is, or it is none.
+    func settledIndexes(of record: UInt32) -> UnsafeBufferPointer<UInt64>? {
+        guard records[record].hasSettledIndexes, let words = records[record].settledIndexes else { return nil }
+        return UnsafeBufferPointer(start: words, count: records[record].indexWordCount)
+    }
+
+    /// Of a fan-out, what is in this slot is under way: it is not to be taken again.
+    mutating func noteLent(_ slot: UInt32) {
+        let record = notifications[slot].record
+        guard records[record].settledIndexes != nil else { return }
+        let words: UnsafeMutablePointer<UInt64>
+        if let known = records[record].lentIndexes {
+            words = known
+        } else {
+            words = .allocate(capacity: records[record].indexWordCount)
+            words.initialize(repeating: 0, count: records[record].indexWordCount)
+            records[record].lentIndexes = words
+        }
+        let index = notifications[slot].index
+        words[Int(index / 64)] |= 1 << UInt64(index % 64)
+    }
+
+    /// It is under way no more.
+    mutating func endLending(_ slot: UInt32) {
+        guard let words = records[notifications[slot].record].lentIndexes else { return }
+        let index = notifications[slot].index
+        words[Int(index / 64)] &= ~(1 << UInt64(index % 64))
+    }
+
+    /// Nothing of a fan-out is known to be under way.
+    mutating func endLending(of record: UInt32) {
+        records[record].lentIndexes?.update(repeating: 0, count: records[record].indexWordCount)
+    }
+
+    // MARK: Tokens
+
+    /// Gives a notification a copy of its token, and returns the bytes that it takes.
+    mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: UInt32) -> Int {
+        guard let source = token.baseAddress, token.count > 0 else { return 0 }
+        let block = blocks.take(token.count)
+        block.copyMemory(from: source, byteCount: token.count)
+        notifications[slot].tokenBlockSize = Int16(token.count)
+        notifications[slot].token = UnsafeRawBufferPointer(start: block, count: token.count)
+        return BlockStore.rounded(token.count)
+    }
+
+    /// The token is needed no more; returns the bytes that became free.
+    mutating func releaseToken(_ slot: UInt32) -> Int {
+        var bytes = 0
+        if notifications[slot].tokenBlockSize > 0, let token = notifications[slot].token.baseAddress {
+            let size = Int(notifications[slot].tokenBlockSize)
+            blocks.giveBack(UnsafeMutableRawPointer(mutating: token), size: size)
+            bytes = BlockStore.rounded(size)
+            notifications[slot].tokenBlockSize = 0
+        }
+        notifications[slot].token = UnsafeRawBufferPointer(start: nil, count: 0)
+        return bytes
+    }
+}
+
+/// Where a record was read.
+struct RecordOrigin {
+    /// For whoever dies at it.
+    var place: CrashPlace
+    var topic: UnsafeRawBufferPointer
+    var topicHash: UInt64
+    /// Delay of its tier; 0: a request topic.
+    var tierDelayMs: Int64
+}
+
+/// Copies bytes into a block, one after the other.
+private struct BlockWriter {
+    var next: UnsafeMutableRawPointer
+
+    /// A `nil` base address stays one.
+    mutating func copy(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        guard let source = bytes.baseAddress else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        next.copyMemory(from: source, byteCount: bytes.count)
+        defer { next += bytes.count }
+        return UnsafeRawBufferPointer(start: next, count: bytes.count)
+    }
+}

@@ -1,0 +1,338 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+// Each part of the machine by itself, as far as the tests of the machine do not name it.
+
+@Suite("Device queues")
+struct DeviceQueuesTests {
+    private static func enter(
+        _ slot: UInt32, _ queues: inout DeviceQueues, _ store: inout NotificationStore
+    ) -> String {
+        let head = queues.head(for: slot, in: &store)
+        return "\(queues.enter(slot, behind: head, in: &store))"
+    }
+
+    @Test("The first has its turn, and each one after it when the one before has left")
+    func turns() {
+        var store = NotificationStore.forTests()
+        var queues = DeviceQueues(seed: 1, limit: 10)
+        queues.addApp(sharing: nil)
+        let slots = [store.add("a"), store.add("a"), store.add("b"), store.add("a")]
+        expect(slots.map { Self.enter($0, &queues, &store) }, is: ["first", "behind", "first", "behind"])
+        expect(queues.count, is: 2)
+        // Who leaves the middle is passed by.
+        expect(queues.leave(slots[1], in: &store), is: nil)
+        expect(queues.leave(slots[0], in: &store), is: slots[3])
+        // Whose turn it is waits in no queue any more: the machine says where instead.
+        store[slots[3]].state = .ready
+        expect(queues.leave(slots[0], in: &store), is: nil)
+        expect(queues.leave(slots[2], in: &store), is: nil)
+        expect(queues.leave(slots[3], in: &store), is: nil)
+        expect(queues.count, is: 0)
+    }
+
+    @Test("A full queue says how many it has turned away, also when its first one has left")
+    func full() {
+        var store = NotificationStore.forTests()
+        var queues = DeviceQueues(seed: 1, limit: 2)
+        queues.addApp(sharing: nil)
+        let slots = (0..<5).map { _ in store.add("a") }
+        expect(
+            slots[..<4].map { Self.enter($0, &queues, &store) },
+            is: ["first", "behind", "full(turnedAway: 0)", "full(turnedAway: 1)"])
+        _ = queues.leave(slots[0], in: &store)
+        expect(Self.enter(slots[0], &queues, &store), is: "behind")
+        expect(Self.enter(slots[4], &queues, &store), is: "full(turnedAway: 2)")
+    }
+
+    @Test("Two apps have queues of their own for one device, unless the second is the first, come back")
+    func apps() {
+        var store = NotificationStore.forTests()
+        var queues = DeviceQueues(seed: 1, limit: 10)
+        queues.addApp(sharing: nil)
+        queues.addApp(sharing: nil)
+        queues.addApp(sharing: 0)
+        let entries = (0..<3 as Range<Int32>).map { app in
+            let slot = store.add("a", app: app)
+            return Self.enter(slot, &queues, &store)
+        }
+        expect(entries, is: ["first", "first", "behind"])
+    }
+
+    @Test("A slowed device is one until its time is over")
+    func slowed() {
+        var store = NotificationStore.forTests()
+        var queues = DeviceQueues(seed: 1, limit: 10)
+        queues.addApp(sharing: nil)
+        let slot = store.add("a")
+        queues.slow(slot, untilNs: 5, in: store)
+        expect(queues.isSlowed(slot, in: store), is: false)
+        _ = Self.enter(slot, &queues, &store)
+        queues.slow(slot, untilNs: 5, in: store)
+        queues.expire(4)
+        expect(queues.isSlowed(slot, in: store), is: true)
+        queues.expire(5)
+        expect(queues.isSlowed(slot, in: store), is: false)
+    }
+}
+
+@Suite("Circuit breakers")
+struct CircuitBreakersTests {
+    private static func journal() -> Journal { Journal(counters: DeliveryCounters(apps: 1, tiers: 1)) }
+
+    @Test("A refused credential holds all but one probe, which closes the circuit")
+    func credential() {
+        var store = NotificationStore.forTests()
+        var breakers = CircuitBreakers()
+        var journal = Self.journal()
+        breakers.addApp(.named("shop"))
+        let first = store.add("a")
+        let second = store.add("b")
+        expect(breakers.causeToHold(first, in: &store, now: 0), is: nil)
+        expect(
+            breakers.credentialFault(0, .invalidProviderToken, handedNs: 0, now: 0, journal: &journal), is: .opened)
+        expect(breakers.causeToHold(first, in: &store, now: 0), is: .credential)
+        let later = Circuit.firstDelayNs
+        expect(breakers.causeToHold(first, in: &store, now: later), is: nil)
+        expect(store[first].isProbe, is: true)
+        expect(breakers.isProbe(store.id(of: first)), is: true)
+        expect(breakers.causeToHold(second, in: &store, now: later), is: .credential)
+        // A probe that ends without an answer gives its place to another.
+        breakers.endProbe(first, in: &store)
+        expect(breakers.causeToHold(second, in: &store, now: later), is: nil)
+        let probe = breakers.settleProbe(
+            second, fault: nil, in: &store, ofMany: false, now: later, journal: &journal)
+        expect(probe, is: store.id(of: second))
+        expect(breakers.isClosed(0) || breakers.hasProbes || breakers.isGated(0), is: false)
+        expect(journal.counters.circuitsOpened, is: 1)
+        expect(journal.events.count, is: 2)
+    }
+
+    @Test("An app without a connection is cut off after its time, where there are others, until it has one")
+    func cutOff() {
+        var store = NotificationStore.forTests()
+        var breakers = CircuitBreakers()
+        var journal = Self.journal()
+        breakers.addApp(.named("shop"))
+        breakers.addApp(.named("news"))
+        _ = breakers.setReachable(0, false, ofMany: true, now: 10, journal: &journal)
+        expect(breakers.nextCutOffNs, is: 10 + CircuitBreakers.cutOffNs)
+        let now = breakers.nextCutOffNs
+        expect(breakers.cutOff(isBusy: [false, false], now: now - 1, journal: &journal), is: [false, false])
+        expect(breakers.cutOff(isBusy: [false, false], now: now, journal: &journal), is: [true, false])
+        let slot = store.add("a")
+        expect(breakers.causeToHold(slot, in: &store, now: now), is: .unreachable)
+        _ = breakers.setReachable(0, true, ofMany: true, now: now, journal: &journal)
+        expect(breakers.causeToHold(slot, in: &store, now: now), is: nil)
+    }
+
+    @Test("How long an app has been held counts per cause, until that ends")
+    func holding() {
+        var breakers = CircuitBreakers()
+        var journal = Self.journal()
+        breakers.addApp(.named("shop"))
+        func note(_ cause: HeldCause, _ now: Int64) -> Int64 {
+            breakers.note(cause, of: 0, pauseNs: 100, roundNs: 50, now: now, journal: &journal).forNs
+        }
+        expect([note(.paused, 10), note(.paused, 1_000), note(.lane, 1_000)], is: [0, 990, 0])
+        // What is told one by one begins anew after a pause.
+        expect([note(.lane, 1_100), note(.lane, 1_201)], is: [100, 0])
+        expect(breakers.heldSinceNs(0, pauseNs: 100, now: 1_201), is: 10)
+        breakers.endHolding(.paused)
+        expect(breakers.heldSinceNs(0, pauseNs: 100, now: 1_201), is: 1_201)
+        expect(breakers.heldSinceNs(0, pauseNs: 100, now: 1_302), is: nil)
+    }
+}
+
+@Suite("Dispatch")
+struct DispatchTests {
+    private static func make(_ route: AppRoute, capacity: Int) -> Dispatch {
+        var dispatch = Dispatch()
+        dispatch.addApp(route, weights: [1])
+        dispatch.setCapacity(0, capacity)
+        return dispatch
+    }
+
+    @Test("As many as the transport takes, suspects beside them; what was sent before goes first")
+    func capacity() {
+        var store = NotificationStore.forTests()
+        var dispatch = Self.make(.named("shop"), capacity: 2)
+        expect(dispatch.room(0, now: 0) == nil, is: true)
+        let slots = [store.add("a"), store.add("b"), store.add("c")]
+        for slot in slots { dispatch.becomeReady(slot, first: false, in: &store, now: 7) }
+        expect(dispatch.oldestNs(0, in: store), is: 7)
+        expect(dispatch.room(0, now: 0)?.free, is: 2)
+        expect(dispatch.next(0, from: &store), is: slots[0])
+        expect(dispatch.next(0, from: &store), is: slots[1])
+        dispatch.handed(0, 2, suspects: 1, now: 0)
+        expect(dispatch.handed(0), is: 2)
+        expect(dispatch.room(0, now: 0)?.free, is: 1)
+        dispatch.cameBack(0, isSuspect: true)
+        dispatch.cameBack(0, isSuspect: false)
+        dispatch.becomeReady(slots[0], first: true, in: &store, now: 8)
+        expect(dispatch.next(0, from: &store), is: slots[0])
+        dispatch.remove(slots[2], from: &store)
+        expect(dispatch.ready(0), is: 0)
+    }
+
+    @Test("A pause is over in the order in which pauses began, and wakes the machine")
+    func backOff() {
+        var store = NotificationStore.forTests()
+        var dispatch = Self.make(.named("shop"), capacity: 2)
+        let slots = [store.add("a"), store.add("b"), store.add("c")]
+        for (place, slot) in slots.enumerated() { dispatch.backOff(slot, in: &store, now: Int64(place)) }
+        dispatch.remove(slots[0], from: &store)
+        expect(dispatch.nextDeadlineNs(in: store, now: 0), is: 1 + Dispatch.backOffNs)
+        expect(dispatch.nextBackedOff(in: &store, now: Dispatch.backOffNs), is: nil)
+        expect(dispatch.nextBackedOff(in: &store, now: Dispatch.backOffNs + 2), is: slots[1])
+        expect(dispatch.nextBackedOff(in: &store, now: Dispatch.backOffNs + 2), is: slots[2])
+        expect(dispatch.nextDeadlineNs(in: store, now: 0), is: nil)
+    }
+
+    @Test("A rate limit gives no more than its burst, suspects included, and says when the next may go")
+    func rateLimit() {
+        var store = NotificationStore.forTests()
+        var dispatch = Self.make(.named("shop", rateLimit: 100), capacity: 1_000)
+        let slots = (0..<20).map { _ in store.add("a") }
+        for slot in slots { dispatch.becomeReady(slot, first: false, in: &store, now: 0) }
+        let room = dispatch.room(0, now: 0)
+        expect(room?.most, is: 6)
+        dispatch.handed(0, 6, suspects: 6, now: 0)
+        expect(dispatch.room(0, now: 0) == nil, is: true)
+        expect(dispatch.nextDeadlineNs(in: store, now: 0) ?? 0 > 0, is: true)
+        dispatch.remove(0)
+        expect(dispatch.nextDeadlineNs(in: store, now: 0), is: nil)
+    }
+}
+
+@Suite("Room")
+struct RoomTests {
+    @Test("What is taken is given back, whatever it was")
+    func givenBack() {
+        var store = NotificationStore.forTests()
+        var room = Room(mostOpen: 10, mostBytes: 10_000)
+        room.addApp()
+        let group = room.group(of: "requests", weight: 3)
+        expect(group.isNew, is: true)
+        expect(room.group(of: "requests", weight: 5).isNew, is: false)
+        expect(room.weights, is: [1, 5])
+        room.setRead(true, group.group)
+        let slot = store.add("a", group: Int32(group.group))
+        room.take(group: group.group, app: 0)
+        room.takeRecord(640, group: group.group, app: 0)
+        room.takeBytes(100, for: slot, in: &store)
+        expect(room.isEmpty, is: false)
+        expect(room.countedBytes, is: 100)
+        room.giveBackBytes(slot, in: &store)
+        room.giveBackBytes(slot, in: &store)
+        room.giveBackBlock(640, group: group.group, app: 0)
+        expect(room.isEmpty, is: false)
+        room.giveBack(group: group.group, app: 0)
+        expect(room.isEmpty, is: true)
+    }
+
+    @Test("An app is full with half of the room, and its share is waited for so long")
+    func full() {
+        var room = Room(mostOpen: 4, mostBytes: 10_000)
+        room.addApp()
+        room.take(group: 0, app: 0)
+        expect(room.isFull(app: 0), is: false)
+        expect(room.shareWaitEndNs(app: 0, oldestNs: 5), is: nil)
+        room.take(group: 0, app: 0)
+        expect(room.isFull(app: 0), is: true)
+        expect(room.shareWaitEndNs(app: 0, oldestNs: nil), is: nil)
+        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, now: 10), is: false)
+        expect(room.shareWaitEndNs(app: 0, oldestNs: nil), is: 10 + Room.shareWaitNs)
+        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, now: 10 + Room.shareWaitNs), is: true)
+        room.endFull(app: 0)
+        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, now: 10 + Room.shareWaitNs), is: false)
+        // The oldest that waits for a stream is what counts, where one does.
+        expect(room.hasWaitedForShare(app: 0, oldestNs: 0, now: Room.shareWaitNs), is: true)
+    }
+}
+
+@Suite("Settlement")
+struct SettlementTests {
+    @Test("A notification is settled once all of its records are acknowledged")
+    func settled() {
+        var store = NotificationStore.forTests()
+        var settlement = Settlement(DeliverySettings())
+        let slot = store.add("a")
+        let id = store.id(of: slot)
+        settlement.produce(slot, .unregistered, in: &store)
+        settlement.produce(slot, .result, in: &store)
+        expect(settlement.count, is: 2)
+        let result = settlement.next(for: .results, in: store)
+        let token = settlement.next(for: .unregistered, in: store)
+        expect(result.map { settlement.produced($0, in: &store) }, is: false)
+        expect(token.map { settlement.produced($0, in: &store) }, is: true)
+        expect(settlement.acknowledged(id, in: &store), is: false)
+        expect(settlement.acknowledged(id, in: &store), is: true)
+        expect(settlement.acknowledged(id, in: &store), is: nil)
+    }
+
+    @Test("A dead token is taken back where its result waits as well, and what was queued for it is void")
+    func deadTokens() {
+        var store = NotificationStore.forTests()
+        var settlement = Settlement(DeliverySettings())
+        let slots = [store.add("a"), store.add("b")]
+        for slot in slots {
+            settlement.produce(slot, .unregistered, in: &store)
+            settlement.produce(slot, .result, in: &store)
+        }
+        _ = settlement.next(for: .results, in: store).map { settlement.produced($0, in: &store) }
+        expect(settlement.setWritable(.unregistered, false), is: true)
+        expect(settlement.setWritable(.unregistered, false), is: false)
+        expect(settlement.takeDeadTokens(in: &store), is: [slots[1]])
+        expect(settlement.next(for: .unregistered, in: store)?.id.slot, is: slots[0])
+        expect(settlement.next(for: .results, in: store), is: nil)
+    }
+
+    @Test("What waits for a tier that cannot be written goes to one that can")
+    func tiers() {
+        var store = NotificationStore.forTests()
+        var settlement = Settlement(DeliverySettings())
+        let slot = store.add("a")
+        settlement.produce(slot, .retry(tier: 0), in: &store)
+        _ = settlement.setWritable(.retry(tier: 0), false)
+        settlement.emptyUnwritableTiers(in: &store, nowMs: 1_000)
+        expect(settlement.next(for: .retry(tier: 0), in: store), is: nil)
+        expect(settlement.next(for: .retry(tier: 1), in: store)?.id.slot, is: slot)
+        expect(store[slot].due, is: 901_000)
+    }
+}
+
+@Suite("Assignments")
+struct PartitionTableTests {
+    private static func partition(_ id: PartitionID) -> Partition {
+        Partition(
+            id: id, topic: "requests", number: Int32(id.slot), group: 0, tierDelayMs: 0,
+            ledger: PartitionLedger(committed: nil, map: CommitMap()), reach: Reach(minimum: 1), metadataLimit: 100)
+    }
+
+    @Test("A slot is used again, a name is not; and there may be many")
+    func names() {
+        var table = PartitionTable()
+        var ids: [PartitionID] = []
+        for _ in 0..<40 {
+            ids.append(table.nextID())
+            table.insert(Self.partition(ids[ids.count - 1]))
+        }
+        expect(table.count, is: 40)
+        expect(ids.enumerated().allSatisfy { Int32($0.offset) == table[$0.element.slot].number }, is: true)
+        table.remove(3)
+        table.remove(17)
+        expect(table.find(ids[3]), is: nil)
+        expect(table.find(slot: 17), is: nil)
+        expect(table.find(slot: noSlot), is: nil)
+        expect(Array(table.slots).count, is: 38)
+        let again = table.nextID()
+        expect(again.slot, is: 3)
+        table.insert(Self.partition(again))
+        expect(table.find(ids[3]), is: nil)
+        expect(table.find(again), is: 3)
+        expect(table.nextID().slot, is: 17)
+    }
+}
