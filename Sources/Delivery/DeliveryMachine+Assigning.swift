@@ -33,7 +33,7 @@ extension DeliveryMachine {
         let logStart = logStart.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let start = Self.readingStart(committed: committedOffset, logStart: logStart, logEnd: logEnd)
-        var sentBefore: Int64 = 0
+        var sentBefore = ledger.detachedEnd(topic: topic, number)
         if let suspended = ledger.suspended(topic: topic, number) {
             // A log that ends below what was received of it was cut: other records have, or will have, those offsets.
             let isCut = logEnd.map { $0 <= ledger.partitions[suspended].ledger.highestReceived } ?? false
@@ -42,7 +42,7 @@ extension DeliveryMachine {
             {
                 return resume(suspended, text, role, logEnd: logEnd)
             }
-            sentBefore = ledger.partitions[suspended].sentEnd
+            sentBefore = max(sentBefore, ledger.partitions[suspended].sentEnd)
             release([ledger.partitions[suspended].id], because: { .suspendedReleased($0) })
         }
         let id = ledger.nextID()
@@ -83,7 +83,7 @@ extension DeliveryMachine {
             }
         }
         // The group has nothing of what was committed before, or what no worker wrote. Whoever had the partition last, and
-        // lost it, knows how far it was sent.
+        // lost it or goes on with records of its log, knows how far it was sent.
         let sentEnd = min(sentBefore, logEnd ?? OffsetLimit.highest)
         if !isTold, sentEnd > max(base ?? logStart ?? 0, map.reach ?? 0) {
             map.reach = sentEnd

@@ -111,6 +111,20 @@ struct CommitLedger: ~Copyable {
         return nil
     }
 
+    /// One past the last offset that is open, or was, of logs that this partition had before: a log that was only cut still
+    /// has some of these records. 0: there are none.
+    func detachedEnd(topic: String, _ number: Int32) -> Int64 {
+        guard unassignedCount > 0 else { return 0 }
+        var end: Int64 = 0
+        for partition in partitions.slots
+        where partitions[partition].phase == .detached && partitions[partition].number == number
+            && partitions[partition].topicText == topic
+        {
+            end = max(end, partitions[partition].sentEnd, partitions[partition].ledger.highestReceived + 1)
+        }
+        return end
+    }
+
     /// It goes on under a new name.
     ///
     /// - Parameter text: the commit of ours that the group has.
