@@ -33,6 +33,7 @@ package struct DeliveryMachine: ~Copyable {
     /// Tokens of a fan-out admitted before the next record has its turn.
     static let admissionPiece = 256
 
+    private let inPlace = InPlace()
     let settings: DeliverySettings
     var parser: RequestParser
     var directory: AppDirectory

@@ -10,6 +10,7 @@ struct CommitLedger: ~Copyable {
     private static let widestPauseNs: Int64 = 1_000_000_000
     private static let shorteningPauseNs: Int64 = 100_000_000
 
+    private let inPlace = InPlace()
     private(set) var partitions = PartitionTable()
     private var mapWriter = CommitMapWriter()
     /// By `CommitGroup`.

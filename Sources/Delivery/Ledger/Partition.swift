@@ -27,6 +27,7 @@ struct Partition: ~Copyable {
         var said: CommitText
     }
 
+    private let inPlace = InPlace()
     /// Another one when it is resumed.
     var id: PartitionID
     let topicText: String

@@ -3,6 +3,7 @@ import PushRecords
 /// What is written for a notification that is decided: which records, what waits for its producer, what waits to be
 /// acknowledged. And what an answer leads to, since the records say it.
 struct Settlement: ~Copyable {
+    private let inPlace = InPlace()
     private var productions: ProductionQueues
     private(set) var tiers: RetryTiers
     private let verdicts: VerdictTable

@@ -5,6 +5,7 @@ import PushRecords
 ///
 /// A notification is named by its slot, and so is a record. Nobody else follows a pointer to one.
 struct NotificationStore: ~Copyable {
+    private let inPlace = InPlace()
     private var notifications = Slab(capacity: 1_024, empty: Notification())
     private var records = Slab(capacity: 1_024, empty: Record())
     private var blocks: BlockStore

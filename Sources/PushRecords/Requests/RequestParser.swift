@@ -34,18 +34,19 @@ package struct RequestParser: ~Copyable {
     ) -> ParsedRequest {
         let known = read(headers, role)
         var request = ParsedRequest(copiedHeaders: copied.list)
-        guard value.baseAddress != nil else {
-            request.bury(.tombstone, Detail("the value is null"))
-            return request
-        }
-        guard value.count > 0 else {
-            payloadForm(&request, key, value, .null, known, role)
-            return request
-        }
+        fill(&request, key, value, known, role)
+        return request
+    }
+
+    private mutating func fill(
+        _ request: inout ParsedRequest, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        _ known: KnownHeaders, _ role: RecordRole
+    ) {
+        guard value.baseAddress != nil else { return request.bury(.tombstone, Detail("the value is null")) }
+        guard value.count > 0 else { return payloadForm(&request, key, value, .null, known, role) }
         let scan = JSONScanner.scan(value, members: scratch.members)
         if let error = scan.error {
-            request.bury(.notJSON, Detail(error.kind.text, scratch.decimal(error.offset, "at byte ")))
-            return request
+            return request.bury(.notJSON, Detail(error.kind.text, scratch.decimal(error.offset, "at byte ")))
         }
         if case .object = scan.kind, role == .request, envelope.read(value, scan, scratch.members) {
             request.form = .envelope
@@ -53,7 +54,6 @@ package struct RequestParser: ~Copyable {
         } else {
             payloadForm(&request, key, value, scan.kind, known, role)
         }
-        return request
     }
 
     /// What is to be known of a record's headers beside their values.
