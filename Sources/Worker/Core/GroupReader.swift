@@ -13,7 +13,9 @@ final class GroupReader: CommitPlace {
     /// What the partitions of a topic are read for.
     typealias RoleOfTopic = (String) -> PartitionRole
 
-    private struct Assigned {
+    /// A partition that is read, or drains. A class: a record copies nothing of it, and what is private to this file needs no
+    /// check of who else has access (`swift_beginAccess`, some 100 instructions each, seven a record).
+    private final class Assigned {
         let queue: PartitionQueue
         /// Another one once the log was found to be another one.
         var id: PartitionID
@@ -43,6 +45,14 @@ final class GroupReader: CommitPlace {
         var unreadable: UnreadableBatch?
         /// Its dead letter, where there was no room for that.
         var unreadableLetter: Letter?
+
+        init(queue: PartitionQueue, id: PartitionID, beganNs: Int64, begin: Int64) {
+            self.queue = queue
+            self.id = id
+            topic = Array(queue.partition.topic.utf8)
+            self.beganNs = beganNs
+            self.begin = begin
+        }
     }
 
     /// What `DeliveryMachine.receive` said of a dead letter.
@@ -104,8 +114,7 @@ final class GroupReader: CommitPlace {
     private var headers: [RecordHeader] = []
     /// Where it reads, for whoever dies there.
     private let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
-    /// Records that are not to be looked at: the worker died at them.
-    var condemned: Set<CrashHistory.Place> = []
+    private var condemned: Set<CrashHistory.Place> = []
     /// Partitions of which something was committed, as far as this process knows.
     private var hadCommitted: Set<TopicPartition> = []
     /// The log of a partition is another one.
@@ -203,9 +212,7 @@ final class GroupReader: CommitPlace {
             case .committed(let reply): committed(reply, &machine)
             case .offsetReset(let partition, let text):
                 // What comes next tells whether the log is another one (`read`), or its beginning was taken by retention.
-                if let index = assigned.firstIndex(where: { $0.queue.partition == partition }) {
-                    assigned[index].isReset = true
-                }
+                find(partition)?.isReset = true
                 logger.error(
                     .kafka, "an offset does not exist any more: reading goes on at the log's beginning",
                     about: "\(partition)", ["partition": "\(partition)", "reason": "\(text)"])
@@ -317,7 +324,7 @@ final class GroupReader: CommitPlace {
             changed[queue.partition] = nil
             assigned.append(
                 Assigned(
-                    queue: queue, id: id, topic: Array(queue.partition.topic.utf8), beganNs: now.ns,
+                    queue: queue, id: id, beganNs: now.ns,
                     begin: max(place.start ?? 0, (machine.status(of: id)?.highestReceived ?? -1) + 1)))
             standing[.partition(queue.partition)] = nil
             standing[.topic(queue.partition.topic)] = nil
@@ -448,7 +455,7 @@ final class GroupReader: CommitPlace {
 
     /// After a wake-up every queue may have something.
     func markReadable() {
-        for index in assigned.indices { assigned[index].mayHaveMore = true }
+        for one in assigned { one.mayHaveMore = true }
     }
 
     /// Reads as much as there is room for; true when there is more to be read at once.
@@ -460,41 +467,44 @@ final class GroupReader: CommitPlace {
         var hasMore = false
         let first = nextToRead % assigned.count
         nextToRead = first + 1
+        // Its own for as long as it reads, so that nobody else has access to it.
+        var headers = headers
+        self.headers = []
+        defer { self.headers = headers }
+        let place = place
         for step in assigned.indices {
-            let index = (first + step) % assigned.count
-            if assigned[index].unreadable != nil { passBatch(index, &machine, now, deadLetters) }
-            guard assigned[index].mayHaveMore, assigned[index].dueNs <= now.ns, !assigned[index].isStopped else {
-                continue
-            }
-            guard machine.room(for: assigned[index].id) > 0 else { continue }
-            assigned[index].dueNs = 0
-            let queue = assigned[index].queue
-            place.pointee = machine.place(of: assigned[index].id)
+            let one = assigned[(first + step) % assigned.count]
+            if one.unreadable != nil { passBatch(one, &machine, now, deadLetters) }
+            guard one.mayHaveMore, one.dueNs <= now.ns, !one.isStopped else { continue }
+            guard machine.room(for: one.id) > 0 else { continue }
+            one.dueNs = 0
+            let queue = one.queue
+            place.pointee = machine.place(of: one.id)
             var isFirst = true
             let count = queue.read(max: Self.batchLimit) { message in
-                guard machine.room(for: assigned[index].id) > 0 else { return false }
+                guard machine.room(for: one.id) > 0 else { return false }
                 crash_next(place, message.offset)
                 crash_at(place)
                 defer { crash_nowhere() }
                 if isFirst {
                     isFirst = false
-                    noteEpoch(message, index, &machine, now)
+                    noteEpoch(message, one, &machine, now)
                 }
-                if assigned[index].isStopped { return false }
-                return take(message, index, &machine, now, deadLetters)
+                if one.isStopped { return false }
+                return take(message, one, &headers, &machine, now, deadLetters)
             }
             if count > 0, !standing.isEmpty { standing[.partition(queue.partition)] = nil }
             if count > 0, !reserve.isEmpty { reserve.unpacked(queue.partition) }
-            assigned[index].mayHaveMore = queue.count > 0
-            if assigned[index].mayHaveMore, assigned[index].dueNs == 0, !assigned[index].isStopped,
-                assigned[index].letter == nil,
-                machine.room(for: assigned[index].id) > 0
-            {
+            one.mayHaveMore = queue.count > 0
+            if one.mayHaveMore, one.dueNs == 0, !one.isStopped, one.letter == nil, machine.room(for: one.id) > 0 {
                 hasMore = true
             }
         }
         return hasMore
     }
+
+    /// Records that are not to be looked at: the worker died at them.
+    func condemn(_ places: Set<CrashHistory.Place>) { condemned = places }
 
     /// Other records stand at the offsets of a log that is another one.
     private func acquit(_ partition: TopicPartition) {
@@ -509,65 +519,65 @@ final class GroupReader: CommitPlace {
 
     /// False: the record stays the head of its queue.
     private func take(
-        _ message: borrowing Message, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime,
-        _ deadLetters: DeadLetters
+        _ message: borrowing Message, _ one: Assigned, _ headers: inout [RecordHeader],
+        _ machine: inout DeliveryMachine, _ now: DeliveryTime, _ deadLetters: DeadLetters
     ) -> Bool {
-        if let letter = assigned[index].letter, letter.offset == message.offset {
+        if let letter = one.letter, letter.offset == message.offset {
             let isTaken = letter.subject.withUnsafeBytes { subject in
-                offer(message, index, letter.id, letter.reason, Detail(letter.text, subject), deadLetters)
+                offer(message, one, letter.id, letter.reason, Detail(letter.text, subject), deadLetters)
             }
-            if isTaken { assigned[index].letter = nil }
+            if isTaken { one.letter = nil }
             return isTaken
         }
-        let isCondemned = !condemned.isEmpty && isCondemned(assigned[index].queue.partition, message.offset)
+        let isCondemned = !condemned.isEmpty && isCondemned(one.queue.partition, message.offset)
         var unread: DeadLetterReason? = isCondemned ? .workerCrashed : nil
         headers.removeAll(keepingCapacity: true)
         if !isCondemned {
             message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
             if headers.isEmpty, message.hasUnreadableHeaders { unread = .unreadableHeaders }
         }
-        var receipt = receive(message, index, unread: unread, &machine, now)
-        if beginsAnew(at: message.offset, after: receipt, index, &machine, now) {
-            receipt = receive(message, index, unread: unread, &machine, now)
+        var receipt = receive(message, one, headers, unread: unread, &machine, now)
+        if beginsAnew(at: message.offset, after: receipt, one, &machine, now) {
+            receipt = receive(message, one, headers, unread: unread, &machine, now)
         }
-        if assigned[index].isReset { assigned[index].isReset = false }
-        if message.timestampMs > assigned[index].witness?.timeMs ?? 0 {
-            assigned[index].witness = LogMarks.Witness(
+        if one.isReset { one.isReset = false }
+        if message.timestampMs > one.witness?.timeMs ?? 0 {
+            one.witness = LogMarks.Witness(
                 offset: message.offset, timeMs: message.timestampMs, readNs: now.ns)
         }
         switch receipt {
         case .taken, .known, .below, .unassigned: return true
         case .deadLetter(let id, let reason, let detail):
-            if offer(message, index, id, reason, detail, deadLetters) { return true }
-            assigned[index].letter = Letter(
+            if offer(message, one, id, reason, detail, deadLetters) { return true }
+            one.letter = Letter(
                 offset: message.offset, id: id, reason: reason, text: detail.text, subject: Array(detail.subject))
             return false
         case .notDue(let untilMs):
             // Far times are no numbers to multiply.
             let (distance, isOver) = untilMs.subtractingReportingOverflow(now.wallMs)
             let waitMs = isOver ? Self.longestWaitMs : min(max(0, distance), Self.longestWaitMs)
-            assigned[index].dueNs = now.ns + waitMs * 1_000_000
+            one.dueNs = now.ns + waitMs * 1_000_000
             return false
         }
     }
 
     private func receive(
-        _ message: borrowing Message, _ index: Int, unread: DeadLetterReason?, _ machine: inout DeliveryMachine,
-        _ now: DeliveryTime
+        _ message: borrowing Message, _ one: Assigned, _ headers: [RecordHeader], unread: DeadLetterReason?,
+        _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) -> Receipt {
         headers.withUnsafeBufferPointer {
             machine.receive(
-                assigned[index].id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
+                one.id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
                 value: message.value, headers: $0, unread: unread, now: now)
         }
     }
 
     private func offer(
-        _ message: borrowing Message, _ index: Int, _ id: NotificationID, _ reason: DeadLetterReason,
+        _ message: borrowing Message, _ one: Assigned, _ id: NotificationID, _ reason: DeadLetterReason,
         _ detail: Detail,
         _ deadLetters: DeadLetters
     ) -> Bool {
-        assigned[index].topic.withUnsafeBytes { topic in
+        one.topic.withUnsafeBytes { topic in
             let place = RequestPlace(
                 topic: topic, partition: message.partition, offset: message.offset, index: 0)
             return deadLetters.ofRecord(message, place, id, reason, detail)
@@ -581,7 +591,7 @@ final class GroupReader: CommitPlace {
     /// There was no memory for a batch. One of a topic of which nothing lies unpacked is let through when it is asked for again:
     /// whatever other topics hold, none gets nothing.
     private func putOff(_ partition: TopicPartition, _ batch: BatchFailure.Batch, _ now: DeliveryTime) {
-        guard assigned.contains(where: { $0.queue.partition == partition }) else { return }
+        guard isAssigned(partition) else { return }
         let isTopicEmpty = assigned.allSatisfy { $0.queue.partition.topic != partition.topic || $0.queue.count == 0 }
         if reserve.grants(partition, isTopicEmpty: isTopicEmpty, nowNs: now.ns) {
             Unpacking.grant(batch, forNs: UnpackingReserve.turnNs)
@@ -616,15 +626,15 @@ final class GroupReader: CommitPlace {
     private func pass(
         _ partition: TopicPartition, _ batches: [UnreadableBatch], _ machine: borrowing DeliveryMachine
     ) -> Bool {
-        guard let index = assigned.firstIndex(where: { $0.queue.partition == partition }) else { return true }
-        guard assigned[index].unreadable == nil else { return true }
+        guard let one = find(partition) else { return true }
+        guard one.unreadable == nil else { return true }
         // It was on its way before the last seek, or that came to nothing.
-        if let passed = assigned[index].failures.passed(of: batches) {
-            readOn(index, behind: passed, machine)
+        if let passed = one.failures.passed(of: batches) {
+            readOn(one, behind: passed, machine)
             return true
         }
-        assigned[index].unreadable = assigned[index].failures.failed(batches)
-        return assigned[index].unreadable != nil
+        one.unreadable = one.failures.failed(batches)
+        return one.unreadable != nil
     }
 
     /// Takes a failure to unpack a batch of which only the first offset is told; false: it is not known yet where to go on.
@@ -632,13 +642,13 @@ final class GroupReader: CommitPlace {
         _ partition: TopicPartition, _ batch: BatchFailure.Batch, _ machine: borrowing DeliveryMachine,
         _ now: DeliveryTime
     ) -> Bool {
-        guard let index = assigned.firstIndex(where: { $0.queue.partition == partition }) else { return true }
-        guard assigned[index].unreadable == nil else { return true }
-        if let passed = assigned[index].failures.passed(of: batch) {
-            readOn(index, behind: passed, machine)
+        guard let one = find(partition) else { return true }
+        guard one.unreadable == nil else { return true }
+        if let passed = one.failures.passed(of: batch) {
+            readOn(one, behind: passed, machine)
             return true
         }
-        if assigned[index].failures.failed(batch, nowNs: now.ns) {
+        if one.failures.failed(batch, nowNs: now.ns) {
             onEndUnknown(BatchEnds.Question(partition: partition, batch: batch))
         }
         return false
@@ -646,28 +656,27 @@ final class GroupReader: CommitPlace {
 
     /// Takes the answer to `onEndUnknown`. The batch is passed by in the next `read`, if the partition still waits for that.
     func batchEnded(_ answer: BatchEnds.Answer) {
-        guard let index = assigned.firstIndex(where: { $0.queue.partition == answer.question.partition }),
-            assigned[index].unreadable == nil
+        guard let one = find(answer.question.partition), one.unreadable == nil
         else { return }
-        assigned[index].unreadable = assigned[index].failures.ended(answer.question.batch, last: answer.last)
+        one.unreadable = one.failures.ended(answer.question.batch, last: answer.last)
     }
 
     /// Settles the offsets of a batch that cannot be unpacked by one dead letter, and reads on behind it. Where there is no
     /// room for the letter, it is offered again.
     private func passBatch(
-        _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime, _ deadLetters: DeadLetters
+        _ one: Assigned, _ machine: inout DeliveryMachine, _ now: DeliveryTime, _ deadLetters: DeadLetters
     ) {
-        guard let batch = assigned[index].unreadable, !assigned[index].isStopped else { return }
-        let partition = assigned[index].queue.partition
-        if let letter = assigned[index].unreadableLetter {
-            guard offer(batch, index, letter.id, letter.text, deadLetters) else { return }
+        guard let batch = one.unreadable, !one.isStopped else { return }
+        let partition = one.queue.partition
+        if let letter = one.unreadableLetter {
+            guard offer(batch, one, letter.id, letter.text, deadLetters) else { return }
         } else {
-            guard machine.room(for: assigned[index].id) > 0 else { return }
+            guard machine.room(for: one.id) > 0 else { return }
             // Of the last offset that is not settled: those below it that were not received are gaps, as compaction leaves
             // them, and where none is left nothing is lost.
-            var receipt = receive(batch, index, &machine, now)
-            if beginsAnew(at: batch.offsets.lowerBound, after: receipt, index, &machine, now) {
-                receipt = receive(batch, index, &machine, now)
+            var receipt = receive(batch, one, &machine, now)
+            if beginsAnew(at: batch.offsets.lowerBound, after: receipt, one, &machine, now) {
+                receipt = receive(batch, one, &machine, now)
             }
             switch receipt {
             case .deadLetter(let id, let reason, _):
@@ -675,24 +684,24 @@ final class GroupReader: CommitPlace {
                     batch.isTooLarge
                     ? "its batch takes more memory than kafka.max_batch_bytes, unpacked"
                     : "its batch cannot be unpacked"
-                guard offer(batch, index, id, text, deadLetters) else {
-                    assigned[index].unreadableLetter = Letter(
+                guard offer(batch, one, id, text, deadLetters) else {
+                    one.unreadableLetter = Letter(
                         offset: batch.offsets.upperBound, id: id, reason: reason, text: text, subject: [])
                     return
                 }
             case .taken, .known, .below, .unassigned, .notDue: break
             }
         }
-        assigned[index].unreadable = nil
-        assigned[index].unreadableLetter = nil
-        assigned[index].failures.pass(batch)
+        one.unreadable = nil
+        one.unreadableLetter = nil
+        one.failures.pass(batch)
         standing[.partition(partition)] = nil
-        readOn(index, behind: batch.offsets, machine)
+        readOn(one, behind: batch.offsets, machine)
     }
 
-    private func readOn(_ index: Int, behind offsets: ClosedRange<Int64>, _ machine: borrowing DeliveryMachine) {
-        guard machine.status(of: assigned[index].id)?.highestReceived ?? -1 <= offsets.upperBound else { return }
-        let partition = assigned[index].queue.partition
+    private func readOn(_ one: Assigned, behind offsets: ClosedRange<Int64>, _ machine: borrowing DeliveryMachine) {
+        guard machine.status(of: one.id)?.highestReceived ?? -1 <= offsets.upperBound else { return }
+        let partition = one.queue.partition
         do throws(KafkaError) {
             try consumer.seek(partition, to: offsets.upperBound + 1)
         } catch {
@@ -703,23 +712,24 @@ final class GroupReader: CommitPlace {
     }
 
     private func receive(
-        _ batch: UnreadableBatch, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+        _ batch: UnreadableBatch, _ one: Assigned, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) -> Receipt {
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
-        let last = machine.lastUnsettled(assigned[index].id, of: batch.offsets) ?? batch.offsets.upperBound
+        let last = machine.lastUnsettled(one.id, of: batch.offsets) ?? batch.offsets.upperBound
         return machine.receive(
-            assigned[index].id, offset: last, timestampMs: batch.timestampMs, key: none,
+            one.id, offset: last, timestampMs: batch.timestampMs, key: none,
             value: none,
             headers: UnsafeBufferPointer(start: nil, count: 0), unread: .unreadableBatch, now: now)
     }
 
     private func offer(
-        _ batch: UnreadableBatch, _ index: Int, _ id: NotificationID, _ text: StaticString, _ deadLetters: DeadLetters
+        _ batch: UnreadableBatch, _ one: Assigned, _ id: NotificationID, _ text: StaticString,
+        _ deadLetters: DeadLetters
     ) -> Bool {
-        let partition = assigned[index].queue.partition
-        let offsets = assigned[index].failures.fresh(of: batch)
-        let first = max(offsets.lowerBound, min(assigned[index].begin, offsets.upperBound))
-        let isTaken = assigned[index].topic.withUnsafeBytes { topic in
+        let partition = one.queue.partition
+        let offsets = one.failures.fresh(of: batch)
+        let first = max(offsets.lowerBound, min(one.begin, offsets.upperBound))
+        let isTaken = one.topic.withUnsafeBytes { topic in
             let place = RequestPlace(topic: topic, partition: partition.partition, offset: first, index: 0)
             return deadLetters.ofBatch(batch, place, id, Detail(text))
         }
@@ -740,62 +750,61 @@ final class GroupReader: CommitPlace {
     /// Begins a partition anew where what came from below what was received is of another log; true: it is to be
     /// received again.
     private func beginsAnew(
-        at offset: Int64, after receipt: Receipt, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+        at offset: Int64, after receipt: Receipt, _ one: Assigned, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) -> Bool {
-        guard case .below(let highest) = receipt, isLogChanged(index, highest: highest) else { return false }
-        beginAnew(index, from: nil, &machine, now)
-        assigned[index].beganNs = now.ns
-        assigned[index].begin = offset
+        guard case .below(let highest) = receipt, isLogChanged(one, highest: highest) else { return false }
+        beginAnew(one, from: nil, &machine, now)
+        one.beganNs = now.ns
+        one.begin = offset
         return true
     }
 
     /// Whether a record that comes below what was received is of another log: librdkafka said that it was reset, or the
     /// log ends below what was received of it. Else librdkafka reads something again.
-    private func isLogChanged(_ index: Int, highest: Int64) -> Bool {
-        if assigned[index].isReset { return true }
-        let high = consumer.watermarks(of: assigned[index].queue.partition).high
+    private func isLogChanged(_ one: Assigned, highest: Int64) -> Bool {
+        if one.isReset { return true }
+        let high = consumer.watermarks(of: one.queue.partition).high
         return high >= 0 && high <= highest
     }
 
     /// Of each partition the record of the latest time that was read since the last call.
     func takeWitnesses() -> [TopicPartition: LogMarks.Witness] {
         var found: [TopicPartition: LogMarks.Witness] = [:]
-        for index in assigned.indices {
-            guard let witness = assigned[index].witness else { continue }
-            found[assigned[index].queue.partition] = witness
-            assigned[index].witness = nil
+        for one in assigned {
+            guard let witness = one.witness else { continue }
+            found[one.queue.partition] = witness
+            one.witness = nil
         }
         return found
     }
 
     /// A leader epoch never falls in one log (only librdkafka 2.1.0 and later tell it; looked at once a batch).
     private func noteEpoch(
-        _ message: borrowing Message, _ index: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+        _ message: borrowing Message, _ one: Assigned, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) {
         guard let epoch = message.leaderEpoch else { return }
-        let before = assigned[index].leaderEpoch
-        assigned[index].leaderEpoch = epoch
-        if let before, epoch < before { restart(index, from: 0, &machine, now) }
+        let before = one.leaderEpoch
+        one.leaderEpoch = epoch
+        if let before, epoch < before { restart(one, from: 0, &machine, now) }
     }
 
     /// What the watch saw: records from `change.from` on are of another log than those that were read, although their
     /// offsets go on (of an idle partition nothing else tells it on librdkafka 2.0.2).
     func logIsAnother(_ change: LogMarks.Change, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        guard let index = assigned.firstIndex(where: { $0.queue.partition == change.partition }), revocation == nil,
-            !isLeaving, !assigned[index].isStopped
+        guard let one = find(change.partition), revocation == nil, !isLeaving, !one.isStopped
         else { return }
         // Whoever began since then, and not behind it, reads all that is new.
-        if assigned[index].beganNs > change.unchangedNs, assigned[index].begin <= change.from { return }
-        restart(index, from: change.from, &machine, now)
+        if one.beganNs > change.unchangedNs, one.begin <= change.from { return }
+        restart(one, from: change.from, &machine, now)
     }
 
     /// The log is another one although its offsets go on: it is read from this offset on, which takes a new assignment
     /// (a seek was seen to time out on librdkafka 2.0.2). That is committed at once, whoever has the partition next.
-    private func restart(_ index: Int, from offset: Int64, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        let partition = assigned[index].queue.partition
-        stop(index, from: offset, &machine, now)
+    private func restart(_ one: Assigned, from offset: Int64, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        let partition = one.queue.partition
+        stop(one, from: offset, &machine, now)
         let start = CommittedOffset(
-            partition: partition, offset: offset, metadata: machine.metadata(toBeginAt: offset, assigned[index].id))
+            partition: partition, offset: offset, metadata: machine.metadata(toBeginAt: offset, one.id))
         changed[partition] = (start, now.ns + Self.changedNs)
         if revocation == nil, !isLeaving { rejoin("the log of \(partition) is another one", now) }
     }
@@ -803,30 +812,30 @@ final class GroupReader: CommitPlace {
     /// The topic of this partition was unknown when its offset was to be committed: with it the offset goes. Nothing more
     /// is committed, lest it be for a log that is made anew, and the group tells where to go on.
     func topicIsGone(_ partition: TopicPartition, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        guard let index = assigned.firstIndex(where: { $0.queue.partition == partition }), revocation == nil,
-            !isLeaving, !assigned[index].isStopped
+        guard let one = find(partition), revocation == nil, !isLeaving, !one.isStopped
         else { return }
-        stop(index, from: nil, &machine, now)
+        stop(one, from: nil, &machine, now)
         rejoin("topic \(partition.topic) is gone", now)
     }
 
-    private func stop(_ index: Int, from offset: Int64?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        beginAnew(index, from: offset, &machine, now)
-        assigned[index].isStopped = true
+    private func stop(_ one: Assigned, from offset: Int64?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        beginAnew(one, from: offset, &machine, now)
+        one.isStopped = true
     }
 
-    private func beginAnew(_ index: Int, from offset: Int64?, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        acquit(assigned[index].queue.partition)
-        let high = consumer.watermarks(of: assigned[index].queue.partition).high
-        noteFormer(assigned[index].id, assigned[index].queue.partition)
-        assigned[index].id = machine.beginAnew(
-            assigned[index].id, from: offset, logEnd: high < 0 ? nil : high, now: now)
-        place.pointee = machine.place(of: assigned[index].id)
-        assigned[index].isReset = false
-        assigned[index].witness = nil
-        assigned[index].letter = nil
-        assigned[index].unreadableLetter = nil
-        assigned[index].failures = BatchFailures()
+    private func beginAnew(_ one: Assigned, from offset: Int64?, _ machine: inout DeliveryMachine, _ now: DeliveryTime)
+    {
+        acquit(one.queue.partition)
+        let high = consumer.watermarks(of: one.queue.partition).high
+        noteFormer(one.id, one.queue.partition)
+        one.id = machine.beginAnew(
+            one.id, from: offset, logEnd: high < 0 ? nil : high, now: now)
+        place.pointee = machine.place(of: one.id)
+        one.isReset = false
+        one.witness = nil
+        one.letter = nil
+        one.unreadableLetter = nil
+        one.failures = BatchFailures()
     }
 
     // MARK: Commits and deadlines
@@ -843,7 +852,9 @@ final class GroupReader: CommitPlace {
         try consumer.commit(entries, tag: tag)
     }
 
-    func isAssigned(_ partition: TopicPartition) -> Bool { assigned.contains { $0.queue.partition == partition } }
+    func isAssigned(_ partition: TopicPartition) -> Bool { find(partition) != nil }
+
+    private func find(_ partition: TopicPartition) -> Assigned? { assigned.first { $0.queue.partition == partition } }
 
     /// The partitions that are read, or drain, now.
     func forEachAssigned(_ body: (PartitionID, TopicPartition) -> Void) {

@@ -133,15 +133,15 @@ final class RecordPublisher {
                 switch production.kind {
                 case .result:
                     machine.withResult(production.id, now: now) { content, ending in
-                        take(resultWriter.write(content, ending), to: topic, production.id, now)
+                        hand(resultWriter.write(content, ending), to: topic, production.id, now)
                     }
                 case .unregistered:
                     machine.withResult(production.id, now: now) { content, ending in
-                        take(unregisteredWriter.write(content, ending), to: topic, production.id, now)
+                        hand(unregisteredWriter.write(content, ending), to: topic, production.id, now)
                     }
                 case .retry:
                     machine.withRetry(production.id) { content, order in
-                        take(retryWriter.write(content, order), to: topic, production.id, now)
+                        hand(retryWriter.write(content, order), to: topic, production.id, now)
                     }
                 }
             guard isTaken else { return }
@@ -196,18 +196,31 @@ final class RecordPublisher {
         return true
     }
 
-    /// Hands a record over; false: the producer's queue is full, or it is to be made anew. A topic that refuses it at once
-    /// keeps it among what it refused.
+    /// As `hand`, also to a topic that cannot be written now.
     private func take(
         _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
     ) -> Bool {
-        let code =
-            targets[topic.index].isOpen
-            ? producer.produce(
-                to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
-            : targets[topic.index].cause?.code ?? .queueFull
+        guard targets[topic.index].isOpen else {
+            return keep(record, to: topic, id, targets[topic.index].cause?.code ?? .queueFull, now)
+        }
+        return hand(record, to: topic, id, now)
+    }
+
+    /// Hands a record over; false: the producer's queue is full, or it is to be made anew. A topic that refuses it at once
+    /// keeps it among what it refused.
+    @inline(__always)
+    private func hand(
+        _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
+    ) -> Bool {
+        let code = producer.produce(
+            to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
+        return code == .none || keep(record, to: topic, id, code, now)
+    }
+
+    private func keep(
+        _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ code: KafkaCode, _ now: DeliveryTime
+    ) -> Bool {
         switch code {
-        case .none: return true
         case .queueFull: return false
         case .fatal:
             mustRebuild = true
