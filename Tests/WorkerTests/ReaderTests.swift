@@ -245,10 +245,10 @@ import Testing
 
     @Test func `A log that is another one has no condemned places`() throws {
         let scene = try Scene()
-        scene.reader.condemn([
+        scene.reader.condemned = [
             CrashHistory.Place(topic: scene.topic, partition: 0, offset: 9),
             CrashHistory.Place(topic: "another", partition: 0, offset: 9),
-        ])
+        ]
         var others: [TopicPartition] = []
         scene.reader.onAnotherLog = { others.append($0) }
         for _ in 0..<3 { try scene.write(value: nil) }

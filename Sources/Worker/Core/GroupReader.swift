@@ -114,7 +114,7 @@ final class GroupReader: CommitPlace {
     private var headers: [RecordHeader] = []
     /// Where it reads, for whoever dies there.
     private let place = UnsafeMutablePointer<CrashPlace>.allocate(capacity: 1)
-    private var condemned: Set<CrashHistory.Place> = []
+    private var condemnedPlaces: Set<CrashHistory.Place> = []
     /// Partitions of which something was committed, as far as this process knows.
     private var hadCommitted: Set<TopicPartition> = []
     /// The log of a partition is another one.
@@ -504,16 +504,19 @@ final class GroupReader: CommitPlace {
     }
 
     /// Records that are not to be looked at: the worker died at them.
-    func condemn(_ places: Set<CrashHistory.Place>) { condemned = places }
+    var condemned: Set<CrashHistory.Place> {
+        get { condemnedPlaces }
+        set { condemnedPlaces = newValue }
+    }
 
     /// Other records stand at the offsets of a log that is another one.
     private func acquit(_ partition: TopicPartition) {
-        condemned = condemned.filter { $0.topic != partition.topic || $0.partition != partition.partition }
+        condemnedPlaces = condemnedPlaces.filter { $0.topic != partition.topic || $0.partition != partition.partition }
         onAnotherLog(partition)
     }
 
     private func isCondemned(_ partition: TopicPartition, _ offset: Int64) -> Bool {
-        condemned.contains(
+        condemnedPlaces.contains(
             CrashHistory.Place(topic: partition.topic, partition: partition.partition, offset: offset))
     }
 
@@ -529,7 +532,7 @@ final class GroupReader: CommitPlace {
             if isTaken { one.letter = nil }
             return isTaken
         }
-        let isCondemned = !condemned.isEmpty && isCondemned(one.queue.partition, message.offset)
+        let isCondemned = !condemnedPlaces.isEmpty && isCondemned(one.queue.partition, message.offset)
         var unread: DeadLetterReason? = isCondemned ? .workerCrashed : nil
         headers.removeAll(keepingCapacity: true)
         if !isCondemned {

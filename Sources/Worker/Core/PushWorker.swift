@@ -251,7 +251,7 @@ package final class PushWorker: @unchecked Sendable {
                 }),
         ]
         for reader in readers {
-            reader.condemn(crashes.condemned)
+            reader.condemned = crashes.condemned
             reader.onAnotherLog = { [unowned self] partition in
                 guard crashes.forgetOffsets(topic: partition.topic, partition: partition.partition) else { return }
                 CrashContainment.change(crashes)
