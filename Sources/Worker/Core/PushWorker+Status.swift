@@ -22,6 +22,11 @@ extension AppStatus {
     }
 }
 
+extension Fault.Kind {
+    /// Nothing of the app is answered while it is so.
+    fileprivate var explainsNoAnswers: Bool { self == .credential || self == .unconnected }
+}
+
 extension PushWorker {
     /// Leaves a fresh copy of how things stand for the pages, where there are any.
     func postSnapshot(_ now: DeliveryTime) {
@@ -221,6 +226,13 @@ extension PushWorker {
                 add(
                     index, .unconnected, "it has no connection to Apple",
                     "look at the network, the proxy and the app's host")
+            } else if let how = unanswered[index], appRows[index].status?.isPaused != true,
+                !faults.contains(where: { $0.subject == "app \(appRows[index].name)" && $0.kind.explainsNoAnswers })
+            {
+                let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }
+                add(
+                    index, .unanswered, "\(how.host) \(ends ?? "takes requests and answers none")",
+                    "look at the proxy, and at what the app's host is; it is over with the first answer")
             }
         }
         return faults
