@@ -40,6 +40,10 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     private var reachability = Reachability()
     /// What was said last; `nil`: nothing yet.
     private var isReachable: Bool?
+    private var answers: AnswerWatch
+    private var answersAlarm: Alarm?
+    private var answersAlarmNs = Int64.max
+    private var saidUnanswered: Unanswered?
     private var saidConnections = ConnectionCounts()
 
     private var fates: FateBatch
@@ -75,6 +79,11 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
             backOff: BackOff(limits: configuration.backOff))
         quarantine = Quarantine(backOff: BackOff(limits: configuration.backOff))
         fates = FateBatch(app: app)
+        answers = AnswerWatch(limitNs: configuration.unansweredNs)
+        answersAlarm = Alarm(loop: loop) { [unowned self] in
+            answersAlarmNs = .max
+            askForTurnEnd()
+        }
         quarantineAlarm = Alarm(loop: loop) { [unowned self] in
             askForTurnEnd()
             tellQuarantine(.due)
@@ -124,6 +133,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         seenToken = 0
         isReplacing = true
         reachability.replaced()
+        answers = AnswerWatch(limitNs: configuration.unansweredNs)
         tellQuarantine(.replace)
         tell(.replace(minimum: configuration.minimumConnections, maximum: configuration.maximumConnections))
     }
@@ -236,6 +246,12 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         tell(.answered(connection.id))
     }
 
+    func requestsAnswered(_ connection: Connection) { if connection.era == era { answers.answered() } }
+
+    func streamEnded(_ connection: Connection, _ code: ErrorCode) {
+        if connection.era == era { answers.ended(code, nowNs: loop.now.monotonicNs) }
+    }
+
     var refusalsLimit: Int { reachability.isOnProbation ? 1 : Reachability.refusalsLimit }
 
     func connectionRetires(_ connection: Connection, isFault: Bool) {
@@ -331,6 +347,30 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         events.append(.reachable(app: app, isReachable))
     }
 
+    /// At the end of a turn, when what came in it is known.
+    private func sayUnanswered() {
+        answers.look(isAsked: isAsked, nowNs: loop.now.monotonicNs)
+        // The deadline mostly moves away: the alarm that is set finds out when it rings.
+        if answers.deadlineNs < answersAlarmNs {
+            answersAlarmNs = answers.deadlineNs
+            answersAlarm?.set(atNs: answersAlarmNs)
+        }
+        guard answers.isUnanswering || saidUnanswered != nil else { return }
+        let unanswered =
+            answers.isUnanswering
+            ? Unanswered(host: configuration.host, endedBy: answers.endCode?.description) : nil
+        guard unanswered != saidUnanswered else { return }
+        saidUnanswered = unanswered
+        events.append(.unanswered(app: app, unanswered))
+    }
+
+    /// Whether something was handed over that a host could have answered by now.
+    private var isAsked: Bool {
+        if !queue.isEmpty, !isReplacing { return true }
+        func isAsked(_ connection: Connection) -> Bool { connection.era == era && connection.unanswered > 0 }
+        return connections.contains(where: isAsked) || quarantineConnection.map(isAsked) == true
+    }
+
     func note(_ note: TransportNote) {
         askForTurnEnd()
         events.append(.note(app: app, note))
@@ -365,6 +405,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
             if reachability.allowsNoStream { giveBack(suspects.removeAll { _ in true }) }
         }
         noticeSaturation()
+        sayUnanswered()
         report(capacity)
     }
 
@@ -406,6 +447,7 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
         if isFinished, quarantineConnection == nil {
             isFinished = false
             quarantineAlarm = nil
+            answersAlarm = nil
             events.append(.closed(app: app))
         }
         guard !events.isEmpty else { return }

@@ -159,6 +159,9 @@ package enum TransportEvent: Sendable {
     /// (`BadCertificate`, `BadCertificateEnvironment` and their like). Said of a connection with the credential of now
     /// only, and before the fates of that turn, so that nothing is sent again first.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
+    /// That the host takes requests and has answered none for 9 s, whenever that or how it does so changes; `nil`: it is not
+    /// so any more (one was answered, or nothing is asked of it, or it is another host now).
+    case unanswered(app: AppIndex, Unanswered?)
     /// How many connections there are, whenever that changes.
     case connections(app: AppIndex, ConnectionCounts)
     /// Something an operator wants to know; the transport itself never logs.
@@ -176,6 +179,19 @@ package struct ConnectionCounts: Sendable, Equatable {
     package var draining = 0
 
     package init() {}
+}
+
+/// How a host leaves requests without an answer.
+package struct Unanswered: Sendable, Equatable {
+    package var host: String
+    /// The HTTP/2 error code with which it ends their streams; PROTOCOL_ERROR also where they end without a status. `nil`:
+    /// it does not end them.
+    package var endedBy: String?
+
+    package init(host: String, endedBy: String?) {
+        self.host = host
+        self.endedBy = endedBy
+    }
 }
 
 /// Events of a transport's connections, for log and metrics.

@@ -128,7 +128,7 @@ final class Courier {
             case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
             case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
             case .closed: isClosed = true
-            case .connections, .note: break
+            case .connections, .unanswered, .note: break
             }
         }
         events = []

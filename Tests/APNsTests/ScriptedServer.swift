@@ -149,6 +149,7 @@ final class World {
     private(set) var notes: [TransportNote] = []
     private(set) var isClosed = false
     private(set) var reachable: [Bool] = []
+    private(set) var unanswered: [Unanswered?] = []
     private(set) var refusals: [ReasonCode] = []
     /// Texts of each fate, resolved at once.
     private(set) var reasonText: [UInt32: String] = [:]
@@ -205,6 +206,7 @@ final class World {
                     })
                 refusals.append(reason)
             case .connections: break
+            case .unanswered(_, let how): unanswered.append(how)
             case .reachable(_, let isReachable): reachable.append(isReachable)
             case .note(_, let note): notes.append(note)
             case .closed: isClosed = true

@@ -105,6 +105,52 @@ extension EndToEnd.Troubles {
             try fine.process.stop()
         }
 
+        /// A host keeps its connections and answers nothing on them any more: its app is named within ten seconds, another one
+        /// is not, and the first answer ends it.
+        @Test(
+            .needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(4)),
+            arguments: ["reset-stream", "refuse-stream", "no-answer", "blackhole"])
+        func aHostThatAnswersNothingIsNamed(fault: String) throws {
+            let scene = try Scene("unanswered", partitions: 1)
+            let fine = try scene.startSimulator()
+            let port = scene.configuration.port
+            let mute = try scene.startSimulator()
+            scene.configuration.apps = scene.configuration.app(named: "annex", port: port)
+            scene.configuration.admin = "127.0.0.1:0"
+            let worker = try scene.startWorker()
+            let pages = try Pages(of: worker)
+            try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
+            try Self.write("shop", 0..<50, to: scene)
+            try Self.write("annex", 100..<150, to: scene)
+            try scene.awaitResults(100)
+            try scene.books("faults", "--simulator", mute.control, "fault=\(fault)@1")
+            try Self.write("shop", 50..<60, to: scene)
+            let began = Date()
+            let words = fault.contains("stream") ? "ends every request's stream" : "takes requests and answers none"
+            try pages.await("/status", within: 20) {
+                $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#)
+                    && $0.1.contains(words)
+                    && !$0.1.contains(#""subject":"app annex""#)
+            }
+            let seconds = Date().timeIntervalSince(began)
+            print("\(fault): named after \(String(format: "%.1f", seconds)) s")
+            #expect((8..<14).contains(seconds), "named after \(seconds) s")
+            #expect(try pages.get("/metrics").1.contains("\napns_worker_degraded 1\n"))
+            let said = worker.text.split(separator: "\n").filter { $0.contains("degraded") && $0.contains("app shop") }
+            #expect(said.count == 1, "\(worker.text.suffix(4_000))")
+            try Self.write("annex", 150..<160, to: scene)
+            try scene.books(
+                "count", "--topic", scene.configuration.results, "--at-least", "110", "--timeout",
+                "\(Int(Self.promptly))")
+            try scene.books("faults", "--simulator", mute.control, "fault=")
+            try Self.write("shop", 60..<70, to: scene)
+            try pages.await("/status", within: 90) { $0.1.contains(#""health":"fine""#) }
+            try worker.waitFor("no longer degraded by this", seconds: 5)
+            try scene.stop(worker)
+            try mute.process.stop()
+            try fine.process.stop()
+        }
+
         private static func write(_ app: String, _ numbers: Range<Int>, to scene: Scene) throws {
             try scene.write(
                 numbers.map { #"\#(hex($0, digits: 64)):{"aps":{"alert":"Hi"}}"# }.joined(separator: "\n") + "\n",

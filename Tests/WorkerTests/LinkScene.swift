@@ -80,7 +80,7 @@ final class LinkScene {
         switch event {
         case .fates(let batch): fates[batch.app.value, default: []] += batch.fates
         case .capacity(let app, let requests): capacity[app.value] = requests
-        case .connections, .credentialRefused: break
+        case .connections, .credentialRefused, .unanswered: break
         case .reachable(_, let isReachable): reachable.append(isReachable)
         case .note(_, .warning(let text)): warnings.append(text)
         case .note(_, .connected): connected += 1

@@ -15,6 +15,10 @@ protocol ConnectionOwner: AnyObject {
     func connectionSettled(_ connection: Connection)
     /// Its first response came that was no fault of the connection.
     func connectionAnswered(_ connection: Connection)
+    /// Responses with a status came, whatever they say. Late ones, too: somebody answers.
+    func requestsAnswered(_ connection: Connection)
+    /// The peer ended a stream without an answer.
+    func streamEnded(_ connection: Connection, _ code: ErrorCode)
     /// Streams in a row that a connection may refuse before it answered anything.
     var refusalsLimit: Int { get }
     /// It must take no more requests.
@@ -85,6 +89,8 @@ final class Connection: SecureChannelDelegate {
     /// When the last response came.
     private var respondedNs: Int64 = 0
     private var seenAnswers: UInt32 = 0
+    /// Responses with a status came since `requestsAnswered`.
+    private var hasResponses = false
     /// Those in doubt when it died, unless it was the network's fault; of a quarantine connection only.
     private(set) var diedUnder: [NotificationID] = []
 
@@ -369,6 +375,7 @@ final class Connection: SecureChannelDelegate {
                 guard let closed = window.ended(ticket, isRefused: code == .refusedStream, status: status) else {
                     continue
                 }
+                if status == 0 { owner.streamEnded(self, code) } else { hasResponses = true }
                 settle(closed, status: status)
                 if closed.isRefused { refused() }
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
@@ -377,9 +384,14 @@ final class Connection: SecureChannelDelegate {
             case .pong: break
             }
         }
+        if hasResponses {
+            hasResponses = false
+            owner.requestsAnswered(self)
+        }
     }
 
     private func responded(_ ticket: UInt32, _ status: UInt16, _ session: ClientSession) {
+        hasResponses = true
         if isQuarantine { limit = min(limit * 2, Self.quarantineLimit) }
         guard let closed = window.responded(ticket) else { return }
         var fate = Fate(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)

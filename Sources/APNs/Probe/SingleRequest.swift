@@ -93,7 +93,7 @@ package enum SingleRequest {
                 case .capacity(_, let requests): capacity = requests
                 case .note(_, .connectFailed): if !isPatient { end(.failure(.notSent(trouble))) }
                 case .closed: isClosed = true
-                case .note, .reachable, .connections, .credentialRefused: break
+                case .note, .reachable, .connections, .credentialRefused, .unanswered: break
                 }
             }
         }

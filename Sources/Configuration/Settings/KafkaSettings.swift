@@ -21,7 +21,8 @@ package struct KafkaSettings: Hashable, Sendable {
     /// What one batch may take in memory, unpacked; a larger one is a dead letter.
     package var maxBatchBytes = 32 << 20
     /// Beside what `delivery.max_open_bytes` allows; while more is in use, large batches wait to be unpacked, of all topics
-    /// alike, but for one of each topic of which nothing lies unpacked: what lies unread holds up others. So it is far above what ordinary batches take.
+    /// alike, but for one of each topic of which nothing lies unpacked: what lies unread holds up others. So it is far
+    /// above what ordinary batches take.
     package var unpackMemory = 1 << 30
     /// `nil`: topics are never created.
     package var createTopics: TopicCreation?

@@ -23,6 +23,8 @@ struct Fault: Sendable, Hashable {
         case topicCredential(String)
         case slowed
         case unconnected
+        /// Its host takes requests and answers none.
+        case unanswered
     }
 
     /// The thing: `kafka`, `topic apns.requests`, `group apns-worker`, `app shop`.

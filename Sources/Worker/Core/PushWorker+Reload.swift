@@ -94,6 +94,7 @@ extension PushWorker {
         for index in mapping.removed {
             appRows[index.value].isRemoved = true
             unreachable[index.value] = nil
+            unanswered[index.value] = nil
             openCircuits.removeAll { $0.name.app == index }
             link?.post(index, .close)
             logger.notice(.worker, "app removed; what is left of it is held", ["app": "\(appRows[index.value].name)"])

@@ -22,6 +22,11 @@ extension AppStatus {
     }
 }
 
+extension Fault.Kind {
+    /// Nothing of the app is answered while it is so.
+    fileprivate var explainsNoAnswers: Bool { self == .credential || self == .unconnected }
+}
+
 extension PushWorker {
     /// Leaves a fresh copy of how things stand for the pages, where there are any.
     func postSnapshot(_ now: DeliveryTime) {
@@ -96,7 +101,8 @@ extension PushWorker {
         }
     }
 
-    /// How long an app may be without a connection, or with such only that allow no stream, before that is a problem: one is made anew in less.
+    /// How long an app may be without a connection, or with such only that allow no stream, before that is a problem: one is
+    /// made anew in less.
     private static let disconnectedNs: Int64 = 8_000_000_000
     /// How long joining a group may take: a member that died is waited for until its session is over.
     private var joiningNs: Int64 {
@@ -181,6 +187,17 @@ extension PushWorker {
         func add(_ app: Int, _ kind: Fault.Kind, _ text: String, _ advice: String) {
             faults.append(Fault("app \(appRows[app].name)", kind, text, advice))
         }
+        /// In these words, unless it has connections that allow no stream.
+        func addUnconnected(_ app: Int, _ text: String, _ effect: String = "") {
+            if let host = streamlessHost(of: app) {
+                add(
+                    app, .unconnected,
+                    "all connections to \(host) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)\(effect)",
+                    "it goes on by itself once streams are allowed; look at the proxy, and at what the app's host is")
+            } else {
+                add(app, .unconnected, text + effect, "look at the network, the proxy and the app's host")
+            }
+        }
         for (circuit, reason) in openCircuits {
             let word = reason.text?.description ?? "no known reason"
             let mend = "put a credential in place that Apple takes; the worker reads changed files by itself"
@@ -192,15 +209,7 @@ extension PushWorker {
                     app.value, .topicCredential("\(topic)"),
                     "Apple refuses the credential for \(topic) (\(word)): its notifications are held", mend)
             case .connection(let app):
-                if let host = streamlessHost(of: app.value) {
-                    add(
-                        app.value, .unconnected, Self.streamless(host) + ": its notifications are held",
-                        Self.streamlessAdvice)
-                } else {
-                    add(
-                        app.value, .unconnected, "no connection can be made: its notifications are held",
-                        "look at the network, the proxy and the app's host")
-                }
+                addUnconnected(app.value, "no connection can be made", ": its notifications are held")
             }
         }
         for (index, row) in appRows.enumerated() where row.status.map(\.isSlowedByGuard) == true {
@@ -210,28 +219,20 @@ extension PushWorker {
         }
         for index in appRows.indices where !appRows[index].isRemoved {
             if case .connectFailed(let host, let reason, _)? = unreachable[index] {
-                add(
-                    index, .unconnected, "cannot connect to \(host): \(reason)",
-                    "look at the network, the proxy and the app's host")
+                addUnconnected(index, "cannot connect to \(host): \(reason)")
             } else if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
-                if let host = streamlessHost(of: index) {
-                    add(index, .unconnected, Self.streamless(host), Self.streamlessAdvice)
-                    continue
-                }
+                addUnconnected(index, "it has no connection to Apple")
+            } else if let how = unanswered[index], appRows[index].status?.isPaused != true,
+                !faults.contains(where: { $0.subject == "app \(appRows[index].name)" && $0.kind.explainsNoAnswers })
+            {
+                let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }
                 add(
-                    index, .unconnected, "it has no connection to Apple",
-                    "look at the network, the proxy and the app's host")
+                    index, .unanswered, "\(how.host) \(ends ?? "takes requests and answers none")",
+                    "look at the proxy, and at what the app's host is; it is over with the first answer")
             }
         }
         return faults
     }
-
-    private static func streamless(_ host: String) -> String {
-        "all connections to \(host) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)"
-    }
-
-    private static let streamlessAdvice =
-        "it goes on by itself once streams are allowed; look at the proxy, and at what the app's host is"
 
     // MARK: What the watch tells
 

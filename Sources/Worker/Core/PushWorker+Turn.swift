@@ -99,6 +99,7 @@ extension PushWorker {
             } else {
                 outOfReach.insert(app.value)
             }
+        case .unanswered(let app, let how): unanswered[app.value] = how
         case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
         case .note(let app, let note):
             switch note {

@@ -63,6 +63,8 @@ package final class PushWorker: @unchecked Sendable {
     var unreachable: [Int: TransportNote] = [:]
     /// Apps of which the transport said so last; one that takes connections and answers nothing has capacity now and then.
     var outOfReach: Set<Int> = []
+    /// Apps whose host takes requests and answers none.
+    var unanswered: [Int: Unanswered] = [:]
     var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     var watch: ClusterWatch?
     /// What the watch told last.

@@ -2,8 +2,8 @@ package import Configuration
 
 /// How many descriptors a worker may have open at once, by its configuration.
 package enum DescriptorNeed {
-    /// librdkafka's clients: the producer, a consumer for each of the two groups, and the one that asks about the cluster. Each
-    /// connects to every broker, and to its coordinator once more.
+    /// librdkafka's clients: the producer, a consumer for each of the two groups, and the one that asks about the cluster.
+    /// Each connects to every broker, and to its coordinator once more.
     private static let kafkaClients = 4
     /// Of a client, besides its connections: pipes between its threads.
     private static let ofClient = 8
@@ -12,8 +12,8 @@ package enum DescriptorNeed {
     /// What is always open: the process's own files, event loops, watched files; and a file that is read.
     private static let own = 64
 
-    /// The most that it counts with. A credential that is replaced takes the connections of its app once more, for as long as the old
-    /// ones take to finish.
+    /// The most that it counts with. A credential that is replaced takes the connections of its app once more, for as long
+    /// as the old ones take to finish.
     package static func most(of configuration: WorkerConfiguration) -> Int {
         // The quarantine connection is one beyond the maximum.
         let connections = configuration.apps.reduce(0) { $0 + $1.connections.max + 1 }
