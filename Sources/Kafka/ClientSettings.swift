@@ -17,6 +17,11 @@ package struct ClusterSettings: Sendable, Equatable {
         self.statisticsIntervalMs = statisticsIntervalMs
     }
 
+    /// A consumer's `security.protocol`.
+    package var consumerProtocolName: String {
+        (properties.common + properties.consumer).last { $0.name == "security.protocol" }?.value ?? "plaintext"
+    }
+
     /// What every client gets; the user's may replace it.
     private var defaults: [KafkaProperty] {
         var list = [

@@ -12,12 +12,17 @@ package struct UnreadableBatch: Sendable, Hashable {
     package var size: Int
     /// It would take more memory than a batch may (`Unpacking.limit`); else it is damaged.
     package var isTooLarge: Bool
+    /// It came as it was written, and will never be another; else it may have been damaged on its way.
+    package var isAsWritten: Bool
 
-    package init(_ offsets: ClosedRange<Int64>, timestampMs: Int64 = -1, size: Int, isTooLarge: Bool) {
+    package init(
+        _ offsets: ClosedRange<Int64>, timestampMs: Int64 = -1, size: Int, isTooLarge: Bool, isAsWritten: Bool = false
+    ) {
         self.offsets = offsets
         self.timestampMs = timestampMs
         self.size = size
         self.isTooLarge = isTooLarge
+        self.isAsWritten = isAsWritten
     }
 }
 
@@ -59,6 +64,19 @@ package enum Unpacking {
         return unsafe unpacking_limit(batchBytes, heapBytes, function)
     }
 
+    /// Looks at what librdkafka's clients receive from now on: of batches that it unpacks by itself, or that are not compressed,
+    /// none is handed up whose records are not those of its header, or which is too large (`limit`, which is to come before). Such
+    /// ones count as batches that cannot be unpacked.
+    ///
+    /// - Parameter protocolName: librdkafka's `security.protocol`; with SSL, connections are seen only where it calls another
+    ///   library for that.
+    /// - Returns: whether such connections are looked at.
+    package static func watch(protocolName: String) -> Bool {
+        guard let function = unsafe dlsym(nil, "rd_kafka_version") else { return false }
+        let watch = unsafe unpacking_watch_responses(function)
+        return protocolName.lowercased().contains("ssl") ? watch.tls : watch.plain
+    }
+
     /// How often a batch was refused because it is too large.
     package static var tooLargeCount: Int { Int(clamping: unpacking_too_large_count()) }
 
@@ -86,7 +104,7 @@ package enum Unpacking {
                 let batch = unsafe found[index]
                 return UnreadableBatch(
                     batch.base_offset...batch.last_offset, timestampMs: batch.timestamp_ms, size: batch.size,
-                    isTooLarge: batch.is_too_large)
+                    isTooLarge: batch.is_too_large, isAsWritten: batch.is_as_written)
             }
         }
     }

@@ -46,6 +46,24 @@ extension EndToEnd.Deliveries {
             }
         }
 
+        /// The requests, `PARTITION/OFFSET`, that have a result.
+        private static func answered(in scene: Scene) throws -> Set<String> {
+            let results = try Scene.run(
+                Tool.kcat.path(),
+                [
+                    "-C", "-q", "-e", "-b", scene.servers, "-t", scene.configuration.results, "-o", "beginning", "-f",
+                    "%s\n",
+                ]
+            ).text.split(separator: "\n")
+            return try Set(
+                results.map { result in
+                    guard let place = result.firstMatch(of: /"partition":([0-9]+),"offset":([0-9]+)/) else {
+                        throw Unexpected("no place in \(result)")
+                    }
+                    return "\(place.1)/\(place.2)"
+                })
+        }
+
         @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(8)))
         func batchesTooLargeToUnpackAreDeadLettersAndTheOthersGoOn() throws {
             let scene = try Scene("bombs", partitions: 4)
@@ -112,6 +130,79 @@ extension EndToEnd.Deliveries {
             try scene.settle(worker)
             // One for each, still.
             #expect(try Self.letters(of: scene).count == 4)
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        /// What a producer wrote by hand: records that claim other offsets than theirs, and a length that librdkafka and Java read
+        /// differently. Each such batch is one dead letter; all that is beside it has its result, although the worker is killed
+        /// meanwhile.
+        @Test(.needs(.worker, .broker, .python, .curl, .kcat), .timeLimit(.minutes(6)))
+        func batchesWhoseRecordsAreNotInOrderAreDeadLetteredAndNothingBesideThemIsLost() throws {
+            let scene = try Scene("disorder", partitions: 4)
+            scene.configuration.admin = "127.0.0.1:0"
+            let simulator = try scene.startSimulator()
+            let topic = scene.configuration.requests
+            var written = try Self.write(
+                [
+                    "full:none:50:1@0", "odd:none:far@0", "full:none:1100:1@0", "odd:none:far@0", "full:none:3:1@0",
+                    "full:none:10:1@1", "odd:none:twice@1", "full:none:20:1@1", "odd:none:back@1", "good:3@1",
+                    "odd:none:long@2", "full:snappy:30:1@2", "odd:none:long@2", "odd:snappy:long@2", "good:2@2",
+                    "odd:none:early@3", "odd:none:inside@3", "full:snappy:1100:1@3",
+                ], to: topic, of: scene)
+            for share in [1, 1_000] {
+                let worker = try scene.startWorker()
+                try scene.await(scene.configuration.results, holds: share, within: 60, of: worker)
+                try worker.killNow()
+            }
+            let worker = try scene.startWorker()
+            let pages = try Pages(of: worker)
+            try scene.settle(worker)
+            // With another behind it, and at the end of the log.
+            for how in ["none:far", "none:twice", "none:long", "snappy:long"] {
+                let start = Date()
+                let batches = try Self.write(["odd:\(how)@0", "good:1@0", "odd:\(how)@1"], to: topic, of: scene)
+                written += batches
+                while try !Self.answered(in: scene).contains("0/\(batches[1][1])") {
+                    guard Date().timeIntervalSince(start) < 20 else { break }
+                    usleep(50_000)
+                }
+                let seconds = Date().timeIntervalSince(start)
+                print("\(how): what is behind it has its result \(seconds) s after it was written")
+                // The machine may be loaded.
+                #expect(seconds < 10, "\(how)")
+            }
+            try scene.settle(worker)
+            let good = try written.filter { !$0[3].hasPrefix("odd") }.flatMap { batch in
+                guard let first = Int(batch[1]), let last = Int(batch[2]) else { throw Unexpected("\(batch)") }
+                return (first...last).map { "\(batch[0])/\($0)" }
+            }
+            let answered = try Self.answered(in: scene)
+            #expect(answered == Set(good), "\(answered.symmetricDifference(good).sorted().prefix(20))")
+            let odd = written.filter { $0[3].hasPrefix("odd") }.map { [topic[...]] + $0[0...2] }
+            let places = try Self.places(of: scene)
+            // What was not committed when the worker was killed is passed by again.
+            #expect(Set(places) == Set(odd))
+            let (_, status) = try pages.get("/status")
+            #expect(status.contains(#""checked":true"#))
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        /// Many gaps, which are in order.
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(4)))
+        func transactionsAreReadAsTheyAre() throws {
+            let scene = try Scene("transactions", partitions: 1)
+            let simulator = try scene.startSimulator()
+            try scene.change("transactions", scene.configuration.requests, "0", "400")
+            let worker = try scene.startWorker()
+            let seconds = try scene.await(scene.configuration.results, holds: 1_500, within: 60, of: worker)
+            print("1500 results of 300 transactions between 100 that were aborted, \(seconds) s after the start")
+            // A commit goes no further than behind a record.
+            try Self.write(["good:1@0"], to: scene.configuration.requests, of: scene)
+            try scene.settle(worker)
+            #expect(try scene.resultsWithKcat().count == 1_501)
+            #expect(try Self.letters(of: scene) == [])
             try scene.stop(worker)
             try simulator.process.stop()
         }

@@ -38,7 +38,7 @@ import Testing
     }
 
     /// Kafka's varint.
-    fileprivate static func number(_ value: Int) -> [UInt8] {
+    static func number(_ value: Int) -> [UInt8] {
         var rest = UInt64(bitPattern: Int64(value << 1 ^ value >> 63))
         var bytes: [UInt8] = []
         while rest > 0x7F {
@@ -49,7 +49,7 @@ import Testing
     }
 
     /// A record without a key, whose value is so many zeros.
-    fileprivate static func record(_ delta: Int, value: Int) -> [UInt8] {
+    static func record(_ delta: Int, value: Int) -> [UInt8] {
         let head = [0, 0] + number(delta) + number(-1) + number(value)
         return number(head.count + value + 1) + head + [UInt8](repeating: 0, count: value + 1)
     }
@@ -205,7 +205,7 @@ import Testing
     }
 
     /// - Parameter hasMemory: false: zlib gets what it needs to begin with, and no more.
-    private static func unpackGzip(_ records: UnsafeRawBufferPointer, hasMemory: Bool = true) -> Int? {
+    static func unpackGzip(_ records: UnsafeRawBufferPointer, hasMemory: Bool = true) -> Int? {
         // Once to count, in a small buffer, and once into one that is large enough.
         guard let count = inflate(records, to: 512, hasMemory: hasMemory) else { return nil }
         return inflate(records, to: count)
@@ -304,7 +304,7 @@ import Testing
         case oneMissing, oneMore, cutRecord, twice, backwards, beyondTheLast, longLength, longDelta, longKey, longerKey
         var testDescription: String { rawValue }
 
-        fileprivate var records: [UInt8] {
+        var records: [UInt8] {
             let first = UnpackingTests.record(0, value: 3)
             // A length, attributes, a time, an offset, a key, a value of one byte, and no headers.
             func odd(_ delta: [UInt8] = [2], key: [UInt8] = [1]) -> [UInt8] {

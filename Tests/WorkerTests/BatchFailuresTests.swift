@@ -14,6 +14,12 @@ struct BatchFailuresTests {
         #expect(failures.failed([Self.batch(5...7)]) == Self.batch(5...7))
     }
 
+    @Test func oneThatCameAsItWasWrittenIsPassedByAtOnce() {
+        var failures = BatchFailures()
+        let batch = UnreadableBatch(5...7, size: 100, isTooLarge: false, isAsWritten: true)
+        #expect(failures.failed([batch]) == batch)
+    }
+
     @Test func oneThatLooksDamagedIsAskedForThreeTimes() {
         var failures = BatchFailures()
         let damaged = Self.batch(5...7, tooLarge: false)

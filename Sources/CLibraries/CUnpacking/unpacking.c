@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "CUnpacking.h"
+#include "parts.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -7,7 +8,9 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,6 +51,9 @@ typedef struct {
     /// What its addresses are relative to.
     uintptr_t base;
     const ElfW(Dyn) *dynamic;
+    /// What the dynamic linker made read-only when it was done.
+    uintptr_t sealed_start;
+    uintptr_t sealed_end;
 } mapping;
 
 static int find_mapping(struct dl_phdr_info *info, size_t size, void *data) {
@@ -55,10 +61,15 @@ static int find_mapping(struct dl_phdr_info *info, size_t size, void *data) {
     mapping *found = data;
     uintptr_t start = UINTPTR_MAX, end = 0;
     const ElfW(Dyn) *dynamic = NULL;
+    uintptr_t sealed_start = 0, sealed_end = 0;
     for (int index = 0; index < info->dlpi_phnum; index++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[index];
         uintptr_t from = info->dlpi_addr + part->p_vaddr;
         if (part->p_type == PT_DYNAMIC) dynamic = (const ElfW(Dyn) *)from;
+        if (part->p_type == PT_GNU_RELRO) {
+            sealed_start = from;
+            sealed_end = from + part->p_memsz;
+        }
         if (part->p_type != PT_LOAD) continue;
         if (from < start) start = from;
         if (from + part->p_memsz > end) end = from + part->p_memsz;
@@ -68,6 +79,8 @@ static int find_mapping(struct dl_phdr_info *info, size_t size, void *data) {
     found->end = end;
     found->base = info->dlpi_addr;
     found->dynamic = dynamic;
+    found->sealed_start = sealed_start;
+    found->sealed_end = sealed_end;
     return 1;
 }
 
@@ -132,6 +145,54 @@ bool unpacking_limit(size_t batch_bytes, size_t heap_bytes, const void *caller) 
     return place < UNPACKING_CALLERS && unpacking_is_reached(caller);
 }
 
+/// Where the library keeps the address of a function, which one of these relocations made.
+static uintptr_t *slot_of(const mapping *library, const ElfW(Rela) *relocations, size_t bytes, const char *name) {
+    const ElfW(Sym) *symbols = (const ElfW(Sym) *)entry(library, DT_SYMTAB);
+    const char *names = (const char *)entry(library, DT_STRTAB);
+    if (!relocations || !symbols || !names) return NULL;
+    for (size_t index = 0; index < bytes / sizeof(ElfW(Rela)); index++) {
+        size_t symbol = ELF64_R_SYM(relocations[index].r_info);
+        if (symbol == 0 || strcmp(names + symbols[symbol].st_name, name) != 0) continue;
+        return (uintptr_t *)(library->base + relocations[index].r_offset);
+    }
+    return NULL;
+}
+
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/// Writes to a place that may be sealed.
+static bool write_slot(const mapping *library, uintptr_t *slot, uintptr_t value) {
+    uintptr_t page = (uintptr_t)slot & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+    // A slot does not cross pages: it is aligned.
+    if (mprotect((void *)page, sizeof(uintptr_t), PROT_READ | PROT_WRITE) != 0) return false;
+    __atomic_store_n(slot, value, __ATOMIC_RELEASE);
+    bool is_sealed = (uintptr_t)slot >= library->sealed_start && (uintptr_t)slot < library->sealed_end;
+    if (is_sealed) mprotect((void *)page, sizeof(uintptr_t), PROT_READ);
+    return true;
+}
+
+bool unpacking_redirect(const void *caller, const char *name, void *ours, _Atomic(void *) *real) {
+    mapping found = {.function = (uintptr_t)caller};
+    if (!dl_iterate_phdr(find_mapping, &found) || entry(&found, DT_PLTREL) != DT_RELA) return false;
+    uintptr_t *slot = slot_of(&found, (const ElfW(Rela) *)entry(&found, DT_JMPREL), entry(&found, DT_PLTRELSZ), name);
+    if (!slot) slot = slot_of(&found, (const ElfW(Rela) *)entry(&found, DT_RELA), entry(&found, DT_RELASZ), name);
+    if (!slot) return false;
+    pthread_mutex_lock(&slots_lock);
+    bool is_ours = *slot == (uintptr_t)ours;
+    if (!is_ours) {
+        // Not bound yet: it leads to the library's own stub (lazy binding).
+        bool is_stub = *slot >= found.start && *slot < found.end;
+        void *before = is_stub ? dlsym(RTLD_DEFAULT, name) : (void *)*slot;
+        void *known = atomic_load(real);
+        if (before && (!known || known == before)) {
+            atomic_store(real, before);
+            is_ours = write_slot(&found, slot, (uintptr_t)ours);
+        }
+    }
+    pthread_mutex_unlock(&slots_lock);
+    return is_ours;
+}
+
 void unpacking_tune_malloc(void) {
     // Above what a fetch takes, whose buffer comes and goes all the time.
     mallopt(M_MMAP_THRESHOLD, 2 << 20);
@@ -145,18 +206,12 @@ uint64_t unpacking_granted_count(void) { return atomic_load(&granted_count); }
 
 // MARK: Batches
 
-enum { header_size = 61, gzip_codec = 1, lz4_codec = 3, zstd_codec = 4 };
+enum { no_codec = 0, gzip_codec = 1, snappy_codec = 2, lz4_codec = 3, zstd_codec = 4, codec_mask = 7, control_bit = 32 };
 
 static int64_t now_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
-static uint64_t big_endian(const uint8_t *bytes, int count) {
-    uint64_t number = 0;
-    for (int index = 0; index < count; index++) number = number << 8 | bytes[index];
-    return number;
 }
 
 /// Whether the page of this address can be read. The kernel looks at the set of signals before it refuses what to do with it.
@@ -230,9 +285,7 @@ static bool is_of(const failure *failure, const work *work) {
         && failure->batch.last_offset == work->header.last_offset && failure->crc == work->crc;
 }
 
-static void fail(const work *work, outcome outcome) {
-    if (outcome == too_large) atomic_fetch_add(&too_large_count, 1);
-    if (outcome == put_off) atomic_fetch_add(&put_off_count, 1);
+static void remember(const work *work, outcome outcome) {
     if (!work->has_header) return;
     pthread_mutex_lock(&failures_lock);
     size_t known = failure_count < failure_limit ? failure_count : failure_limit;
@@ -242,6 +295,12 @@ static void fail(const work *work, outcome outcome) {
     failures[place] = (failure){work->header, work->crc, outcome, now_ns()};
     failures[place].batch.is_too_large = outcome == too_large;
     pthread_mutex_unlock(&failures_lock);
+}
+
+static void fail(const work *work, outcome outcome) {
+    if (outcome == too_large) atomic_fetch_add(&too_large_count, 1);
+    if (outcome == put_off) atomic_fetch_add(&put_off_count, 1);
+    remember(work, outcome);
 }
 
 /// It did not fail after all.
@@ -346,6 +405,72 @@ static bool is_whole(const work *work, const void *bytes, size_t size) {
     if (!work->has_header || are_records(work, bytes, size)) return true;
     fail(work, damaged);
     return false;
+}
+
+// MARK: Batches that librdkafka unpacks alone
+
+/// The beginning of the records of a batch that is not to be read: gzip that nobody made.
+enum { condemned_as_damaged = 0, condemned_as_too_large = 1, condemned_size = 2 };
+
+/// The checksum of a batch (Castagnoli's polynomial).
+static uint32_t crc32c(const uint8_t *bytes, size_t size) {
+    static const uint32_t nibbles[16] = {
+        0x00000000, 0x105EC76F, 0x20BD8EDE, 0x30E349B1, 0x417B1DBC, 0x5125DAD3, 0x61C69362, 0x7198540D,
+        0x82F63B78, 0x92A8FC17, 0xA24BB5A6, 0xB21572C9, 0xC38D26C4, 0xD3D3E1AB, 0xE330A81A, 0xF36E6F75,
+    };
+    uint32_t crc = UINT32_MAX;
+    for (size_t index = 0; index < size; index++) {
+        crc ^= bytes[index];
+        crc = crc >> 4 ^ nibbles[crc & 15];
+        crc = crc >> 4 ^ nibbles[crc & 15];
+    }
+    return ~crc;
+}
+
+enum { crc_at = 17, attributes_at = 21 };
+
+static bool is_intact(const uint8_t *batch, size_t size) {
+    return crc32c(batch + attributes_at, size - attributes_at) == big_endian(batch + crc_at, 4);
+}
+
+/// Makes a batch one of gzip that cannot be unpacked: librdkafka hands up what is before it, says its offset, and asks for it
+/// again. It is known as of now, since that librdkafka may have its decompressors built in. What is not whole is left as it is: the
+/// log has it otherwise.
+static void condemn(work *work, uint8_t *batch, size_t size, outcome outcome) {
+    if (!is_intact(batch, size)) return;
+    batch[attributes_at + 1] = (batch[attributes_at + 1] & ~codec_mask) | gzip_codec;
+    if (size >= header_size + condemned_size) {
+        batch[header_size] = 0;
+        batch[header_size + 1] = outcome == too_large ? condemned_as_too_large : condemned_as_damaged;
+    }
+    uint32_t crc = crc32c(batch + attributes_at, size - attributes_at);
+    for (int index = 0; index < 4; index++) batch[crc_at + index] = (uint8_t)(crc >> (24 - 8 * index));
+    work->crc = crc;
+    work->header.is_as_written = true;
+    remember(work, outcome);
+}
+
+void unpacking_check_batch(uint8_t *batch, size_t size, const void *caller) {
+    const library *limits = limits_of(caller);
+    uint16_t attributes = (uint16_t)big_endian(batch + attributes_at, 2);
+    int codec = attributes & codec_mask;
+    if (!limits || (codec != no_codec && codec != snappy_codec) || attributes & control_bit) return;
+    const uint8_t *records = batch + header_size;
+    size_t records_size = size - header_size, unpacked = records_size;
+    work work = begin(limits, records, records_size, codec);
+    if (!work.has_header) return;
+    // Where it cannot be unpacked, librdkafka says so itself.
+    if (codec == snappy_codec && !snappy_size(records, records_size, &unpacked)) return;
+    if (unpacked > work.allowed) return condemn(&work, batch, size, too_large);
+    uint8_t *buffer = NULL;
+    if (codec == snappy_codec) {
+        buffer = malloc(unpacked + 1);
+        if (!buffer || !snappy_unpack(records, records_size, buffer, unpacked)) return free(buffer);
+        records = buffer;
+    }
+    bool is_good = are_records(&work, records, unpacked);
+    free(buffer);
+    if (!is_good) condemn(&work, batch, size, damaged);
 }
 
 // MARK: Grants
@@ -642,6 +767,13 @@ __attribute__((noinline)) int inflate(unpacking_stream *stream, int flush) {
     if (stream->total_out > gzip.allowed || gzip.allowed == 0) {
         fail(&gzip, too_large);
         return zlib_memory;
+    }
+    // `condemn` made it so.
+    if (is_first && gzip.has_header && stream->avail_in >= condemned_size && stream->next_in[0] == 0
+        && is_intact(stream->next_in - header_size, header_size + stream->avail_in)) {
+        gzip.header.is_as_written = true;
+        fail(&gzip, stream->next_in[1] == condemned_as_too_large ? too_large : damaged);
+        return zlib_data;
     }
     // The first of two passes only counts, in a small buffer: it decides whether there is a second.
     if (is_first && !has_room(limits, &gzip, stream->avail_out, gzip.overhead)) return zlib_memory;

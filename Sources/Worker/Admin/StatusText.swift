@@ -61,6 +61,7 @@ struct StatusText: ~Copyable {
         let unpacking = snapshot.unpacking
         json.member("unpacking") { json in
             json.member("limited", unpacking.isLimited)
+            json.member("checked", unpacking.isChecked)
             json.member("refused_as_too_large", unpacking.tooLarge)
             json.member("put_off_for_memory", unpacking.putOff)
             json.member("unpacked_from_reserve", unpacking.granted)

@@ -49,7 +49,7 @@ struct BatchFailures {
             failures = 0
         }
         failures += 1
-        return batch.isTooLarge || failures >= Self.damagedLimit ? batch : nil
+        return batch.isTooLarge || batch.isAsWritten || failures >= Self.damagedLimit ? batch : nil
     }
 
     /// The offsets of `batch` that were not passed by before.

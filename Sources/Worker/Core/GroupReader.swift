@@ -686,7 +686,7 @@ final class GroupReader: CommitPlace {
                 let text: StaticString =
                     batch.isTooLarge
                     ? "its batch takes more memory than kafka.max_batch_bytes, unpacked"
-                    : "its batch cannot be unpacked"
+                    : "its batch cannot be unpacked, or its records are not those of its header"
                 guard offer(batch, one, id, text, deadLetters) else {
                     one.unreadableLetter = Letter(
                         offset: batch.offsets.upperBound, id: id, reason: reason, text: text, subject: [])

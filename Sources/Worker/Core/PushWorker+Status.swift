@@ -39,7 +39,8 @@ extension PushWorker {
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
         snapshot.crashes = crashes
         snapshot.unpacking = WorkerSnapshot.Unpacked(
-            isLimited: isUnpackingLimited, tooLarge: Unpacking.tooLargeCount, putOff: Unpacking.putOffCount,
+            isLimited: isUnpackingLimited, isChecked: areBatchesChecked, tooLarge: Unpacking.tooLargeCount,
+            putOff: Unpacking.putOffCount,
             granted: Unpacking.grantedCount,
             unreadableBatches: readers.reduce(0) { $0 + $1.unreadableBatches },
             lastUnreadable: readers.compactMap(\.lastUnreadable).last)

@@ -56,6 +56,8 @@ package final class PushWorker: @unchecked Sendable {
     private(set) var crashes: CrashHistory
     /// Whether `kafka.max_batch_bytes` and `kafka.unpack_memory` are in force.
     var isUnpackingLimited = false
+    /// Whether batches are looked at that librdkafka unpacks by itself, or that are not compressed.
+    var areBatchesChecked = false
     /// Why it is still starting.
     var waitingFor = ""
     var hasBeenReady = false
@@ -214,11 +216,20 @@ package final class PushWorker: @unchecked Sendable {
     private func limitUnpacking() {
         let heapBytes = configuration.kafka.unpackMemory + 2 * configuration.delivery.maxOpenBytes
         isUnpackingLimited = Unpacking.limit(batchBytes: configuration.kafka.maxBatchBytes, heapBytes: heapBytes)
-        guard !isUnpackingLimited else { return }
-        logger.warning(
-            .kafka,
-            "this librdkafka has its decompressors built in: what compressed batches take in memory has no limit",
-            ["librdkafka": "\(String(KafkaLibrary.version, radix: 16))"])
+        let version = String(KafkaLibrary.version, radix: 16)
+        if !isUnpackingLimited {
+            logger.warning(
+                .kafka,
+                "this librdkafka has its decompressors built in: what compressed batches take in memory has no limit",
+                ["librdkafka": "\(version)"])
+        }
+        areBatchesChecked = Unpacking.watch(protocolName: cluster.consumerProtocolName)
+        if !areBatchesChecked {
+            logger.warning(
+                .kafka,
+                "this librdkafka has its TLS library built in: batches that are not compressed are not looked at",
+                ["librdkafka": "\(version)"])
+        }
     }
 
     private func start() throws {

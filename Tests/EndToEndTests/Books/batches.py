@@ -5,8 +5,10 @@
 
 WHAT is `good:COUNT` (requests as they should be, not compressed), `CODEC:MEGABYTES:COUNT` (so many batches of one record of
 zeros that unpacks to so many MB; CODEC is zstd, gzip or lz4), `full:CODEC:RECORDS:BYTES[:APP]` (one batch of so many
-requests with a header of so many bytes, or, for this app, with so many bytes in the payload) or `snappy:RECORDS:BEHIND` (one
-batch of so many requests with so many bytes behind its last block: up to three a broker takes, and librdkafka none). They are written in this order. Prints for each batch `PARTITION FIRST LAST WHAT BYTES`.
+requests with a header of so many bytes, or, for this app, with so many bytes in the payload), `snappy:RECORDS:BEHIND` (one
+batch of so many requests with so many bytes behind its last block: up to three a broker takes, and librdkafka none) or
+`odd:CODEC:HOW` (one batch of three requests whose records do not stand where they say: see `ODD`). They are written in this
+order. Prints for each batch `PARTITION FIRST LAST WHAT BYTES`.
 The broker listens without TLS and leads all partitions.
 """
 
@@ -144,6 +146,15 @@ class Broker:
         return offset
 
 
+# The records' offsets, from the batch's first on; `long`: the length of the second is 2^32 more to whoever reads all its bytes.
+ODD = {"far": (0, 1, 1_000), "inside": (0, 1_000, 2), "twice": (0, 1, 1), "back": (2, 1, 0), "early": (0, 1, -5), "long": (0, 1, 2)}
+
+
+def longer(data):
+    """The record with a length in five bytes, of which Java takes 32 bits."""
+    return bytes([data[0] | 0x80, 0x80, 0x80, 0x80, 0x10]) + data[1:]
+
+
 def token(partition, number):
     return b"00%010x%052x" % (partition, number)
 
@@ -166,6 +177,14 @@ def batches(what, partition, offset):
         yield codec, b"".join(
             record(index, token(partition, offset + index), b'{"aps":{"alert":"Hi"}}', b"x" * size)
             for index in range(count)), count, 0
+    elif kind == "odd":
+        codec, how = numbers
+        records = [
+            record(delta, token(partition, offset + index), b'{"aps":{}}') for index, delta in enumerate(ODD[how])]
+        # Less than 64 bytes, so that its length is one byte.
+        if how == "long":
+            records[1] = longer(record(1, b"", b"{}"))
+        yield codec, b"".join(records), 3, 0
     elif kind == "snappy":
         count, behind = int(numbers[0]), int(numbers[1])
         yield kind, b"".join(

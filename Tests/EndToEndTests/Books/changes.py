@@ -6,6 +6,7 @@
     changes.py remake     SERVERS TOPIC PARTITIONS COUNT PREFIX AGE   deleted, made and filled within a moment, with
                                                     records stamped so many seconds ago; prints how long it was gone
     changes.py transaction SERVERS TOPIC PARTITION COUNT TIMEOUT-MS   writes, and dies with the transaction open
+    changes.py transactions SERVERS TOPIC PARTITION COUNT   writes so many of five requests, and aborts each fourth
     changes.py abort      SERVERS TOPIC PARTITION           ends that transaction, as one that begins anew does
     changes.py alter      SERVERS TOPIC NAME=VALUE          of the topic's configuration
     changes.py requests   SERVERS TOPIC COUNT [PREFIX]      one notification each, partition after partition
@@ -109,6 +110,21 @@ def transaction(servers, topic, partition, count, timeout_ms):
     # As one that is killed: `main` ends with _exit.
 
 
+def transactions(servers, topic, partition, count):
+    client = transactional(servers, topic, partition)
+    for number in range(int(count)):
+        client.begin_transaction()
+        for index in range(5):
+            client.produce(topic, key=f"00{number * 5 + index:062x}".encode(), value=b'{"aps":{"alert":"Hi"}}',
+                           partition=int(partition))
+        if number % 4 == 1:
+            # Else what was not written yet is not written at all.
+            client.flush(60)
+            client.abort_transaction(60)
+        else:
+            client.commit_transaction(60)
+
+
 def abort(servers, topic, partition):
     transactional(servers, topic, partition)
 
@@ -151,8 +167,8 @@ def tokens(servers, topic):
 
 
 def main():
-    actions = {"delete": delete, "create": create, "remake": remake, "transaction": transaction, "abort": abort,
-               "alter": alter, "requests": requests, "tombstones": tombstones,
+    actions = {"delete": delete, "create": create, "remake": remake, "transaction": transaction,
+               "transactions": transactions, "abort": abort, "alter": alter, "requests": requests, "tombstones": tombstones,
                "await": await_records, "tokens": tokens}
     try:
         actions[sys.argv[1]](*sys.argv[2:])

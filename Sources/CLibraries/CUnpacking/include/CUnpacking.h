@@ -1,7 +1,11 @@
 // Limits to what librdkafka unpacks. It decompresses whole record batches on its broker threads, each into one buffer as large
 // as the batch asks for, and has no limit to what all of them hold together. The decompressors are other libraries' (zstd,
 // lz4, zlib), so the functions of these names in the executable come before theirs (ELF symbol preemption): they ask the
-// limits, and call the real ones. Snappy is a part of librdkafka; a batch of it grows at most some 20 times.
+// limits, and call the real ones.
+//
+// Snappy is a part of librdkafka, and what is not compressed is not unpacked. Such batches are looked at where they come from
+// the network: a response is read into one buffer, in which one that is not to be read becomes one of gzip that cannot be
+// unpacked, so that librdkafka fails at it as at any other.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,6 +27,24 @@ bool unpacking_limit(size_t batch_bytes, size_t heap_bytes, const void *caller);
 /// it has one of them built in.
 bool unpacking_is_reached(const void *caller);
 
+/// Which connections' responses are looked at.
+typedef struct {
+    bool plain;
+    bool tls;
+} unpacking_watch;
+
+/// Looks at the responses that the caller's library receives from now on, where it receives them with recvmsg(2) or SSL_read(3)
+/// of another library: these calls of it, and no other's, come here first. What is looked for has the limits of
+/// `unpacking_limit`. Before the library's first thread is started.
+unpacking_watch unpacking_watch_responses(const void *caller);
+
+/// How many responses were received whole by those.
+uint64_t unpacking_response_count(void);
+
+/// Looks at one, from behind the number of its request on: the batches of a response to Fetch (versions 4 to 17) that are not
+/// compressed, or are of snappy, and not what their header says, or too large, become such that cannot be unpacked.
+void unpacking_check_response(uint8_t *bytes, size_t size, const void *caller);
+
 #define UNPACKING_CALLERS 2
 
 /// What librdkafka 2.0.2 allocates for each record, besides its bytes.
@@ -43,6 +65,8 @@ typedef struct {
     size_t size;
     /// It would take more than a batch may. False: it is damaged, or something else is wrong.
     bool is_too_large;
+    /// It came as it was written: its checksum says so, and it will never be another.
+    bool is_as_written;
 } unpacking_batch;
 
 /// The batches that could not be unpacked within `age_ns` with this offset and size, at most `limit`; the newest 256 of all

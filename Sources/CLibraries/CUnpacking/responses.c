@@ -1,0 +1,201 @@
+#define _GNU_SOURCE
+#include "CUnpacking.h"
+#include "parts.h"
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static _Atomic uint64_t response_count;
+
+uint64_t unpacking_response_count(void) { return atomic_load(&response_count); }
+
+// MARK: Fetch responses
+
+/// How the answers of some versions of Fetch are laid out; the request says which version it is, which is not seen here.
+typedef struct {
+    /// From version 5, 7, 11, 12 and 13 on.
+    bool has_log_start, has_session, has_replica, is_compact, has_topic_id;
+} layout;
+
+static const layout layouts[] = {
+    {true, true, true, false, false}, {true, true, true, true, true},     {true, true, true, true, false},
+    {true, true, false, false, false}, {true, false, false, false, false}, {false, false, false, false, false},
+};
+
+typedef struct {
+    uint8_t *at, *end;
+    bool is_compact;
+    /// Nothing more is read.
+    bool has_failed;
+} reader;
+
+static void skip(reader *reader, uint64_t bytes) {
+    if (reader->has_failed || bytes > (uint64_t)(reader->end - reader->at)) reader->has_failed = true;
+    else reader->at += bytes;
+}
+
+static uint64_t read_fixed(reader *reader, int bytes) {
+    const uint8_t *at = reader->at;
+    skip(reader, bytes);
+    return reader->has_failed ? 0 : big_endian(at, bytes);
+}
+
+static uint32_t read_compact(reader *reader) {
+    uint64_t bits = 0;
+    for (int shift = 0; shift < 35; shift += 7) {
+        uint8_t byte = (uint8_t)read_fixed(reader, 1);
+        bits |= (uint64_t)(byte & 0x7F) << shift;
+        if (!(byte & 0x80)) return bits > UINT32_MAX ? (reader->has_failed = true, 0) : (uint32_t)bits;
+    }
+    reader->has_failed = true;
+    return 0;
+}
+
+/// A count or a length of `bytes` bytes in versions that are not compact; none is 0.
+static uint64_t read_count(reader *reader, int bytes) {
+    if (reader->is_compact) {
+        uint32_t number = read_compact(reader);
+        return number == 0 ? 0 : number - 1;
+    }
+    uint64_t number = read_fixed(reader, bytes);
+    uint64_t none = bytes == 2 ? UINT16_MAX : UINT32_MAX;
+    if (number == none) return 0;
+    if (number > none / 2) reader->has_failed = true;
+    return number;
+}
+
+static void skip_tags(reader *reader) {
+    if (!reader->is_compact) return;
+    for (uint32_t count = read_compact(reader); count > 0 && !reader->has_failed; count--) {
+        read_compact(reader);
+        skip(reader, read_compact(reader));
+    }
+}
+
+static void check_batches(uint8_t *at, const uint8_t *end, const void *caller) {
+    // The last may be cut.
+    while (end - at >= header_size) {
+        uint64_t size = 12 + big_endian(at + 8, 4);
+        if (size > (uint64_t)(end - at) || size < 17) return;
+        if (at[16] == 2 && size >= header_size) unpacking_check_batch(at, size, caller);
+        at += size;
+    }
+}
+
+/// Reads a response of this layout, to its last byte; false: it is none. With a caller its batches are looked at.
+static bool read_response(const layout *layout, uint8_t *bytes, size_t size, const void *caller) {
+    reader reader = {bytes, bytes + size, layout->is_compact, false};
+    // A part of the response's header; what is before it is no part of `bytes`.
+    skip_tags(&reader);
+    skip(&reader, 4); // throttle time
+    if (layout->has_session) skip(&reader, 6); // error, session
+    for (uint64_t topics = read_count(&reader, 4); topics > 0 && !reader.has_failed; topics--) {
+        skip(&reader, layout->has_topic_id ? 16 : read_count(&reader, 2));
+        for (uint64_t partitions = read_count(&reader, 4); partitions > 0 && !reader.has_failed; partitions--) {
+            skip(&reader, 4 + 2 + 8 + 8); // number, error, high watermark, last stable offset
+            if (layout->has_log_start) skip(&reader, 8);
+            for (uint64_t aborted = read_count(&reader, 4); aborted > 0 && !reader.has_failed; aborted--) {
+                skip(&reader, 16);
+                skip_tags(&reader);
+            }
+            if (layout->has_replica) skip(&reader, 4);
+            uint64_t length = read_count(&reader, 4);
+            uint8_t *records = reader.at;
+            skip(&reader, length);
+            if (caller && !reader.has_failed) check_batches(records, reader.at, caller);
+            skip_tags(&reader);
+        }
+        skip_tags(&reader);
+    }
+    skip_tags(&reader);
+    return !reader.has_failed && reader.at == reader.end;
+}
+
+void unpacking_check_response(uint8_t *bytes, size_t size, const void *caller) {
+    for (size_t index = 0; index < sizeof(layouts) / sizeof(layouts[0]); index++) {
+        // What is of several is looked at by each.
+        if (read_response(&layouts[index], bytes, size, NULL)) read_response(&layouts[index], bytes, size, caller);
+    }
+}
+
+// MARK: What is received
+
+/// A response's length, and the number of its request.
+enum { prefix_size = 8 };
+
+/// The response that this thread receives, as librdkafka does (rdkafka_broker.c, rd_kafka_recv): first its prefix alone, then
+/// the rest into one buffer, each in as many pieces as they come. A broker has a thread and one connection at a time.
+static __thread struct {
+    uintptr_t connection;
+    uint8_t prefix[prefix_size];
+    size_t prefix_done;
+    /// Behind the prefix; 0: it is not known yet.
+    size_t size;
+    /// NULL: nothing of that was received yet.
+    uint8_t *start;
+    size_t done;
+} response;
+
+static void forget_response(void) {
+    response.prefix_done = response.size = response.done = 0;
+    response.start = NULL;
+}
+
+/// So many bytes were put there, where there was room for so many.
+static void take(uintptr_t connection, uint8_t *at, size_t count, size_t room, const void *caller) {
+    if (response.connection != connection) forget_response();
+    response.connection = connection;
+    if (response.start ? at == response.start + response.done && room == response.size - response.done
+                       : response.size > 0 && room == response.size) {
+        if (!response.start) response.start = at;
+        response.done += count;
+        if (response.done < response.size) return;
+        atomic_fetch_add_explicit(&response_count, 1, memory_order_relaxed);
+        unpacking_check_response(response.start, response.size, caller);
+        forget_response();
+        return;
+    }
+    if (response.size > 0 || room != prefix_size - response.prefix_done) forget_response();
+    // Another connection at the same place, in the midst of a response.
+    if (room != prefix_size - response.prefix_done || count > room) return;
+    memcpy(response.prefix + response.prefix_done, at, count);
+    response.prefix_done += count;
+    if (response.prefix_done < prefix_size) return;
+    uint64_t size = big_endian(response.prefix, 4);
+    forget_response();
+    if (size > 4 && size <= INT32_MAX) response.size = size - 4;
+}
+
+typedef ssize_t (*receive)(int, struct msghdr *, int);
+typedef int (*receive_tls)(void *, void *, int);
+
+/// What librdkafka called before.
+static _Atomic(void *) real_receive;
+static _Atomic(void *) real_receive_tls;
+
+static ssize_t receive_and_look(int socket, struct msghdr *message, int flags) {
+    ssize_t count = ((receive)atomic_load_explicit(&real_receive, memory_order_relaxed))(socket, message, flags);
+    const void *caller = __builtin_return_address(0);
+    size_t left = count > 0 ? (size_t)count : 0;
+    for (size_t index = 0; index < message->msg_iovlen && left > 0; index++) {
+        size_t room = message->msg_iov[index].iov_len;
+        size_t taken = left < room ? left : room;
+        take((uintptr_t)socket, message->msg_iov[index].iov_base, taken, room, caller);
+        left -= taken;
+    }
+    return count;
+}
+
+static int receive_tls_and_look(void *connection, void *to, int room) {
+    int count = ((receive_tls)atomic_load_explicit(&real_receive_tls, memory_order_relaxed))(connection, to, room);
+    if (count > 0) take((uintptr_t)connection, to, count, room, __builtin_return_address(0));
+    return count;
+}
+
+unpacking_watch unpacking_watch_responses(const void *caller) {
+    unpacking_watch watch = {
+        .plain = unpacking_redirect(caller, "recvmsg", (void *)receive_and_look, &real_receive),
+        .tls = unpacking_redirect(caller, "SSL_read", (void *)receive_tls_and_look, &real_receive_tls),
+    };
+    return watch;
+}
