@@ -51,17 +51,20 @@ static uint32_t read_compact(reader *reader) {
     return 0;
 }
 
-/// A count or a length of `bytes` bytes in versions that are not compact; none is 0.
-static uint64_t read_count(reader *reader, int bytes) {
+/// A length, or the count of things that have at least `least` bytes each; in versions that are not compact it has `bytes`
+/// bytes itself. None is 0. More than there can be are not gone through: so ends what is read by another layout than its own.
+static uint64_t read_count(reader *reader, int bytes, uint64_t least) {
+    uint64_t count;
     if (reader->is_compact) {
         uint32_t number = read_compact(reader);
-        return number == 0 ? 0 : number - 1;
+        count = number == 0 ? 0 : number - 1;
+    } else {
+        uint64_t none = bytes == 2 ? UINT16_MAX : UINT32_MAX;
+        count = read_fixed(reader, bytes);
+        if (count == none) return 0;
     }
-    uint64_t number = read_fixed(reader, bytes);
-    uint64_t none = bytes == 2 ? UINT16_MAX : UINT32_MAX;
-    if (number == none) return 0;
-    if (number > none / 2) reader->has_failed = true;
-    return number;
+    if (!reader->has_failed && count > (uint64_t)(reader->end - reader->at) / least) reader->has_failed = true;
+    return reader->has_failed ? 0 : count;
 }
 
 static void skip_tags(reader *reader) {
@@ -89,17 +92,17 @@ static bool read_response(const layout *layout, uint8_t *bytes, size_t size, con
     skip_tags(&reader);
     skip(&reader, 4); // throttle time
     if (layout->has_session) skip(&reader, 6); // error, session
-    for (uint64_t topics = read_count(&reader, 4); topics > 0 && !reader.has_failed; topics--) {
-        skip(&reader, layout->has_topic_id ? 16 : read_count(&reader, 2));
-        for (uint64_t partitions = read_count(&reader, 4); partitions > 0 && !reader.has_failed; partitions--) {
+    for (uint64_t topics = read_count(&reader, 4, 2); topics > 0 && !reader.has_failed; topics--) {
+        skip(&reader, layout->has_topic_id ? 16 : read_count(&reader, 2, 1));
+        for (uint64_t partitions = read_count(&reader, 4, 22); partitions > 0 && !reader.has_failed; partitions--) {
             skip(&reader, 4 + 2 + 8 + 8); // number, error, high watermark, last stable offset
             if (layout->has_log_start) skip(&reader, 8);
-            for (uint64_t aborted = read_count(&reader, 4); aborted > 0 && !reader.has_failed; aborted--) {
+            for (uint64_t aborted = read_count(&reader, 4, 16); aborted > 0 && !reader.has_failed; aborted--) {
                 skip(&reader, 16);
                 skip_tags(&reader);
             }
             if (layout->has_replica) skip(&reader, 4);
-            uint64_t length = read_count(&reader, 4);
+            uint64_t length = read_count(&reader, 4, 1);
             uint8_t *records = reader.at;
             skip(&reader, length);
             if (caller && !reader.has_failed) check_batches(records, reader.at, caller);
