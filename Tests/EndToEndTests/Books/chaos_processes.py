@@ -253,10 +253,10 @@ apps:
             return {int(row[1][-4:], 16) for row in map(str.split, table)
                     if row[3] == "01" and row[2].endswith(":%04X" % port) and f"socket:[{row[9]}]" in sockets}
 
-    def mean_resident(self, begin, end):
-        """In kilobytes, over a span of time; None: nothing is known of it."""
-        values = [kilobytes for at, kilobytes in self.resident if begin <= at < end]
-        return sum(values) / len(values) if values else None
+    def calm_resident(self, begin, end):
+        """In kilobytes, what it took at most in the calmest fifth of a span of time; None: nothing is known of it."""
+        values = sorted(kilobytes for at, kilobytes in self.resident if begin <= at < end)
+        return values[len(values) // 5] if values else None
 
 
 class Partner:
