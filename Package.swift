@@ -108,6 +108,7 @@ let package = Package(
                 name: "Fuzz",
                 dependencies: [
                     "JSON", "PushRecords", "Delivery", "YAML", "Configuration", "HTTP2", "APNs", "Network", "Bytes",
+                    "CUnpacking",
                 ],
                 path: "Tests/Fuzz/Targets", swiftSettings: strict),
             .testTarget(name: "FuzzTests", dependencies: ["Fuzz", "Bytes"], swiftSettings: tests),

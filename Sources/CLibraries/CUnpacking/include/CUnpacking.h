@@ -45,7 +45,7 @@ uint64_t unpacking_response_count(void);
 /// compressed, or are of snappy, and not what their header says, or too large, become such that cannot be unpacked.
 void unpacking_check_response(uint8_t *bytes, size_t size, const void *caller);
 
-#define UNPACKING_CALLERS 2
+#define UNPACKING_CALLERS 3
 
 /// What librdkafka 2.0.2 allocates for each record, besides its bytes.
 #define UNPACKING_RECORD_BYTES 320
