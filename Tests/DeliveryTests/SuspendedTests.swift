@@ -305,6 +305,44 @@ struct SuspendedTests {
         #expect(whole.machine.takeEvents().contains(.resumed(resumed)))
     }
 
+    @Test("A log that was cut and grew: no record there is the one that our own commit names settled")
+    func grownPastTheCut() throws {
+        let (rig, lost, committed) = try Self.lostNaming(2)
+        // It was cut at 1, say, and has two new records, the second at the offset that the map names.
+        let back = Self.assign(rig, committed, logEnd: 3)
+        #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
+        for (offset, device) in ["a", "x", "y", "z"].enumerated() {
+            #expect("\(rig.receive(back, Int64(offset), device))" == "taken")
+        }
+        #expect(rig.commit().allSatisfy { $0.offset == 0 && $0.map.end == 0 })
+        for device in ["a", "b", "d"] { rig.answer(device) }
+        #expect(Set(rig.send()) == ["a", "x", "y", "z"])
+        for device in ["a", "x", "y", "z"] { rig.answer(device) }
+        #expect(rig.settle().map(\.inDoubt) == [1, 1, 1, 0])
+
+        let (whole, _, same) = try Self.lostNaming(2)
+        let resumed = Self.assign(whole, same, logEnd: 4)
+        #expect(whole.machine.takeEvents().contains(.resumed(resumed)))
+    }
+
+    /// Four in flight, of which one settled, as the last commit says; then the session is lost.
+    private static func lostNaming(_ offset: Int) throws -> (Rig, PartitionID, Committed) {
+        let devices = ["a", "b", "c", "d"]
+        let rig = Rig()
+        let partition = assign(rig, nil)
+        commit(rig)
+        for (offset, device) in devices.enumerated() { rig.receive(partition, Int64(offset), device) }
+        #expect(rig.send() == devices)
+        rig.answer(devices[offset])
+        rig.settle()
+        rig.wait(ms: 50)
+        let committed = try #require(commit(rig))
+        let map = committed.text.withUnsafeBytes { CommitMap(metadata: $0, base: committed.offset) }
+        #expect(map?.settled == [Int64(offset)..<Int64(offset) + 1])
+        rig.machine.suspend([partition])
+        return (rig, partition, committed)
+    }
+
     @Test("It is kept for ten minutes, or until it is released")
     func limits() {
         let (rig, lost, committed) = Self.lost()
