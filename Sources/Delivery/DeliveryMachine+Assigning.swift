@@ -49,6 +49,7 @@ extension DeliveryMachine {
         let id = ledger.nextID()
         var map = CommitMap()
         var base = committedOffset
+        var said = committedOffset.map { CommitText(offset: $0, metadata: metadata, reach: .none) }
         var isTold = false
         if let committed = committedOffset {
             var isIgnored = false
@@ -68,6 +69,8 @@ extension DeliveryMachine {
                 let sent = isBelieved ? max(map.reach ?? committed, committed) : OffsetLimit.highest
                 map = CommitMap(reach: doubt(below: sent, logStart: logStart, logEnd: logEnd))
                 base = logStart
+                // It does not go on from that commit, should it be lost and come back before the next one.
+                said = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .beginning(because: .overtaken):
                 journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
@@ -94,7 +97,6 @@ extension DeliveryMachine {
             map.reachIndexes = .max
         }
         let place = begin(role, topic: topic)
-        let said = committedOffset.map { CommitText(offset: $0, metadata: metadata, reach: .none) }
         ledger.begin(
             id, topic: topic, number: number, group: place.group, tierDelayMs: place.delayMs, committed: base, map: map,
             said: said)

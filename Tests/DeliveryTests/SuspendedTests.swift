@@ -343,6 +343,43 @@ struct SuspendedTests {
         return (rig, partition, committed)
     }
 
+    @Test("One that took its log for new and was lost before its first commit does not go on from the commit before")
+    func lostBeforeItBegan() {
+        let rig = Rig()
+        let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(reach: 610)).text)
+        func assign(logEnd: Int64?) -> PartitionID {
+            committed.text.withUnsafeBytes {
+                rig.machine.assign(
+                    topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: committed.offset,
+                    metadata: $0, logStart: logEnd.map { _ in 0 }, logEnd: logEnd)
+            }
+        }
+        let begun = assign(logEnd: 0)
+        rig.machine.suspend([begun])
+        // It is read from 605 on, since nobody tells where the log ends.
+        let back = assign(logEnd: nil)
+        #expect(rig.machine.takeEvents().last == .suspendedReleased(begun))
+        #expect(rig.commit().map(\.offset) == [605], "nothing below it is committed before it is read")
+        #expect("\(rig.receive(back, 0, "a"))" == "taken")
+        #expect(rig.commit().map(\.offset) == [0])
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        #expect(rig.settle().map(\.inDoubt) == [1])
+    }
+
+    @Test("One whose offset was reset and that was lost before its next commit does not go on from the commit before")
+    func lostAfterReset() {
+        let rig = Rig()
+        let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(reach: 610)).text)
+        let partition = Self.assign(rig, committed)
+        rig.receive(partition, 3, "a")
+        rig.machine.suspend([partition])
+        let back = Self.assign(rig, committed)
+        #expect(rig.machine.takeEvents().last == .suspendedReleased(partition))
+        #expect(rig.commit().map(\.offset) == [605])
+        #expect("\(rig.receive(back, 3, "a"))" == "taken")
+    }
+
     @Test("It is kept for ten minutes, or until it is released")
     func limits() {
         let (rig, lost, committed) = Self.lost()
