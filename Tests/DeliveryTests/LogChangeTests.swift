@@ -213,6 +213,21 @@ struct LogChangeTests {
         #expect(rig.isEmpty)
     }
 
+    @Test("Without a last commit what comes back of the old log is sent again, though it was lost and resumed before")
+    func detachedComesBack() {
+        let (rig, _, committed) = SuspendedTests.lost()
+        let back = SuspendedTests.assign(rig, committed)
+        let new = rig.machine.beginAnew(back, from: 0, logEnd: 0, now: rig.now)
+        rig.machine.release([new])
+        rig.doubt("b")
+        #expect(rig.send() == ["b"])
+        rig.answer("b")
+        #expect(rig.settle().map(\.description) == ["b accepted  sends 2 doubt 1"])
+        rig.wait(ms: 50)
+        expect(rig.machine.hasDetached, is: false)
+        #expect(rig.isEmpty)
+    }
+
     @Test("Of a topic that is gone nothing is left to be told: what waited for a commit is sent")
     func detachedOfNothing() {
         var settings = DeliverySettings()
