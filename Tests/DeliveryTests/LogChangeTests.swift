@@ -228,6 +228,37 @@ struct LogChangeTests {
         #expect(rig.isEmpty)
     }
 
+    @Test(
+        "Read again without a commit of a worker's: what goes on of the log before is in doubt there",
+        arguments: [nil, 0] as [Int64?])
+    func detachedIsDoubted(_ committed: Int64?) {
+        let rig = Rig(capacity: 1)
+        let old = rig.assignReady()
+        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(old, Int64(offset), device) }
+        #expect(rig.send() == ["a"])
+        // The log was cut: it has the first two still.
+        let new = rig.machine.beginAnew(old, from: 0, logEnd: 2, now: rig.now)
+        rig.machine.release([new])
+        let empty = UnsafeRawBufferPointer(start: nil, count: 0)
+        let back = rig.machine.assign(
+            topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: committed, metadata: empty,
+            logEnd: 2)
+        for (offset, device) in ["a", "b", "z"].enumerated() { rig.receive(back, Int64(offset), device) }
+        rig.commit()
+        rig.answer("a")
+        var results = rig.settle()
+        for _ in 0..<3 {
+            for device in rig.send() { rig.answer(device) }
+            results += rig.settle()
+        }
+        #expect(
+            results.map(\.description).sorted() == [
+                "a accepted  sends 1 doubt 0", "a accepted  sends 2 doubt 1", "b accepted  sends 2 doubt 1",
+                "z accepted  sends 1 doubt 0",
+            ])
+        #expect(rig.isEmpty)
+    }
+
     @Test("Of a topic that is gone nothing is left to be told: what waited for a commit is sent")
     func detachedOfNothing() {
         var settings = DeliverySettings()
