@@ -34,9 +34,10 @@ extension DeliveryMachine {
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let start = Self.readingStart(committed: committedOffset, logStart: logStart, logEnd: logEnd)
         var sentBefore = ledger.detachedEnd(topic: topic, number)
+        var isCut = false
         if let suspended = ledger.suspended(topic: topic, number) {
             // A log that ends below what was received of it was cut: other records have, or will have, those offsets.
-            let isCut = logEnd.map { $0 <= ledger.partitions[suspended].ledger.highestReceived } ?? false
+            isCut = logEnd.map { $0 <= ledger.partitions[suspended].ledger.highestReceived } ?? false
             if !isCut, case .at(let committed) = start,
                 let text = ledger.partitions[suspended].text(committed, metadata)
             {
@@ -48,6 +49,7 @@ extension DeliveryMachine {
         let id = ledger.nextID()
         var map = CommitMap()
         var base = committedOffset
+        var said = committedOffset.map { CommitText(offset: $0, metadata: metadata, reach: .none) }
         var isTold = false
         if let committed = committedOffset {
             var isIgnored = false
@@ -67,6 +69,8 @@ extension DeliveryMachine {
                 let sent = isBelieved ? max(map.reach ?? committed, committed) : OffsetLimit.highest
                 map = CommitMap(reach: doubt(below: sent, logStart: logStart, logEnd: logEnd))
                 base = logStart
+                // It does not go on from that commit, should it be lost and come back before the next one.
+                said = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .beginning(because: .overtaken):
                 journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
@@ -74,7 +78,10 @@ extension DeliveryMachine {
             case .beginning(because: .nothingCommitted), .at:
                 if isIgnored { journal.events.append(.metadataIgnored(id)) }
             }
-            if let logEnd, map.cut(at: logEnd) {
+            // One that ends below what the map names was cut, too. Nobody knows where, and it may have grown since: no record
+            // in it need be the one that was settled at its offset.
+            if let logEnd, map.end > (isCut ? 0 : logEnd) {
+                map.doubt()
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             }
             if let reach = map.reach, let logEnd, reach > max(logEnd, base ?? 0) {
@@ -90,7 +97,6 @@ extension DeliveryMachine {
             map.reachIndexes = .max
         }
         let place = begin(role, topic: topic)
-        let said = committedOffset.map { CommitText(offset: $0, metadata: metadata, reach: .none) }
         ledger.begin(
             id, topic: topic, number: number, group: place.group, tierDelayMs: place.delayMs, committed: base, map: map,
             said: said)

@@ -95,6 +95,8 @@ extension DeliveryMachine {
             guard let partition = ledger.partitions.find(id) else { continue }
             isChosen[Int(partition)] = true
             dropWaitingRecords(partition)
+            // What comes back of it was named when it was sent first, and no other commit will come that it could wait for.
+            ledger.allowAll(partition)
         }
         forEachNotification(in: isChosen) { machine, slot in
             if machine.store[slot].isWaiting { machine.drop(slot) }

@@ -60,20 +60,43 @@ struct LogChangeTests {
         #expect(rig.machine.partitionStatuses.count == 1)
     }
 
-    @Test("A log cut above the committed offset: what the map names beyond its end is not known of other records there")
-    func cutBelowMap() {
-        let rig = Rig()
+    /// Of an assignment whose commit of offset 2 names some of what is above.
+    private static func assignNamed(_ rig: Rig, logEnd: Int64?) -> PartitionID {
         let map = CommitMap(
-            reach: 20, settled: [3..<5, 8..<12], partials: [.init(offset: 12, indexes: [0..<2])])
-        let partition = CommitMapTests.text(base: 2, map).text.withUnsafeBytes {
+            reach: 6, settled: [3..<5, 8..<12], partials: [.init(offset: 12, indexes: [0..<2])])
+        return CommitMapTests.text(base: 2, map).text.withUnsafeBytes {
             rig.machine.assign(
                 topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 2, metadata: $0,
-                logStart: 0, logEnd: 9)
+                logStart: 0, logEnd: logEnd)
         }
-        #expect(rig.machine.takeEvents() == [.logChanged(partition, committed: 2, start: 0, end: 9)])
-        rig.commit()
-        let receipts = [2, 3, 8, 9, 12].map { "\(rig.receive(partition, Int64($0), "d\($0)"))" }
-        #expect(receipts == ["taken", "known", "known", "taken", "taken"])
+    }
+
+    @Test(
+        "A log that ends below what the map names was cut and may have grown: its records are sent, all in doubt",
+        arguments: [4, 9, 12])
+    func cutBelowMap(_ logEnd: Int64) {
+        let rig = Rig()
+        let partition = Self.assignNamed(rig, logEnd: logEnd)
+        #expect(rig.machine.takeEvents() == [.logChanged(partition, committed: 2, start: 0, end: logEnd)])
+        let offsets: [Int64] = [2, 3, 8, 11, 12, 13]
+        for offset in offsets { #expect("\(rig.receive(partition, offset, "d\(offset)"))" == "taken") }
+        // Nor is whoever comes next told that any of it is settled.
+        let commits = rig.commit()
+        #expect(commits.map(\.offset) == [2])
+        #expect(commits.allSatisfy { $0.map.end == 0 })
+        for device in rig.send() { rig.answer(device) }
+        #expect(rig.settle().map(\.inDoubt) == offsets.map { $0 < logEnd ? 1 : 0 })
+    }
+
+    @Test(
+        "A log that goes as far as the map names, or whose end is not known, has what the map names",
+        arguments: [13, nil] as [Int64?])
+    func wholeMap(_ logEnd: Int64?) {
+        let rig = Rig()
+        let partition = Self.assignNamed(rig, logEnd: logEnd)
+        #expect(rig.machine.takeEvents().isEmpty)
+        let receipts = [2, 3, 8, 11, 12].map { "\(rig.receive(partition, Int64($0), "d\($0)"))" }
+        #expect(receipts == ["taken", "known", "known", "known", "taken"])
     }
 
     @Test("What is open of the old log goes on to its end, and commits nothing")
@@ -187,6 +210,52 @@ struct LogChangeTests {
         #expect(rig.send() == [])
         rig.wait(ms: 50)
         expect(rig.machine.hasDetached, is: false)
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Without a last commit what comes back of the old log is sent again, though it was lost and resumed before")
+    func detachedComesBack() {
+        let (rig, _, committed) = SuspendedTests.lost()
+        let back = SuspendedTests.assign(rig, committed)
+        let new = rig.machine.beginAnew(back, from: 0, logEnd: 0, now: rig.now)
+        rig.machine.release([new])
+        rig.doubt("b")
+        #expect(rig.send() == ["b"])
+        rig.answer("b")
+        #expect(rig.settle().map(\.description) == ["b accepted  sends 2 doubt 1"])
+        rig.wait(ms: 50)
+        expect(rig.machine.hasDetached, is: false)
+        #expect(rig.isEmpty)
+    }
+
+    @Test(
+        "Read again without a commit of a worker's: what goes on of the log before is in doubt there",
+        arguments: [nil, 0] as [Int64?])
+    func detachedIsDoubted(_ committed: Int64?) {
+        let rig = Rig(capacity: 1)
+        let old = rig.assignReady()
+        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(old, Int64(offset), device) }
+        #expect(rig.send() == ["a"])
+        // The log was cut: it has the first two still.
+        let new = rig.machine.beginAnew(old, from: 0, logEnd: 2, now: rig.now)
+        rig.machine.release([new])
+        let empty = UnsafeRawBufferPointer(start: nil, count: 0)
+        let back = rig.machine.assign(
+            topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: committed, metadata: empty,
+            logEnd: 2)
+        for (offset, device) in ["a", "b", "z"].enumerated() { rig.receive(back, Int64(offset), device) }
+        rig.commit()
+        rig.answer("a")
+        var results = rig.settle()
+        for _ in 0..<3 {
+            for device in rig.send() { rig.answer(device) }
+            results += rig.settle()
+        }
+        #expect(
+            results.map(\.description).sorted() == [
+                "a accepted  sends 1 doubt 0", "a accepted  sends 2 doubt 1", "b accepted  sends 2 doubt 1",
+                "z accepted  sends 1 doubt 0",
+            ])
         #expect(rig.isEmpty)
     }
 

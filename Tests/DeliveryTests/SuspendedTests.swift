@@ -305,6 +305,81 @@ struct SuspendedTests {
         #expect(whole.machine.takeEvents().contains(.resumed(resumed)))
     }
 
+    @Test("A log that was cut and grew: no record there is the one that our own commit names settled")
+    func grownPastTheCut() throws {
+        let (rig, lost, committed) = try Self.lostNaming(2)
+        // It was cut at 1, say, and has two new records, the second at the offset that the map names.
+        let back = Self.assign(rig, committed, logEnd: 3)
+        #expect(rig.machine.takeEvents().contains(.suspendedReleased(lost)))
+        for (offset, device) in ["a", "x", "y", "z"].enumerated() {
+            #expect("\(rig.receive(back, Int64(offset), device))" == "taken")
+        }
+        #expect(rig.commit().allSatisfy { $0.offset == 0 && $0.map.end == 0 })
+        for device in ["a", "b", "d"] { rig.answer(device) }
+        #expect(Set(rig.send()) == ["a", "x", "y", "z"])
+        for device in ["a", "x", "y", "z"] { rig.answer(device) }
+        #expect(rig.settle().map(\.inDoubt) == [1, 1, 1, 0])
+
+        let (whole, _, same) = try Self.lostNaming(2)
+        let resumed = Self.assign(whole, same, logEnd: 4)
+        #expect(whole.machine.takeEvents().contains(.resumed(resumed)))
+    }
+
+    /// Four in flight, of which one settled, as the last commit says; then the session is lost.
+    private static func lostNaming(_ offset: Int) throws -> (Rig, PartitionID, Committed) {
+        let devices = ["a", "b", "c", "d"]
+        let rig = Rig()
+        let partition = assign(rig, nil)
+        commit(rig)
+        for (offset, device) in devices.enumerated() { rig.receive(partition, Int64(offset), device) }
+        #expect(rig.send() == devices)
+        rig.answer(devices[offset])
+        rig.settle()
+        rig.wait(ms: 50)
+        let committed = try #require(commit(rig))
+        let map = committed.text.withUnsafeBytes { CommitMap(metadata: $0, base: committed.offset) }
+        #expect(map?.settled == [Int64(offset)..<Int64(offset) + 1])
+        rig.machine.suspend([partition])
+        return (rig, partition, committed)
+    }
+
+    @Test("One that took its log for new and was lost before its first commit does not go on from the commit before")
+    func lostBeforeItBegan() {
+        let rig = Rig()
+        let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(reach: 610)).text)
+        func assign(logEnd: Int64?) -> PartitionID {
+            committed.text.withUnsafeBytes {
+                rig.machine.assign(
+                    topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: committed.offset,
+                    metadata: $0, logStart: logEnd.map { _ in 0 }, logEnd: logEnd)
+            }
+        }
+        let begun = assign(logEnd: 0)
+        rig.machine.suspend([begun])
+        // It is read from 605 on, since nobody tells where the log ends.
+        let back = assign(logEnd: nil)
+        #expect(rig.machine.takeEvents().last == .suspendedReleased(begun))
+        #expect(rig.commit().map(\.offset) == [605], "nothing below it is committed before it is read")
+        #expect("\(rig.receive(back, 0, "a"))" == "taken")
+        #expect(rig.commit().map(\.offset) == [0])
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        #expect(rig.settle().map(\.inDoubt) == [1])
+    }
+
+    @Test("One whose offset was reset and that was lost before its next commit does not go on from the commit before")
+    func lostAfterReset() {
+        let rig = Rig()
+        let committed = Committed(offset: 605, text: CommitMapTests.text(base: 605, CommitMap(reach: 610)).text)
+        let partition = Self.assign(rig, committed)
+        rig.receive(partition, 3, "a")
+        rig.machine.suspend([partition])
+        let back = Self.assign(rig, committed)
+        #expect(rig.machine.takeEvents().last == .suspendedReleased(partition))
+        #expect(rig.commit().map(\.offset) == [605])
+        #expect("\(rig.receive(back, 3, "a"))" == "taken")
+    }
+
     @Test("It is kept for ten minutes, or until it is released")
     func limits() {
         let (rig, lost, committed) = Self.lost()

@@ -38,7 +38,8 @@ extension SimulatedWorld {
         // What was settled or refused may be sent again when a map was cut, or damaged, or a drain cut short; it says so.
         // A retry record need not: it is the request beside it that is sent again, and says so.
         let isForgotten = (wasMapCut || logs[place.log].wasDamaged) && notification.inDoubt > 0
-        let mayBeTwice = wasMapCut || limitCount > 0 || remakesProducers || logs[original.log].wasDamaged || isForgotten
+        let isReadAgain = logs[original.log].wasDamaged || books[original]?.isReadAgain == true
+        let mayBeTwice = wasMapCut || limitCount > 0 || remakesProducers || isReadAgain || isForgotten
         let mayBeForgotten = mayBeTwice && (notification.inDoubt > 0 || place.log >= 3)
         // What is settled is sent again only when no commit since could say so. What is open of a log that is gone goes on
         // beside what was left of it, which says that it may have been sent.
@@ -82,6 +83,9 @@ extension SimulatedWorld {
             breaks("log \(log) was committed back from \(before.offset) to \(commit.offset)")
         }
         logs[log].commit = commit
+        if commit.life == logs[log].life, let writer = workers.first(where: { $0.number == commit.writer }) {
+            writer.untold[log] = nil
+        }
         commitTakenAt[committing.assignment] = commit.takenAt
         guard commit.life == logs[log].life else {
             logs[log].committedCount = 0

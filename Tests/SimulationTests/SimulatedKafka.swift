@@ -152,6 +152,8 @@ struct SimulatedBook {
     var isGone = false
     /// So was one of its records after it was sent: a later owner need not have heard of that.
     var isDoubtGone = false
+    /// A log that has a record of it was cut: that is read again, also where it was done with.
+    var isReadAgain = false
     /// Numbers beside it are not what they were.
     var isOdd = false
 }

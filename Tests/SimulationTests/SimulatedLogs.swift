@@ -49,6 +49,7 @@ extension SimulatedWorld {
         happened["log cut", default: 0] += 1
         for record in logs[log].records[place...] { lose(record, of: log) }
         logs[log].records.removeSubrange(place...)
+        for original in logs[log].records.flatMap(\.originals) { books[original]?.isReadAgain = true }
         logs[log].nextOffset = end
         let isOwned = logs[log].isOwned
         let isKept = logs[log].commit.map { $0.life == logs[log].life && $0.offset <= end } ?? false
@@ -192,9 +193,16 @@ extension SimulatedWorld {
 
     /// Those that had the partition before, and may not know.
     private func tellOthers(_ log: Int, _ worker: SimulatedWorker, end: Int64?) {
+        // What one knew that lost it for too long is gone.
+        if let suspended = worker.suspended[log], worker.machine.ledger.partitions.find(suspended.id) == nil {
+            forgetUntold(by: worker, log: log)
+        }
         for other in workers where other !== worker {
+            forgetUntold(by: other, log: log)
             other.assignments[log]?.fenced?.wasFollowed = true
-            if let end, other.assignments[log]?.fenced?.successorEnd == nil {
+            // Of a log that was made anew meanwhile it says nothing.
+            let isSame = other.assignments[log]?.life == logs[log].life
+            if let end, isSame, other.assignments[log]?.fenced?.successorEnd == nil {
                 other.assignments[log]?.fenced?.successorEnd = end
             }
             guard other.suspended[log]?.isUntouched == true else { continue }

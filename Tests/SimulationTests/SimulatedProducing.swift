@@ -266,6 +266,7 @@ extension SimulatedWorld {
             limitCount += 1
             deadAssignments.insert(assignment.number)
             doubtFlights(of: worker, log: log)
+            forgetUntold(by: worker, log: log)
         }
         worker.machine.release([assignment.id])
         logs[log].isOwned = false

@@ -168,7 +168,8 @@ extension SimulatedWorld {
         if isDetached, let id = worker.assignments[place.log]?.id,
             worker.machine.status(of: id)?.isCommitImpossible ?? false
         {
-            books[original]?.isDoubtGone = true
+            worker.untold[place.log, default: []].insert(place)
+            if worker.assignments[place.log]?.fenced != nil { forgetUntold(by: worker, log: place.log) }
         }
         if assignment.drainsSince != nil { breaks("something was sent while draining") }
         let chain = worker.chains[slot] ?? 0

@@ -94,6 +94,7 @@ extension SimulatedWorld {
             doubtFlights(of: worker, log: log)
             if random.chance(50) {
                 worker.machine.release([assignment.id])
+                forgetUntold(by: worker, log: log)
             } else {
                 suspend(log, assignment, worker, isUntouched: !fenced.wasFollowed)
             }

@@ -138,6 +138,8 @@ final class SimulatedWorker {
     var cutOffSinceNs: Int64?
     /// Partitions whose session was lost, by log.
     var suspended: [Int: Suspended] = [:]
+    /// By log: what of a log that is gone was sent although no commit names it, since none can be made.
+    var untold: [Int: Set<SimulatedPlace>] = [:]
     /// By log: who wrote the commit that was read at the assignment, and when.
     var readMarks: [Int: [Int]] = [:]
     var assignments: [Int: Assignment] = [:]

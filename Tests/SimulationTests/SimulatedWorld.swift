@@ -403,6 +403,7 @@ final class SimulatedWorld {
         logs[log].isOwned = false
         doubtFlights(of: worker, log: log)
         worker.machine.release([assignment.id])
+        forgetUntold(by: worker, log: log)
     }
 
     /// kill -9: what was on its way to Kafka may arrive or not, what was on connections may be processed or not.
@@ -415,9 +416,20 @@ final class SimulatedWorld {
             doubtFlights(of: worker, log: log)
             logs[log].isOwned = false
         }
+        for log in logs.indices { forgetUntold(by: worker, log: log) }
         for each in worker.producing where !each.isAppended && random.chance(50) { each.append(self, false) }
         for connection in worker.connections { loseUnseen(connection, worker) }
         addWorker()
+    }
+
+    /// What this worker alone knew of a log that was cut, and no commit names, nobody knows any more: whoever reads what
+    /// the cut left cannot say that it was sent.
+    func forgetUntold(by worker: SimulatedWorker, log: Int) {
+        for place in worker.untold.removeValue(forKey: log) ?? [] {
+            guard let original = original(of: place) else { continue }
+            trace(log) { "nobody knows any more that \(place) was sent" }
+            books[original]?.isDoubtGone = true
+        }
     }
 
     /// What a dead or fenced worker had in flight was sent, or may have been.

@@ -223,6 +223,9 @@ struct CommitLedger: ~Copyable {
         // Nothing is sent before the offset that is right now was committed; a commit in flight says nothing.
         partitions[partition].reach = Reach(minimum: settings.reachMargin)
         partitions[partition].pending = nil
+        // It does not go on from what was committed before, should it be lost and come back.
+        partitions[partition].said = nil
+        partitions[partition].unsureSaid = []
     }
 
     /// Open records that do not come again below this offset, although the partition is read again.

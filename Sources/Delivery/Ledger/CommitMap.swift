@@ -61,14 +61,18 @@ package struct CommitMap: Equatable {
         self.partials = partials
     }
 
-    /// Forgets what it says of offsets from `end` on, where the log ends: it was cut since, and other records will have
-    /// them. Returns whether it said anything.
-    package mutating func cut(at end: Int64) -> Bool {
-        let isCut = (settled.last?.upperBound ?? 0) > end || (partials.last?.offset ?? -1) >= end
-        guard isCut else { return false }
-        settled = settled.filter { $0.lowerBound < end }.map { $0.lowerBound..<min($0.upperBound, end) }
-        partials.removeAll { $0.offset >= end }
-        return true
+    /// One past the highest offset that it names settled, wholly or in part; 0: none.
+    package var end: Int64 { max(settled.last?.upperBound ?? 0, (partials.last?.offset ?? -1) + 1) }
+
+    /// Names nothing settled any more: the log was cut since, nobody knows where, and other records have, or will have,
+    /// those offsets. All that it named may have been sent.
+    package mutating func doubt() {
+        if end > reach ?? 0 {
+            reach = end
+            reachIndexes = .max
+        }
+        settled = []
+        partials = []
     }
 
     /// 24 bits of FNV-1a over the base and the bytes after the check.

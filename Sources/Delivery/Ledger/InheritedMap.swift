@@ -20,7 +20,7 @@ struct InheritedMap {
     }
 
     /// One past the highest offset it names; 0: none.
-    var end: Int64 { max(map.settled.last?.upperBound ?? 0, (map.partials.last?.offset ?? -1) + 1) }
+    var end: Int64 { map.end }
 
     /// What naming the rest of it again takes, at most.
     var namingBytes: (runs: Int, partials: Int) {
