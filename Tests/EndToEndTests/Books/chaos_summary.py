@@ -3,22 +3,24 @@
 import statistics
 from collections import Counter
 
-GROWTH = 1.05  # at most, of the untouched worker's memory from the minutes 3 to 8 of a long run to its last five
+GROWTH = 1.05  # at most, of the untouched worker's memory from the second third of a long run to its last
 
 
 def resident(chaos):
     """The untouched worker's memory, in kilobytes; a finding where it grew.
 
-    What it takes while a fault has made a backlog says nothing of growth: its calm moments are compared.
+    What it takes while a fault has made a backlog says nothing of growth, and what the first large one took stays with
+    malloc: the calm moments are compared after a third of the run, by when each kind of fault has come.
     """
     steady = chaos.workers["steady"]
     end = steady.resident[-1][0]
     memory = {
         "peak": max(kilobytes for _, kilobytes in steady.resident),
-        "calm at first": steady.calm_resident(180, 480), "calm at last": steady.calm_resident(end - 300, end + 1)}
-    if end > 900 and memory["calm at last"] > GROWTH * memory["calm at first"]:
-        chaos.found("the worker that was never touched grew: in its calm moments it took {calm at first} kB in the "
-                    "minutes 3 to 8, {calm at last} in the last five".format(**memory))
+        "calm in the second third": steady.calm_resident(end / 3, end * 2 / 3),
+        "calm in the last": steady.calm_resident(end * 2 / 3, end + 1)}
+    if end > 900 and memory["calm in the last"] > GROWTH * memory["calm in the second third"]:
+        chaos.found("the worker that was never touched grew: in its calm moments it took {calm in the second third} kB in "
+                    "the second third, {calm in the last} in the last".format(**memory))
     return memory
 
 
