@@ -109,8 +109,13 @@ extension DeliveryMachine {
         store[slot].unacknowledged = 1
         store[slot].isDeadLetter = true
         ledger.countDeadLetter(of: record, in: store)
-        let bytes = headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count }
-        room.takeBytes(bytes, for: slot, in: &store)
+        room.takeBytes(Self.letterBytes(key, value, headers), for: slot, in: &store)
         return store.id(of: slot)
+    }
+
+    static func letterBytes(
+        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
+    ) -> Int {
+        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count }
     }
 }

@@ -119,11 +119,14 @@ extension DeliveryMachine {
     ///
     /// Offsets of a partition come in ascending order; lower ones than before are `.below`.
     ///
-    /// - Parameter unread: not even look at it: it is a dead letter for this reason.
+    /// - Parameters:
+    ///   - unread: not even look at it: it is a dead letter for this reason.
+    ///   - letterRoom: bytes of key, value and headers that a dead letter may have now. What is received as one has to be
+    ///     produced: until it is acknowledged it stays open.
     package mutating func receive(
         _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
-        unread: DeadLetterReason? = nil, now: DeliveryTime
+        unread: DeadLetterReason? = nil, letterRoom: Int = .max, now: DeliveryTime
     ) -> Receipt {
         self.now = now
         let timestampMs = RecordTime.checked(timestampMs)
@@ -154,6 +157,7 @@ extension DeliveryMachine {
                 return .notDue(untilMs: dueMs)
             }
         }
+        if request.target == .none, Self.letterBytes(key, value, headers) > letterRoom { return .noLetterRoom }
         journal.counters.recordsReceived &+= 1
 
         passOver(partition, below: offset)

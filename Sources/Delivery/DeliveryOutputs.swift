@@ -8,6 +8,8 @@ package enum Receipt {
     /// No notification can be read: produce key, value and headers to the dead-letter topic under `id` (its
     /// acknowledgement goes to `acknowledged`). It is not among the `productions`.
     case deadLetter(id: NotificationID, reason: DeadLetterReason, detail: Detail)
+    /// It would be a dead letter, and there is no room for one (`letterRoom`): not received. Give it again when there is.
+    case noLetterRoom
     /// A retry record whose time has not come: not received. Seek back to it and read on at `untilMs` (wall clock).
     case notDue(untilMs: Int64)
     /// Already known, or named settled by the commit map that was read back: nothing to do.

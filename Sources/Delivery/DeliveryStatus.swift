@@ -12,6 +12,8 @@ package struct PartitionStatus: Sendable, Equatable {
     package var reach: Int64?
     /// -1: nothing was received.
     package var highestReceived: Int64
+    /// As `highestReceived`, in this assignment: less while a partition that came back is read again.
+    package var highestArrived: Int64
     /// Offsets from the watermark to the highest received.
     package var span: Int64
     /// Records that are received and not settled.
@@ -99,6 +101,7 @@ extension DeliveryMachine {
             committed: ledger.partitions[partition].committed,
             reach: ledger.partitions[partition].reach.acknowledged,
             highestReceived: ledger.partitions[partition].ledger.highestReceived,
+            highestArrived: ledger.partitions[partition].ledger.highestArrived,
             span: ledger.partitions[partition].ledger.span, openRecords: ledger.partitions[partition].ledger.openCount,
             openNotifications: ledger.partitions[partition].open,
             isDraining: ledger.partitions[partition].phase != .active && ledger.partitions[partition].isAssigned)

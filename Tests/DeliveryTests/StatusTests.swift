@@ -41,7 +41,8 @@ struct StatusTests {
         rig.settle()
         rig.commit()
         let status = PartitionStatus(
-            topic: "requests", partition: 0, watermark: 5, committed: 5, reach: 505, highestReceived: 8, span: 4,
+            topic: "requests", partition: 0, watermark: 5, committed: 5, reach: 505, highestReceived: 8,
+            highestArrived: 8, span: 4,
             openRecords: 3, openNotifications: 3, oldestOpenMs: receivedMs - 70, oldestOpenForNs: 40_000_000,
             isDraining: false)
         expect(rig.machine.partitionStatuses.map { $0.reach! > 505 }, is: [true])

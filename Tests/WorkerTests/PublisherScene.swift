@@ -99,8 +99,12 @@ final class PublisherScene {
                 nextOffset += 1
                 let none = UnsafeRawBufferPointer(start: nil, count: 0)
                 let receipt = machine.receive(
-                    id, offset: nextOffset, timestampMs: now.wallMs, key: none, value: none,
-                    headers: UnsafeBufferPointer(start: nil, count: 0), now: now)
+                    id, offset: nextOffset, timestampMs: now.wallMs, key: none, value: message.value,
+                    headers: UnsafeBufferPointer(start: nil, count: 0), letterRoom: publisher.letterRoom, now: now)
+                if case .noLetterRoom = receipt {
+                    answers.append(false)
+                    continue
+                }
                 guard case .deadLetter(let letter, let reason, let detail) = receipt else {
                     Issue.record("no dead letter: \(receipt)")
                     return
@@ -109,9 +113,9 @@ final class PublisherScene {
                 let place = RequestPlace(
                     topic: UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount), partition: 0,
                     offset: nextOffset, index: 0)
-                answers.append(
-                    publisher.publishDeadLetter(
-                        of: message, at: place, id: letter, reason: reason, detail: detail, now: now))
+                publisher.publishDeadLetter(
+                    of: message, at: place, id: letter, reason: reason, detail: detail, now: now)
+                answers.append(true)
             }
         }
         return answers

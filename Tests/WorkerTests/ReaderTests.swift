@@ -28,6 +28,8 @@ import Testing
         /// Whether dead letters are taken.
         var takesLetters = true
         var letters: [(partition: Int32, offset: Int64)] = []
+        var batches: [UnreadableBatch] = []
+        /// How often there was no room for a dead letter.
         var refusals = 0
         var wantsMore = false
         var events: [DeliveryEvent] = []
@@ -100,15 +102,18 @@ import Testing
                 committer.take(reply, &machine, now: now)
             }
             let deadLetters = GroupReader.DeadLetters(
+                room: { [self] in
+                    if !takesLetters { refusals += 1 }
+                    return takesLetters ? .max : -1
+                },
                 ofRecord: { [self] message, _, id, _, _ in
-                    guard takesLetters else {
-                        refusals += 1
-                        return false
-                    }
                     letters.append((message.partition, message.offset))
                     acknowledged.append(id)
-                    return true
-                }, ofBatch: { _, _, _, _ in false })
+                },
+                ofBatch: { [self] batch, _, id, _ in
+                    batches.append(batch)
+                    acknowledged.append(id)
+                })
             wantsMore = reader.read(into: &machine, now: now, deadLetters: deadLetters)
             for id in acknowledged { machine.acknowledged(id, now: now) }
             acknowledged = []
@@ -274,6 +279,34 @@ import Testing
         try scene.run("the return") { scene.letters.count == 8 }
         #expect(scene.letters.map(\.offset) == Array(0..<8))
         #expect(scene.log.lines.contains { $0.contains("partitions lost") }, "\(scene.log.lines)")
+    }
+
+    @Test func `A dead letter that waits for room outlives a lost session`() throws {
+        let cluster = try MockCluster()
+        let scene = try Scene(cluster: cluster)
+        scene.takesLetters = false
+        try scene.write(value: nil)
+        try scene.run("the refusal") { scene.refusals > 0 && !scene.assigned.isEmpty }
+        #expect(scene.machine.counters.recordsReceived == 0, "what waits is not received")
+        cluster.fail(12, with: [.unknownMember])
+        try scene.run("the loss") { scene.assigned.isEmpty }
+        scene.takesLetters = true
+        try scene.run("the letter") { scene.letters.count == 1 }
+        try scene.run("its commit") { try scene.committed() == 1 }
+    }
+
+    @Test func `What the watch says of a log while nobody reads it counts for who reads it next`() throws {
+        let cluster = try MockCluster()
+        let scene = try Scene(cluster: cluster)
+        for _ in 0..<5 { try scene.write(value: nil) }
+        try scene.run("the letters") { scene.letters.count == 5 }
+        try scene.run("the commit") { try scene.committed() == 5 }
+        cluster.fail(12, with: [.unknownMember])
+        try scene.run("the loss") { scene.assigned.isEmpty }
+        let change = LogMarks.Change(partition: TopicPartition(scene.topic, 0), from: 2, unchangedNs: scene.now.ns)
+        scene.reader.logIsAnother(change, &scene.machine, now: scene.now)
+        try scene.run("the letters again") { scene.letters.count == 8 }
+        #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 2, 3, 4])
     }
 
     @Test func `A log that the watch says is another one is read from there, once`() throws {

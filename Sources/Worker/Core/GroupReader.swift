@@ -38,13 +38,11 @@ final class GroupReader: CommitPlace {
         var isStopped = false
         /// The record of the latest time that was read since `takeWitnesses`.
         var witness: LogMarks.Witness?
-        /// A dead letter that there was no room for: its record is the head of the queue, and is offered again.
-        var letter: Letter?
+        /// There was no room for the dead letter that its next record is. That is the head of the queue, and not received.
+        var waitsForLetterRoom = false
         var failures = BatchFailures()
         /// A batch that is to be passed by.
         var unreadable: UnreadableBatch?
-        /// Its dead letter, where there was no room for that.
-        var unreadableLetter: Letter?
 
         init(queue: PartitionQueue, id: PartitionID, beganNs: Int64, begin: Int64) {
             self.queue = queue
@@ -55,20 +53,13 @@ final class GroupReader: CommitPlace {
         }
     }
 
-    /// What `DeliveryMachine.receive` said of a dead letter.
-    private struct Letter {
-        let offset: Int64
-        let id: NotificationID
-        let reason: DeadLetterReason
-        let text: StaticString
-        let subject: [UInt8]
-    }
-
-    /// Takes the dead letter of a record, or of a batch; false: there is no room for it now.
+    /// Where dead letters go. What was received as one has to be taken: nobody else has it.
     struct DeadLetters {
-        var ofRecord: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Bool
+        /// Bytes that the next one may have.
+        var room: () -> Int
+        var ofRecord: (borrowing Message, RequestPlace, NotificationID, DeadLetterReason, Detail) -> Void
         /// - Parameter RequestPlace: its offset is the first that the letter stands for.
-        var ofBatch: (UnreadableBatch, RequestPlace, NotificationID, Detail) -> Bool
+        var ofBatch: (UnreadableBatch, RequestPlace, NotificationID, Detail) -> Void
     }
 
     /// What only we can tell: until librdkafka takes it, the group stands still for this member.
@@ -106,6 +97,8 @@ final class GroupReader: CommitPlace {
     /// Partitions whose log is another one than was committed for, what was to be committed for it, and until when that
     /// counts, should it not have been taken: the next assignment starts there.
     private var changed: [TopicPartition: (start: CommittedOffset, untilNs: Int64)] = [:]
+    /// Changes of logs that the watch saw while the partition was not read here, and until when they count (monotonic).
+    private var seen: [TopicPartition: (change: LogMarks.Change, untilNs: Int64)] = [:]
     private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
     /// As subscribed to.
     var topics: [String]
@@ -268,7 +261,8 @@ final class GroupReader: CommitPlace {
     private func begin(_ partitions: [TopicPartition], _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         hasJoined = true
         // What is new must not be given up for the sake of what was given up before: the group has moved on.
-        untold = nil
+        untold = untold.flatMap { $0.calls.contains(.subscribe) ? ([.subscribe], $0.retryNs, $0.pauseNs) : nil }
+        if untold == nil { standing[.group(name)] = nil }
         waiting = (AssignmentQuestions(isLeaving ? [] : partitions), now.ns)
     }
 
@@ -329,6 +323,12 @@ final class GroupReader: CommitPlace {
             standing[.partition(queue.partition)] = nil
             standing[.topic(queue.partition.topic)] = nil
         }
+        for queue in queues {
+            guard let (change, untilNs) = seen.removeValue(forKey: queue.partition), now.ns < untilNs else { continue }
+            logIsAnother(change, &machine, now: now)
+        }
+        // Whoever has the others now was told, too. Where partitions move one by one, they may be on their way still.
+        if !consumer.isCooperative { seen = [:] }
         logger.info(
             .kafka, "partitions assigned",
             [
@@ -472,12 +472,14 @@ final class GroupReader: CommitPlace {
         self.headers = []
         defer { self.headers = headers }
         let place = place
+        var letterRoom = deadLetters.room()
         for step in assigned.indices {
             let one = assigned[(first + step) % assigned.count]
             if one.unreadable != nil { passBatch(one, &machine, now, deadLetters) }
             guard one.mayHaveMore, one.dueNs <= now.ns, !one.isStopped else { continue }
             guard machine.room(for: one.id) > 0 else { continue }
             one.dueNs = 0
+            one.waitsForLetterRoom = false
             let queue = one.queue
             place.pointee = machine.place(of: one.id)
             var isFirst = true
@@ -491,12 +493,12 @@ final class GroupReader: CommitPlace {
                     noteEpoch(message, one, &machine, now)
                 }
                 if one.isStopped { return false }
-                return take(message, one, &headers, &machine, now, deadLetters)
+                return take(message, one, &headers, &letterRoom, &machine, now, deadLetters)
             }
             if count > 0, !standing.isEmpty { standing[.partition(queue.partition)] = nil }
             if count > 0, !reserve.isEmpty { reserve.unpacked(queue.partition) }
             one.mayHaveMore = queue.count > 0
-            if one.mayHaveMore, one.dueNs == 0, !one.isStopped, one.letter == nil, machine.room(for: one.id) > 0 {
+            if one.mayHaveMore, one.dueNs == 0, !one.isStopped, !one.waitsForLetterRoom, machine.room(for: one.id) > 0 {
                 hasMore = true
             }
         }
@@ -522,16 +524,9 @@ final class GroupReader: CommitPlace {
 
     /// False: the record stays the head of its queue.
     private func take(
-        _ message: borrowing Message, _ one: Assigned, _ headers: inout [RecordHeader],
+        _ message: borrowing Message, _ one: Assigned, _ headers: inout [RecordHeader], _ letterRoom: inout Int,
         _ machine: inout DeliveryMachine, _ now: DeliveryTime, _ deadLetters: DeadLetters
     ) -> Bool {
-        if let letter = one.letter, letter.offset == message.offset {
-            let isTaken = letter.subject.withUnsafeBytes { subject in
-                offer(message, one, letter.id, letter.reason, Detail(letter.text, subject), deadLetters)
-            }
-            if isTaken { one.letter = nil }
-            return isTaken
-        }
         let isCondemned = !condemnedPlaces.isEmpty && isCondemned(one.queue.partition, message.offset)
         var unread: DeadLetterReason? = isCondemned ? .workerCrashed : nil
         headers.removeAll(keepingCapacity: true)
@@ -539,9 +534,9 @@ final class GroupReader: CommitPlace {
             message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
             if headers.isEmpty, message.hasUnreadableHeaders { unread = .unreadableHeaders }
         }
-        var receipt = receive(message, one, headers, unread: unread, &machine, now)
+        var receipt = receive(message, one, headers, unread: unread, letterRoom, &machine, now)
         if beginsAnew(at: message.offset, after: receipt, one, &machine, now) {
-            receipt = receive(message, one, headers, unread: unread, &machine, now)
+            receipt = receive(message, one, headers, unread: unread, letterRoom, &machine, now)
         }
         if one.isReset { one.isReset = false }
         if message.timestampMs > one.witness?.timeMs ?? 0 {
@@ -551,9 +546,11 @@ final class GroupReader: CommitPlace {
         switch receipt {
         case .taken, .known, .below, .unassigned: return true
         case .deadLetter(let id, let reason, let detail):
-            if offer(message, one, id, reason, detail, deadLetters) { return true }
-            one.letter = Letter(
-                offset: message.offset, id: id, reason: reason, text: detail.text, subject: Array(detail.subject))
+            offer(message, one, id, reason, detail, deadLetters)
+            letterRoom = deadLetters.room()
+            return true
+        case .noLetterRoom:
+            one.waitsForLetterRoom = true
             return false
         case .notDue(let untilMs):
             // Far times are no numbers to multiply.
@@ -566,24 +563,23 @@ final class GroupReader: CommitPlace {
 
     private func receive(
         _ message: borrowing Message, _ one: Assigned, _ headers: [RecordHeader], unread: DeadLetterReason?,
-        _ machine: inout DeliveryMachine, _ now: DeliveryTime
+        _ letterRoom: Int, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) -> Receipt {
         headers.withUnsafeBufferPointer {
             machine.receive(
                 one.id, offset: message.offset, timestampMs: message.timestampMs, key: message.key,
-                value: message.value, headers: $0, unread: unread, now: now)
+                value: message.value, headers: $0, unread: unread, letterRoom: letterRoom, now: now)
         }
     }
 
     private func offer(
         _ message: borrowing Message, _ one: Assigned, _ id: NotificationID, _ reason: DeadLetterReason,
-        _ detail: Detail,
-        _ deadLetters: DeadLetters
-    ) -> Bool {
+        _ detail: Detail, _ deadLetters: DeadLetters
+    ) {
         one.topic.withUnsafeBytes { topic in
             let place = RequestPlace(
                 topic: topic, partition: message.partition, offset: message.offset, index: 0)
-            return deadLetters.ofRecord(message, place, id, reason, detail)
+            deadLetters.ofRecord(message, place, id, reason, detail)
         }
     }
 
@@ -664,49 +660,31 @@ final class GroupReader: CommitPlace {
         one.unreadable = one.failures.ended(answer.question.batch, last: answer.last)
     }
 
-    /// Settles the offsets of a batch that cannot be unpacked by one dead letter, and reads on behind it. Where there is no
-    /// room for the letter, it is offered again.
+    /// Settles the offsets of a batch that cannot be unpacked by one dead letter, and reads on behind it.
     private func passBatch(
         _ one: Assigned, _ machine: inout DeliveryMachine, _ now: DeliveryTime, _ deadLetters: DeadLetters
     ) {
-        guard let batch = one.unreadable, !one.isStopped else { return }
-        let partition = one.queue.partition
-        if let letter = one.unreadableLetter {
-            guard offer(batch, one, letter.id, letter.text, deadLetters) else { return }
-        } else {
-            guard machine.room(for: one.id) > 0 else { return }
-            // Of the last offset that is not settled: those below it that were not received are gaps, as compaction leaves
-            // them, and where none is left nothing is lost.
-            var receipt = receive(batch, one, &machine, now)
-            if beginsAnew(at: batch.offsets.lowerBound, after: receipt, one, &machine, now) {
-                receipt = receive(batch, one, &machine, now)
-            }
-            switch receipt {
-            case .deadLetter(let id, let reason, _):
-                let text: StaticString =
-                    batch.isTooLarge
-                    ? "its batch takes more memory than kafka.max_batch_bytes, unpacked"
-                    : "its batch cannot be unpacked, or its records are not those of its header"
-                guard offer(batch, one, id, text, deadLetters) else {
-                    one.unreadableLetter = Letter(
-                        offset: batch.offsets.upperBound, id: id, reason: reason, text: text, subject: [])
-                    return
-                }
-            case .taken, .known, .below, .unassigned, .notDue: break
-            }
+        guard let batch = one.unreadable, !one.isStopped, machine.room(for: one.id) > 0 else { return }
+        // Of the last offset that is not settled: those below it that were not received are gaps, as compaction leaves
+        // them, and where none is left nothing is lost.
+        var receipt = receive(batch, one, &machine, now)
+        if beginsAnew(at: batch.offsets.lowerBound, after: receipt, one, &machine, now) {
+            receipt = receive(batch, one, &machine, now)
         }
+        if case .deadLetter(let id, _, _) = receipt { offer(batch, one, id, deadLetters) }
         one.unreadable = nil
-        one.unreadableLetter = nil
         one.failures.pass(batch)
-        standing[.partition(partition)] = nil
+        standing[.partition(one.queue.partition)] = nil
         readOn(one, behind: batch.offsets, machine)
     }
 
+    /// What came in this assignment is behind us, whatever was received before it: the batch may have been passed by then, and
+    /// be met again by a partition that came back.
     private func readOn(_ one: Assigned, behind offsets: ClosedRange<Int64>, _ machine: borrowing DeliveryMachine) {
-        guard machine.status(of: one.id)?.highestReceived ?? -1 <= offsets.upperBound else { return }
+        let last = max(offsets.upperBound, machine.status(of: one.id)?.highestArrived ?? -1)
         let partition = one.queue.partition
         do throws(KafkaError) {
-            try consumer.seek(partition, to: offsets.upperBound + 1)
+            try consumer.seek(partition, to: last + 1)
         } catch {
             logger.warning(
                 .kafka, "a partition cannot be read on behind a batch; trying again", about: "\(partition)",
@@ -725,18 +703,18 @@ final class GroupReader: CommitPlace {
             headers: UnsafeBufferPointer(start: nil, count: 0), unread: .unreadableBatch, now: now)
     }
 
-    private func offer(
-        _ batch: UnreadableBatch, _ one: Assigned, _ id: NotificationID, _ text: StaticString,
-        _ deadLetters: DeadLetters
-    ) -> Bool {
+    private func offer(_ batch: UnreadableBatch, _ one: Assigned, _ id: NotificationID, _ deadLetters: DeadLetters) {
+        let text: StaticString =
+            batch.isTooLarge
+            ? "its batch takes more memory than kafka.max_batch_bytes, unpacked"
+            : "its batch cannot be unpacked, or its records are not those of its header"
         let partition = one.queue.partition
         let offsets = one.failures.fresh(of: batch)
         let first = max(offsets.lowerBound, min(one.begin, offsets.upperBound))
-        let isTaken = one.topic.withUnsafeBytes { topic in
+        one.topic.withUnsafeBytes { topic in
             let place = RequestPlace(topic: topic, partition: partition.partition, offset: first, index: 0)
-            return deadLetters.ofBatch(batch, place, id, Detail(text))
+            deadLetters.ofBatch(batch, place, id, Detail(text))
         }
-        guard isTaken else { return false }
         unreadableBatches += 1
         lastUnreadable = "\(partition.topic)/\(partition.partition)/\(first)-\(offsets.upperBound)"
         logger.error(
@@ -745,7 +723,6 @@ final class GroupReader: CommitPlace {
                 "partition": "\(partition)", "first_offset": "\(first)", "last_offset": "\(offsets.upperBound)",
                 "bytes": .count(batch.size), "too_large": .boolean(batch.isTooLarge),
             ])
-        return true
     }
 
     // MARK: The log
@@ -793,9 +770,17 @@ final class GroupReader: CommitPlace {
 
     /// What the watch saw: records from `change.from` on are of another log than those that were read, although their
     /// offsets go on (of an idle partition nothing else tells it on librdkafka 2.0.2).
+    ///
+    /// Told while the partition is on its way to somebody, or from us, it is kept: the watch says it once, and whoever has
+    /// the partition next would go on from what was committed for the log before. Where another one had begun anew
+    /// meanwhile, that is done once more, and what repeats is in doubt.
     func logIsAnother(_ change: LogMarks.Change, _ machine: inout DeliveryMachine, now: DeliveryTime) {
-        guard let one = find(change.partition), revocation == nil, !isLeaving, !one.isStopped
-        else { return }
+        guard let one = find(change.partition), revocation == nil, !isLeaving else {
+            seen = seen.filter { now.ns < $0.value.untilNs }
+            seen[change.partition] = (change, now.ns + Self.changedNs)
+            return
+        }
+        guard !one.isStopped else { return }
         // Whoever began since then, and not behind it, reads all that is new.
         if one.beganNs > change.unchangedNs, one.begin <= change.from { return }
         restart(one, from: change.from, &machine, now)
@@ -836,8 +821,8 @@ final class GroupReader: CommitPlace {
         place.pointee = machine.place(of: one.id)
         one.isReset = false
         one.witness = nil
-        one.letter = nil
-        one.unreadableLetter = nil
+        // Of the log before.
+        one.unreadable = nil
         one.failures = BatchFailures()
     }
 

@@ -152,6 +152,7 @@ final class RecordPublisher {
     /// Where readers leave dead letters.
     func deadLetters(now: DeliveryTime) -> GroupReader.DeadLetters {
         GroupReader.DeadLetters(
+            room: { [unowned self] in letterRoom },
             ofRecord: { [unowned self] message, place, id, reason, detail in
                 publishDeadLetter(of: message, at: place, id: id, reason: reason, detail: detail, now: now)
             },
@@ -160,50 +161,60 @@ final class RecordPublisher {
             })
     }
 
+    /// Bytes that a dead letter may have now. Where none is under way, one of any size.
+    var letterRoom: Int { deadLetterBytes == 0 ? .max : max(0, Self.deadLetterLimit - deadLetterBytes) }
+
     /// Produces what there is to say of a batch that cannot be read; `from`: the first offset it stands for.
     private func publishDeadLetter(
         of batch: UnreadableBatch, from place: RequestPlace, id: NotificationID, detail: Detail, now: DeliveryTime
-    ) -> Bool {
+    ) {
         let all = deadLetterWriter.headers(
             original: UnsafeBufferPointer(start: nil, count: 0), place: place, timestampMs: batch.timestampMs,
             reason: .unreadableBatch, detail: detail, lastOffset: batch.offsets.upperBound)
         let none = UnsafeRawBufferPointer(start: nil, count: 0)
-        return take(EncodedRecord(key: none, value: none, headers: all), to: deadLetters, id, now)
+        takeLetter(EncodedRecord(key: none, value: none, headers: all), id, now)
     }
 
-    /// Produces a record that no notification can be read from, as it is, before its bytes are given back; false: there is
-    /// no room for it now, and it is to be offered again.
+    /// Produces a record that no notification can be read from, as it is, before its bytes are given back. There is to be
+    /// room for it (`letterRoom`).
     func publishDeadLetter(
         of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
         detail: Detail, now: DeliveryTime
-    ) -> Bool {
+    ) {
         headers.removeAll(keepingCapacity: true)
         var size = message.key.count + message.value.count
         message.forEachHeader { name, value in
             headers.append(RecordHeader(name: name, value: value))
             size += name.count + value.count
         }
-        guard deadLetterBytes == 0 || deadLetterBytes + size <= Self.deadLetterLimit else { return false }
-        let isTaken = headers.withUnsafeBufferPointer { original in
-            let all = deadLetterWriter.headers(
-                original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
-            return take(
-                EncodedRecord(key: message.key, value: message.value, headers: all), to: deadLetters, id, now)
-        }
-        guard isTaken else { return false }
         deadLetterSizes[id.tag] = size
         deadLetterBytes += size
-        return true
+        headers.withUnsafeBufferPointer { original in
+            let all = deadLetterWriter.headers(
+                original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
+            takeLetter(EncodedRecord(key: message.key, value: message.value, headers: all), id, now)
+        }
     }
 
-    /// As `hand`, also to a topic that cannot be written now.
-    private func take(
-        _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
-    ) -> Bool {
-        guard targets[topic.index].isOpen else {
-            return keep(record, to: topic, id, targets[topic.index].cause?.code ?? .queueFull, now)
+    /// Hands a dead letter over. What the producer does not take now is kept, since nobody else has it.
+    private func takeLetter(_ record: EncodedRecord, _ id: NotificationID, _ now: DeliveryTime) {
+        let code =
+            targets[deadLetters.index].isOpen
+            ? producer.produce(
+                to: deadLetters, key: record.key, value: record.value, headers: record.headers.asMessageHeaders,
+                tag: id.tag)
+            : targets[deadLetters.index].cause?.code ?? .queueFull
+        guard code != .none else { return }
+        let kept = UndeliveredRecord(
+            copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: deadLetters, tag: id.tag,
+            code: code)
+        switch code {
+        case .queueFull: targets[deadLetters.index].take(kept, .together)
+        case .fatal:
+            mustRebuild = true
+            targets[deadLetters.index].take(kept, .together)
+        default: refuse(kept, code, now)
         }
-        return hand(record, to: topic, id, now)
     }
 
     /// Hands a record over; false: the producer's queue is full, or it is to be made anew. A topic that refuses it at once
@@ -214,13 +225,8 @@ final class RecordPublisher {
     ) -> Bool {
         let code = producer.produce(
             to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
-        return code == .none || keep(record, to: topic, id, code, now)
-    }
-
-    private func keep(
-        _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ code: KafkaCode, _ now: DeliveryTime
-    ) -> Bool {
         switch code {
+        case .none: return true
         case .queueFull: return false
         case .fatal:
             mustRebuild = true
