@@ -7,6 +7,7 @@ import Worker
 
 /// `apns-worker run`.
 func runWorker(_ arguments: [String]) -> ExitCode {
+    EarlySignals.hold()
     // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
     linux_tune_malloc(2)
     Unpacking.tuneMalloc()
