@@ -110,6 +110,8 @@ final class GroupReader: CommitPlace {
     private var hadCommitted: Set<TopicPartition> = []
     /// The log of a partition is another one.
     var onAnotherLog: (TopicPartition) -> Void = { _ in }
+    /// Reading went on beyond so many offsets that were gone before they were read.
+    var onSkipped: (TopicPartition, Int64) -> Void = { _, _ in }
     /// Where a batch ends is to be found out, for `batchEnded`.
     var onEndUnknown: (BatchEnds.Question) -> Void = { _ in }
     private(set) var isLeaving = false
@@ -526,11 +528,16 @@ final class GroupReader: CommitPlace {
             message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
             if headers.isEmpty, message.hasUnreadableHeaders { unread = .unreadableHeaders }
         }
+        let next = assigned[index].isReset ? nextOffset(index, machine) : nil
         var receipt = receive(message, index, unread: unread, &machine, now)
         if beginsAnew(at: message.offset, after: receipt, index, &machine, now) {
             receipt = receive(message, index, unread: unread, &machine, now)
         }
-        if assigned[index].isReset { assigned[index].isReset = false }
+        if assigned[index].isReset {
+            assigned[index].isReset = false
+            let partition = assigned[index].queue.partition
+            if let next, message.offset > next { onSkipped(partition, message.offset - next) }
+        }
         if message.timestampMs > assigned[index].witness?.timeMs ?? 0 {
             assigned[index].witness = LogMarks.Witness(
                 offset: message.offset, timeMs: message.timestampMs, readNs: now.ns)
@@ -549,6 +556,11 @@ final class GroupReader: CommitPlace {
             assigned[index].dueNs = now.ns + waitMs * 1_000_000
             return false
         }
+    }
+
+    /// What was to be read next, as far as the machine knows.
+    private func nextOffset(_ index: Int, _ machine: borrowing DeliveryMachine) -> Int64 {
+        max(assigned[index].begin, (machine.status(of: assigned[index].id)?.highestReceived ?? -1) + 1)
     }
 
     private func receive(

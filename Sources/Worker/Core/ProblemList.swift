@@ -11,6 +11,10 @@ struct Fault: Sendable, Hashable {
         case unusable
         /// Its configuration loses records.
         case unsafe
+        /// Its configuration loses records when many wait.
+        case bounded
+        /// Records were gone before they were read.
+        case lost
         case unjoined
         case unwritable
         case unreadable

@@ -151,7 +151,6 @@ extension PushWorker {
                     "group \(reader.name)", .unjoined, "the group cannot be joined\(cause)",
                     "all workers of a group need the same kafka.assignment, and the right to Read the group"))
         }
-        faults += unsafeTopics.map { ClusterReport.fault(of: $0) }
         if let report = clusterReport, !isSilent {
             let ends = readers.flatMap { reader in reader.ends(lastStable: report.ends) }
             let stalls = openTransactions.look(ends, toldNs: report.atNs, nowNs: now.ns)
@@ -160,7 +159,14 @@ extension PushWorker {
         for problem in kafkaProblems(now) where !faults.contains(where: { $0.subject == "\(problem.subject)" }) {
             faults.append(Fault("\(problem.subject)", problem.trouble.kind, problem.text, problem.advice))
         }
+        // After those: they are no other words for the same trouble.
+        faults += unsafeTopics.map { ClusterReport.fault(of: $0) } + lostRecords.faults(nowNs: now.ns)
         return faults + memoryFaults(now)
+    }
+
+    func noteOvertaken(_ id: PartitionID, from committed: Int64, to start: Int64, _ now: DeliveryTime) {
+        guard let partition = readers.lazy.compactMap({ $0.name(of: id) }).first else { return }
+        lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
     }
 
     /// Who holds the memory for which large batches wait.

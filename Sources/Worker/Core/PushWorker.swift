@@ -70,6 +70,7 @@ package final class PushWorker: @unchecked Sendable {
     /// As the watch told them last.
     var unsafeTopics: [TopicCheck.Unsafe] = []
     var openTransactions = OpenTransactions()
+    var lostRecords = LostRecords()
     var problemList = ProblemList()
     /// Since when an app has had no connection (monotonic).
     var disconnectedSinceNs: [Int: Int64] = [:]
@@ -273,6 +274,9 @@ package final class PushWorker: @unchecked Sendable {
             }
         }
         watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds)
+        for reader in readers {
+            reader.onSkipped = { [unowned self] in lostRecords.note($0, offsets: $1, nowNs: now.ns) }
+        }
         for reader in readers { reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) } }
         watchFiles()
         startedNs = loop.now.monotonicNs
