@@ -79,6 +79,6 @@ private func work(
         return code
     } catch {
         for line in error.lines { complain(line) }
-        return .wrongConfiguration
+        return error.isPassing ? .failed : .wrongConfiguration
     }
 }

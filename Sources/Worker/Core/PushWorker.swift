@@ -177,7 +177,7 @@ package final class PushWorker: @unchecked Sendable {
         do {
             try start()
         } catch {
-            throw StartFailure(["\(error)"])
+            throw StartFailure(["\(error)"], isPassing: (error as? KafkaError)?.code == .noResources)
         }
         logger.info(
             .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.count)])
