@@ -179,7 +179,8 @@ extension PushWorker {
 
     /// What the worker's own clients met, however the watch's questions are answered.
     private func kafkaProblems(_ now: DeliveryTime) -> [KafkaProblem] {
-        (publisher?.problems ?? []) + readers.flatMap(\.problems) + committers.flatMap { $0.problems(now: now) }
+        (publisher?.problems(nowNs: now.ns) ?? []) + readers.flatMap(\.problems)
+            + committers.flatMap { $0.problems(now: now) }
     }
 
     private func appFaults(_ now: DeliveryTime) -> [Fault] {
