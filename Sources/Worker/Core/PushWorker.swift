@@ -173,9 +173,10 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(pages.port)))"])
         }
-        guard try waitForCluster() else { return .stopped }
+        let watchSeconds = handlesSignals ? StartWatch.limitSeconds : 0
+        guard try waitForCluster(watchSeconds) else { return .stopped }
         do {
-            try start()
+            try StartWatch.run("the Kafka clients", withinSeconds: watchSeconds) { try start() }
         } catch {
             throw StartFailure(["\(error)"], isPassing: (error as? KafkaError)?.code == .noResources)
         }
@@ -187,8 +188,12 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// False: asked to stop meanwhile.
-    private func waitForCluster() throws(StartFailure) -> Bool {
-        var readiness = try ClusterReadiness(configuration, cluster)
+    private func waitForCluster(_ watchSeconds: Int32) throws(StartFailure) -> Bool {
+        var readiness = try StartWatch.run(
+            "the first Kafka client", withinSeconds: watchSeconds
+        ) { () throws(StartFailure) in
+            try ClusterReadiness(configuration, cluster)
+        }
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready(let requestPartitions, let warnings):
