@@ -1,11 +1,13 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 char *const *linux_environment(void) { return environ; }
@@ -31,6 +33,21 @@ void linux_name_thread(const char *name) {
     char short_name[16] = {0};
     strncpy(short_name, name, sizeof short_name - 1);
     pthread_setname_np(pthread_self(), short_name);
+}
+
+static _Thread_local int regular_files_only;
+
+void linux_read_regular_files_only(int only) { regular_files_only = only; }
+
+int linux_open_to_read(const char *path) {
+    if (!regular_files_only) return open(path, O_RDONLY | O_CLOEXEC);
+    // O_NONBLOCK does nothing to a regular file.
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat status;
+    if (descriptor < 0) return -1;
+    if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return descriptor;
+    close(descriptor);
+    return -2;
 }
 
 int linux_accept(int socket, struct sockaddr *address, socklen_t *count) {

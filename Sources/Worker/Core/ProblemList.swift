@@ -24,6 +24,8 @@ struct Fault: Sendable, Hashable {
         /// What lies unread of it holds memory that others wait for.
         case memory
         case credential
+        /// A newer one is there and cannot be used.
+        case refused
         case topicCredential(String)
         case slowed
         case unconnected

@@ -122,7 +122,7 @@ extension PushWorker {
 
     private func faults(_ now: DeliveryTime) -> [Fault] {
         guard publisher != nil, stopping == nil else { return [] }
-        return kafkaFaults(now) + appFaults(now)
+        return kafkaFaults(now) + appFaults(now) + refusalFaults()
     }
 
     private func kafkaFaults(_ now: DeliveryTime) -> [Fault] {

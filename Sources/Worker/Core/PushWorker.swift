@@ -45,6 +45,10 @@ package final class PushWorker: @unchecked Sendable {
     /// Numbers by which the machine knows credentials.
     var credentialNumbers: [AppSettings.Credential: Int] = [:]
     var fileWatch: FileWatch?
+    /// Why the last configuration was not taken over; empty: it was.
+    var refusedReload: [String] = []
+    /// By the app, why a file of it that changed cannot be used.
+    var refusedFiles: [Int: [String]] = [:]
     var stopping: Stopping?
     var ending: Ending?
     let progressBox = Mutex(WorkerProgress())
