@@ -4,7 +4,8 @@ internal import Glibc
 /// Tells when files have new contents: stat(2) and, when that differs, a hash of the contents, every ten seconds.
 ///
 /// It follows symbolic links, since Kubernetes replaces mounted secrets by swapping one; inotify would miss that, and
-/// network file systems. A file that cannot be read for a while is no news; new contents afterwards are. Loop's thread.
+/// network file systems. A file that cannot be read for a while is no news; new contents afterwards are, and so is what is
+/// no regular file: it is not opened, since a pipe would be waited for. Loop's thread.
 package final class FileWatch {
     /// More than this of a file is not looked at.
     package static let hashedLimit = 1 << 20
@@ -25,6 +26,7 @@ package final class FileWatch {
         var device: UInt
         var inode: UInt
         var size: Int
+        var isRegular: Bool
         var modifiedNs: Int64
         var changedNs: Int64
     }
@@ -59,7 +61,9 @@ package final class FileWatch {
             let stamp = Self.stamp(files[index].path)
             guard stamp != files[index].stamp else { continue }
             files[index].stamp = stamp
-            guard let hash = Self.hash(files[index].path), hash != files[index].hash else { continue }
+            guard let hash = stamp?.isRegular == false ? Self.irregular : Self.hash(files[index].path),
+                hash != files[index].hash
+            else { continue }
             files[index].hash = hash
             changed.append(files[index].path)
         }
@@ -72,6 +76,7 @@ package final class FileWatch {
         guard unsafe stat(path, &status) == 0 else { return nil }
         return Stamp(
             device: UInt(status.st_dev), inode: UInt(status.st_ino), size: Int(status.st_size),
+            isRegular: status.st_mode & S_IFMT == S_IFREG,
             modifiedNs: nanoseconds(status.st_mtim), changedNs: nanoseconds(status.st_ctim))
     }
 
@@ -85,6 +90,9 @@ package final class FileWatch {
         hash.add(bytes.prefix(hashedLimit))
         return hash.value
     }
+
+    /// In the place of a hash; other contents have it once in 2^64.
+    private static let irregular: UInt64 = 0
 
     private static func hash(_ path: String) -> UInt64? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)

@@ -27,11 +27,13 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         unsafe rd_kafka_conf_set_events(configuration, events)
         unsafe Self.containDeaths(of: configuration)
         var text = [CChar](repeating: 0, count: 512)
-        // On success the client owns the configuration, else it is still ours (rdkafka.h, rd_kafka_new).
+        // On success the client owns the configuration, else it is still ours (rdkafka.h, rd_kafka_new). It is left where it
+        // is, some 10 KB: a failure may have freed our interceptors in it, and rd_kafka_conf_destroy would do so again
+        // (librdkafka's issue 4142, mended by its pull request 5240).
         guard let raw = unsafe rd_kafka_new(kind.c, configuration, &text, text.count) else {
             let code = KafkaCode(rd_kafka_last_error())
-            unsafe rd_kafka_conf_destroy(configuration)
-            throw KafkaError(code, Self.string(text))
+            throw KafkaError(
+                code, code == .noResources ? "\(Self.string(text)); \(KafkaCode.roomForThreads)" : Self.string(text))
         }
         unsafe self.raw = raw
     }

@@ -48,7 +48,13 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let timedOutInQueue = KafkaCode(RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE)
     package static let allBrokersDown = KafkaCode(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
     package static let notCoordinator = KafkaCode(RD_KAFKA_RESP_ERR_NOT_COORDINATOR)
+    /// The system has no thread left, or no memory for one.
+    package static let noResources = KafkaCode(RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE)
     package static let waitingForCoordinator = KafkaCode(RD_KAFKA_RESP_ERR__WAIT_COORD)
+
+    /// What to do about `noResources`.
+    package static let roomForThreads =
+        "give the process room for more threads: ulimit -u (RLIMIT_NPROC), the container's pids.max, memory"
 
     /// The name in rdkafka.h without its prefix, for example `_QUEUE_FULL` or `OFFSET_METADATA_TOO_LARGE`.
     package var name: String { unsafe String(cString: rd_kafka_err2name(c)) }

@@ -1,3 +1,4 @@
+internal import CLinux
 internal import COpenSSL
 internal import Glibc
 
@@ -91,11 +92,15 @@ struct PEM {
     }
 }
 
-/// Reads a credential's file, at most 1 MiB.
+/// Reads a credential's file, at most 1 MiB; on a thread that reads regular files only (`linux_read_regular_files_only`), no
+/// other.
 ///
 /// - Throws: `TLSError` of kind `credential` that begins with the file's name.
 package func readCredential(file: String) throws(TLSError) -> [UInt8] {
-    let descriptor = unsafe open(file, O_RDONLY | O_CLOEXEC)
+    let descriptor = unsafe linux_open_to_read(file)
+    guard descriptor != -2 else {
+        throw TLSError(.credential, "\(file): cannot be read: it is no regular file, but a pipe, a device or a folder")
+    }
     guard descriptor >= 0 else { throw unreadable(file) }
     defer { close(descriptor) }
     var bytes = [UInt8](repeating: 0, count: PEM.fileLimit + 1)

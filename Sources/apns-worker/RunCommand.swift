@@ -7,6 +7,7 @@ import Worker
 
 /// `apns-worker run`.
 func runWorker(_ arguments: [String]) -> ExitCode {
+    EarlySignals.hold()
     // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
     linux_tune_malloc(2)
     Unpacking.tuneMalloc()
@@ -78,6 +79,6 @@ private func work(
         return code
     } catch {
         for line in error.lines { complain(line) }
-        return .wrongConfiguration
+        return error.isPassing ? .failed : .wrongConfiguration
     }
 }

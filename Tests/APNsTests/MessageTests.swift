@@ -1,4 +1,5 @@
 import APNs
+import EventLoop
 import Foundation
 import PushRecords
 import TLS
@@ -97,6 +98,9 @@ import Testing
     private static func mayRenew(_ age: TokenAge, _ nowNs: Int64, step: Int64 = 0) -> Bool {
         age.mayRenew(nowNs: nowNs, wallMs: wallMs(nowNs, step))
     }
+    private static func mayReturn(_ age: TokenAge, _ nowNs: Int64, step: Int64 = 0) -> Bool {
+        age.mayReturn(nowNs: nowNs, wallMs: wallMs(nowNs, step))
+    }
     private static func make(_ age: inout TokenAge, _ nowNs: Int64, step: Int64 = 0) {
         age.made(nowNs: nowNs, wallMs: wallMs(nowNs, step))
     }
@@ -116,16 +120,82 @@ import Testing
         #expect(Self.isDue(age, 25 * Self.minute, step: 200 * Self.minute))
     }
 
-    /// The clock was hours ahead when the token was made: its `iat` lies in the future.
-    @Test func aWallClockThatJumpsBackRenewsTheTokenOnce() {
+    /// The clock was ahead when the token was made: its `iat` lies in the future, and APNs refuses it until then.
+    @Test func aTokenFromTheFutureIsMadeAnewAtOnce() {
         var age = TokenAge()
         Self.make(&age, 0)
-        #expect(!Self.isDue(age, 0, step: -59_000_000_000), "a small correction is none")
-        #expect(Self.isDue(age, 0, step: -60_000_000_000))
+        #expect(!Self.isDue(age, 0, step: -1_999_000_000), "a small correction is none")
+        #expect(Self.isDue(age, 0, step: -2_000_000_000))
         #expect(Self.isDue(age, 2 * Self.minute, step: -180 * Self.minute))
         Self.make(&age, 2 * Self.minute, step: -180 * Self.minute)
         #expect(!Self.isDue(age, 3 * Self.minute, step: -180 * Self.minute))
-        #expect(!Self.isDue(age, 3 * Self.minute, step: -400 * Self.minute))
+        // A second one within 20 minutes only where it would be refused for long.
+        #expect(!Self.isDue(age, 3 * Self.minute, step: -181 * Self.minute - 59_000_000_000))
+        #expect(Self.isDue(age, 3 * Self.minute, step: -400 * Self.minute))
+    }
+
+    /// Two hours ahead for 20 seconds, as a bad time server does: what was made meanwhile lies in the future.
+    @Test(arguments: [120, -120] as [Int64])
+    func aClockThatIsWrongForAWhileFindsTheTokenFromBefore(minutes: Int64) {
+        var age = TokenAge()
+        Self.make(&age, 0)
+        var nowNs = Self.minute
+        for round in 0..<20 as Range<Int64> {
+            let wrong = minutes * Self.minute
+            if round == 0 {
+                #expect(Self.isDue(age, nowNs, step: wrong))
+                Self.make(&age, nowNs, step: wrong)
+            } else {
+                #expect(Self.mayReturn(age, nowNs, step: wrong))
+                age.returned()
+            }
+            nowNs += 20_000_000_000
+            #expect(!Self.mayReturn(age, nowNs, step: wrong))
+            #expect(Self.mayReturn(age, nowNs), "the clock is back")
+            age.returned()
+            #expect(!Self.isDue(age, nowNs) && !Self.mayReturn(age, nowNs))
+            nowNs += Self.minute
+        }
+        #expect(age.generation == 41)
+        #expect(Self.isDue(age, 50 * Self.minute))
+    }
+
+    /// Started while the clock was ahead, which is set right in two steps.
+    @Test func aClockThatIsSetRightInStepsLeavesNoTokenFromTheFuture() {
+        var age = TokenAge()
+        Self.make(&age, 0, step: 120 * Self.minute)
+        #expect(Self.isDue(age, Self.minute, step: 60 * Self.minute))
+        Self.make(&age, Self.minute, step: 60 * Self.minute)
+        #expect(!Self.mayReturn(age, 2 * Self.minute))
+        #expect(Self.isDue(age, 2 * Self.minute))
+    }
+
+    @Test func aTokenThatIsTooOldIsNotReturnedTo() {
+        var age = TokenAge()
+        Self.make(&age, 0)
+        Self.make(&age, 49 * Self.minute, step: 120 * Self.minute)
+        #expect(Self.mayReturn(age, 50 * Self.minute - 1_000_000))
+        #expect(!Self.mayReturn(age, 50 * Self.minute))
+        #expect(Self.isDue(age, 50 * Self.minute))
+    }
+
+    /// The header is the one from before, not one that is made anew.
+    @Test func theTokenFromBeforeIsSentAgain() throws {
+        let token = ProviderToken(
+            keyID: "ABC123DEFG", teamID: "TEAM123456", key: try SigningKey(pem: SelfSigned.privateKey()))
+        func time(_ seconds: Int64, step: Int64 = 0) -> LoopTime {
+            LoopTime(monotonicNs: seconds * 1_000_000_000, wallMs: Self.epochMs + (seconds + step) * 1_000)
+        }
+        #expect(token.refresh(now: time(0)))
+        let first = Array(token.headerValue)
+        #expect(token.refresh(now: time(60, step: 7_200)))
+        let second = Array(token.headerValue)
+        #expect(second != first)
+        #expect(token.refresh(now: time(80)))
+        #expect(Array(token.headerValue) == first && token.generation == 3)
+        #expect(!token.refresh(now: time(81)) && !token.renewIfAllowed(now: time(82)))
+        #expect(token.renewIfAllowed(now: time(100, step: 7_200)))
+        #expect(Array(token.headerValue) == second)
     }
 
     /// APNs says that it expired: a clock that was stepped by minutes allows another one, a clock that was not does not.
@@ -152,8 +222,10 @@ import Testing
             age.made(nowNs: 1, wallMs: wallMs)
             _ = age.isDue(nowNs: 2, wallMs: otherMs)
             _ = age.mayRenew(nowNs: 2, wallMs: otherMs)
+            _ = age.mayReturn(nowNs: 2, wallMs: otherMs)
             age.made(nowNs: 3, wallMs: otherMs)
             #expect(age.generation == 2)
+            _ = age.mayReturn(nowNs: 4, wallMs: wallMs)
         }
     }
 

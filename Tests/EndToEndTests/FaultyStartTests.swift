@@ -5,6 +5,34 @@ import Testing
 extension EndToEnd.Commands {
     /// What an operator sees when something is wrong at the start: one line that names it.
     @Suite(.serialized) struct FaultyStartTests {
+        /// Before the worker itself takes signals; here it waits for its configuration, from a pipe that nobody writes.
+        @Test(.needs(.worker), .timeLimit(.minutes(1)), arguments: [SIGHUP, SIGTERM, SIGINT])
+        func aSignalDuringTheStart(number: Int32) throws {
+            let pipe = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("pipe")).path
+            try #require(mkfifo(pipe, 0o600) == 0)
+            defer { unlink(pipe) }
+            let run = try ChildProcess(Tool.worker.path(), ["run", "--config", pipe])
+            // The handlers are there when SIGHUP is blocked and SIGTERM is caught.
+            func mask(_ name: String) throws -> UInt64 {
+                let text = try String(contentsOfFile: "/proc/\(run.processID)/status", encoding: .utf8)
+                let line = try #require(text.split(separator: "\n").first { $0.hasPrefix(name) })
+                return UInt64(line.split(separator: "\t")[1], radix: 16) ?? 0
+            }
+            let deadline = Date(timeIntervalSinceNow: 20)
+            while try mask("SigBlk:") & 1 == 0 || mask("SigCgt:") & (1 << 14 | 1 << 1) != 1 << 14 | 1 << 1 {
+                try #require(Date() < deadline)
+                usleep(2_000)
+            }
+            run.signal(number)
+            if number == SIGHUP {
+                // What it waits for comes, and is no configuration.
+                try "kafka: [".write(toFile: pipe, atomically: false, encoding: .utf8)
+                #expect(try run.wait(seconds: 20) == .exited(78))
+            } else {
+                #expect(try run.wait(seconds: 20) == .exited(0))
+            }
+        }
+
         /// What is wrong, how the scene is made so, the words that its line must hold, and whether `run` keeps trying.
         struct Fault: Sendable {
             var name: String

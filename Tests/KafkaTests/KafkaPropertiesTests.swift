@@ -80,6 +80,18 @@ struct KafkaPropertiesTests {
         #expect(made?.text.contains(name) == true)
     }
 
+    /// librdkafka frees a part of the configuration when it fails as late as this.
+    @Test func `A client that cannot be made is an error, any number of times`() {
+        let properties = [
+            KafkaProperty("bootstrap.servers", "h:1"), KafkaProperty("security.protocol", "ssl"),
+            KafkaProperty("ssl.ca.location", "/nowhere/ca.pem"), KafkaProperty("log_level", "0"),
+        ]
+        for _ in 0..<20 {
+            let error = #expect(throws: KafkaError.self) { _ = try ClientHandle(.producer, properties, events: 0) }
+            #expect(error?.text.contains("/nowhere/ca.pem") == true || error?.text.contains("ssl.ca") == true)
+        }
+    }
+
     @Test func `What keeps the promise is set last, whatever the user set`() {
         let cluster = ClusterSettings(bootstrapServers: "h:1")
         let consumer = ConsumerSettings(

@@ -37,4 +37,131 @@ import Testing
         worker.reload(reread)
         #expect(worker.apps[0].tokenIdentity != second)
     }
+
+    /// A worker with one app, and a folder with its files.
+    private final class Scene {
+        let folder = FileManager.default.temporaryDirectory.appending(path: "files-\(UUID().uuidString)")
+        let worker: PushWorker
+        let key: String
+        let authority: String
+        let file: String
+
+        init() throws {
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+            key = folder.appending(path: "key.p8").path
+            authority = folder.appending(path: "ca.pem").path
+            file = folder.appending(path: "worker.yaml").path
+            try SelfSigned.privateKey().write(toFile: key, atomically: true, encoding: .utf8)
+            let issued = try CertificateAuthority().issueClient(bundleID: "com.example.shop")
+            try issued.certificatePEM.write(toFile: authority, atomically: true, encoding: .utf8)
+            try """
+            kafka: {bootstrap_servers: "kafka:9092"}
+            apps:
+              - name: shop
+                bundle_ids: [com.example.shop]
+                environment: production
+                token: {key_file: key.p8, key_id: KEYKEYKEY1, team_id: TEAMTEAM12}
+                tls: {ca_file: ca.pem}
+
+            """.write(toFile: file, atomically: true, encoding: .utf8)
+            let configuration = try WorkerConfiguration.load(file: file).configuration
+            worker = try PushWorker(
+                configuration, logger: Logger(levels: configuration.log.levels, format: configuration.log.format))
+            worker.watchFiles()
+        }
+
+        deinit { try? FileManager.default.removeItem(at: folder) }
+
+        func reload() {
+            let file = file
+            worker.reload { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
+        }
+
+        /// Puts something else in a file's place, and the file back.
+        func displaced(_ path: String, by make: (String) throws -> Void, _ body: () throws -> Void) throws {
+            try FileManager.default.moveItem(atPath: path, toPath: path + ".old")
+            try make(path)
+            try body()
+            try FileManager.default.removeItem(atPath: path)
+            try FileManager.default.moveItem(atPath: path + ".old", toPath: path)
+        }
+
+        static func pipe(_ path: String) throws { try #require(mkfifo(path, 0o600) == 0) }
+    }
+
+    /// The core would wait for its writer, for ever.
+    @Test(.timeLimit(.minutes(1))) func `A pipe in the place of a credential is refused and named, until it is gone`()
+        throws
+    {
+        let scene = try Scene()
+        let identity = try #require(scene.worker.apps[0].tokenIdentity)
+        for (path, name) in [(scene.key, "key.p8"), (scene.authority, "ca.pem")] {
+            try scene.displaced(path, by: Scene.pipe) {
+                scene.worker.fileWatch?.look()
+                let fault = try #require(scene.worker.refusalFaults().first)
+                #expect(fault.subject == "app shop" && fault.kind == .refused)
+                #expect(fault.text.contains(name) && fault.text.contains("it is no regular file"), "\(fault.text)")
+                #expect(scene.worker.apps[0].tokenIdentity == identity, "the one before stays")
+            }
+            // The same as is in force: it is no other credential, and not refused any more.
+            scene.worker.fileWatch?.look()
+            #expect(scene.worker.refusalFaults().isEmpty)
+        }
+        #expect(scene.worker.apps[0].tokenIdentity == identity)
+        // What replaces a pipe is taken.
+        try FileManager.default.removeItem(atPath: scene.key)
+        try Scene.pipe(scene.key)
+        scene.worker.fileWatch?.look()
+        try FileManager.default.removeItem(atPath: scene.key)
+        try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
+        scene.worker.fileWatch?.look()
+        #expect(scene.worker.apps[0].tokenIdentity != identity && scene.worker.refusalFaults().isEmpty)
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func `A pipe in the place of the configuration is refused and named, until it is gone`() throws {
+        let scene = try Scene()
+        try scene.displaced(scene.file, by: Scene.pipe) {
+            scene.reload()
+            let fault = try #require(scene.worker.refusalFaults().first)
+            #expect(fault.subject == "configuration" && fault.kind == .refused)
+            #expect(fault.text.contains("worker.yaml: it is no regular file"), "\(fault.text)")
+        }
+        scene.reload()
+        #expect(scene.worker.refusalFaults().isEmpty)
+        try scene.displaced(scene.key, by: Scene.pipe) {
+            scene.worker.fileWatch?.look()
+            scene.reload()
+            #expect(scene.worker.refusalFaults().map(\.subject) == ["app shop"], "what is in force was taken over")
+        }
+        scene.reload()
+        #expect(scene.worker.refusalFaults().isEmpty)
+    }
+
+    @Test(
+        .timeLimit(.minutes(1)),
+        arguments: [
+            "a folder", "a device", "a broken configuration",
+        ])
+    func `What is no regular file is refused like a pipe, a link to one is one`(kind: String) throws {
+        let scene = try Scene()
+        try scene.displaced(
+            scene.file,
+            by: { path in
+                switch kind {
+                case "a folder":
+                    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+                case "a device": symlink("/dev/zero", path)
+                default: try "kafka: [".write(toFile: path, atomically: true, encoding: .utf8)
+                }
+            }
+        ) {
+            scene.reload()
+            #expect(scene.worker.refusalFaults().map(\.subject) == ["configuration"])
+        }
+        try FileManager.default.moveItem(atPath: scene.file, toPath: scene.file + ".real")
+        symlink("worker.yaml.real", scene.file)
+        scene.reload()
+        #expect(scene.worker.refusalFaults().isEmpty)
+    }
 }

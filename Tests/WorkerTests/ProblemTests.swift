@@ -48,6 +48,37 @@ struct ProblemTests {
         #expect(update(&list, faults, atSeconds: 2) == [])
     }
 
+    // MARK: Lost records
+
+    @Test func `Records that were gone before they were read are counted and named for ten minutes`() {
+        var lost = LostRecords()
+        let (one, two) = (TopicPartition("retry", 0), TopicPartition("retry", 1))
+        lost.note(one, offsets: 0, nowNs: 0)
+        #expect(lost.faults(nowNs: 0).isEmpty)
+        lost.note(one, offsets: 1_331, nowNs: Self.second)
+        lost.note(two, offsets: 5, nowNs: 2 * Self.second)
+        lost.note(one, offsets: 9, nowNs: 300 * Self.second)
+        let faults = lost.faults(nowNs: 300 * Self.second)
+        #expect(Set(faults.map(\.subject)) == ["partition retry/0", "partition retry/1"])
+        #expect(faults.first { $0.subject == "partition retry/0" }?.text.hasPrefix("1340 offsets were gone") == true)
+        #expect(faults.allSatisfy { $0.kind == .lost && $0.advice.contains("retention.bytes to -1") })
+        #expect(lost.faults(nowNs: 602 * Self.second).map(\.subject) == ["partition retry/0"])
+        #expect(lost.faults(nowNs: 900 * Self.second).isEmpty)
+        // A later loss is counted from nothing.
+        lost.note(one, offsets: 2, nowNs: 901 * Self.second)
+        #expect(lost.faults(nowNs: 901 * Self.second).first?.text.hasPrefix("2 offsets") == true)
+        lost.note(one, offsets: .max, nowNs: 902 * Self.second)
+        #expect(lost.faults(nowNs: 902 * Self.second).count == 1)
+    }
+
+    @Test func `Losses of many partitions take a bounded room`() {
+        var lost = LostRecords()
+        for number in 0..<Int32(LostRecords.limit + 10) {
+            lost.note(TopicPartition("retry", number), offsets: 1, nowNs: 0)
+        }
+        #expect(lost.faults(nowNs: 0).count == LostRecords.limit)
+    }
+
     // MARK: The report
 
     private func report(

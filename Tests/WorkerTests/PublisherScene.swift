@@ -54,8 +54,11 @@ final class PublisherScene {
 
     var now: DeliveryTime {
         let (ns, wallMs) = Logger.systemClock()
-        return DeliveryTime(ns: ns, wallMs: wallMs)
+        return DeliveryTime(ns: ns + lateNs, wallMs: wallMs)
     }
+
+    /// How much later it is than the clock says.
+    var lateNs: Int64 = 0
 
     var settled: Int { Int(machine.counters.notificationsSettled) }
 

@@ -28,9 +28,9 @@ import Testing
         // The results, then each probe: until it is granted.
         scene.cluster.fail(0, with: Array(repeating: .topicAuthorizationFailed, count: 3))
         scene.request(50)
-        try scene.run("the refusal") { !scene.publisher.problems.isEmpty }
+        try scene.run("the refusal") { !scene.publisher.problems(nowNs: scene.now.ns).isEmpty }
         #expect(!scene.isWritable(.results) && scene.isWritable(.deadLetters) && scene.isWritable(.retry(tier: 0)))
-        let problem = try #require(scene.publisher.problems.first)
+        let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
         #expect(problem.subject == .topic(scene.results))
         #expect(problem.code == .topicAuthorizationFailed)
         #expect(problem.advice == "grant WRITE on topic \(scene.results)")
@@ -42,7 +42,7 @@ import Testing
         #expect(scene.lines(containing: " error ").count + scene.lines(containing: " warning ").count <= 1)
         try scene.run("all results", seconds: 40) { scene.settled == 50 && scene.isWritable(.results) }
         #expect(try scene.count(scene.results) == 50)
-        #expect(scene.publisher.problems.isEmpty && scene.publisher.isIdle)
+        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty && scene.publisher.isIdle)
     }
 
     @Test func `A topic that is refused in mid-run gives back what was under way, and no more follows`() throws {
@@ -51,7 +51,7 @@ import Testing
         try scene.run("the first") { scene.settled == 10 }
         scene.cluster.fail(0, with: [.topicAuthorizationFailed])
         scene.request(20)
-        try scene.run("the refusal") { !scene.publisher.problems.isEmpty }
+        try scene.run("the refusal") { !scene.publisher.problems(nowNs: scene.now.ns).isEmpty }
         scene.request(30)
         scene.turn()
         #expect(!scene.isWritable(.results))
@@ -65,7 +65,7 @@ import Testing
         ])
         scene.cluster.fail(0, with: Array(repeating: .topicAuthorizationFailed, count: 2))
         scene.request(60)
-        try scene.run("the refusal") { !scene.publisher.problems.isEmpty }
+        try scene.run("the refusal") { !scene.publisher.problems(nowNs: scene.now.ns).isEmpty }
         for _ in 0..<3 {
             scene.turn()
             #expect(scene.publisher.refusedCount + scene.publisher.unacknowledgedCount <= 10)
@@ -96,7 +96,7 @@ import Testing
         try scene.run("the dead letter") { scene.settled == 1 && scene.publisher.isIdle }
         #expect(try scene.count(scene.results) == 0)
         #expect(try scene.count(scene.deadLetters) == 1)
-        #expect(scene.publisher.problems.isEmpty && scene.isWritable(.results))
+        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty && scene.isWritable(.results))
         scene.request(5)
         try scene.run("the next results") { scene.settled == 6 }
         #expect(try scene.count(scene.results) == 5)
@@ -120,6 +120,31 @@ import Testing
         scene.publisher.failFatally()
         try scene.run("all results") { scene.settled == 40 }
         #expect(try scene.count(scene.results) == 40)
+    }
+
+    /// As one does that lacks a thread: its records would wait for ever.
+    @Test func `A producer that does not report what it took is named and made anew`() throws {
+        let scene = try PublisherScene()
+        scene.request(1)
+        try scene.run("a first result") { scene.settled == 1 }
+        // The result that is too large among others goes by itself, by a producer that gets no id.
+        scene.cluster.fail(0, with: [.messageTooLarge])
+        scene.cluster.fail(22, with: Array(repeating: .coordinatorLoading, count: 12))
+        scene.request(1)
+        try scene.run("the producer for one record") { scene.publisher.unacknowledgedAlone == 1 }
+        scene.turn()
+        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
+        scene.lateNs = ProducerHealth.namedNs
+        scene.turn()
+        let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
+        #expect(problem.subject == .topic(scene.results) && problem.trouble == .unreported)
+        #expect(scene.lines(containing: "does not report").isEmpty)
+        scene.lateNs = ProducerHealth.silentNs
+        scene.turn()
+        #expect(scene.lines(containing: "does not report what it took; making a new one").count == 1)
+        scene.turn()
+        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
+        try scene.run("the result") { scene.settled == 2 && scene.publisher.isIdle }
     }
 
     /// A paused app, whose every request is held in a retry tier.

@@ -91,6 +91,19 @@ struct TopicCheckTests {
         #expect(TopicCheck(configuration).unsafeLines(told(retentionBytes: 1_000)).isEmpty)
     }
 
+    @Test func `A limit of bytes that a retry topic is given while the worker runs is named`() throws {
+        let check = TopicCheck(configuration)
+        #expect(check.atRisk(told()).isEmpty)
+        let faults = check.atRisk(told(retentionBytes: 1)).map { ClusterReport.fault(of: $0) }
+        #expect(faults.count == 3)
+        let first = try #require(faults.first)
+        #expect(first.subject == "topic apns.retry.30s" && first.advice == "set it to -1")
+        #expect(first.text.contains("has retention.bytes=1, which may drop records before they are due"))
+        // Next to what a start refuses, of the same topic: each is a fault of its own.
+        let found = ["apns.retry.15m": TopicConfiguration(cleanupPolicies: [], retentionMs: 1, retentionBytes: 1)]
+        #expect(Set(check.atRisk(found).map { ClusterReport.fault(of: $0).kind }) == [.unsafe, .bounded])
+    }
+
     @Test func `Topics whose configuration may not be read are named with the right that is missing`() {
         var some = told()
         some["apns.retry.15m"] = nil

@@ -12,6 +12,8 @@ package final class ProviderToken {
     private let key: SigningKey
     private var age = TokenAge()
     private var text: UnsafeMutableRawBufferPointer = .allocate(byteCount: 0, alignment: 1)
+    /// The token before, which a wall clock that was wrong for a while makes the better one again.
+    private var formerText: UnsafeMutableRawBufferPointer = .allocate(byteCount: 0, alignment: 1)
 
     package init(keyID: String, teamID: String, key: SigningKey) {
         self.keyID = keyID
@@ -19,18 +21,23 @@ package final class ProviderToken {
         self.key = key
     }
 
-    deinit { text.deallocate() }
+    deinit {
+        text.deallocate()
+        formerText.deallocate()
+    }
 
-    /// Counts tokens made; the current one's number.
+    /// Counts tokens taken into use; the current one's number.
     package var generation: UInt32 { age.generation }
 
     /// The header's value; valid until `refresh` or `renewIfAllowed` returned true.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
 
-    /// Makes the first token, or a new one when the current one has become 50 minutes old by either clock.
+    /// Makes the first token, or a new one when the current one has become 50 minutes old by either clock or its `iat` lies
+    /// ahead (`TokenAge`).
     ///
     /// - Returns: true when there is another one now.
     package func refresh(now: LoopTime) -> Bool {
+        if returnIfBetter(now) { return true }
         guard age.isDue(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
         return true
@@ -40,14 +47,23 @@ package final class ProviderToken {
     ///
     /// - Returns: true when there is another one now.
     package func renewIfAllowed(now: LoopTime) -> Bool {
+        if returnIfBetter(now) { return true }
         guard age.mayRenew(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
         make(now)
         return true
     }
 
+    private func returnIfBetter(_ now: LoopTime) -> Bool {
+        guard age.mayReturn(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
+        swap(&text, &formerText)
+        age.returned()
+        return true
+    }
+
     private func make(_ now: LoopTime) {
         let value = Self.headerValue(keyID: keyID, teamID: teamID, issuedAt: now.wallMs / 1_000) { key.sign($0) }
-        text.deallocate()
+        formerText.deallocate()
+        formerText = text
         text = .allocate(byteCount: value.count, alignment: 1)
         text.copyBytes(from: value)
         age.made(nowNs: now.monotonicNs, wallMs: now.wallMs)
@@ -82,53 +98,86 @@ package final class ProviderToken {
 ///
 /// APNs looks at `iat`, which is of the wall clock; that clock can be stepped, and the monotonic one stands still while the
 /// machine sleeps. So the token is too old when either says so. Where the two disagree about its age, its `iat` may be
-/// hours off: then one renewal is allowed at once, the next such one 20 minutes (monotonic) later.
+/// hours off: then one renewal is allowed at once, the next such one 20 minutes (monotonic) later. A clock that was wrong
+/// for a while finds its way back within them: the token made before is used again, and one whose `iat` lies a minute
+/// ahead is always made anew, since APNs refuses it for as long.
 package struct TokenAge: Sendable {
     private static let dueNs: Int64 = 50 * 60 * 1_000_000_000
     private static let earliestNs: Int64 = 20 * 60 * 1_000_000_000
-    /// Clocks that differ by less were only adjusted; an `iat` so little ahead of the time does no harm.
+    /// Clocks that differ by less were only adjusted.
     private static let toleranceNs: Int64 = 60 * 1_000_000_000
+    /// An `iat` less ahead of the time is as good as now: a clock that is kept right is set back by less.
+    private static let aheadNs: Int64 = 2 * 1_000_000_000
 
-    private var madeNs: Int64 = 0
-    private var madeWallMs: Int64 = 0
+    /// When a token was made, by both clocks; the ages are within Int64 whatever they say.
+    private struct Stamp {
+        var ns: Int64 = 0
+        var wallMs: Int64 = 0
+
+        func ageNs(_ nowNs: Int64) -> Int64 { nowNs &- ns }
+
+        func wallAgeNs(_ wallMs: Int64) -> Int64 {
+            let ageMs = wallMs.subtractingReportingOverflow(self.wallMs)
+            guard !ageMs.overflow else { return wallMs < self.wallMs ? .min : .max }
+            let ageNs = ageMs.partialValue.multipliedReportingOverflow(by: 1_000_000)
+            return ageNs.overflow ? (ageMs.partialValue < 0 ? .min : .max) : ageNs.partialValue
+        }
+
+        /// Whether the clocks disagree about its age, or its `iat` lies ahead.
+        func isOff(nowNs: Int64, wallMs: Int64) -> Bool {
+            let wallNs = wallAgeNs(wallMs)
+            let apart = wallNs.subtractingReportingOverflow(ageNs(nowNs))
+            return wallNs <= -aheadNs || apart.overflow || apart.partialValue.magnitude >= UInt64(toleranceNs)
+        }
+    }
+
+    private var current = Stamp()
+    /// Of the token before; `nil`: there is none.
+    private var former: Stamp?
     /// When one was made sooner than 20 minutes after the last, because the clocks disagreed; `nil`: never.
     private var exceptionNs: Int64?
+    /// Counts tokens taken into use.
     package private(set) var generation: UInt32 = 0
 
     package init() {}
 
     /// A token with `wallMs` as its `iat` was made.
     package mutating func made(nowNs: Int64, wallMs: Int64) {
-        if generation > 0, ageNs(nowNs) < Self.earliestNs { exceptionNs = nowNs }
-        madeNs = nowNs
-        madeWallMs = wallMs
+        if generation > 0 {
+            if current.ageNs(nowNs) < Self.earliestNs { exceptionNs = nowNs }
+            former = current
+        }
+        current = Stamp(ns: nowNs, wallMs: wallMs)
         generation &+= 1
+    }
+
+    /// The token before is used again in the place of the current one, which is now the one before.
+    package mutating func returned() {
+        guard let former else { return }
+        (current, self.former) = (former, current)
+        generation &+= 1
+    }
+
+    /// The clocks agree about the token before, and not about the current one: the wall clock is back where it was.
+    package func mayReturn(nowNs: Int64, wallMs: Int64) -> Bool {
+        guard let former, former.ageNs(nowNs) < Self.dueNs else { return false }
+        return current.isOff(nowNs: nowNs, wallMs: wallMs) && !former.isOff(nowNs: nowNs, wallMs: wallMs)
     }
 
     /// It is to be made anew before the next request.
     package func isDue(nowNs: Int64, wallMs: Int64) -> Bool {
-        if generation == 0 || ageNs(nowNs) >= Self.dueNs { return true }
-        let wallNs = wallAgeNs(wallMs)
-        guard wallNs >= Self.dueNs || wallNs <= -Self.toleranceNs else { return false }
+        if generation == 0 || current.ageNs(nowNs) >= Self.dueNs { return true }
+        let wallNs = current.wallAgeNs(wallMs)
+        guard wallNs >= Self.dueNs || wallNs <= -Self.aheadNs else { return false }
         return mayRenew(nowNs: nowNs, wallMs: wallMs)
     }
 
     /// APNs would not say TooManyProviderTokenUpdates.
     package func mayRenew(nowNs: Int64, wallMs: Int64) -> Bool {
-        if generation == 0 || ageNs(nowNs) >= Self.earliestNs { return true }
-        let apart = wallAgeNs(wallMs).subtractingReportingOverflow(ageNs(nowNs))
-        guard apart.overflow || apart.partialValue.magnitude >= UInt64(Self.toleranceNs) else { return false }
+        if generation == 0 || current.ageNs(nowNs) >= Self.earliestNs { return true }
+        if current.wallAgeNs(wallMs) <= -Self.toleranceNs { return true }
+        guard current.isOff(nowNs: nowNs, wallMs: wallMs) else { return false }
         guard let exceptionNs else { return true }
         return nowNs &- exceptionNs >= Self.earliestNs
-    }
-
-    private func ageNs(_ nowNs: Int64) -> Int64 { nowNs &- madeNs }
-
-    /// Within Int64, whatever the wall clock says.
-    private func wallAgeNs(_ wallMs: Int64) -> Int64 {
-        let ageMs = wallMs.subtractingReportingOverflow(madeWallMs)
-        guard !ageMs.overflow else { return wallMs < madeWallMs ? .min : .max }
-        let ageNs = ageMs.partialValue.multipliedReportingOverflow(by: 1_000_000)
-        return ageNs.overflow ? (ageMs.partialValue < 0 ? .min : .max) : ageNs.partialValue
     }
 }

@@ -196,16 +196,9 @@ static void close_others_on_exec(void) {
 static _Noreturn void replace(int number) {
     atomic_store(&stage, replacing);
     close_others_on_exec();
-    // A signal to stop that came and was not heard yet is heard by the next one.
-    sigset_t mask = prepared.mask, pending;
-    if (sigpending(&pending) == 0) {
-        const int kept[] = {SIGTERM, SIGINT, SIGHUP};
-        for (int index = 0; index < 3; index++)
-            if (sigismember(&pending, kept[index]) == 1) sigaddset(&mask, kept[index]);
-    }
+    // A signal to stop that came and was not heard yet, or comes meanwhile, is heard by the next one.
     int stop = atomic_load(&stopping);
-    if (stop) sigaddset(&mask, stop);
-    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    pthread_sigmask(SIG_SETMASK, &prepared.mask, NULL);
     // To this thread, which is the one that lives on: another would take it.
     if (stop) syscall(SYS_tgkill, getpid(), (int)syscall(SYS_gettid), stop);
     alarm(0);
@@ -319,9 +312,10 @@ int crash_contain(const char *const *arguments, const char *variable, const char
     prepared.environment[entries] = NULL;
 
     pthread_sigmask(SIG_SETMASK, NULL, &prepared.mask);
-    sigdelset(&prepared.mask, SIGTERM);
-    sigdelset(&prepared.mask, SIGINT);
-    sigdelset(&prepared.mask, SIGHUP);
+    // Until the next one takes them: by default they would end it.
+    sigaddset(&prepared.mask, SIGTERM);
+    sigaddset(&prepared.mask, SIGINT);
+    sigaddset(&prepared.mask, SIGHUP);
     for (int index = 0; index < death_count; index++) sigdelset(&prepared.mask, deaths[index]);
     // backtrace(3): its first call loads a library, which a handler must not.
     void *frame[1];

@@ -1,11 +1,13 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 char *const *linux_environment(void) { return environ; }
@@ -33,6 +35,21 @@ void linux_name_thread(const char *name) {
     pthread_setname_np(pthread_self(), short_name);
 }
 
+static _Thread_local int regular_files_only;
+
+void linux_read_regular_files_only(int only) { regular_files_only = only; }
+
+int linux_open_to_read(const char *path) {
+    if (!regular_files_only) return open(path, O_RDONLY | O_CLOEXEC);
+    // O_NONBLOCK does nothing to a regular file.
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat status;
+    if (descriptor < 0) return -1;
+    if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return descriptor;
+    close(descriptor);
+    return -2;
+}
+
 int linux_accept(int socket, struct sockaddr *address, socklen_t *count) {
     return accept4(socket, address, count, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
@@ -49,6 +66,37 @@ int64_t linux_raise_descriptor_limit(void) {
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
     return limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > INT64_MAX ? INT64_MAX : (int64_t)limit.rlim_cur;
+}
+
+static struct {
+    char text[500];
+    volatile sig_atomic_t count, code;
+} ending;
+
+// signal-safety(7).
+static void end_now(int number) {
+    (void)number;
+    ssize_t count = write(STDERR_FILENO, ending.text, (size_t)ending.count);
+    (void)count;
+    _exit(ending.code);
+}
+
+void linux_end_after(int seconds, int code, const char *text) {
+    alarm(0);
+    if (seconds <= 0) {
+        signal(SIGALRM, SIG_DFL);
+        return;
+    }
+    size_t count = strlen(text);
+    ending.count = (sig_atomic_t)(count < sizeof ending.text ? count : sizeof ending.text);
+    memcpy(ending.text, text, (size_t)ending.count);
+    ending.code = code;
+    signal(SIGALRM, end_now);
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    alarm((unsigned)seconds);
 }
 
 void linux_tune_malloc(int heaps) {

@@ -36,7 +36,7 @@ struct ClusterReport: Sendable {
     var ends: [TopicPartition: Int64] = [:]
     /// Partitions whose log is another one than a round before.
     var changedLogs: [LogMarks.Change] = []
-    /// Topics whose configuration would lose records; `nil`: not asked this time, or not told.
+    /// Topics whose configuration loses records, or may; `nil`: not asked this time, or not told.
     var unsafeTopics: [TopicCheck.Unsafe]?
     /// Retry topics that hold records of the group and are in no configuration; `nil`: not asked this time.
     var leftTiers: [LeftTiers.Tier]?
@@ -57,9 +57,11 @@ extension ClusterReport {
         return groups.compactMap(fault(of:)) + topics.compactMap(fault(of:))
     }
 
-    /// Of a topic that was altered since the start, which refuses one.
+    /// Of a topic that was altered since the start, which refuses one or warns of it.
     static func fault(of topic: TopicCheck.Unsafe) -> Fault {
-        Fault("topic \(topic.topic)", .unsafe, "the topic (\(topic.path)) has \(topic.text)", topic.advice)
+        Fault(
+            "topic \(topic.topic)", topic.trouble == .bytes ? .bounded : .unsafe,
+            "the topic (\(topic.path)) has \(topic.text)", topic.advice)
     }
 
     private func fault(of group: Group) -> Fault? {

@@ -172,7 +172,7 @@ final class ClusterWatch: Sendable {
         /// `nil`: the brokers do not tell.
         private func unsafeTopics(_ probe: ClusterProbe) -> [TopicCheck.Unsafe]? {
             let names = check.expected.map(\.name)
-            return (try? probe.configurations(of: names, timeoutMs: ClusterWatch.timeoutMs)).map { check.unsafe($0) }
+            return (try? probe.configurations(of: names, timeoutMs: ClusterWatch.timeoutMs)).map { check.atRisk($0) }
         }
 
         private func probe() throws(KafkaError) -> ClusterProbe {

@@ -112,6 +112,8 @@ final class GroupReader: CommitPlace {
     private var hadCommitted: Set<TopicPartition> = []
     /// The log of a partition is another one.
     var onAnotherLog: (TopicPartition) -> Void = { _ in }
+    /// Reading went on beyond so many offsets that were gone before they were read.
+    var onSkipped: (TopicPartition, Int64) -> Void = { _, _ in }
     /// Where a batch ends is to be found out, for `batchEnded`.
     var onEndUnknown: (BatchEnds.Question) -> Void = { _ in }
     private(set) var isLeaving = false
@@ -534,11 +536,15 @@ final class GroupReader: CommitPlace {
             message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
             if headers.isEmpty, message.hasUnreadableHeaders { unread = .unreadableHeaders }
         }
+        let next = one.isReset ? nextOffset(one, machine) : nil
         var receipt = receive(message, one, headers, unread: unread, letterRoom, &machine, now)
         if beginsAnew(at: message.offset, after: receipt, one, &machine, now) {
             receipt = receive(message, one, headers, unread: unread, letterRoom, &machine, now)
         }
-        if one.isReset { one.isReset = false }
+        if one.isReset {
+            one.isReset = false
+            if let next, message.offset > next { onSkipped(one.queue.partition, message.offset - next) }
+        }
         if message.timestampMs > one.witness?.timeMs ?? 0 {
             one.witness = LogMarks.Witness(
                 offset: message.offset, timeMs: message.timestampMs, readNs: now.ns)
@@ -559,6 +565,11 @@ final class GroupReader: CommitPlace {
             one.dueNs = now.ns + waitMs * 1_000_000
             return false
         }
+    }
+
+    /// What was to be read next, as far as the machine knows.
+    private func nextOffset(_ one: Assigned, _ machine: borrowing DeliveryMachine) -> Int64 {
+        max(one.begin, (machine.status(of: one.id)?.highestReceived ?? -1) + 1)
     }
 
     private func receive(

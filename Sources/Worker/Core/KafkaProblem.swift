@@ -9,6 +9,7 @@ struct KafkaProblem: Equatable {
     }
 
     enum Trouble: String {
+        case unreported = "what was written to it by itself is not reported"
         case writing = "it cannot be written; what needs it waits"
         case reading = "it cannot be read"
         case committing = "commits are refused"
@@ -16,7 +17,7 @@ struct KafkaProblem: Equatable {
 
         var kind: Fault.Kind {
             switch self {
-            case .writing: .unwritable
+            case .writing, .unreported: .unwritable
             case .reading: .unreadable
             case .committing: .uncommitted
             case .joining: .unjoined
@@ -52,6 +53,7 @@ enum Advice {
         switch code {
         case .topicAuthorizationFailed: "grant WRITE on topic \(topic)"
         case .clusterAuthorizationFailed: "grant IDEMPOTENT_WRITE on the cluster, or WRITE on topic \(topic)"
+        case .noResources: KafkaCode.roomForThreads
         case .invalidTimestamp: "compare this machine's clock with the brokers'"
         case .messageTooLarge: "raise max.message.bytes of topic \(topic) to 2048 at least"
         case .policyViolation, .invalidRecord: "look which policy of the brokers topic \(topic) breaks"

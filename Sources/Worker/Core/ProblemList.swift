@@ -11,6 +11,10 @@ struct Fault: Sendable, Hashable {
         case unusable
         /// Its configuration loses records.
         case unsafe
+        /// Its configuration loses records when many wait.
+        case bounded
+        /// Records were gone before they were read.
+        case lost
         case unjoined
         case unwritable
         case unreadable
@@ -20,6 +24,8 @@ struct Fault: Sendable, Hashable {
         /// What lies unread of it holds memory that others wait for.
         case memory
         case credential
+        /// A newer one is there and cannot be used.
+        case refused
         case topicCredential(String)
         case slowed
         case unconnected

@@ -20,8 +20,10 @@ extension PushWorker {
     }
 
     /// Takes over what may change while the worker runs: apps with their credentials, limits and pauses, and log levels.
-    /// All of it or, when anything is wrong, nothing.
-    func reload(_ reread: Rereading) {
+    /// All of it or, when anything is wrong, nothing. Waits for no pipe.
+    func reload(_ reread: Rereading) { RegularFiles.only { takeOver(reread) } }
+
+    private func takeOver(_ reread: Rereading) {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {
             loaded = try reread()
@@ -55,6 +57,8 @@ extension PushWorker {
         if let warning = DescriptorNeed.warning(of: configuration, limit: linux_raise_descriptor_limit()) {
             logger.warning(.worker, "too few descriptors", ["text": .text(warning)])
         }
+        refusedReload = []
+        refusedFiles = [:]
         watchFiles()
         // Files that have other contents under the same name.
         fileWatch?.look()
@@ -62,6 +66,7 @@ extension PushWorker {
     }
 
     private func refuse(_ lines: [String]) {
+        refusedReload = lines
         for line in lines {
             logger.error(
                 .worker, "the configuration is refused; the one before stays", about: line, ["text": .text(line)])
@@ -131,13 +136,37 @@ extension PushWorker {
     /// By `AppIndex`, those that are gone too.
     var recordApps: [RecordApp] { appRows.map { RecordApp(name: $0.name, environment: $0.environment) } }
 
+    // MARK: What was refused
+
+    /// Of a configuration or a credential that is there and not in force.
+    func refusalFaults() -> [Fault] {
+        var faults: [Fault] = []
+        if let first = refusedReload.first {
+            let more = refusedReload.count > 1 ? " (and \(refusedReload.count - 1) more)" : ""
+            faults.append(
+                Fault(
+                    "configuration", .refused, "it is refused, and the one before stays: \(first)\(more)",
+                    "mend it and send SIGHUP again"))
+        }
+        for (app, lines) in refusedFiles.sorted(by: { $0.key < $1.key }) where !appRows[app].isRemoved {
+            faults.append(
+                Fault(
+                    "app \(appRows[app].name)", .refused,
+                    "a credential's file changed and cannot be used; the one before stays: \(lines.first ?? "")",
+                    "put a file in place that can be used; it is read within 10 s"))
+        }
+        return faults
+    }
+
     // MARK: Credential files
 
     /// Watches the files that credentials are read from; Kubernetes swaps them under their names.
     func watchFiles() {
         let files = CredentialFiles(apps.map(\.settings))
         fileWatch = FileWatch(loadedHashes(of: files.paths), loop: loop) { [unowned self] paths in
-            for index in files.apps(using: paths) where !appRows[index.value].isRemoved { readAgain(index) }
+            RegularFiles.only {
+                for index in files.apps(using: paths) where !appRows[index.value].isRemoved { readAgain(index) }
+            }
         }
     }
 
@@ -155,11 +184,13 @@ extension PushWorker {
         do throws(StartFailure) {
             let loaded = try LoadedApp(apps[index.value].settings)
             replace(index, with: loaded)
+            refusedFiles[index.value] = nil
             for (path, hash) in loadedHashes(of: Array(loaded.fileHashes.keys)) {
                 fileWatch?.remember(path, hash: hash)
             }
             logger.notice(.apns, "credential read again: its connections are made anew", ["app": "\(name)"])
         } catch {
+            refusedFiles[index.value] = error.lines
             for line in error.lines {
                 logger.error(
                     .apns, "a credential's file changed and cannot be used; the one before stays", about: line,

@@ -129,7 +129,7 @@ extension PushWorker {
 
     private func faults(_ now: DeliveryTime) -> [Fault] {
         guard publisher != nil, stopping == nil else { return [] }
-        return kafkaFaults(now) + appFaults(now)
+        return kafkaFaults(now) + appFaults(now) + refusalFaults()
     }
 
     private func kafkaFaults(_ now: DeliveryTime) -> [Fault] {
@@ -158,7 +158,6 @@ extension PushWorker {
                     "group \(reader.name)", .unjoined, "the group cannot be joined\(cause)",
                     "all workers of a group need the same kafka.assignment, and the right to Read the group"))
         }
-        faults += unsafeTopics.map { ClusterReport.fault(of: $0) }
         if let report = clusterReport, !isSilent {
             let ends = readers.flatMap { reader in reader.ends(lastStable: report.ends) }
             let stalls = openTransactions.look(ends, toldNs: report.atNs, nowNs: now.ns)
@@ -167,7 +166,14 @@ extension PushWorker {
         for problem in kafkaProblems(now) where !faults.contains(where: { $0.subject == "\(problem.subject)" }) {
             faults.append(Fault("\(problem.subject)", problem.trouble.kind, problem.text, problem.advice))
         }
+        // After those: they are no other words for the same trouble.
+        faults += unsafeTopics.map { ClusterReport.fault(of: $0) } + lostRecords.faults(nowNs: now.ns)
         return faults + memoryFaults(now)
+    }
+
+    func noteOvertaken(_ id: PartitionID, from committed: Int64, to start: Int64, _ now: DeliveryTime) {
+        guard let partition = readers.lazy.compactMap({ $0.name(of: id) }).first else { return }
+        lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
     }
 
     /// Who holds the memory for which large batches wait.
@@ -180,7 +186,8 @@ extension PushWorker {
 
     /// What the worker's own clients met, however the watch's questions are answered.
     private func kafkaProblems(_ now: DeliveryTime) -> [KafkaProblem] {
-        (publisher?.problems ?? []) + readers.flatMap(\.problems) + committers.flatMap { $0.problems(now: now) }
+        (publisher?.problems(nowNs: now.ns) ?? []) + readers.flatMap(\.problems)
+            + committers.flatMap { $0.problems(now: now) }
     }
 
     private func appFaults(_ now: DeliveryTime) -> [Fault] {

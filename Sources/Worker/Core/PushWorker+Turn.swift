@@ -45,6 +45,7 @@ extension PushWorker {
             switch event {
             case .circuitOpened(let circuit, let reason): openCircuits.append((circuit, reason))
             case .circuitClosed(let circuit): openCircuits.removeAll { $0.name == circuit }
+            case .overtaken(let id, let committed, let start): noteOvertaken(id, from: committed, to: start, now)
             default: break
             }
             eventLog.write(event, partitionName: name(of:))

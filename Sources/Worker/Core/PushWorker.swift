@@ -45,6 +45,10 @@ package final class PushWorker: @unchecked Sendable {
     /// Numbers by which the machine knows credentials.
     var credentialNumbers: [AppSettings.Credential: Int] = [:]
     var fileWatch: FileWatch?
+    /// Why the last configuration was not taken over; empty: it was.
+    var refusedReload: [String] = []
+    /// By the app, why a file of it that changed cannot be used.
+    var refusedFiles: [Int: [String]] = [:]
     var stopping: Stopping?
     var ending: Ending?
     let progressBox = Mutex(WorkerProgress())
@@ -74,6 +78,7 @@ package final class PushWorker: @unchecked Sendable {
     /// As the watch told them last.
     var unsafeTopics: [TopicCheck.Unsafe] = []
     var openTransactions = OpenTransactions()
+    var lostRecords = LostRecords()
     var problemList = ProblemList()
     /// Since when an app has had no connection (monotonic).
     var disconnectedSinceNs: [Int: Int64] = [:]
@@ -176,11 +181,12 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(pages.port)))"])
         }
-        guard try waitForCluster() else { return .stopped }
+        let watchSeconds = handlesSignals ? StartWatch.limitSeconds : 0
+        guard try waitForCluster(watchSeconds) else { return .stopped }
         do {
-            try start()
+            try StartWatch.run("the Kafka clients", withinSeconds: watchSeconds) { try start() }
         } catch {
-            throw StartFailure(["\(error)"])
+            throw StartFailure(["\(error)"], isPassing: (error as? KafkaError)?.code == .noResources)
         }
         logger.info(
             .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.count)])
@@ -190,8 +196,12 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     /// False: asked to stop meanwhile.
-    private func waitForCluster() throws(StartFailure) -> Bool {
-        var readiness = try ClusterReadiness(configuration, cluster)
+    private func waitForCluster(_ watchSeconds: Int32) throws(StartFailure) -> Bool {
+        var readiness = try StartWatch.run(
+            "the first Kafka client", withinSeconds: watchSeconds
+        ) { () throws(StartFailure) in
+            try ClusterReadiness(configuration, cluster)
+        }
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
             case .ready(let requestPartitions, let warnings):
@@ -286,6 +296,9 @@ package final class PushWorker: @unchecked Sendable {
             }
         }
         watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds)
+        for reader in readers {
+            reader.onSkipped = { [unowned self] in lostRecords.note($0, offsets: $1, nowNs: now.ns) }
+        }
         for reader in readers { reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) } }
         watchFiles()
         startedNs = loop.now.monotonicNs

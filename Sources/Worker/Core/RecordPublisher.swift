@@ -33,8 +33,8 @@ final class RecordPublisher {
     /// Bytes of each dead letter that is not acknowledged, by its tag.
     private var deadLetterSizes: [UInt64: Int] = [:]
     private var deadLetterBytes = 0
-    private var mustRebuild = false
-    private var mustRebuildLonely = false
+    private var health = ProducerHealth()
+    private var lonelyHealth = ProducerHealth()
     /// Records that may be unacknowledged before nothing more is read: two for each notification that may be open. More
     /// than that are of assignments that are gone.
     private let outstandingLimit: Int
@@ -86,7 +86,10 @@ final class RecordPublisher {
     var isIdle: Bool { unacknowledgedCount == 0 && targets.allSatisfy(\.isIdle) }
 
     /// Handed over and not acknowledged.
-    var unacknowledgedCount: Int { producer.outstanding + (lonely?.outstanding ?? 0) }
+    var unacknowledgedCount: Int { producer.outstanding + unacknowledgedAlone }
+
+    /// Of these, those in the hands of the producer that sends each record alone.
+    var unacknowledgedAlone: Int { lonely?.outstanding ?? 0 }
 
     /// Refused by Kafka, to be written again.
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
@@ -96,14 +99,21 @@ final class RecordPublisher {
         targets.filter { $0.tooLargeCount > 0 }.map { ($0.name, $0.tooLargeCount) }
     }
 
-    /// The topics that cannot be written now.
-    var problems: [KafkaProblem] {
-        targets.compactMap { target in
-            target.cause.map { cause in
-                KafkaProblem(
+    /// The topics that cannot be written now, or of which nobody says so.
+    func problems(nowNs: Int64) -> [KafkaProblem] {
+        // All topics wait for a thread that is not there; for anything else they do while no broker answers, which is said.
+        let silence = health.silence(nowNs: nowNs).flatMap { $0.code == .noResources ? $0 : nil }
+        let lonelySilence = lonelyHealth.silence(nowNs: nowNs)
+        return targets.compactMap { target in
+            if let cause = target.cause {
+                return KafkaProblem(
                     subject: .topic(target.name), trouble: .writing, code: cause.code,
                     advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
             }
+            guard let cause = (target.awaitsReport ? lonelySilence : nil) ?? silence else { return nil }
+            return KafkaProblem(
+                subject: .topic(target.name), trouble: .unreported, code: cause.code,
+                advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
         }
     }
 
@@ -211,7 +221,7 @@ final class RecordPublisher {
         switch code {
         case .queueFull: targets[deadLetters.index].take(kept, .together)
         case .fatal:
-            mustRebuild = true
+            health.noteFatal()
             targets[deadLetters.index].take(kept, .together)
         default: refuse(kept, code, now)
         }
@@ -229,7 +239,7 @@ final class RecordPublisher {
         case .none: return true
         case .queueFull: return false
         case .fatal:
-            mustRebuild = true
+            health.noteFatal()
             return false
         default: break
         }
@@ -270,14 +280,18 @@ final class RecordPublisher {
     /// Brings reports to the machine, and writes again what is due. Call after every wake-up, once a second, and when
     /// `nextDeadlineNs` has come.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
-        producer.serve(
+        let reports = producer.serve(
             report: { report in take(report, wasAlone: false, &machine, now) },
-            event: { event in take(event, isFatal: &mustRebuild) })
-        lonely?.serve(
-            report: { report in take(report, wasAlone: true, &machine, now) },
-            event: { event in take(event, isFatal: &mustRebuildLonely) })
-        if mustRebuild { mustRebuild = !rebuild(producer) }
-        if mustRebuildLonely, let lonely { mustRebuildLonely = !rebuild(lonely) }
+            event: { event in take(event, &health) })
+        health.look(reports: reports, outstanding: producer.outstanding, nowNs: now.ns)
+        renew(producer, &health, sendsEachAlone: false, now)
+        if let lonely {
+            let reports = lonely.serve(
+                report: { report in take(report, wasAlone: true, &machine, now) },
+                event: { event in take(event, &lonelyHealth) })
+            lonelyHealth.look(reports: reports, outstanding: lonely.outstanding, nowNs: now.ns)
+            renew(lonely, &lonelyHealth, sendsEachAlone: true, now)
+        }
         for index in targets.indices { writeAgain(index, now) }
         tellOpen(&machine, now)
     }
@@ -367,7 +381,7 @@ final class RecordPublisher {
             case .queueFull:
                 return
             case .fatal:
-                if byItself { mustRebuildLonely = true } else { mustRebuild = true }
+                if byItself { lonelyHealth.noteFatal() } else { health.noteFatal() }
                 return
             case .messageTooLarge:
                 noteTooLarge(refused.record.topic, max(refused.form, .alone))
@@ -391,18 +405,34 @@ final class RecordPublisher {
     /// When a refused record is to be tried again (monotonic); `nil`: none is, before a report comes.
     var nextDeadlineNs: Int64? { targets.compactMap(\.nextTryNs).min() }
 
-    private func take(_ event: ClientEvent, isFatal: inout Bool) {
+    private func take(_ event: ClientEvent, _ health: inout ProducerHealth) {
         switch event {
         case .fatal(let error):
-            isFatal = true
+            health.noteFatal()
             logger.error(.kafka, "the producer met a fatal error; making a new one", ["error": "\(error.text)"])
-        case .error, .log, .statistics:
+        case .error(let error):
+            health.note(error)
+            EventLog.write(event, of: "producer", to: logger)
+        case .log, .statistics:
             EventLog.write(event, of: "producer", to: logger)
         }
     }
 
     /// Makes the producer fail fatally, as a broker's answer would, to test what follows.
     func failFatally() { producer.failFatally(.fencedInstance) }
+
+    /// Makes a producer anew that met a fatal error, or that does not report what it took.
+    private func renew(
+        _ producer: Producer, _ health: inout ProducerHealth, sendsEachAlone: Bool, _ now: DeliveryTime
+    ) {
+        if health.isStuck(sendsEachAlone: sendsEachAlone, nowNs: now.ns) {
+            logger.error(
+                .kafka, "the producer does not report what it took; making a new one",
+                ["records": .count(producer.outstanding)])
+            health.noteFatal()
+        }
+        health.renew(nowNs: now.ns) { rebuild(producer) }
+    }
 
     private func rebuild(_ producer: Producer) -> Bool {
         do throws(KafkaError) {

@@ -68,6 +68,8 @@ struct TargetTopic {
 
     var refusedCount: Int { queue.count }
     var refusedBytes: Int { queue.bytes }
+    /// Whether a record by itself has no report yet.
+    var awaitsReport: Bool { !underWay.isEmpty }
     var isIdle: Bool { queue.count == 0 && underWay.isEmpty }
 
     /// When a record is to be tried again without any report (monotonic); `nil`: nothing is. A report is waited for first.

@@ -4,10 +4,13 @@ package import Kafka
 /// Waits until Kafka can be reached and has every topic as it must be.
 package struct ClusterReadiness {
     private let configuration: WorkerConfiguration
-    private let topics: Topics
+    private let cluster: ClusterSettings
+    private var topics: Topics
     private let check: TopicCheck
     /// Why no broker answered, as told last: librdkafka does not repeat itself.
     private var lastReason: String?
+    /// The client lacks a thread of its own, and will for ever.
+    private var isLame = false
 
     /// Makes what is missing where `kafka.create_topics` says so; else says that it would be made.
     private let makesTopics: Bool
@@ -20,12 +23,13 @@ package struct ClusterReadiness {
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, makesTopics: Bool = true
     ) throws(StartFailure) {
         self.configuration = configuration
+        self.cluster = cluster
         self.makesTopics = makesTopics
         check = TopicCheck(configuration)
         do throws(KafkaError) {
             topics = try Topics(cluster)
         } catch {
-            throw StartFailure(["kafka: \(error)"])
+            throw StartFailure(["kafka: \(error)"], isPassing: error.code == .noResources)
         }
     }
 
@@ -40,6 +44,14 @@ package struct ClusterReadiness {
     ///
     /// - Throws: `StartFailure` when Kafka answered and something is missing or unsafe.
     package mutating func attempt(timeoutMs: Int32) throws(StartFailure) -> Outcome {
+        if isLame {
+            do throws(KafkaError) {
+                topics = try Topics(cluster)
+                isLame = false
+            } catch {
+                return .unreachable("\(error)")
+            }
+        }
         var found: [String: TopicDescription]
         do throws(KafkaError) {
             found = try topics.all(timeoutMs: timeoutMs)
@@ -93,9 +105,13 @@ package struct ClusterReadiness {
         return try topics.all(showing: new.map(\.name), withinMs: Self.showingMs, timeoutMs: timeoutMs)
     }
 
-    private func lastClientError() -> String? {
+    private mutating func lastClientError() -> String? {
         var text: String?
-        for case .error(let error) in topics.events() { text = error.text }
+        for case .error(let error) in topics.events() {
+            // Of the errors that come of it, none says so.
+            if error.code == .noResources { isLame = true }
+            text = isLame ? "the system has no thread left; \(KafkaCode.roomForThreads)" : error.text
+        }
         return text
     }
 }

@@ -14,6 +14,8 @@ package struct LoadedApp: Sendable {
     package let certificate: CertificateDetails?
     /// Which provider token the app sends; apps with the same share one, since Apple counts a key's tokens.
     let tokenIdentity: TokenIdentity?
+    /// `NAME:PASSWORD`, for the proxy; empty: it asks for none.
+    private let proxyCredentials: String
     /// By path, the hash (`FileWatch.hash`) of what was read from each of its files.
     let fileHashes: [String: UInt64]
 
@@ -32,6 +34,13 @@ package struct LoadedApp: Sendable {
         } catch {
             lines.append("app \(settings.name): \(error)")
         }
+        var proxyCredentials = ""
+        do {
+            proxyCredentials = try settings.proxy?.credentials.map { try files.line($0) } ?? ""
+        } catch {
+            lines.append("app \(settings.name): proxy: \(error)")
+        }
+        self.proxyCredentials = proxyCredentials
         var context: ClientContext?
         do {
             let trust: Trust =
@@ -75,7 +84,7 @@ package struct LoadedApp: Sendable {
         settings.proxy.map { proxy in
             DialTarget.Proxy(
                 host: proxy.host, port: UInt16(clamping: proxy.port),
-                credentials: (try? proxy.credentials?.loadLine()) ?? "")
+                credentials: proxyCredentials)
         }
     }
 }

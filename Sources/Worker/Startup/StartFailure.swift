@@ -1,8 +1,14 @@
-/// Why a worker cannot start as it is configured: each line names a thing and says what to do. `run` exits with 78.
+/// Why a worker cannot start as it is configured: each line names a thing and says what to do. `run` exits with 78; with 1
+/// where it is not the configuration's fault.
 package struct StartFailure: Error, CustomStringConvertible {
     package let lines: [String]
+    /// A start at another time may go well: the system had no room for a thread.
+    package let isPassing: Bool
 
-    package init(_ lines: [String]) { self.lines = lines }
+    package init(_ lines: [String], isPassing: Bool = false) {
+        self.lines = lines
+        self.isPassing = isPassing
+    }
 
     package var description: String { lines.joined(separator: "\n") }
 }

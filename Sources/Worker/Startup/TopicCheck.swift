@@ -54,15 +54,7 @@ package struct TopicCheck {
                 "the configuration of these topics cannot be read, so nobody looks whether it loses records: "
                     + "\(untold.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")
         }
-        for topic in expected {
-            guard configuration.retry.tiers.contains(where: { $0.topic == topic.name }),
-                let bytes = configurations?[topic.name]?.retentionBytes
-            else { continue }
-            lines.append(
-                "topic \(topic.name) (\(topic.path)) has retention.bytes=\(bytes), which may drop records before they are "
-                    + "due when many wait: set it to -1")
-        }
-        return lines
+        return lines + bounded(configurations ?? [:]).map(Self.line)
     }
 
     /// A topic whose configuration would lose records.
@@ -73,11 +65,36 @@ package struct TopicCheck {
         /// What it has, and what that does.
         let text: String
         let advice: String
+        var trouble = Trouble.configuration
+
+        enum Trouble: Sendable { case configuration, bytes }
     }
 
     /// A line for each topic whose configuration would lose records.
     package func unsafeLines(_ configurations: [String: TopicConfiguration]) -> [String] {
-        unsafe(configurations).map { "topic \($0.topic) (\($0.path)) has \($0.text): \($0.advice)" }
+        unsafe(configurations).map(Self.line)
+    }
+
+    private static func line(_ topic: Unsafe) -> String {
+        "topic \(topic.topic) (\(topic.path)) has \(topic.text): \(topic.advice)"
+    }
+
+    /// What is named while the worker runs: what a start refuses, and what it only warns of.
+    func atRisk(_ configurations: [String: TopicConfiguration]) -> [Unsafe] {
+        unsafe(configurations) + bounded(configurations)
+    }
+
+    /// The retry topics that have a limit of bytes. Many do well with one, as long as few records wait.
+    private func bounded(_ configurations: [String: TopicConfiguration]) -> [Unsafe] {
+        expected.compactMap { topic in
+            guard configuration.retry.tiers.contains(where: { $0.topic == topic.name }),
+                let bytes = configurations[topic.name]?.retentionBytes
+            else { return nil }
+            return Unsafe(
+                topic: topic.name, path: topic.path,
+                text: "retention.bytes=\(bytes), which may drop records before they are due when many wait",
+                advice: "set it to -1", trouble: .bytes)
+        }
     }
 
     /// The topics whose configuration would lose records.

@@ -26,6 +26,10 @@ const char *linux_error_name(int code);
 /// Names the calling thread (at most 15 bytes are kept), as `top -H` shows it.
 void linux_name_thread(const char *name);
 
+/// Ends the process with `code` after so many seconds, whatever its threads are at, and writes `text` to standard error
+/// then (at most 500 bytes are kept); uses SIGALRM. 0 seconds: not any more.
+void linux_end_after(int seconds, int code, const char *text);
+
 /// malloc for a process that frees large buffers between many small ones; before the first thread is started.
 ///
 /// At most `heaps` heaps (mallopt(3), M_ARENA_MAX): otherwise each thread has one of its own, and each keeps what its
@@ -36,6 +40,14 @@ void linux_tune_malloc(int heaps);
 /// Raises the soft limit of open descriptors to the hard one (setrlimit(2), RLIMIT_NOFILE), which needs no right: it is low by
 /// default for the sake of programs that use select(2). Returns the limit that is in force then; INT64_MAX: none, or unknown.
 int64_t linux_raise_descriptor_limit(void);
+
+/// From now on `linux_open_to_read` refuses, on the calling thread, what is no regular file (1), or takes any again (0).
+void linux_read_regular_files_only(int only);
+
+/// open(2) to read, with O_CLOEXEC; -1 with errno on failure. Opening a pipe waits for a writer, and reading one for what it
+/// writes: where the calling thread takes regular files only, -2 says that it is none, and nothing is waited for. Symbolic
+/// links are followed. (A network file system that does not answer is waited for all the same.)
+int linux_open_to_read(const char *path);
 
 /// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, which Swift's Glibc module lacks.
 int linux_accept(int socket, struct sockaddr *address, socklen_t *count);

@@ -30,8 +30,8 @@ const void *crash_topic(const void *bytes, int32_t count);
 
 /// From now on a death by SIGILL, SIGTRAP, SIGSEGV, SIGBUS or SIGABRT writes a line that names the record, and a
 /// backtrace, and replaces the process by its program, started again with the same arguments, PID and working directory.
-/// Descriptors other than the standard ones are closed, signals are as they were; a signal to stop that came before is
-/// pending (`crash_stopping`). Once, on the main thread.
+/// Descriptors other than the standard ones are closed; SIGTERM, SIGINT and SIGHUP are blocked, other signals as they were;
+/// a signal to stop that came before is pending (`crash_stopping`). Once, on the main thread.
 ///
 /// What another process sends with kill(2) does what it always does. Does nothing where a sanitizer is at work.
 ///
