@@ -88,7 +88,10 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var memberGroupID: String { role == .retries ? "\(groupID).retry" : groupID }
 
     package var all: [KafkaProperty] {
-        var ours = [KafkaProperty("heartbeat.interval.ms", "\(max(1, min(3000, sessionTimeoutMs / 3)))")]
+        var ours = [
+            KafkaProperty("heartbeat.interval.ms", "\(max(1, min(3000, sessionTimeoutMs / 3)))"),
+            ClusterSettings.patience,
+        ]
         // Limits are per partition, because each has a queue of its own (KafkaFacts, Reading).
         switch role {
         case .requests:
@@ -127,6 +130,13 @@ package struct ConsumerSettings: Sendable, Equatable {
     }
 }
 
+extension ClusterSettings {
+    /// A connection on which nothing comes back, though others can be made, stands for so long: librdkafka's 60 s would be
+    /// those of all its partitions. What a broker answers late is asked for again; the group's own requests have their limits
+    /// beside it.
+    fileprivate static let patience = KafkaProperty("socket.timeout.ms", "10000")
+}
+
 /// The worker's producer.
 package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
@@ -140,6 +150,7 @@ package struct ProducerSettings: Sendable, Equatable {
 
     package var all: [KafkaProperty] {
         let ours = [
+            ClusterSettings.patience,
             KafkaProperty("linger.ms", "10"),
             KafkaProperty("compression.type", "lz4"),
             // As Java's producer divides keys; and librdkafka's own, a CRC-32, took 4 % of the core thread.

@@ -98,6 +98,7 @@ extension SimulatedWorld {
                 assignment.position = record.offset + 1
                 if reason != .tombstone { breaks("\(reason) of offset \(record.offset)") }
                 produceDeadLetter(id, .init(log: log, life: record.life, offset: record.offset), worker)
+            case .noLetterRoom: breaks("a dead letter of offset \(record.offset) has no room, and any may have")
             case .notDue(let untilMs):
                 let waitMs = untilMs - time(worker).wallMs
                 if case .retry(let delayMs) = logs[log].role, waitMs > 2 * delayMs {
