@@ -50,6 +50,9 @@ package enum BatchFailure: Sendable, Hashable {
 
 /// What librdkafka may unpack (`CUnpacking.h`): of itself it takes whatever a batch asks for.
 package enum Unpacking {
+    /// What librdkafka takes for each record, besides its bytes (`CUnpacking.h`).
+    package static let recordBytes = Int(UNPACKING_RECORD_BYTES)
+
     /// For the process. Before the first thread is started.
     package static func tuneMalloc() { unpacking_tune_malloc() }
 
@@ -57,7 +60,7 @@ package enum Unpacking {
     /// in.
     ///
     /// - Parameters:
-    ///   - batchBytes: of one batch, unpacked, with 320 for each record.
+    ///   - batchBytes: of one batch, unpacked, with `recordBytes` for each record.
     ///   - heapBytes: while more is allocated, large batches are put off.
     package static func limit(batchBytes: Int, heapBytes: Int) -> Bool {
         guard let function = unsafe dlsym(nil, "rd_kafka_version") else { return false }
