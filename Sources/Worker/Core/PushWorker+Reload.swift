@@ -1,4 +1,3 @@
-internal import CLinux
 package import Configuration
 internal import Delivery
 internal import EventLoop
@@ -52,9 +51,7 @@ extension PushWorker {
         configuration.log.parts = new.log.parts
         take(new.apps, changed)
         configuration.apps = new.apps
-        if let warning = DescriptorNeed.warning(of: configuration, limit: linux_raise_descriptor_limit()) {
-            logger.warning(.worker, "too few descriptors", ["text": .text(warning)])
-        }
+        DescriptorNeed.raiseLimit(for: configuration, logger)
         watchFiles()
         // Files that have other contents under the same name.
         fileWatch?.look()
