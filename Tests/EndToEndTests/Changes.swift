@@ -28,6 +28,19 @@ extension Scene {
         return Date().timeIntervalSince(began)
     }
 
+    /// Waits until there are results of so many device tokens; returns how many seconds that took.
+    @discardableResult
+    func awaitTokens(_ count: Int, within seconds: Double, of worker: ChildProcess) throws -> Double {
+        let began = Date()
+        var text = ""
+        while Date().timeIntervalSince(began) < seconds {
+            text = try change("tokens", configuration.results)
+            if text.contains("distinct \(count) ") { return Date().timeIntervalSince(began) }
+            usleep(200_000)
+        }
+        throw Unexpected("\(text)\nthe worker said:\n\(worker.text.suffix(6_000))")
+    }
+
     /// User and system time of a process so far, in seconds (proc(5), stat).
     func processorSeconds(of process: ChildProcess) throws -> Double {
         let text = try String(contentsOfFile: "/proc/\(process.processID)/stat", encoding: .utf8)
