@@ -40,15 +40,4 @@ extension Scene {
         }
         throw Unexpected("\(text)\nthe worker said:\n\(worker.text.suffix(6_000))")
     }
-
-    /// User and system time of a process so far, in seconds (proc(5), stat).
-    func processorSeconds(of process: ChildProcess) throws -> Double {
-        let text = try String(contentsOfFile: "/proc/\(process.processID)/stat", encoding: .utf8)
-        guard let end = text.lastIndex(of: ")") else { throw Unexpected(text) }
-        let fields = text[end...].split(separator: " ")
-        guard fields.count > 13, let user = Double(fields[12]), let system = Double(fields[13]) else {
-            throw Unexpected(text)
-        }
-        return (user + system) / 100
-    }
 }
