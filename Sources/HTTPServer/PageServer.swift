@@ -21,10 +21,13 @@ import Glibc
     /// Connections that libmicrohttpd takes beyond ours, until those that have to go for them are gone.
     private static let spare = 64
 
+    /// How many clients there may be, where the caller does not say.
+    package static let connectionLimit = 64
+
     /// Listens on a numeric address (loopback by default; port 0: any free one) and serves at once.
     package init(
         host: String = "127.0.0.1", port: UInt16 = 0, routes: [Route], bodyLimit: Int = 64 * 1024,
-        connectionLimit: Int = 64, requestLimitNs: Int64 = 5_000_000_000
+        connectionLimit: Int = PageServer.connectionLimit, requestLimitNs: Int64 = 5_000_000_000
     ) throws(PageServerError) {
         let socket = try ListeningSocket(host: host, port: port)
         self.port = socket.port

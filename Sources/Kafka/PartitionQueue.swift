@@ -83,14 +83,8 @@ import CRdkafka
         guard let problem = message.problem, problem.code != .partitionEnd else { return }
         if problem.code == .badCompression, let size = Unpacking.size(inText: problem.text) {
             let batch = BatchFailure.Batch(baseOffset: message.offset, size: size)
-            let failure: BatchFailure =
-                if Unpacking.isSnappy(inText: problem.text) {
-                    .endUnknown(batch)
-                } else if Unpacking.isPutOff(baseOffset: message.offset, size: size) {
-                    .putOff(batch)
-                } else {
-                    .unreadable(Unpacking.failures(baseOffset: message.offset, size: size))
-                }
+            let isSnappy = Unpacking.isSnappy(inText: problem.text)
+            let failure: BatchFailure = isSnappy ? .endUnknown(batch) : Unpacking.failure(of: batch)
             sink.pending.append(.batchFailed(partition, failure, problem))
         } else {
             sink.pending.append(.partitionFailed(partition, problem))

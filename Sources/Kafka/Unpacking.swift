@@ -50,6 +50,9 @@ package enum BatchFailure: Sendable, Hashable {
 
 /// What librdkafka may unpack (`CUnpacking.h`): of itself it takes whatever a batch asks for.
 package enum Unpacking {
+    /// What librdkafka takes for each record, besides its bytes (`CUnpacking.h`).
+    package static let recordBytes = Int(UNPACKING_RECORD_BYTES)
+
     /// For the process. Before the first thread is started.
     package static func tuneMalloc() { unpacking_tune_malloc() }
 
@@ -57,7 +60,7 @@ package enum Unpacking {
     /// in.
     ///
     /// - Parameters:
-    ///   - batchBytes: of one batch, unpacked, with 320 for each record.
+    ///   - batchBytes: of one batch, unpacked, with `recordBytes` for each record.
     ///   - heapBytes: while more is allocated, large batches are put off.
     package static func limit(batchBytes: Int, heapBytes: Int) -> Bool {
         guard let function = unsafe dlsym(nil, "rd_kafka_version") else { return false }
@@ -95,23 +98,21 @@ package enum Unpacking {
     /// Older failures say nothing of one that librdkafka tells of now: it tries again every half second.
     static let failureAgeNs: Int64 = 10_000_000_000
 
-    /// The batches that could not be unpacked lately, of this offset and size; none where it may have been one that was only
-    /// put off.
-    static func failures(baseOffset: Int64, size: Int, ageNs: Int64 = failureAgeNs) -> [UnreadableBatch] {
+    /// What is known of a batch that could not be unpacked lately: put off, where it may have been one that was.
+    static func failure(of batch: BatchFailure.Batch, ageNs: Int64 = failureAgeNs) -> BatchFailure {
         unsafe withUnsafeTemporaryAllocation(of: unpacking_batch.self, capacity: 16) { found in
-            let count = unsafe unpacking_failures(baseOffset, size, ageNs, found.baseAddress, found.count)
-            return (0..<count).map { index in
-                let batch = unsafe found[index]
-                return UnreadableBatch(
-                    batch.base_offset...batch.last_offset, timestampMs: batch.timestamp_ms, size: batch.size,
-                    isTooLarge: batch.is_too_large, isAsWritten: batch.is_as_written)
-            }
+            var isPutOff = false
+            let count = unsafe unpacking_failures(
+                batch.baseOffset, batch.size, ageNs, found.baseAddress, found.count, &isPutOff)
+            if isPutOff { return .putOff(batch) }
+            return .unreadable(
+                (0..<count).map { index in
+                    let batch = unsafe found[index]
+                    return UnreadableBatch(
+                        batch.base_offset...batch.last_offset, timestampMs: batch.timestamp_ms, size: batch.size,
+                        isTooLarge: batch.is_too_large, isAsWritten: batch.is_as_written)
+                })
         }
-    }
-
-    /// Whether a batch of this offset and size was refused lately, for now only.
-    static func isPutOff(baseOffset: Int64, size: Int, ageNs: Int64 = failureAgeNs) -> Bool {
-        unpacking_is_put_off(baseOffset, size, ageNs)
     }
 
     /// Whether librdkafka's sentence about a batch (as below) is of one that is compressed with snappy.

@@ -11,7 +11,6 @@ func runWorker(_ arguments: [String]) -> ExitCode {
     // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
     linux_tune_malloc(2)
     Unpacking.tuneMalloc()
-    let descriptorLimit = linux_raise_descriptor_limit()
     let table = OptionTable<ConfigurationOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [
@@ -35,9 +34,7 @@ func runWorker(_ arguments: [String]) -> ExitCode {
         for warning in loaded.warnings {
             logger.warning(.worker, "configuration", about: warning, ["text": .text(warning)])
         }
-        if let warning = DescriptorNeed.warning(of: loaded.configuration, limit: descriptorLimit) {
-            logger.warning(.worker, "too few descriptors", ["text": .text(warning)])
-        }
+        DescriptorNeed.raiseLimit(for: loaded.configuration, logger)
         let crashes = loaded.configuration.crash == .contain ? CrashContainment.history : CrashHistory()
         if let excess = crashes.excess(nowMs: CrashContainment.nowMs) {
             complain("apns-worker run: \(excess): ending, so that it is seen")

@@ -84,12 +84,7 @@ struct ForeignServerTests {
         world.run("connected", seconds: 20) { world.capacity > 0 }
         var next: UInt32 = 0
         world.run("all fates", seconds: 60) {
-            let room = world.capacity - (Int(next) - world.fates.count)
-            let upTo = min(total, next + UInt32(max(0, room)))
-            if upTo > next {
-                world.send(next..<upTo, bodyBytes: 200)
-                next = upTo
-            }
+            world.fill(&next, below: total, bodyBytes: 200)
             return world.fates.count == Int(total)
         }
         for number in 0..<total {

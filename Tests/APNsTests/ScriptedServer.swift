@@ -275,6 +275,13 @@ final class World {
         transport.handle(.send(numbers.map { request($0, bodyBytes: bodyBytes) }))
     }
 
+    /// Sends into every stream that is free, from this number on, below `end`.
+    func fill(_ next: inout UInt32, below end: UInt32 = .max, bodyBytes: Int = 20) {
+        let upTo = min(end, next + UInt32(max(0, capacity - (Int(next) - fates.count))))
+        if upTo > next { send(next..<upTo, bodyBytes: bodyBytes) }
+        next = upTo
+    }
+
     func close() {
         transport.handle(.close)
         run("closed") { isClosed }

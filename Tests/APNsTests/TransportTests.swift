@@ -120,12 +120,7 @@ import Testing
         var next: UInt32 = 0
         let total: UInt32 = 20_000
         world.run("all fates", seconds: 60) {
-            let room = world.capacity - (Int(next) - world.fates.count)
-            let upTo = min(total, next + UInt32(max(0, room)))
-            if upTo > next {
-                world.send(next..<upTo, bodyBytes: 200)
-                next = upTo
-            }
+            world.fill(&next, below: total, bodyBytes: 200)
             return world.fates.count == Int(total)
         }
         #expect(world.fates.allSatisfy { $0.kind == .answered && $0.status == 200 })
@@ -472,11 +467,7 @@ import Testing
         try world.connect()
         var next: UInt32 = 0
         world.run("three connections") {
-            let room = world.capacity - (Int(next) - world.fates.count)
-            if room > 0 {
-                world.send(next..<(next + UInt32(room)))
-                next += UInt32(room)
-            }
+            world.fill(&next)
             return world.server.peers.count == 3 && world.capacity >= 24
         }
         world.runFor(seconds: 0.3)
@@ -494,11 +485,7 @@ import Testing
         try world.connect()
         var next: UInt32 = 0
         world.run("two connections") {
-            let room = world.capacity - (Int(next) - world.fates.count)
-            if room > 0 {
-                world.send(next..<(next + UInt32(room)))
-                next += UInt32(room)
-            }
+            world.fill(&next)
             return world.capacity == 8 + 1
         }
         world.run("one connection") { world.capacity == 4 }

@@ -29,7 +29,7 @@ extension EndToEnd.Troubles {
             var most = 0
             let light = Date(timeIntervalSinceNow: Self.darkness)
             while Date() < light {
-                most = max(most, try scene.residentKilobytes(of: worker))
+                most = max(most, try worker.residentKilobytes())
                 #expect(try group.members() == members, "it left its group:\n\(worker.text.suffix(4_000))")
                 usleep(200_000)
             }
@@ -43,7 +43,7 @@ extension EndToEnd.Troubles {
             try scene.books("faults", "--simulator", simulator.control, "fault=&latency=0")
             try scene.settle(worker)
             let settled = Date().timeIntervalSince(lifted)
-            let after = try scene.residentKilobytes(of: worker)
+            let after = try worker.residentKilobytes()
             #expect(try group.members() == members)
             try scene.stop(worker)
             try scene.audit("--simulator", simulator.control, "--doubtful")
@@ -99,14 +99,5 @@ extension Scene {
             Tool.curl.path(), ["-s", "-m", "10", "\(simulator.control)/totals"], within: 15)
         struct Totals: Decodable { var accepted: Int }
         return try JSONDecoder().decode(Totals.self, from: Data(ended.text.utf8)).accepted
-    }
-
-    /// VmRSS of a process.
-    func residentKilobytes(of process: ChildProcess) throws -> Int {
-        let status = try String(contentsOfFile: "/proc/\(process.processID)/status", encoding: .utf8)
-        guard let match = status.firstMatch(of: /VmRSS:\s+(\d+) kB/), let kilobytes = Int(match.1) else {
-            throw Unexpected("no VmRSS in \(status)")
-        }
-        return kilobytes
     }
 }

@@ -28,14 +28,16 @@ extension Scene {
         return Date().timeIntervalSince(began)
     }
 
-    /// User and system time of a process so far, in seconds (proc(5), stat).
-    func processorSeconds(of process: ChildProcess) throws -> Double {
-        let text = try String(contentsOfFile: "/proc/\(process.processID)/stat", encoding: .utf8)
-        guard let end = text.lastIndex(of: ")") else { throw Unexpected(text) }
-        let fields = text[end...].split(separator: " ")
-        guard fields.count > 13, let user = Double(fields[12]), let system = Double(fields[13]) else {
-            throw Unexpected(text)
+    /// Waits until there are results of so many device tokens; returns how many seconds that took.
+    @discardableResult
+    func awaitTokens(_ count: Int, within seconds: Double, of worker: ChildProcess) throws -> Double {
+        let began = Date()
+        var text = ""
+        while Date().timeIntervalSince(began) < seconds {
+            text = try change("tokens", configuration.results)
+            if text.contains("distinct \(count) ") { return Date().timeIntervalSince(began) }
+            usleep(200_000)
         }
-        return (user + system) / 100
+        throw Unexpected("\(text)\nthe worker said:\n\(worker.text.suffix(6_000))")
     }
 }

@@ -54,20 +54,12 @@ extension EndToEnd.Troubles {
             try scene.change("delete", scene.configuration.requests)
             try scene.change("create", scene.configuration.requests, "2")
             try scene.change("requests", scene.configuration.requests, "700", "ff")
-            let readable = Date()
-            var text = ""
-            while Date().timeIntervalSince(readable) < 60 {
-                text = try scene.change("tokens", scene.configuration.results)
-                if text.contains("distinct 1300 ") { break }
-                usleep(200_000)
-            }
-            let seconds = Date().timeIntervalSince(readable)
+            let seconds = try scene.awaitTokens(1_300, within: 60, of: worker)
             print("700 results \(seconds) s after they were readable")
-            #expect(text.contains("distinct 1300 "), "\(text)\n\(worker.text.suffix(6_000))")
             #expect(seconds < 15)
             // Those read before the new log was noticed, and again from its beginning.
             try scene.settle(worker)
-            text = try scene.change("tokens", scene.configuration.results)
+            let text = try scene.change("tokens", scene.configuration.results)
             #expect(text.contains("distinct 1300 ") && text.contains("unmarked 0"), "\(text)")
             #expect(worker.text.contains("the partition's log is another one"))
             try scene.stop(worker)
@@ -87,19 +79,11 @@ extension EndToEnd.Troubles {
             // Two of the watch's rounds, which nothing tells of.
             usleep(12_000_000)
             try scene.change("remake", scene.configuration.requests, "2", "900", "ff", "3600")
-            let readable = Date()
-            var text = ""
-            while Date().timeIntervalSince(readable) < 60 {
-                text = try scene.change("tokens", scene.configuration.results)
-                if text.contains("distinct 1500 ") { break }
-                usleep(200_000)
-            }
-            let seconds = Date().timeIntervalSince(readable)
+            let seconds = try scene.awaitTokens(1_500, within: 60, of: worker)
             print("900 results \(seconds) s after they were readable")
-            #expect(text.contains("distinct 1500 "), "\(text)\n\(worker.text.suffix(6_000))")
             #expect(seconds < 25)
             try scene.settle(worker)
-            text = try scene.change("tokens", scene.configuration.results)
+            let text = try scene.change("tokens", scene.configuration.results)
             #expect(text.contains("distinct 1500 ") && text.contains("unmarked 0"), "\(text)")
             try scene.stop(worker)
             try simulator.process.stop()
@@ -117,14 +101,7 @@ extension EndToEnd.Troubles {
             usleep(6_000_000)
             try scene.change("remake", scene.configuration.requests, "1", "100", "ff", "0")
             try worker.waitFor("joining the group anew", seconds: 30)
-            var text = ""
-            let deadline = Date(timeIntervalSinceNow: 90)
-            while Date() < deadline {
-                text = try scene.change("tokens", scene.configuration.results)
-                if text.contains("distinct 150 ") { break }
-                usleep(500_000)
-            }
-            #expect(text.contains("distinct 150 "), "\(text)\n\(worker.text.suffix(6_000))")
+            try scene.awaitTokens(150, within: 90, of: worker)
             try scene.settle(worker)
             try scene.stop(worker)
             try simulator.process.stop()

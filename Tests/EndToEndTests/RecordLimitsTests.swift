@@ -28,21 +28,12 @@ extension EndToEnd.Deliveries {
             guard ended.ending == .exited(0) else {
                 throw Unexpected("\(ended.text)\nthe worker said:\n\(worker.text.suffix(4_000))")
             }
-            let resident = try Self.largestResident(worker)
+            let resident = try worker.largestResidentKilobytes() / 1_024
             print("largest resident memory: \(resident) MiB")
             #expect(resident < Self.residentLimit)
             try scene.settle(worker)
             try scene.stop(worker)
             try simulator.process.stop()
-        }
-
-        /// In MiB, of the whole run.
-        private static func largestResident(_ worker: ChildProcess) throws -> Int {
-            let status = try String(contentsOfFile: "/proc/\(worker.processID)/status", encoding: .utf8)
-            guard let line = status.split(separator: "\n").first(where: { $0.hasPrefix("VmHWM:") }),
-                let kilobytes = line.split(separator: " ").dropFirst().first.flatMap({ Int($0) })
-            else { throw Unexpected("no VmHWM in \(status)") }
-            return kilobytes / 1_024
         }
     }
 }

@@ -70,24 +70,15 @@ extension EndToEnd.Troubles {
         /// All connections of one app allow no stream: it is held and named, and the topic moves on; another app goes on.
         @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(3)))
         func anAppWithoutStreamsHoldsUpNobodyAndGoesOnWhenItHasSome() throws {
-            let scene = try Scene("streamless", partitions: 1)
-            let fine = try scene.startSimulator()
-            let port = scene.configuration.port
-            let closed = try scene.startSimulator()
-            // As soon as a connection showed a provider token that is good.
-            try scene.books("faults", "--simulator", closed.control, "streams=0")
-            scene.configuration.apps = scene.configuration.app(named: "annex", port: port)
-            scene.configuration.admin = "127.0.0.1:0"
-            let worker = try scene.startWorker()
-            let pages = try Pages(of: worker)
-            try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
-            try Self.write("shop", 0..<50, to: scene)
-            try Self.write("annex", 100..<150, to: scene)
-            // All but what opened the eyes of the two connections is held, so that the topic is committed to its end.
-            try pages.await("/status", within: 20) {
-                $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#)
-                    && $0.1.contains("allow no stream") && !$0.1.contains(#""subject":"app annex""#)
+            let apps = try TwoApps("streamless") { scene in
+                let closed = try scene.startSimulator()
+                // As soon as a connection showed a provider token that is good.
+                try scene.books("faults", "--simulator", closed.control, "streams=0")
+                return closed
             }
+            let (scene, worker, pages) = (apps.scene, apps.worker, apps.pages)
+            // All but what opened the eyes of the two connections is held, so that the topic is committed to its end.
+            try apps.awaitProblem("allow no stream", within: 20)
             try scene.books(
                 "settle", "--group", scene.configuration.group, "--topics", scene.configuration.requests, "--stall",
                 "100", within: 130)
@@ -95,14 +86,7 @@ extension EndToEnd.Troubles {
                 "count", "--topic", scene.configuration.results, "--at-least", "52", "--timeout", "60", within: 70)
             try pages.await("/metrics") { $0.1.contains(#"apns_worker_unreachable{app="shop"} 1"#) }
             #expect(worker.text.contains("connected, but no stream is allowed"))
-            try scene.books("faults", "--simulator", closed.control, "streams=1000")
-            try scene.books(
-                "count", "--topic", scene.configuration.results, "--at-least", "100", "--timeout", "60", within: 70)
-            try pages.await("/status", within: 20) { $0.1.contains(#""health":"fine""#) }
-            try scene.stop(worker)
-            #expect(try scene.resultsWithKcat().filter { $0.contains(" outcome=accepted,") }.count == 100)
-            try closed.process.stop()
-            try fine.process.stop()
+            try apps.mend("streams=1000", resultsWithin: 60)
         }
 
         /// A host keeps its connections and answers nothing on them any more: its app is named within ten seconds, another one
@@ -111,93 +95,116 @@ extension EndToEnd.Troubles {
             .needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(4)),
             arguments: ["reset-stream", "refuse-stream", "no-answer", "blackhole"])
         func aHostThatAnswersNothingIsNamed(fault: String) throws {
-            let scene = try Scene("unanswered", partitions: 1)
-            let fine = try scene.startSimulator()
-            let port = scene.configuration.port
-            let mute = try scene.startSimulator()
-            scene.configuration.apps = scene.configuration.app(named: "annex", port: port)
-            scene.configuration.admin = "127.0.0.1:0"
-            let worker = try scene.startWorker()
-            let pages = try Pages(of: worker)
-            try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
-            try Self.write("shop", 0..<50, to: scene)
-            try Self.write("annex", 100..<150, to: scene)
+            let apps = try TwoApps("unanswered") { try $0.startSimulator() }
+            let (scene, worker, pages) = (apps.scene, apps.worker, apps.pages)
             try scene.awaitResults(100)
-            try scene.books("faults", "--simulator", mute.control, "fault=\(fault)@1")
-            try Self.write("shop", 50..<60, to: scene)
+            try apps.setFaults("fault=\(fault)@1")
+            try apps.write("shop", 50..<60)
             let began = Date()
             let words = fault.contains("stream") ? "ends every request's stream" : "takes requests and answers none"
-            try pages.await("/status", within: 20) {
-                $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#)
-                    && $0.1.contains(words)
-                    && !$0.1.contains(#""subject":"app annex""#)
-            }
+            try apps.awaitProblem(words, within: 20)
             let seconds = Date().timeIntervalSince(began)
             print("\(fault): named after \(String(format: "%.1f", seconds)) s")
             #expect((8..<14).contains(seconds), "named after \(seconds) s")
             #expect(try pages.get("/metrics").1.contains("\napns_worker_degraded 1\n"))
             let said = worker.text.split(separator: "\n").filter { $0.contains("degraded") && $0.contains("app shop") }
             #expect(said.count == 1, "\(worker.text.suffix(4_000))")
-            try Self.write("annex", 150..<160, to: scene)
+            try apps.write("annex", 150..<160)
             try scene.books(
                 "count", "--topic", scene.configuration.results, "--at-least", "110", "--timeout",
                 "\(Int(Self.promptly))")
-            try scene.books("faults", "--simulator", mute.control, "fault=")
-            try Self.write("shop", 60..<70, to: scene)
+            try apps.setFaults("fault=")
+            try apps.write("shop", 60..<70)
             try pages.await("/status", within: 90) { $0.1.contains(#""health":"fine""#) }
             try worker.waitFor("no longer degraded by this", seconds: 5)
-            try scene.stop(worker)
-            try mute.process.stop()
-            try fine.process.stop()
-        }
-
-        private static func write(_ app: String, _ numbers: Range<Int>, to scene: Scene) throws {
-            try scene.write(
-                numbers.map { #"\#(hex($0, digits: 64)):{"aps":{"alert":"Hi"}}"# }.joined(separator: "\n") + "\n",
-                to: "lines.txt")
-            let ended = try Scene.run(
-                Tool.kcat.path(),
-                [
-                    "-P", "-b", scene.servers, "-t", scene.configuration.requests, "-K:", "-H",
-                    "apns-topic=com.example.\(app)", "-l", scene.file("lines.txt"),
-                ])
-            guard ended.ending == .exited(0) else { throw Unexpected("kcat: \(ended.text)") }
+            try apps.stop()
         }
 
         /// Every connection of one app is answered with a GOAWAY that blames the credential: its circuit opens and is named;
         /// another app goes on.
         @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(3)))
         func aCredentialThatAGoAwayRefusesStopsItsAppOnly() throws {
-            let scene = try Scene("environment", partitions: 1)
-            let fine = try scene.startSimulator()
-            let port = scene.configuration.port
-            let wrong = try scene.startSimulator("--fault", "goaway-environment@1")
             // Of another environment: apps that share key and environment share a circuit.
-            scene.configuration.apps = scene.configuration.app(named: "annex", port: port)
-                .replacingOccurrences(of: "production", with: "development")
-            scene.configuration.admin = "127.0.0.1:0"
-            let worker = try scene.startWorker()
-            let pages = try Pages(of: worker)
-            try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
-            try Self.write("shop", 0..<50, to: scene)
-            try Self.write("annex", 100..<150, to: scene)
+            let apps = try TwoApps("environment", annexIn: "development") {
+                try $0.startSimulator("--fault", "goaway-environment@1")
+            }
+            let (scene, worker) = (apps.scene, apps.worker)
             let ended = try scene.tryBooks(
                 "count",
                 ["--topic", scene.configuration.results, "--at-least", "50", "--timeout", "\(Int(Self.promptly))"])
             #expect(ended.ending == .exited(0), "\(ended.text) results\n\(worker.text.suffix(8_000))")
-            try pages.await("/status", within: 10) {
-                $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#)
-                    && $0.1.contains("BadCertificateEnvironment") && !$0.1.contains(#""subject":"app annex""#)
-            }
-            // It is mended: what was held is sent.
-            try scene.books("faults", "--simulator", wrong.control, "fault=")
-            try scene.books(
-                "count", "--topic", scene.configuration.results, "--at-least", "100", "--timeout", "100", within: 110)
-            try pages.await("/status", within: 20) { $0.1.contains(#""health":"fine""#) }
-            try scene.stop(worker)
-            #expect(try scene.resultsWithKcat().filter { $0.contains(" outcome=accepted,") }.count == 100)
-            try wrong.process.stop()
-            try fine.process.stop()
+            try apps.awaitProblem("BadCertificateEnvironment", within: 10)
+            // What was held is sent.
+            try apps.mend("fault=", resultsWithin: 100)
         }
+    }
+}
+
+/// A worker of two apps, each with a simulator of its own: shop, whose simulator has the fault, and annex.
+private struct TwoApps {
+    let scene: Scene
+    let worker: ChildProcess
+    let pages: Pages
+    private let faulty: RunningSimulator
+    private let fine: RunningSimulator
+
+    /// Starts all, and writes 50 requests for each app.
+    init(
+        _ name: String, annexIn environment: String = "production",
+        startFaulty: (Scene) throws -> RunningSimulator
+    ) throws {
+        scene = try Scene(name, partitions: 1)
+        fine = try scene.startSimulator()
+        let port = scene.configuration.port
+        faulty = try startFaulty(scene)
+        scene.configuration.apps = scene.configuration.app(named: "annex", port: port)
+            .replacingOccurrences(of: "production", with: environment)
+        scene.configuration.admin = "127.0.0.1:0"
+        worker = try scene.startWorker()
+        pages = try Pages(of: worker)
+        try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
+        try write("shop", 0..<50)
+        try write("annex", 100..<150)
+    }
+
+    func write(_ app: String, _ numbers: Range<Int>) throws {
+        try scene.write(
+            numbers.map { #"\#(hex($0, digits: 64)):{"aps":{"alert":"Hi"}}"# }.joined(separator: "\n") + "\n",
+            to: "lines.txt")
+        let ended = try Scene.run(
+            Tool.kcat.path(),
+            [
+                "-P", "-b", scene.servers, "-t", scene.configuration.requests, "-K:", "-H",
+                "apns-topic=com.example.\(app)", "-l", scene.file("lines.txt"),
+            ])
+        guard ended.ending == .exited(0) else { throw Unexpected("kcat: \(ended.text)") }
+    }
+
+    /// Of shop's simulator.
+    func setFaults(_ faults: String) throws { try scene.books("faults", "--simulator", faulty.control, faults) }
+
+    /// Waits until the status names shop with these words, and not annex.
+    func awaitProblem(_ words: String, within seconds: Double) throws {
+        try pages.await("/status", within: seconds) {
+            $0.1.contains(#""health":"degraded""#) && $0.1.contains(#""subject":"app shop""#) && $0.1.contains(words)
+                && !$0.1.contains(#""subject":"app annex""#)
+        }
+    }
+
+    /// Ends the fault: all of the 100 requests are accepted, and the worker is fine.
+    func mend(_ faults: String, resultsWithin seconds: Double) throws {
+        try setFaults(faults)
+        try scene.books(
+            "count", "--topic", scene.configuration.results, "--at-least", "100", "--timeout", "\(Int(seconds))",
+            within: seconds + 10)
+        try pages.await("/status", within: 20) { $0.1.contains(#""health":"fine""#) }
+        try stop()
+        #expect(try scene.resultsWithKcat().filter { $0.contains(" outcome=accepted,") }.count == 100)
+    }
+
+    func stop() throws {
+        try scene.stop(worker)
+        try faulty.process.stop()
+        try fine.process.stop()
     }
 }

@@ -15,10 +15,10 @@ extension EndToEnd.Deliveries {
             let worker = try scene.startWorker()
             let results = try scene.await(scene.configuration.results, holds: 4, within: 90, of: worker)
             let letters = try scene.await(scene.configuration.deadLetters, holds: 120, within: 90, of: worker)
-            let resident = try scene.residentKilobytes(of: worker)
-            let before = try scene.processorSeconds(of: worker)
+            let resident = try worker.residentKilobytes()
+            let before = try worker.processorSeconds()
             usleep(4_000_000)
-            let idle = try scene.processorSeconds(of: worker) - before
+            let idle = try worker.processorSeconds() - before
             print(
                 "4 results \(results) s after the start, 120 dead letters \(letters) s later, \(resident) kB resident, "
                     + "\(idle) s of a core in 4 idle seconds")

@@ -5,14 +5,6 @@ import Testing
 extension EndToEnd.Deliveries {
     /// Batches that are small in the log and large once unpacked: none kills the worker, makes it large, or stops it.
     @Suite(.serialized) struct UnpackingTests {
-        private static func kilobytes(ofLargest worker: ChildProcess) throws -> Int {
-            let status = try String(contentsOfFile: "/proc/\(worker.processID)/status", encoding: .utf8)
-            guard let match = status.firstMatch(of: /VmHWM:\s+([0-9]+) kB/), let kilobytes = Int(match.1) else {
-                throw Unexpected("no VmHWM in \(status)")
-            }
-            return kilobytes
-        }
-
         /// Writes the batches and returns a line for each: partition, first and last offset, what it is.
         @discardableResult
         private static func write(_ what: [String], to topic: String, of scene: Scene) throws -> [[Substring]] {
@@ -85,7 +77,7 @@ extension EndToEnd.Deliveries {
             let seconds = try scene.await(scene.configuration.results, holds: 34, within: 120, of: worker)
             // The three that may be unpacked are no JSON.
             try scene.await(scene.configuration.deadLetters, holds: bombs.count + 3, within: 60, of: worker)
-            let resident = try Self.kilobytes(ofLargest: worker)
+            let resident = try worker.largestResidentKilobytes()
             print("all results \(seconds) s after the start, \(resident) kB resident at most")
             #expect(resident < 400_000)
             let places = try Self.places(of: scene)
@@ -235,7 +227,7 @@ extension EndToEnd.Deliveries {
             #expect(status.contains(#""subject":"topic \#(backlog)""#) && status.contains("lie unread in memory"))
             #expect(!status.contains(#""subject":"topic \#(urgent)""#))
             #expect(!status.contains(#""subject":"partition \#(urgent)"#))
-            let resident = try Self.kilobytes(ofLargest: worker)
+            let resident = try worker.largestResidentKilobytes()
             #expect(resident < 400_000)
             // The rest would take minutes.
             try worker.killNow()
@@ -250,7 +242,7 @@ extension EndToEnd.Deliveries {
             try Self.write((0..<60).map { "full:zstd:300:40000@\($0)" }, to: scene.configuration.requests, of: scene)
             let worker = try scene.startWorker()
             let seconds = try scene.await(scene.configuration.results, holds: 18_000, within: 420, of: worker)
-            let resident = try Self.kilobytes(ofLargest: worker)
+            let resident = try worker.largestResidentKilobytes()
             print("18000 results \(seconds) s after the start, \(resident) kB resident at most")
             #expect(resident < 400_000)
             try scene.settle(worker)

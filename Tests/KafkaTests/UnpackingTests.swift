@@ -244,13 +244,20 @@ import Testing
         return Int(stream.start.total_out)
     }
 
+    /// What is known of a batch that could not be unpacked; `nil`: it was put off.
+    static func known(_ batch: [UInt8], base: Int64, ageNs: Int64 = Unpacking.failureAgeNs) -> [UnreadableBatch]? {
+        let name = BatchFailure.Batch(baseOffset: base, size: batch.count - 61)
+        guard case .unreadable(let known) = Unpacking.failure(of: name, ageNs: ageNs) else { return nil }
+        return known
+    }
+
     @Test(arguments: Codec.allCases) func aBatchWithinTheLimitIsUnpacked(codec: Codec) {
         Self.limit()
         for bytes in [100, 100_000, Self.batchBytes - 1_000] {
             for isSized in [true, false] {
                 let batch = Self.batch(codec, bytes: bytes, isSized: isSized)
                 #expect(Self.unpack(batch, codec, isSized: isSized) == bytes)
-                #expect(Unpacking.failures(baseOffset: 0, size: batch.count - 61) == [])
+                #expect(Self.known(batch, base: 0) == [])
             }
         }
     }
@@ -263,7 +270,7 @@ import Testing
         let batch = Self.batch(codec, bytes: Self.batchBytes + 1_000, base: 1 << 40, lastDelta: 99, isSized: isSized)
         #expect(Self.unpack(batch, codec, isSized: isSized) == nil)
         #expect(Unpacking.tooLargeCount > before)
-        let found = Unpacking.failures(baseOffset: 1 << 40, size: batch.count - 61)
+        let found = Self.known(batch, base: 1 << 40)
         let timestamp: Int64 = 1_700_000_000_000
         let expected = UnreadableBatch(
             (1 << 40)...((1 << 40) + 99), timestampMs: timestamp, size: batch.count - 61, isTooLarge: true)
@@ -275,7 +282,7 @@ import Testing
         Self.limit()
         let batch = Self.batch(.zstd, bytes: 101_000_000, base: 1 << 43)
         #expect(Self.unpack(batch, .zstd) == nil)
-        #expect(Unpacking.failures(baseOffset: 1 << 43, size: batch.count - 61).map(\.isTooLarge) == [true])
+        #expect(Self.known(batch, base: 1 << 43)?.map(\.isTooLarge) == [true])
     }
 
     /// Each record costs librdkafka more than its bytes.
@@ -292,7 +299,7 @@ import Testing
         var batch = Self.batch(codec, bytes: 100_000, base: 1 << 41, lastDelta: 4)
         for index in (batch.count - 30)..<(batch.count - 8) { batch[index] = 0xAA }
         #expect(Self.unpack(batch, codec) == nil)
-        let found = Unpacking.failures(baseOffset: 1 << 41, size: batch.count - 61)
+        let found = Self.known(batch, base: 1 << 41)
         let expected = UnreadableBatch(
             (1 << 41)...((1 << 41) + 4), timestampMs: 1_700_000_000_000, size: batch.count - 61, isTooLarge: false)
         #expect(found == [expected])
@@ -332,7 +339,7 @@ import Testing
         Self.limit()
         let batch = Self.batch(codec, of: oddity.records, base: 1 << 46, lastDelta: 1, records: 2)
         #expect(Self.unpack(batch, codec) == nil)
-        #expect(Unpacking.failures(baseOffset: 1 << 46, size: batch.count - 61).map(\.isTooLarge) == [false])
+        #expect(Self.known(batch, base: 1 << 46)?.map(\.isTooLarge) == [false])
     }
 
     /// As compaction leaves them.
@@ -353,7 +360,7 @@ import Testing
         let batch =
             Self.header(codec, size: bytes.count, base: 1 << 48, lastDelta: 1, records: first.isEmpty ? 1 : 2) + bytes
         #expect(Self.unpack(batch, codec) == nil)
-        #expect(Unpacking.failures(baseOffset: 1 << 48, size: batch.count - 61).count == 1)
+        #expect(Self.known(batch, base: 1 << 48)?.count == 1)
     }
 
     @Test(arguments: Codec.allCases) func aLargeOneWaitsForMemoryAndIsPutOff(codec: Codec) {
@@ -363,7 +370,7 @@ import Testing
         let batch = Self.batch(codec, bytes: 6_000_000, base: 1 << 42)
         #expect(Self.unpack(batch, codec) == nil)
         #expect(Unpacking.putOffCount > before)
-        #expect(Unpacking.failures(baseOffset: 1 << 42, size: batch.count - 61) == [])
+        #expect(Self.known(batch, base: 1 << 42) == nil)
         // A small one goes on, now and then.
         let small = Self.batch(codec, bytes: 10_000)
         let deadline = ContinuousClock.now + .seconds(10)
@@ -382,7 +389,7 @@ import Testing
         let other = Self.batch(codec, bytes: 6_000_000, base: 1 << 51, isSized: isSized)
         let name = BatchFailure.Batch(baseOffset: base, size: batch.count - 61)
         #expect(Self.unpack(batch, codec, isSized: isSized) == nil)
-        #expect(Unpacking.isPutOff(baseOffset: name.baseOffset, size: name.size))
+        #expect(Unpacking.failure(of: name) == .putOff(name))
         let before = Unpacking.grantedCount
         Unpacking.grant(name, forNs: 10_000_000_000)
         #expect(Self.unpack(other, codec, isSized: isSized) == nil)
@@ -406,8 +413,8 @@ import Testing
         if codec != .gzip { batches.append(Self.batch(codec, bytes: Self.batchBytes + 1_000, base: 1 << 44)) }
         for batch in batches {
             #expect(Self.unpack(batch, codec) == nil)
-            let found = Unpacking.failures(baseOffset: 1 << 44, size: batch.count - 61)
-            #expect(found.map(\.isTooLarge) == [true])
+            let found = Self.known(batch, base: 1 << 44)
+            #expect(found?.map(\.isTooLarge) == [true])
         }
         #expect(Unpacking.putOffCount == before)
         Self.limit()
@@ -434,7 +441,7 @@ import Testing
         var batch = Self.batch(.lz4, bytes: 1_000, base: 1 << 46)
         batch[61 + 4] ^= 0xFF
         #expect(Self.unpack(batch, .lz4) == nil)
-        #expect(Unpacking.failures(baseOffset: 1 << 46, size: batch.count - 61).map(\.isTooLarge) == [false])
+        #expect(Self.known(batch, base: 1 << 46)?.map(\.isTooLarge) == [false])
     }
 
     @Test func aStreamThatNeedsADictionaryIsDamaged() {
@@ -442,7 +449,7 @@ import Testing
         let stream: [UInt8] = [0x78, 0xBB, 1, 2, 3, 4, 5, 6, 7, 8]
         let batch = Self.header(.gzip, size: stream.count, base: 1 << 47) + stream
         #expect(Self.unpack(batch, .gzip) == nil)
-        #expect(Unpacking.failures(baseOffset: 1 << 47, size: stream.count).map(\.isTooLarge) == [false])
+        #expect(Self.known(batch, base: 1 << 47)?.map(\.isTooLarge) == [false])
     }
 
     @Test func aDecompressorWithoutMemorySaysNothingOfTheBatch() {
@@ -452,7 +459,7 @@ import Testing
             Self.unpackGzip(UnsafeRawBufferPointer(rebasing: $0[61...]), hasMemory: false)
         }
         #expect(unpacked == nil)
-        #expect(Unpacking.failures(baseOffset: 1 << 48, size: batch.count - 61) == [])
+        #expect(Self.known(batch, base: 1 << 48) == [])
         #expect(Self.unpack(batch, .gzip) == 100_000)
     }
 
@@ -460,21 +467,20 @@ import Testing
     @Test(arguments: Codec.allCases) func nothingIsKnownWhileOneAlikeIsPutOff(codec: Codec) {
         Self.limit()
         let whole = Self.batch(codec, bytes: 6_000_000, base: 1 << 49)
-        let size = whole.count - 61
         var bad = whole
         // Its checksum, and its records.
         bad[17] = 1
         for index in (bad.count - 30)..<(bad.count - 8) { bad[index] = 0xAA }
         #expect(Self.unpack(bad, codec) == nil)
-        #expect(Unpacking.failures(baseOffset: 1 << 49, size: size).count == 1)
-        #expect(Unpacking.failures(baseOffset: 1 << 49, size: size, ageNs: 0) == [])
+        #expect(Self.known(whole, base: 1 << 49)?.count == 1)
+        #expect(Self.known(whole, base: 1 << 49, ageNs: 0) == [])
         Self.limit(heapBytes: 0)
         #expect(Self.unpack(whole, codec) == nil)
-        #expect(Unpacking.failures(baseOffset: 1 << 49, size: size) == [])
+        #expect(Self.known(whole, base: 1 << 49) == nil)
         Self.limit()
         #expect(Self.unpack(whole, codec) == 6_000_000)
         #expect(Self.unpack(bad, codec) == nil)
-        #expect(Unpacking.failures(baseOffset: 1 << 49, size: size) == [])
+        #expect(Self.known(whole, base: 1 << 49) == nil)
     }
 
     /// Nothing can be read before the records of a batch that begins its page.

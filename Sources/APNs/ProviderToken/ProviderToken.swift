@@ -1,5 +1,6 @@
 internal import Bytes
 package import EventLoop
+internal import JSON
 package import TLS
 
 /// The provider token of one key (`authorization: bearer <jwt>`): made, renewed at 50 minutes, not sooner than 20 after
@@ -73,24 +74,19 @@ package final class ProviderToken {
     package static func headerValue(
         keyID: String, teamID: String, issuedAt: Int64, sign: ([UInt8]) -> [UInt8]
     ) -> [UInt8] {
-        let header = "{\"alg\":\"ES256\",\"kid\":\(quoted(keyID))}"
-        let claims = "{\"iss\":\(quoted(teamID)),\"iat\":\(issuedAt)}"
-        let input = Base64.url.encode(Array(header.utf8)) + [UInt8(ascii: ".")] + Base64.url.encode(Array(claims.utf8))
+        var header = JSONWriter()
+        header.beginObject()
+        header.member("alg", "ES256")
+        header.member("kid", keyID)
+        header.endObject()
+        var claims = JSONWriter()
+        claims.beginObject()
+        claims.member("iss", teamID)
+        claims.member("iat", issuedAt)
+        claims.endObject()
+        let input =
+            Base64.url.encode(Array(header.bytes)) + [UInt8(ascii: ".")] + Base64.url.encode(Array(claims.bytes))
         return Array("bearer ".utf8) + input + [UInt8(ascii: ".")] + Base64.url.encode(sign(input))
-    }
-
-    /// A JSON string.
-    private static func quoted(_ text: String) -> String {
-        var quoted = "\""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"", "\\": quoted += "\\\(scalar)"
-            case "\u{0}"..."\u{1f}":
-                quoted += "\\u00" + (scalar.value < 16 ? "0" : "") + String(scalar.value, radix: 16)
-            default: quoted.unicodeScalars.append(scalar)
-            }
-        }
-        return quoted + "\""
     }
 }
 

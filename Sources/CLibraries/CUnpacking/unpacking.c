@@ -314,9 +314,10 @@ static void forget(const work *work) {
     pthread_mutex_unlock(&failures_lock);
 }
 
-size_t unpacking_failures(int64_t base_offset, size_t size, int64_t age_ns, unpacking_batch *found, size_t limit) {
+size_t unpacking_failures(
+    int64_t base_offset, size_t size, int64_t age_ns, unpacking_batch *found, size_t limit, bool *is_put_off) {
     size_t count = 0;
-    bool is_put_off = false;
+    *is_put_off = false;
     int64_t now = now_ns();
     pthread_mutex_lock(&failures_lock);
     size_t known = failure_count < failure_limit ? failure_count : failure_limit;
@@ -324,24 +325,11 @@ size_t unpacking_failures(int64_t base_offset, size_t size, int64_t age_ns, unpa
         const failure *failure = &failures[place];
         if (failure->batch.base_offset != base_offset || failure->batch.size != size) continue;
         if (now - failure->at_ns > age_ns) continue;
-        if (failure->outcome == put_off) is_put_off = true;
+        if (failure->outcome == put_off) *is_put_off = true;
         else if (count < limit) found[count++] = failure->batch;
     }
     pthread_mutex_unlock(&failures_lock);
-    return is_put_off ? 0 : count;
-}
-
-bool unpacking_is_put_off(int64_t base_offset, size_t size, int64_t age_ns) {
-    bool is_put_off = false;
-    int64_t now = now_ns();
-    pthread_mutex_lock(&failures_lock);
-    for (size_t place = 0; place < failure_limit; place++) {
-        const failure *failure = &failures[place];
-        if (failure->batch.base_offset != base_offset || failure->batch.size != size) continue;
-        if (failure->outcome == put_off && now - failure->at_ns <= age_ns) is_put_off = true;
-    }
-    pthread_mutex_unlock(&failures_lock);
-    return is_put_off;
+    return count;
 }
 
 // MARK: Records

@@ -1,4 +1,3 @@
-internal import CLinux
 package import Configuration
 internal import Delivery
 internal import EventLoop
@@ -54,9 +53,7 @@ extension PushWorker {
         configuration.log.parts = new.log.parts
         take(new.apps, changed)
         configuration.apps = new.apps
-        if let warning = DescriptorNeed.warning(of: configuration, limit: linux_raise_descriptor_limit()) {
-            logger.warning(.worker, "too few descriptors", ["text": .text(warning)])
-        }
+        DescriptorNeed.raiseLimit(for: configuration, logger)
         refusedReload = []
         refusedFiles = [:]
         watchFiles()

@@ -1,14 +1,16 @@
+internal import CLinux
 package import Configuration
+internal import HTTPServer
+package import Observability
 
 /// How many descriptors a worker may have open at once, by its configuration.
 package enum DescriptorNeed {
-    /// librdkafka's clients: the producer, a consumer for each of the two groups, and the one that asks about the cluster.
-    /// Each connects to every broker, and to its coordinator once more.
-    private static let kafkaClients = 4
+    /// librdkafka's clients: the producer and the one that sends each record alone, a consumer for each of the two groups and
+    /// the one that asks about the cluster for it, and `BatchProbe`'s. Each connects to every broker, and to its coordinator
+    /// once more.
+    private static let kafkaClients = 7
     /// Of a client, besides its connections: pipes between its threads.
     private static let ofClient = 8
-    /// Clients of the admin pages (`PageServer`).
-    private static let pageClients = 64
     /// What is always open: the process's own files, event loops, watched files; and a file that is read.
     private static let own = 64
 
@@ -19,7 +21,14 @@ package enum DescriptorNeed {
         let connections = configuration.apps.reduce(0) { $0 + $1.connections.max + 1 }
         let brokers = configuration.kafka.bootstrapServers.split(separator: ",").count
         let kafka = kafkaClients * (brokers + 1 + ofClient)
-        return connections + kafka + (configuration.admin.listen == nil ? 0 : pageClients) + own
+        return connections + kafka + (configuration.admin.listen == nil ? 0 : PageServer.connectionLimit) + own
+    }
+
+    /// Raises the process's limit as far as it may be, and warns where that is too few.
+    package static func raiseLimit(for configuration: WorkerConfiguration, _ logger: Logger) {
+        if let warning = warning(of: configuration, limit: linux_raise_descriptor_limit()) {
+            logger.warning(.worker, "too few descriptors", ["text": .text(warning)])
+        }
     }
 
     /// What to say where they do not fit; `nil`: they do.

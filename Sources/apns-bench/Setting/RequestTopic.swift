@@ -1,3 +1,5 @@
+import PushRecords
+
 /// How requests are written.
 struct RequestForm: Hashable {
     enum Shape: Hashable {
@@ -73,7 +75,7 @@ struct RequestText {
             key = tokens[number % tokens.count]
             topic = bundleIDs[app]
             value = payload.bytes
-            if form.shape == .payloadWithID { apnsID = Self.randomID(using: &random) }
+            if form.shape == .payloadWithID { apnsID = Array(NotificationUUID.random(using: &random).description.utf8) }
         case .envelope(let count):
             // Without a key librdkafka would fill one partition after the other.
             partition = Int32(number) % partitions
@@ -90,16 +92,5 @@ struct RequestText {
             value += payload.bytes
             value.append(UInt8(ascii: "}"))
         }
-    }
-
-    private static func randomID(using random: inout SystemRandomNumberGenerator) -> [UInt8] {
-        let digits = Array(
-            (padded(String(random.next(), radix: 16), 16) + padded(String(random.next(), radix: 16), 16)).utf8)
-        var text: [UInt8] = []
-        for (place, digit) in digits.enumerated() {
-            if [8, 12, 16, 20].contains(place) { text.append(UInt8(ascii: "-")) }
-            text.append(digit)
-        }
-        return text
     }
 }

@@ -239,6 +239,8 @@ private struct MachineDriver: ~Copyable {
             assigned[place].id = machine.beginAnew(
                 assigned[place].id, logEnd: reader.boundary(around: offset) & .max, now: now)
             assigned[place].next = offset
+        case .noLetterRoom:
+            require(false, "any dead letter has room")
         case .taken, .deadLetter, .known, .unassigned:
             assigned[place].next = offset + 1
         }

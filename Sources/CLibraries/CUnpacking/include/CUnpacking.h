@@ -70,11 +70,10 @@ typedef struct {
 } unpacking_batch;
 
 /// The batches that could not be unpacked within `age_ns` with this offset and size, at most `limit`; the newest 256 of all
-/// are known. Several where partitions have batches alike; none while one of those was refused for now, since it may be that one.
-size_t unpacking_failures(int64_t base_offset, size_t size, int64_t age_ns, unpacking_batch *found, size_t limit);
-
-/// Whether a batch with this offset and size was refused for now within `age_ns`.
-bool unpacking_is_put_off(int64_t base_offset, size_t size, int64_t age_ns);
+/// are known. Several where partitions have batches alike. `is_put_off`: one of those was refused for now, and it may be that
+/// one that is asked about.
+size_t unpacking_failures(
+    int64_t base_offset, size_t size, int64_t age_ns, unpacking_batch *found, size_t limit, bool *is_put_off);
 
 /// Lets a batch with this offset and size be unpacked within `for_ns`, once, whatever is allocated: what a topic has in reserve.
 /// `UNPACKING_GRANTS` are in force at most; one more ends the one that would end first.
