@@ -1,3 +1,4 @@
+internal import CLinux
 import Glibc
 
 /// SIGTERM and SIGINT, held back from every thread and waited for by one.
