@@ -226,11 +226,28 @@ extension UnpackingTests {
             #expect(known == [UnreadableBatch(base...base, timestampMs: 1_700_000_000_000, size: 6, isTooLarge: false)])
         }
 
-        /// What its checksum does not cover is not what the broker took, and other codecs are looked at when they are unpacked.
+        /// librdkafka does not look at checksums (`check.crcs`): it would believe a damaged offset, and hide what is below.
+        @Test(arguments: Packing.allCases) func whatIsOddWithAWrongChecksumMayBeWholeTheNextTime(packing: Packing) {
+            let base: Int64 = 1 << 56 + 10 * Int64(Packing.allCases.firstIndex(of: packing) ?? 0)
+            var odd = Self.odd(packing, base: base)
+            odd[17] ^= 1
+            var large = Self.batch(
+                packing, UnpackingTests.record(0, value: 70_000), count: 1, lastDelta: 0, base: base + 5)
+            large[17] ^= 1
+            for (batch, offsets) in [(odd, base...(base + 1)), (large, (base + 5)...(base + 5))] {
+                let refused = Self.checked(batch: batch, batchBytes: 64 << 10)
+                let expected = UnreadableBatch(
+                    offsets, timestampMs: 1_700_000_000_000, size: batch.count - 61, isTooLarge: false,
+                    isAsWritten: false)
+                #expect(Self.failure(refused, base: offsets.lowerBound) == [expected])
+            }
+        }
+
+        /// Other codecs are looked at when they are unpacked, and a checksum alone is nobody's.
         @Test(arguments: [0, 1, 3, 4]) func whatIsNotToBeJudgedIsLeftAsItIs(codec: UInt8) {
             var batch =
                 codec == 0
-                ? Self.odd(.none) : Self.batch(.none, [1, 2, 3], count: 1, lastDelta: 0, attributes: UInt16(codec))
+                ? Self.good(.none) : Self.batch(.none, [1, 2, 3], count: 1, lastDelta: 0, attributes: UInt16(codec))
             if codec == 0 { batch[17] ^= 1 }
             #expect(Self.checked(batch: batch) == batch)
         }

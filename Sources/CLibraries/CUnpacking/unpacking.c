@@ -409,8 +409,8 @@ static bool is_whole(const work *work, const void *bytes, size_t size) {
 
 // MARK: Batches that librdkafka unpacks alone
 
-/// The beginning of the records of a batch that is not to be read: gzip that nobody made.
-enum { condemned_as_damaged = 0, condemned_as_too_large = 1, condemned_size = 2 };
+/// The beginning of the records of a batch that is not to be read: a byte that no gzip begins with, and one of these bits.
+enum { spoiled_as_too_large = 1, spoiled_as_written = 2, spoiled_size = 2 };
 
 /// The checksum of a batch (Castagnoli's polynomial).
 static uint32_t crc32c(const uint8_t *bytes, size_t size) {
@@ -434,19 +434,20 @@ static bool is_intact(const uint8_t *batch, size_t size) {
 }
 
 /// Makes a batch one of gzip that cannot be unpacked: librdkafka hands up what is before it, says its offset, and asks for it
-/// again. It is known as of now, since that librdkafka may have its decompressors built in. What is not whole is left as it is: the
-/// log has it otherwise.
-static void condemn(work *work, uint8_t *batch, size_t size, outcome outcome) {
-    if (!is_intact(batch, size)) return;
+/// again. It is known as of now, since that librdkafka may have its decompressors built in. Where the checksum was wrong, too, the
+/// log may have it otherwise, and the next fetch: it counts as damaged, whatever it says to take.
+static void spoil(work *work, uint8_t *batch, size_t size, outcome outcome) {
+    work->header.is_as_written = is_intact(batch, size);
+    if (!work->header.is_as_written) outcome = damaged;
     batch[attributes_at + 1] = (batch[attributes_at + 1] & ~codec_mask) | gzip_codec;
-    if (size >= header_size + condemned_size) {
+    if (size >= header_size + spoiled_size) {
         batch[header_size] = 0;
-        batch[header_size + 1] = outcome == too_large ? condemned_as_too_large : condemned_as_damaged;
+        batch[header_size + 1] = (outcome == too_large ? spoiled_as_too_large : 0)
+            | (work->header.is_as_written ? spoiled_as_written : 0);
     }
     uint32_t crc = crc32c(batch + attributes_at, size - attributes_at);
     for (int index = 0; index < 4; index++) batch[crc_at + index] = (uint8_t)(crc >> (24 - 8 * index));
     work->crc = crc;
-    work->header.is_as_written = true;
     remember(work, outcome);
 }
 
@@ -461,7 +462,7 @@ void unpacking_check_batch(uint8_t *batch, size_t size, const void *caller) {
     if (!work.has_header) return;
     // Where it cannot be unpacked, librdkafka says so itself.
     if (codec == snappy_codec && !snappy_size(records, records_size, &unpacked)) return;
-    if (unpacked > work.allowed) return condemn(&work, batch, size, too_large);
+    if (unpacked > work.allowed) return spoil(&work, batch, size, too_large);
     uint8_t *buffer = NULL;
     if (codec == snappy_codec) {
         buffer = malloc(unpacked + 1);
@@ -470,7 +471,7 @@ void unpacking_check_batch(uint8_t *batch, size_t size, const void *caller) {
     }
     bool is_good = are_records(&work, records, unpacked);
     free(buffer);
-    if (!is_good) condemn(&work, batch, size, damaged);
+    if (!is_good) spoil(&work, batch, size, damaged);
 }
 
 // MARK: Grants
@@ -768,11 +769,11 @@ __attribute__((noinline)) int inflate(unpacking_stream *stream, int flush) {
         fail(&gzip, too_large);
         return zlib_memory;
     }
-    // `condemn` made it so.
-    if (is_first && gzip.has_header && stream->avail_in >= condemned_size && stream->next_in[0] == 0
+    // `spoil` made it so.
+    if (is_first && gzip.has_header && stream->avail_in >= spoiled_size && stream->next_in[0] == 0
         && is_intact(stream->next_in - header_size, header_size + stream->avail_in)) {
-        gzip.header.is_as_written = true;
-        fail(&gzip, stream->next_in[1] == condemned_as_too_large ? too_large : damaged);
+        gzip.header.is_as_written = stream->next_in[1] & spoiled_as_written;
+        fail(&gzip, stream->next_in[1] & spoiled_as_too_large ? too_large : damaged);
         return zlib_data;
     }
     // The first of two passes only counts, in a small buffer: it decides whether there is a second.
