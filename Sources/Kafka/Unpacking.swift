@@ -80,6 +80,10 @@ package enum Unpacking {
         return protocolName.lowercased().contains("ssl") ? watch.tls : watch.plain
     }
 
+    /// Whether any batch was seen since `watch`. Where records were read and this is false, it sees nothing, as with a librdkafka
+    /// that receives in other pieces, or by another version of Fetch, or with batches of a format older than Kafka 0.11's.
+    package static var hasSeenBatches: Bool { unpacking_fetch_count() > 0 }
+
     /// How often a batch was refused because it is too large.
     package static var tooLargeCount: Int { Int(clamping: unpacking_too_large_count()) }
 

@@ -68,6 +68,20 @@ struct BatchFailuresTests {
         #expect(failures.passed(of: BatchFailure.Batch(baseOffset: 8, size: 100)) == nil)
     }
 
+    /// A log was cut, and another batch begins where one was passed by.
+    @Test(arguments: [Int64(6), 7, 9]) func oneOfAnotherSizeAtTheSameOffsetIsAnotherBatch(last: Int64) {
+        var failures = BatchFailures()
+        failures.pass(Self.batch(5...7, tooLarge: false))
+        let other = BatchFailure.Batch(baseOffset: 5, size: 101)
+        #expect(failures.passed(of: other) == nil)
+        for _ in 0..<2 { #expect(failures.failed(other, nowNs: 1) == false) }
+        #expect(failures.failed(other, nowNs: 1) == true)
+        let ended = failures.ended(other, last: last)
+        #expect(ended?.offsets == 5...max(7, last))
+        if let ended { failures.pass(ended) }
+        #expect(failures.passed(of: other) == 5...max(7, last))
+    }
+
     /// Partitions may have batches that differ only in how many offsets they have.
     @Test func ofBatchesAlikeTheShorterComesFirst() {
         var failures = BatchFailures()

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static _Atomic uint64_t response_count;
+static _Atomic uint64_t fetch_count;
 
-uint64_t unpacking_response_count(void) { return atomic_load(&response_count); }
+uint64_t unpacking_fetch_count(void) { return atomic_load(&fetch_count); }
 
 // MARK: Fetch responses
 
@@ -75,18 +75,26 @@ static void skip_tags(reader *reader) {
     }
 }
 
-static void check_batches(uint8_t *at, const uint8_t *end, const void *caller) {
+/// Whether there was one.
+static bool check_batches(uint8_t *at, const uint8_t *end, const void *caller) {
+    bool is_any = false;
     // The last may be cut.
     while (end - at >= header_size) {
         uint64_t size = 12 + big_endian(at + 8, 4);
-        if (size > (uint64_t)(end - at) || size < 17) return;
-        if (at[16] == 2 && size >= header_size) unpacking_check_batch(at, size, caller);
+        if (size > (uint64_t)(end - at) || size < 17) break;
+        if (at[16] == 2 && size >= header_size) {
+            is_any = true;
+            unpacking_check_batch(at, size, caller);
+        }
         at += size;
     }
+    return is_any;
 }
 
-/// Reads a response of this layout, to its last byte; false: it is none. With a caller its batches are looked at.
-static bool read_response(const layout *layout, uint8_t *bytes, size_t size, const void *caller) {
+/// Reads a response of this layout, to its last byte; false: it is none. With a caller its batches are looked at, and
+/// `*has_batches` becomes true where there are any.
+static bool read_response(
+    const layout *layout, uint8_t *bytes, size_t size, const void *caller, bool *has_batches) {
     reader reader = {bytes, bytes + size, layout->is_compact, false};
     // A part of the response's header; what is before it is no part of `bytes`.
     skip_tags(&reader);
@@ -105,7 +113,7 @@ static bool read_response(const layout *layout, uint8_t *bytes, size_t size, con
             uint64_t length = read_count(&reader, 4, 1);
             uint8_t *records = reader.at;
             skip(&reader, length);
-            if (caller && !reader.has_failed) check_batches(records, reader.at, caller);
+            if (caller && !reader.has_failed && check_batches(records, reader.at, caller)) *has_batches = true;
             skip_tags(&reader);
         }
         skip_tags(&reader);
@@ -114,11 +122,14 @@ static bool read_response(const layout *layout, uint8_t *bytes, size_t size, con
     return !reader.has_failed && reader.at == reader.end;
 }
 
-void unpacking_check_response(uint8_t *bytes, size_t size, const void *caller) {
+bool unpacking_check_response(uint8_t *bytes, size_t size, const void *caller) {
+    bool has_batches = false;
     for (size_t index = 0; index < sizeof(layouts) / sizeof(layouts[0]); index++) {
         // What is of several is looked at by each.
-        if (read_response(&layouts[index], bytes, size, NULL)) read_response(&layouts[index], bytes, size, caller);
+        const layout *layout = &layouts[index];
+        if (read_response(layout, bytes, size, NULL, NULL)) read_response(layout, bytes, size, caller, &has_batches);
     }
+    return has_batches;
 }
 
 // MARK: What is received
@@ -153,8 +164,9 @@ static void take(uintptr_t connection, uint8_t *at, size_t count, size_t room, c
         if (!response.start) response.start = at;
         response.done += count;
         if (response.done < response.size) return;
-        atomic_fetch_add_explicit(&response_count, 1, memory_order_relaxed);
-        unpacking_check_response(response.start, response.size, caller);
+        if (unpacking_check_response(response.start, response.size, caller)) {
+            atomic_fetch_add_explicit(&fetch_count, 1, memory_order_relaxed);
+        }
         forget_response();
         return;
     }

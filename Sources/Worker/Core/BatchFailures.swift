@@ -4,6 +4,8 @@ internal import Kafka
 struct BatchFailures {
     /// What was passed by last.
     private var passed: ClosedRange<Int64>?
+    /// Its size: where only its first offset is told, a batch of a log that was cut may begin there, too, and go on further.
+    private var passedSize = 0
     private var suspect: ClosedRange<Int64>?
     private var failures = 0
     private var open: Open?
@@ -61,6 +63,7 @@ struct BatchFailures {
 
     mutating func pass(_ batch: UnreadableBatch) {
         passed = batch.offsets
+        passedSize = batch.size
         suspect = nil
         open = nil
     }
@@ -69,7 +72,7 @@ struct BatchFailures {
 
     /// What was passed by, where a failure can only be of that.
     func passed(of batch: BatchFailure.Batch) -> ClosedRange<Int64>? {
-        passed.flatMap { $0.lowerBound == batch.baseOffset ? $0 : nil }
+        passed.flatMap { $0.lowerBound == batch.baseOffset && passedSize == batch.size ? $0 : nil }
     }
 
     /// Takes one failure; true: it is time to ask where the batch ends.
@@ -87,6 +90,8 @@ struct BatchFailures {
     /// Takes an answer to that; `nil`: it is of none that is waited for.
     func ended(_ batch: BatchFailure.Batch, last: Int64) -> UnreadableBatch? {
         guard let open, open.batch == batch, open.askedNs != nil, last >= batch.baseOffset else { return nil }
-        return UnreadableBatch(batch.baseOffset...last, size: batch.size, isTooLarge: false)
+        // What was passed by is not gone back to.
+        let end = passed.map { $0.lowerBound == batch.baseOffset ? max(last, $0.upperBound) : last } ?? last
+        return UnreadableBatch(batch.baseOffset...end, size: batch.size, isTooLarge: false)
     }
 }

@@ -39,7 +39,7 @@ extension PushWorker {
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
         snapshot.crashes = crashes
         snapshot.unpacking = WorkerSnapshot.Unpacked(
-            isLimited: isUnpackingLimited, isChecked: areBatchesChecked, tooLarge: Unpacking.tooLargeCount,
+            isLimited: isUnpackingLimited, isChecked: batchCheck.isLooking, tooLarge: Unpacking.tooLargeCount,
             putOff: Unpacking.putOffCount,
             granted: Unpacking.grantedCount,
             unreadableBatches: readers.reduce(0) { $0 + $1.unreadableBatches },

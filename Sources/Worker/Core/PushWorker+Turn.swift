@@ -118,10 +118,11 @@ extension PushWorker {
         }
     }
 
-    /// Once a second: lines that were left out, and who still cannot be reached.
+    /// Once a second: lines that were left out, who still cannot be reached, and whether batches are looked at.
     private func keepHouse(_ now: DeliveryTime) {
         guard now.ns - lastHousekeepingNs >= 1_000_000_000 else { return }
         lastHousekeepingNs = now.ns
+        lookWhetherBatchesAreSeen()
         for (app, note) in unreachable { eventLog.write(note, of: AppIndex(app)) }
         for (reader, committer) in zip(readers, committers) { committer.keepOnly { reader.isAssigned($0) } }
         logger.writeLeftOut()

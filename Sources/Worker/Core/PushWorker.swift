@@ -61,7 +61,7 @@ package final class PushWorker: @unchecked Sendable {
     /// Whether `kafka.max_batch_bytes` and `kafka.unpack_memory` are in force.
     var isUnpackingLimited = false
     /// Whether batches are looked at that librdkafka unpacks by itself, or that are not compressed.
-    var areBatchesChecked = false
+    var batchCheck = BatchCheck()
     /// Why it is still starting.
     var waitingFor = ""
     var hasBeenReady = false
@@ -181,6 +181,7 @@ package final class PushWorker: @unchecked Sendable {
             logger.info(
                 .worker, "admin pages", ["address": "\(NetworkAddress(host: listen.host, port: Int(pages.port)))"])
         }
+        limitUnpacking()
         let watchSeconds = handlesSignals ? StartWatch.limitSeconds : 0
         guard try waitForCluster(watchSeconds) else { return .stopped }
         do {
@@ -222,7 +223,7 @@ package final class PushWorker: @unchecked Sendable {
         return false
     }
 
-    /// Before the first batch is fetched.
+    /// Before librdkafka's first thread.
     private func limitUnpacking() {
         let heapBytes = configuration.kafka.unpackMemory + 2 * configuration.delivery.maxOpenBytes
         isUnpackingLimited = Unpacking.limit(batchBytes: configuration.kafka.maxBatchBytes, heapBytes: heapBytes)
@@ -233,8 +234,8 @@ package final class PushWorker: @unchecked Sendable {
                 "this librdkafka has its decompressors built in: what compressed batches take in memory has no limit",
                 ["librdkafka": "\(version)"])
         }
-        areBatchesChecked = Unpacking.watch(protocolName: cluster.consumerProtocolName)
-        if !areBatchesChecked {
+        batchCheck.isSet = Unpacking.watch(protocolName: cluster.consumerProtocolName)
+        if !batchCheck.isSet {
             logger.warning(
                 .kafka,
                 "this librdkafka has its TLS library built in: batches that are not compressed are not looked at",
@@ -242,8 +243,17 @@ package final class PushWorker: @unchecked Sendable {
         }
     }
 
+    /// Says once where nothing is seen of what is read.
+    func lookWhetherBatchesAreSeen() {
+        let hasRead = machine.counters.recordsReceived > 0
+        guard batchCheck.isFoundBlind(hasRead: hasRead, hasSeen: Unpacking.hasSeenBatches) else { return }
+        logger.warning(
+            .kafka,
+            "records came and no batch was seen: batches that are not compressed, or are of snappy, are not looked at",
+            ["librdkafka": "\(String(KafkaLibrary.version, radix: 16))"])
+    }
+
     private func start() throws {
-        limitUnpacking()
         let doorbell = try Doorbell(loop: loop) { [unowned self] in hasKafkaNews = true }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(

@@ -35,15 +35,19 @@ typedef struct {
 
 /// Looks at the responses that the caller's library receives from now on, where it receives them with recvmsg(2) or SSL_read(3)
 /// of another library: these calls of it, and no other's, come here first. What is looked for has the limits of
-/// `unpacking_limit`. Before the library's first thread is started.
+/// `unpacking_limit`. Before the library's first thread is started: where names are bound when they are first called, a thread
+/// that calls one for the first time just then may undo it. That, and a library that receives in other pieces, shows in
+/// `unpacking_fetch_count`.
 unpacking_watch unpacking_watch_responses(const void *caller);
 
-/// How many responses were received whole by those.
-uint64_t unpacking_response_count(void);
+/// How many responses to Fetch with a batch in them were received whole by those. Once records have come and this is 0,
+/// nothing is looked at.
+uint64_t unpacking_fetch_count(void);
 
 /// Looks at one, from behind the number of its request on: the batches of a response to Fetch (versions 4 to 17) that are not
-/// compressed, or are of snappy, and not what their header says, or too large, become such that cannot be unpacked.
-void unpacking_check_response(uint8_t *bytes, size_t size, const void *caller);
+/// compressed, or are of snappy, and not what their header says, or too large, become such that cannot be unpacked. Returns
+/// whether it is one with a batch, of whichever codec.
+bool unpacking_check_response(uint8_t *bytes, size_t size, const void *caller);
 
 #define UNPACKING_CALLERS 3
 
