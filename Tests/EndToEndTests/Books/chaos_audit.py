@@ -74,10 +74,10 @@ class Tail:
 class Window:
     """What is awaited after a kill."""
 
-    def __init__(self, kill, told, ends, commit_ends, start, before):
+    def __init__(self, kill, told, ends, commit_ends, retry_ends, start, before):
         self.kill = kill
         self.killed_ms, self.started_ms = told["killed_ms"], None
-        self.ends, self.commit_ends = ends, commit_ends
+        self.ends, self.commit_ends, self.retry_ends = ends, commit_ends, retry_ends
         self.start = start  # the row of the server's book from which it is read
         self.before = before
         self.first_ms = self.first_written_ms = None
@@ -181,7 +181,7 @@ class ChaosAudit:
     def killed(self, order):
         """Nobody has taken over, and what the worker wrote has arrived."""
         try:
-            ends, commit_ends = self.results.ends(), self.offsets.ends()
+            ends, commit_ends, retry_ends = self.results.ends(), self.offsets.ends(), self.retries.ends()
         except Exception as error:  # the broker is away
             self.say({"kill": order["number"], "unmeasured": str(error)})
             return
@@ -191,7 +191,7 @@ class ChaosAudit:
         before = self.fetch(start)
         kill = Kill(self.book, order["number"], order["name"], set(order["partitions"]),
                     {p: self.commits[p] for p in order["partitions"] if p in self.commits}, order["is_exact"])
-        self.window = Window(kill, order, ends, commit_ends, start, before)
+        self.window = Window(kill, order, ends, commit_ends, retry_ends, start, before)
         self.say({"frozen": order["number"]})
 
     def close(self):
@@ -199,7 +199,9 @@ class ChaosAudit:
         if window is None:
             return
         kill = window.kill
-        if not (self.results.is_past(window.ends) and self.offsets.is_past(window.commit_ends)):
+        # What goes through a retry topic is repeated by that: tens of thousands wait there when the server was away.
+        if not (self.results.is_past(window.ends) and self.offsets.is_past(window.commit_ends)
+                and self.retries.is_past(window.retry_ends)):
             self.say({"kill": kill.number, "unmeasured": "the audit is behind"})
             return
         try:
