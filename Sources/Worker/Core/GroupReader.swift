@@ -127,6 +127,8 @@ final class GroupReader: CommitPlace {
 
     /// Most records taken from one partition before the next one's turn.
     private static let batchLimit = 128
+    /// Most records taken before the machine is asked again for how many it has room.
+    private static let roomLimit = 8
     private static let questionPauseNs: Int64 = 500_000_000
     private static let callPauseNs: Int64 = 500_000_000
     private static let longestCallPauseNs: Int64 = 10_000_000_000
@@ -485,8 +487,12 @@ final class GroupReader: CommitPlace {
             let queue = one.queue
             place.pointee = machine.place(of: one.id)
             var isFirst = true
+            // Asked for a few records at once, of the assignment of now.
+            var (id, room) = (one.id, 0)
             let count = queue.read(max: Self.batchLimit) { message in
-                guard machine.room(for: one.id) > 0 else { return false }
+                if room == 0 || id != one.id { (id, room) = (one.id, min(machine.room(for: one.id), Self.roomLimit)) }
+                guard room > 0 else { return false }
+                room -= 1
                 crash_next(place, message.offset)
                 crash_at(place)
                 defer { crash_nowhere() }

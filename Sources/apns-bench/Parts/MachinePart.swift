@@ -24,6 +24,8 @@ final class MachinePart: PartRun {
     private static let partitionCount = 8
     /// As many records as the worker takes from a partition at a time.
     private static let batch = 128
+    /// As many as it takes before it asks again for room.
+    private static let roomLimit = 8
     private static let turnMs: Int64 = 10
 
     init(tokensPerRecord: Int) {
@@ -96,9 +98,12 @@ final class MachinePart: PartRun {
 
     private func read() throws {
         for (index, id) in partitions.enumerated() {
+            var room = 0
             for place in 0..<recordsPerPartition {
                 let record = records[index * recordsPerPartition + place]
-                guard machine.room(for: id) > 0 else { throw BenchFailure("the machine has no room") }
+                if room == 0 { room = min(machine.room(for: id), Self.roomLimit) }
+                guard room > 0 else { throw BenchFailure("the machine has no room") }
+                room -= 1
                 let receipt = machine.receive(
                     id, offset: nextOffset + Int64(place), timestampMs: now.wallMs - 1, key: record.key,
                     value: record.value, headers: record.headers, now: now)
