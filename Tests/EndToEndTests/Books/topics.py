@@ -61,6 +61,11 @@ def produce(servers, topic, records, book, rate=0, progress=lambda count: None):
         if error is not None:
             failure = failure or error
             return
+        if message.offset() is None or message.offset() < 0:
+            # librdkafka says so where a broker takes it for one that it has (DUPLICATE_SEQUENCE_NUMBER); seen on a busy
+            # machine, and the log did not have it.
+            failure = failure or "acknowledged without an offset: whether the log has it is not known"
+            return
         line["p"], line["o"] = message.partition(), message.offset()
         book.write(json.dumps(line) + "\n")
         written += 1
@@ -155,11 +160,28 @@ def follow(servers, topic, timeout):
         consumer.close()
 
 
+LOADING = (confluent_kafka.KafkaError.NOT_COORDINATOR, confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+
+
 def committed(servers, group, topic):
-    """Partition -> the offset that the group committed; where it never did, the partition's first."""
+    """Partition -> the offset that the group committed; where it never did, the partition's first.
+
+    A broker that has just been started may not lead the group yet: it is asked again for a while.
+    """
     consumer = reader(servers, group)
+    deadline = time.monotonic() + 20
     try:
-        places = consumer.committed([TopicPartition(topic, p) for p in partitions(consumer, topic)], timeout=10)
+        asked = [TopicPartition(topic, p) for p in partitions(consumer, topic)]
+        while True:
+            try:
+                places = consumer.committed(asked, timeout=10)
+                break
+            except confluent_kafka.KafkaException as failure:
+                if not failure.args[0].retriable() and failure.args[0].code() not in LOADING:
+                    raise
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
         return {
             place.partition: place.offset if place.offset >= 0 else consumer.get_watermark_offsets(place, timeout=10)[0]
             for place in places
