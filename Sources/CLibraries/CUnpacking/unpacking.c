@@ -92,20 +92,26 @@ static uintptr_t entry(const mapping *library, ElfW(Sxword) tag) {
     return 0;
 }
 
-/// Whether one of these relocations is of the name, and leads to ours: now, or when it is first called.
-static bool leads_to(const mapping *library, const ElfW(Rela) *relocations, size_t bytes, const char *name, void *ours) {
+/// Where the library keeps the address of a function, which one of these relocations made.
+static uintptr_t *slot_of(const mapping *library, const ElfW(Rela) *relocations, size_t bytes, const char *name) {
     const ElfW(Sym) *symbols = (const ElfW(Sym) *)entry(library, DT_SYMTAB);
     const char *names = (const char *)entry(library, DT_STRTAB);
-    if (!relocations || !symbols || !names) return false;
+    if (!relocations || !symbols || !names) return NULL;
     for (size_t index = 0; index < bytes / sizeof(ElfW(Rela)); index++) {
         size_t symbol = ELF64_R_SYM(relocations[index].r_info);
         if (symbol == 0 || strcmp(names + symbols[symbol].st_name, name) != 0) continue;
-        uintptr_t target = *(const uintptr_t *)(library->base + relocations[index].r_offset);
-        if (target == (uintptr_t)ours) return true;
-        // Not bound yet: it leads to the library's own stub (lazy binding), and the first of that name is taken.
-        if (target >= library->start && target < library->end) return dlsym(RTLD_DEFAULT, name) == ours;
+        return (uintptr_t *)(library->base + relocations[index].r_offset);
     }
-    return false;
+    return NULL;
+}
+
+/// Whether one of these relocations is of the name, and leads to ours: now, or when it is first called.
+static bool leads_to(const mapping *library, const ElfW(Rela) *relocations, size_t bytes, const char *name, void *ours) {
+    const uintptr_t *slot = slot_of(library, relocations, bytes, name);
+    if (!slot) return false;
+    if (*slot == (uintptr_t)ours) return true;
+    // Not bound yet: it leads to the library's own stub (lazy binding), and the first of that name is taken.
+    return *slot >= library->start && *slot < library->end && dlsym(RTLD_DEFAULT, name) == ours;
 }
 
 /// Whether the library's calls of this name come here. Those of a library that has the function built in go by no name, and
@@ -143,19 +149,6 @@ bool unpacking_limit(size_t batch_bytes, size_t heap_bytes, const void *caller) 
     }
     pthread_mutex_unlock(&libraries_lock);
     return place < UNPACKING_CALLERS && unpacking_is_reached(caller);
-}
-
-/// Where the library keeps the address of a function, which one of these relocations made.
-static uintptr_t *slot_of(const mapping *library, const ElfW(Rela) *relocations, size_t bytes, const char *name) {
-    const ElfW(Sym) *symbols = (const ElfW(Sym) *)entry(library, DT_SYMTAB);
-    const char *names = (const char *)entry(library, DT_STRTAB);
-    if (!relocations || !symbols || !names) return NULL;
-    for (size_t index = 0; index < bytes / sizeof(ElfW(Rela)); index++) {
-        size_t symbol = ELF64_R_SYM(relocations[index].r_info);
-        if (symbol == 0 || strcmp(names + symbols[symbol].st_name, name) != 0) continue;
-        return (uintptr_t *)(library->base + relocations[index].r_offset);
-    }
-    return NULL;
 }
 
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
