@@ -136,6 +136,12 @@ import Testing
             }
         }
 
+        /// Nobody knows the member any more: what it had is lost.
+        func loseSession() throws {
+            cluster.fail(12, with: [.unknownMember])
+            try run("the loss") { assigned.isEmpty }
+        }
+
         var assigned: [Int32] {
             var numbers: [Int32] = []
             reader.forEachAssigned { _, partition in numbers.append(partition.partition) }
@@ -267,14 +273,11 @@ import Testing
     }
 
     @Test func `Lost partitions that come back go on with what is known of them`() throws {
-        let cluster = try MockCluster()
-        let scene = try Scene(cluster: cluster)
+        let scene = try Scene()
         for _ in 0..<5 { try scene.write(value: nil) }
         try scene.run("the letters") { scene.letters.count == 5 }
         try scene.run("the commit") { try scene.committed() == 5 }
-        // Nobody knows the member any more: what it had is lost.
-        cluster.fail(12, with: [.unknownMember])
-        try scene.run("the loss") { scene.assigned.isEmpty }
+        try scene.loseSession()
         for _ in 0..<3 { try scene.write(value: nil) }
         try scene.run("the return") { scene.letters.count == 8 }
         #expect(scene.letters.map(\.offset) == Array(0..<8))
@@ -282,27 +285,23 @@ import Testing
     }
 
     @Test func `A dead letter that waits for room outlives a lost session`() throws {
-        let cluster = try MockCluster()
-        let scene = try Scene(cluster: cluster)
+        let scene = try Scene()
         scene.takesLetters = false
         try scene.write(value: nil)
         try scene.run("the refusal") { scene.refusals > 0 && !scene.assigned.isEmpty }
         #expect(scene.machine.counters.recordsReceived == 0, "what waits is not received")
-        cluster.fail(12, with: [.unknownMember])
-        try scene.run("the loss") { scene.assigned.isEmpty }
+        try scene.loseSession()
         scene.takesLetters = true
         try scene.run("the letter") { scene.letters.count == 1 }
         try scene.run("its commit") { try scene.committed() == 1 }
     }
 
     @Test func `What the watch says of a log while nobody reads it counts for who reads it next`() throws {
-        let cluster = try MockCluster()
-        let scene = try Scene(cluster: cluster)
+        let scene = try Scene()
         for _ in 0..<5 { try scene.write(value: nil) }
         try scene.run("the letters") { scene.letters.count == 5 }
         try scene.run("the commit") { try scene.committed() == 5 }
-        cluster.fail(12, with: [.unknownMember])
-        try scene.run("the loss") { scene.assigned.isEmpty }
+        try scene.loseSession()
         let change = LogMarks.Change(partition: TopicPartition(scene.topic, 0), from: 2, unchangedNs: scene.now.ns)
         scene.reader.logIsAnother(change, &scene.machine, now: scene.now)
         try scene.run("the letters again") { scene.letters.count == 8 }
