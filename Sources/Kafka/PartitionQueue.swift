@@ -53,28 +53,26 @@ import CRdkafka
     package func read(max: Int, _ body: (borrowing Message) -> Bool) -> Int {
         guard max > 0, let queue = unsafe queue else { return 0 }
         var count = 0
-        var isRefused = false
-        func lend(_ message: borrowing Message) -> Bool {
+        while count < max, let next = kept.popFirst() {
+            let message = next.take()
             guard message.isRecord else {
                 report(message)
-                return true
+                continue
             }
             guard body(message) else {
-                isRefused = true
-                return false
+                kept.push(message.keep())
+                return count
             }
             count += 1
-            return true
         }
-        while !isRefused, count < max, let next = kept.popFirst() {
-            let message = next.take()
-            if !lend(message) { kept.push(message.keep()) }
-        }
-        while !isRefused, count < max, !isClosed {
+        while count < max, !isClosed {
             // Asking for no more than there is spares a timed wait that would be over at once.
             let waiting = unsafe rd_kafka_queue_length(queue)
             guard waiting > 0 else { break }
-            unsafe recordBytes = buffer.read(from: queue, max: min(waiting, max - count), keep: &kept, lend)
+            let lent = unsafe buffer.read(from: queue, max: min(waiting, max - count), keep: &kept, report, body)
+            count += lent.records
+            recordBytes = lent.averageBytes
+            if lent.isRefused { break }
         }
         return count
     }
@@ -159,26 +157,44 @@ struct KeptRecords {
 
     deinit { unsafe slots.deallocate() }
 
-    /// Takes at most `max` messages off `queue` without waiting and lends each to `body`; from the first that it does not
-    /// take on they go to `kept`. Returns what their keys and values take, on the average.
+    struct Lent {
+        /// Those that were taken.
+        var records = 0
+        /// What keys and values of all that were there take, on the average.
+        var averageBytes = 0
+        var isRefused = false
+    }
+
+    /// Takes at most `max` messages off `queue` without waiting and lends each record to `body`, what is none to `report`;
+    /// from the first that `body` does not take on they go to `kept`.
     func read(
-        from queue: OpaquePointer, max: Int, keep kept: inout KeptRecords, _ body: (borrowing Message) -> Bool
-    ) -> Int {
+        from queue: OpaquePointer, max: Int, keep kept: inout KeptRecords, _ report: (borrowing Message) -> Void,
+        _ body: (borrowing Message) -> Bool
+    ) -> Lent {
         precondition(!isLent, "a partition's queue was read while another was being read")
         isLent = true
         defer { isLent = false }
         // It waits until the array is full or the timeout is over, hence no timeout.
-        let taken = unsafe rd_kafka_consume_batch_queue(queue, 0, slots, min(max, Self.capacity))
-        var isRefused = false
+        let taken = Swift.max(0, unsafe rd_kafka_consume_batch_queue(queue, 0, slots, min(max, Self.capacity)))
+        var lent = Lent()
         var bytes = 0
-        for index in 0..<Swift.max(0, taken) {
+        for index in 0..<taken {
             let message = unsafe Message(adopting: slots[index]!)
             unsafe bytes += message.key.count + message.value.count
-            isRefused = isRefused || !body(message)
-            if isRefused { kept.append(message.keep()) }
+            if lent.isRefused {
+                kept.append(message.keep())
+            } else if !message.isRecord {
+                report(message)
+            } else if body(message) {
+                lent.records += 1
+            } else {
+                lent.isRefused = true
+                kept.append(message.keep())
+            }
         }
         waker?.took(bytes)
-        return bytes / Swift.max(1, taken)
+        lent.averageBytes = bytes / Swift.max(1, taken)
+        return lent
     }
 }
 

@@ -5,7 +5,7 @@ import Glibc
 @safe final class ProducerClient {
     let handle: ClientHandle
     /// By `ProducerTopic.index`; owned.
-    private(set) var topics: UnsafeMutablePointer<OpaquePointer?>
+    let topics: UnsafeMutablePointer<OpaquePointer?>
     private var topicCount = 0
     private static let topicLimit = 256
     private let queue: OpaquePointer
