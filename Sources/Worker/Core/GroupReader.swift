@@ -481,7 +481,9 @@ final class GroupReader: CommitPlace {
             let one = assigned[(first + step) % assigned.count]
             if one.unreadable != nil { passBatch(one, &machine, now, deadLetters) }
             guard one.mayHaveMore, one.dueNs <= now.ns, !one.isStopped else { continue }
-            guard machine.room(for: one.id) > 0 else { continue }
+            // What there is no room for stays in librdkafka's queue, where it costs nothing.
+            let most = min(machine.room(for: one.id), Self.batchLimit)
+            guard most > 0 else { continue }
             one.dueNs = 0
             one.waitsForLetterRoom = false
             let queue = one.queue
@@ -489,7 +491,7 @@ final class GroupReader: CommitPlace {
             var isFirst = true
             // Asked for a few records at once, of the assignment of now.
             var (id, room) = (one.id, 0)
-            let count = queue.read(max: Self.batchLimit) { message in
+            let count = queue.read(max: most) { message in
                 if room == 0 || id != one.id { (id, room) = (one.id, min(machine.room(for: one.id), Self.roomLimit)) }
                 guard room > 0 else { return false }
                 room -= 1
