@@ -46,7 +46,8 @@ package final class APNsTransport: ConnectionOwner, TurnEnder {
     private var saidUnanswered: Unanswered?
     private var saidConnections = ConnectionCounts()
 
-    private var fates: FateBatch
+    /// Appended to and taken, nothing else.
+    @exclusivity(unchecked) private var fates: FateBatch
     private var events: [TransportEvent] = []
     /// Why APNs refused the credential by a GOAWAY, in this turn.
     private var refusals: [ReasonCode] = []

@@ -24,9 +24,10 @@ final class RecordPublisher {
     private let unregistered: ProducerTopic
     private let deadLetters: ProducerTopic
     private let tiers: [ProducerTopic]
-    private var resultWriter: ResultWriter
-    private var unregisteredWriter: UnregisteredWriter
-    private var retryWriter: RetryWriter
+    /// A record that was written is handed over before the next is: nothing else has access meanwhile.
+    @exclusivity(unchecked) private var resultWriter: ResultWriter
+    @exclusivity(unchecked) private var unregisteredWriter: UnregisteredWriter
+    @exclusivity(unchecked) private var retryWriter: RetryWriter
     private var deadLetterWriter = DeadLetterWriter()
     private let smaller: SmallerForms
     private var headers: [RecordHeader] = []
