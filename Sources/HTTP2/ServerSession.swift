@@ -49,8 +49,6 @@ package final class ServerSession {
         var memory = unsafe state.pointee.memory.callbacks()
         var option: OpaquePointer?
         unsafe nghttp2_option_new(&option)
-        // Closed streams are only kept for RFC 7540's priority tree, which nobody uses.
-        unsafe nghttp2_option_set_no_closed_streams(option, 1)
         unsafe nghttp2_option_set_no_auto_window_update(option, options.canStall ? 1 : 0)
         // nghttp2.h: callbacks, option and mem are copied.
         let code = unsafe nghttp2_session_server_new3(&raw, ServerCallbacks.shared, state, option, &memory)
