@@ -91,7 +91,8 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             options.streams = UInt32(try OptionValue.integer(text, 1...1_000_000))
         },
         .init(
-            "first-streams", value: "N", "The same until its first valid provider token, as Apple does (default 1)."
+            "first-streams", value: "N",
+            "The same until its first valid provider token, as Apple does (default 1). Clients that send more at once see REFUSED_STREAM."
         ) { options, text throws(UsageError) in
             options.firstStreams = UInt32(try OptionValue.integer(text, 1...1_000_000))
         },
