@@ -93,9 +93,14 @@ package final class VerificationKey: Sendable {
         guard key.curve == "prime256v1" else { throw pem.failure("is not on P-256") }
     }
 
-    /// Whether the 64 bytes of `signature` are ES256's of the message by this key.
+    /// Whether the signature is this key's of the message: ES256's 64 bytes (RFC 7518, 3.4), or the same two numbers in DER
+    /// (RFC 3279, 2.2.3), as ECDSA libraries give them.
     package func isValid(signature: UnsafeRawBufferPointer, of message: UnsafeRawBufferPointer) -> Bool {
-        guard signature.count == SigningKey.signatureCount, let der = unsafe Self.der(signature) else { return false }
+        let isPlain = signature.count == SigningKey.signatureCount
+        // DER of two numbers of 256 bits takes 8 to 72 bytes.
+        guard isPlain || 8...72 ~= signature.count,
+            let der = isPlain ? unsafe Self.der(signature) : unsafe Array(signature)
+        else { return false }
         let context = unsafe EVP_MD_CTX_new()
         defer {
             unsafe EVP_MD_CTX_free(context)

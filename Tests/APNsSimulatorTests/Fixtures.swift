@@ -68,11 +68,14 @@ struct TokenMaker {
     init() throws { key = try SigningKey(pem: SelfSigned.privateKey()) }
     init(key: SigningKey) { self.key = key }
 
-    func token(header: String? = nil, claims: String? = nil, issuedAt: Int64 = 1_700_000_000) -> String {
+    func token(
+        header: String? = nil, claims: String? = nil, issuedAt: Int64 = 1_700_000_000, isPadded: Bool = false,
+        signature: (_ plain: [UInt8]) -> [UInt8] = { $0 }
+    ) -> String {
         let header = header ?? #"{"alg":"ES256","kid":"\#(keyID)"}"#
         let claims = claims ?? #"{"iss":"\#(teamID)","iat":\#(issuedAt)}"#
-        let signed = encode(Array(header.utf8)) + "." + encode(Array(claims.utf8))
-        return signed + "." + encode(key.sign(Array(signed.utf8)))
+        let signed = encode(Array(header.utf8), isPadded) + "." + encode(Array(claims.utf8), isPadded)
+        return signed + "." + encode(signature(key.sign(Array(signed.utf8))), isPadded)
     }
 
     func bearer(issuedAt: Int64) -> String { "bearer " + token(issuedAt: issuedAt) }
@@ -82,8 +85,19 @@ struct TokenMaker {
         return ProviderKey(keyID: keyID, teamID: teamID) { half.isValid(signature: $1, of: $0) }
     }
 
-    private func encode(_ bytes: [UInt8]) -> String {
-        Data(bytes).base64EncodedString().replacingOccurrences(of: "+", with: "-")
-            .replacingOccurrences(of: "/", with: "_").replacingOccurrences(of: "=", with: "")
+    private func encode(_ bytes: [UInt8], _ isPadded: Bool) -> String {
+        let text = Data(bytes).base64EncodedString().replacingOccurrences(of: "+", with: "-")
+            .replacingOccurrences(of: "/", with: "_")
+        return isPadded ? text : text.replacingOccurrences(of: "=", with: "")
+    }
+
+    /// The same signature in DER: a SEQUENCE of two INTEGERs (RFC 3279, 2.2.3).
+    static func der(_ plain: [UInt8]) -> [UInt8] {
+        let numbers = [plain.prefix(32), plain.suffix(32)].flatMap { number -> [UInt8] in
+            var bytes = Array(number.drop { $0 == 0 })
+            if bytes.first.map({ $0 >= 0x80 }) ?? true { bytes.insert(0, at: 0) }
+            return [0x02, UInt8(bytes.count)] + bytes
+        }
+        return [0x30, UInt8(numbers.count)] + numbers
     }
 }

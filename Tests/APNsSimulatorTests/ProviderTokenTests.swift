@@ -80,6 +80,52 @@ struct ProviderTokenTests {
         }
     }
 
+    @Test func formsThatWellKnownClientsSendPassAndAreSaid() throws {
+        let maker = try TokenMaker()
+        let said = Forms()
+        for (token, forms) in [
+            (maker.token(signature: TokenMaker.der), [.derSignature]), (maker.token(isPadded: true), [.padding]),
+            (maker.token(isPadded: true, signature: TokenMaker.der), [.derSignature, .padding]), (maker.token(), []),
+        ] as [(String, [TokenForm])] {
+            var world = World([maker.providerKey])
+            said.forms = []
+            world.reader.onForm = { said.forms.append($0) }
+            for _ in 0..<2 { #expect(world.send("bearer " + token) == .none) }
+            #expect(said.forms == forms)
+        }
+    }
+
+    final class Forms { var forms: [TokenForm] = [] }
+
+    @Test func aForgedOrDamagedSignatureInDERIsInvalid() throws {
+        let maker = try TokenMaker()
+        let forger = try TokenMaker()
+        var world = World([maker.providerKey])
+        #expect(world.send("bearer " + forger.token(signature: TokenMaker.der)) == .invalidProviderToken)
+        for count in [0, 1, 2, 7, 8, 20, 63, 65, 69] {
+            let cut = maker.token { Array(TokenMaker.der($0).prefix(count)) }
+            #expect(world.send("bearer " + cut) == .invalidProviderToken, "\(count)")
+            let wrong = maker.token { _ in [0x30, UInt8(max(0, count - 2))] + [UInt8](repeating: 2, count: count) }
+            #expect(world.send("bearer " + wrong) == .invalidProviderToken, "\(count)")
+        }
+    }
+
+    @Test func anExpiredTokenMayBeReplacedHoweverYoungItIs() throws {
+        let maker = try TokenMaker()
+        var credential = ConnectionCredential()
+        var reader = ProviderTokenReader(keys: [maker.providerKey], environment: .production)
+        var lifetimes = TokenLifetimes()
+        lifetimes.expiresAfterMs = 60_000
+        func send(_ issuedAt: Int64, at now: Int64) -> ReasonCode {
+            credential.check(
+                lent(maker.bearer(issuedAt: issuedAt)), reader: &reader, lifetimes: lifetimes, wallMs: now * 1000)
+        }
+        #expect(send(Self.nowS, at: Self.nowS) == .none)
+        #expect(send(Self.nowS + 59, at: Self.nowS + 59) == .tooManyProviderTokenUpdates)
+        #expect(send(Self.nowS, at: Self.nowS + 60) == .expiredProviderToken)
+        #expect(send(Self.nowS + 60, at: Self.nowS + 60) == .none)
+    }
+
     @Test func anotherKeysSignatureIsInvalid() throws {
         let maker = try TokenMaker()
         let forger = try TokenMaker()

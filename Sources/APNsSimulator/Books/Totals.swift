@@ -25,6 +25,9 @@ package struct Totals: Sendable, Equatable {
     package var tokens = 0
     /// Requests that the full book could not note.
     package var overflow = 0
+    /// Distinct provider tokens whose signature was DER, and whose base64url had padding: both are taken (`TokenForm`).
+    package var derSignatures = 0
+    package var paddedTokens = 0
     /// By reason, indexed by `ReasonCode`'s raw value.
     package var byReason = [Int](repeating: 0, count: 256)
 
@@ -38,7 +41,8 @@ package struct Totals: Sendable, Equatable {
         text += ",\"accepted_again\":\(acceptedAgain),\"refused\":\(refused),\"unanswered\":\(unanswered)"
         text += ",\"not_processed\":\(notProcessed),\"connections\":\(connections)"
         text += ",\"open_connections\":\(openConnections),\"goaways\":\(goAways),\"cuts\":\(cuts)"
-        text += ",\"tokens\":\(tokens),\"overflow\":\(overflow),\"reasons\":{"
+        text += ",\"tokens\":\(tokens),\"overflow\":\(overflow),\"der_signatures\":\(derSignatures)"
+        text += ",\"padded_tokens\":\(paddedTokens),\"reasons\":{"
         var separator = ""
         for code in ReasonCode.allCases where byReason[Int(code.rawValue)] > 0 {
             text += "\(separator)\"\(code.text?.description ?? "other")\":\(byReason[Int(code.rawValue)])"

@@ -54,7 +54,10 @@ struct ConnectionCredential {
         if isKnown {
             if next.keyID != token.keyID { return .unrelatedKeyIdInToken }
             if next.teamID != token.teamID { return .invalidProviderToken }
-            if next.issuedAtMs - token.issuedAtMs < lifetimes.updateAfterMs { return .tooManyProviderTokenUpdates }
+            // Who was told that a token is too old has to bring another one.
+            if wallMs < expiresAtMs, next.issuedAtMs - token.issuedAtMs < lifetimes.updateAfterMs {
+                return .tooManyProviderTokenUpdates
+            }
         }
         value = Array(authorization)
         token = next

@@ -9,7 +9,7 @@ package struct ProviderKey: Sendable {
     package var teamID: String?
     /// The environment the key is for; `nil`: both.
     package var environment: PushEnvironment?
-    /// Whether a signature (64 bytes, r and s as in RFC 7518, 3.4) over the bytes is this key's. Called on a loop's
+    /// Whether a signature (64 bytes, r and s as in RFC 7518, 3.4, or DER) over the bytes is this key's. Called on a loop's
     /// thread, once for each distinct token.
     package var verify: @Sendable (_ signed: UnsafeRawBufferPointer, _ signature: UnsafeRawBufferPointer) -> Bool
 
@@ -32,6 +32,16 @@ struct ProviderToken {
     var issuedAtMs: Int64 = 0
     /// What is wrong with it whenever it is sent; `.none`: nothing.
     var refusal = ReasonCode.none
+    /// It is not as RFC 7515 and RFC 7518 want it, in a way that APNs is known to take.
+    var forms: Set<TokenForm> = []
+}
+
+/// How tokens of well-known clients differ from the RFCs, though APNs takes them.
+enum TokenForm: CaseIterable {
+    /// The signature is DER, not r and s (RFC 7518, 3.4): Pushy.
+    case derSignature
+    /// Base64url keeps its `=` (RFC 7515, 2, wants none): a2.
+    case padding
 }
 
 /// Reads and verifies provider tokens (JWT, ES256), each distinct one once. One thread.
@@ -41,6 +51,8 @@ struct ProviderTokenReader {
     /// Empty: any well-formed token passes, whoever signed it.
     var keys: [ProviderKey]
     var environment: PushEnvironment
+    /// Called once for each distinct valid token of another form.
+    var onForm: (TokenForm) -> Void = { _ in }
     private var cache: [[UInt8]: ProviderToken] = [:]
 
     var cachedCount: Int { cache.count }
@@ -59,6 +71,7 @@ struct ProviderTokenReader {
         let text = Array(token)
         if let known = cache[text] { return known }
         let read = examine(token)
+        if read.refusal == .none { for form in TokenForm.allCases where read.forms.contains(form) { onForm(form) } }
         if cache.count >= Self.cacheLimit { cache.removeAll(keepingCapacity: true) }
         cache[text] = read
         return read
@@ -68,9 +81,8 @@ struct ProviderTokenReader {
         var result = ProviderToken(refusal: .invalidProviderToken)
         let parts = token.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 3,
-            let header = Base64.url.decode(UnsafeRawBufferPointer(rebasing: parts[0])),
-            let claims = Base64.url.decode(UnsafeRawBufferPointer(rebasing: parts[1])),
-            let signature = Base64.url.decode(UnsafeRawBufferPointer(rebasing: parts[2])), signature.count == 64,
+            let header = decode(parts[0], &result.forms), let claims = decode(parts[1], &result.forms),
+            let signature = decode(parts[2], &result.forms), isSignature(signature, &result.forms),
             text("alg", of: header) == "ES256", let keyID = text("kid", of: header), !keyID.isEmpty,
             let teamID = text("iss", of: claims), !teamID.isEmpty,
             let issuedAt = number("iat", of: claims)
@@ -90,6 +102,23 @@ struct ProviderTokenReader {
         result.refusal =
             key.environment == nil || key.environment == environment ? .none : .badEnvironmentKeyIdInToken
         return result
+    }
+
+    private func decode(_ part: Slice<UnsafeRawBufferPointer>, _ forms: inout Set<TokenForm>) -> [UInt8]? {
+        guard part.last == UInt8(ascii: "=") else { return Base64.url.decode(UnsafeRawBufferPointer(rebasing: part)) }
+        forms.insert(.padding)
+        guard part.count % 4 == 0 else { return nil }
+        var part = part
+        for _ in 0..<2 where part.last == UInt8(ascii: "=") { part.removeLast() }
+        return Base64.url.decode(UnsafeRawBufferPointer(rebasing: part))
+    }
+
+    private func isSignature(_ bytes: [UInt8], _ forms: inout Set<TokenForm>) -> Bool {
+        if bytes.count == 64 { return true }
+        // A SEQUENCE, of all that there is.
+        guard bytes.count >= 8, bytes[0] == 0x30, Int(bytes[1]) == bytes.count - 2 else { return false }
+        forms.insert(.derSignature)
+        return true
     }
 
     /// A member that is a string without escapes: identifiers have none.

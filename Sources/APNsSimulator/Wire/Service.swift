@@ -27,6 +27,14 @@ final class Service {
         firstStreams = options.firstStreams
         streams = options.streams
         reader = ProviderTokenReader(keys: keys, environment: options.environment)
+        reader.onForm = { form in
+            books.write { state in
+                switch form {
+                case .derSignature: state.totals.derSignatures += 1
+                case .padding: state.totals.paddedTokens += 1
+                }
+            }
+        }
         replies = ReplyWriter(hasUniqueID: options.environment == .development, seed: options.seed)
         latency = options.latency
         schedule = FaultSchedule(rules: options.faults, nowNs: nowNs)
