@@ -86,6 +86,14 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             "delivery: {verdicts: {Shutdwn: retry}}",
             "w.yaml:6:23: delivery.verdicts.Shutdwn: unknown reason; did you mean Shutdown?"),
         Wrong(
+            "delivery: {verdicts: {BadDeviceToken: resend}}",
+            "w.yaml:6:23: delivery.verdicts.BadDeviceToken: Apple says not to send such a notification again; if it has to be, say so in delivery.verdicts_unsafe"
+        ),
+        Wrong(
+            "delivery: {verdicts: {PayloadTooLarge: retry}}",
+            "w.yaml:6:23: delivery.verdicts.PayloadTooLarge: Apple says not to send such a notification again; if it has to be, say so in delivery.verdicts_unsafe"
+        ),
+        Wrong(
             "delivery: {verdicts: {Shutdown: again}}",
             "w.yaml:6:33: delivery.verdicts.Shutdown: expected one of accept, unregister, reject, resend, retry, credential_fault, found \"again\""
         ),

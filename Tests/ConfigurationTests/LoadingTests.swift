@@ -113,6 +113,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
               max_open_bytes: 1GiB
               commit_interval: 1s
               verdicts: {Shutdown: resend, BadDeviceToken: unregister, TooMuchOfAll: credential_fault}
+              verdicts_unsafe: {ExpiredToken: retry}
             apps:
               - name: one
                 transport: http2
@@ -175,7 +176,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(
             c.delivery.verdicts == [
                 Reason(rawValue: "Shutdown"): .resend, Reason(rawValue: "BadDeviceToken"): .unregister,
-                Reason(rawValue: "TooMuchOfAll"): .credentialFault,
+                Reason(rawValue: "TooMuchOfAll"): .credentialFault, Reason(rawValue: "ExpiredToken"): .retry,
             ])
         #expect(c.apps.map(\.name) == ["one", "two"])
         #expect(c.apps[0].bundleIDs == ["com.example.a", "com.example.b"])
@@ -202,7 +203,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
         #expect(
             it.warnings == [
-                "/etc/w/w.yaml:47:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
+                "/etc/w/w.yaml:48:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
             ])
     }
 

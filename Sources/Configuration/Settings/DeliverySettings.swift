@@ -33,7 +33,7 @@ package struct DeliverySettings: Hashable, Sendable {
     package var maxOpen = 20_000
     package var maxOpenBytes = 16 << 20
     package var commitInterval = Duration.milliseconds(20)
-    /// What answers with a reason lead to, instead of what the worker would do.
+    /// What answers with a reason lead to, instead of what the worker would do: `verdicts` and `verdicts_unsafe`.
     package var verdicts: [Reason: Verdict] = [:]
 
     package init() {}
@@ -54,13 +54,19 @@ extension DeliverySettings {
         section.read("max_open", into: &maxOpen) { $0.integer(1...1_000_000) }
         section.read("max_open_bytes", into: &maxOpenBytes) { $0.size(64 << 10...64 << 30) }
         section.read("commit_interval", into: &commitInterval) { $0.duration(.milliseconds(1)...(.seconds(60))) }
-        section.read("verdicts", into: &verdicts) { Self.verdicts(reading: $0) }
+        section.read("verdicts", into: &verdicts) { Self.verdicts(reading: $0, mayRepeatFinal: false) }
+        var unsafeVerdicts: [Reason: Verdict] = [:]
+        section.read("verdicts_unsafe", into: &unsafeVerdicts) { Self.verdicts(reading: $0, mayRepeatFinal: true) }
+        verdicts.merge(unsafeVerdicts) { $1 }
     }
 
     /// Apple may add reasons, so an unknown one is taken, unless it looks like a known one misspelt.
-    private static func verdicts(reading value: Value) -> [Reason: Verdict]? {
+    ///
+    /// - Parameter mayRepeatFinal: whether what Apple says never to repeat may be.
+    private static func verdicts(reading value: Value, mayRepeatFinal: Bool) -> [Reason: Verdict]? {
         guard let section = value.section() else { return nil }
         let known = ReasonCode.allCases.compactMap { $0.text?.description }
+        let final = ReasonCode.allCases.filter(\.isFinal).compactMap { $0.text?.description }
         var verdicts: [Reason: Verdict] = [:]
         for (name, mark, value) in section.pairs {
             if !known.contains(name), let near = nearest(to: name, among: known) {
@@ -68,6 +74,13 @@ extension DeliverySettings {
             } else if !name.unicodeScalars.allSatisfy({ $0.isASCIIWord || $0 == " " }) || name.isEmpty {
                 value.reading.refuse(value.path, "expected a reason of Apple's, such as Shutdown", at: mark)
             } else if let verdict: Verdict = value.choice() {
+                if !mayRepeatFinal, final.contains(name), verdict == .resend || verdict == .retry {
+                    value.reading.refuse(
+                        value.path,
+                        "Apple says not to send such a notification again; "
+                            + "if it has to be, say so in delivery.verdicts_unsafe", at: mark)
+                    continue
+                }
                 verdicts[Reason(rawValue: name)] = verdict
             }
         }

@@ -69,6 +69,14 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
     /// A reason this product does not know: its text travels beside the fate.
     case other = 255
 
+    /// "Don't retry notification responses with the error code …" (Apple's page).
+    package var isFinal: Bool {
+        switch self {
+        case .badDeviceToken, .deviceTokenNotForTopic, .forbidden, .expiredToken, .unregistered, .payloadTooLarge: true
+        default: false
+        }
+    }
+
     /// Apple's word; `nil` for `none` and `other`.
     package var text: StaticString? {
         switch self {
