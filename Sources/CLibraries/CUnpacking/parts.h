@@ -18,6 +18,9 @@ enum { header_size = 61 };
 /// snappy, and whose records are not those of its header, or would take too much memory, becomes one that cannot be unpacked.
 void unpacking_check_batch(uint8_t *batch, size_t size, const void *caller);
 
+/// The checksum of messages older than Kafka 0.11 (that of zip).
+uint32_t crc32_ieee(const uint8_t *bytes, size_t size);
+
 /// What a batch of snappy unpacks to, by Java's frames or without, as librdkafka counts it (snappy.c,
 /// rd_kafka_snappy_java_uncompress); false: it cannot be unpacked.
 bool snappy_size(const uint8_t *from, size_t size, size_t *unpacked);

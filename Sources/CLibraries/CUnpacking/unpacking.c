@@ -393,25 +393,10 @@ static bool is_whole(const work *work, const void *bytes, size_t size) {
 /// The beginning of the records of a batch that is not to be read: a byte that no gzip begins with, and one of these bits.
 enum { spoiled_as_too_large = 1, spoiled_as_written = 2, spoiled_size = 2 };
 
-/// The checksum of a batch (Castagnoli's polynomial).
-static uint32_t crc32c(const uint8_t *bytes, size_t size) {
-    static const uint32_t nibbles[16] = {
-        0x00000000, 0x105EC76F, 0x20BD8EDE, 0x30E349B1, 0x417B1DBC, 0x5125DAD3, 0x61C69362, 0x7198540D,
-        0x82F63B78, 0x92A8FC17, 0xA24BB5A6, 0xB21572C9, 0xC38D26C4, 0xD3D3E1AB, 0xE330A81A, 0xF36E6F75,
-    };
-    uint32_t crc = UINT32_MAX;
-    for (size_t index = 0; index < size; index++) {
-        crc ^= bytes[index];
-        crc = crc >> 4 ^ nibbles[crc & 15];
-        crc = crc >> 4 ^ nibbles[crc & 15];
-    }
-    return ~crc;
-}
-
 enum { crc_at = 17, attributes_at = 21 };
 
 static bool is_intact(const uint8_t *batch, size_t size) {
-    return crc32c(batch + attributes_at, size - attributes_at) == big_endian(batch + crc_at, 4);
+    return unpacking_crc32c(batch + attributes_at, size - attributes_at) == big_endian(batch + crc_at, 4);
 }
 
 /// Makes a batch one of gzip that cannot be unpacked: librdkafka hands up what is before it, says its offset, and asks for it
@@ -426,7 +411,7 @@ static void spoil(work *work, uint8_t *batch, size_t size, outcome outcome) {
         batch[header_size + 1] = (outcome == too_large ? spoiled_as_too_large : 0)
             | (work->header.is_as_written ? spoiled_as_written : 0);
     }
-    uint32_t crc = crc32c(batch + attributes_at, size - attributes_at);
+    uint32_t crc = unpacking_crc32c(batch + attributes_at, size - attributes_at);
     for (int index = 0; index < 4; index++) batch[crc_at + index] = (uint8_t)(crc >> (24 - 8 * index));
     work->crc = crc;
     remember(work, outcome);

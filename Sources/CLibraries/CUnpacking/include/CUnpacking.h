@@ -92,6 +92,12 @@ uint64_t unpacking_too_large_count(void);
 /// How often a batch was refused for now, because of `heap_bytes`.
 uint64_t unpacking_put_off_count(void);
 
+/// The checksum of a batch, CRC-32C (Castagnoli's polynomial, RFC 3720), by the processor's instruction where it has one.
+uint32_t unpacking_crc32c(const uint8_t *bytes, size_t size);
+/// The same as where it has none.
+uint32_t unpacking_crc32c_by_table(const uint8_t *bytes, size_t size);
+bool unpacking_has_crc32c(void);
+
 // The functions that are limited, as their libraries declare them (zstd.h, lz4frame.h, zlib.h).
 
 unsigned long long ZSTD_getFrameContentSize(const void *from, size_t size);
