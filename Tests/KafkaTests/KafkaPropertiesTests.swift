@@ -10,7 +10,7 @@ struct KafkaPropertiesTests {
         "bootstrap.servers", "metadata.broker.list", "topic.blacklist", "plugin.library.paths", "interceptors",
         "log_level", "allow.auto.create.topics", "enable.partition.eof", "enabled_events",
         "internal.termination.signal", "enable.gapless.guarantee", "group.protocol.type", "api.version.request",
-        "broker.version.fallback", "receive.message.max.bytes",
+        "broker.version.fallback", "receive.message.max.bytes", "check.crcs",
     ])
     func `A property that breaks the promise is refused in every section, by name`(name: String) {
         let property = [KafkaProperty(name, "1")]
