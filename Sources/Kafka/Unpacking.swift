@@ -41,7 +41,7 @@ package enum BatchFailure: Sendable, Hashable {
 
     /// There was no memory for it (`Unpacking.limit`), or for one alike of another partition.
     case putOff(Batch)
-    /// It is of snappy, which is a part of librdkafka: where it ends is not told (`BatchProbe` can ask).
+    /// It is damaged, or of snappy, which is a part of librdkafka: where it ends is not told (`BatchProbe` can ask).
     case endUnknown(Batch)
     /// What it may have been, all with the same first offset: several where partitions have batches alike, none where
     /// nothing is known.
@@ -67,9 +67,9 @@ package enum Unpacking {
         return unsafe unpacking_limit(batchBytes, heapBytes, function)
     }
 
-    /// Looks at what librdkafka's clients receive from now on: of batches that it unpacks by itself, or that are not compressed,
-    /// none is handed up whose records are not those of its header, or which is too large (`limit`, which is to come before). Such
-    /// ones count as batches that cannot be unpacked.
+    /// Looks at what librdkafka's clients receive from now on: no batch is handed up whose checksum is wrong; of batches that
+    /// librdkafka unpacks by itself, or that are not compressed, none whose records are not those of its header, or which is too
+    /// large (`limit`, which is to come before). Such ones count as batches that cannot be unpacked.
     ///
     /// - Parameter protocolName: librdkafka's `security.protocol`; with SSL, connections are seen only where it calls another
     ///   library for that.
@@ -119,7 +119,7 @@ package enum Unpacking {
         }
     }
 
-    /// Whether librdkafka's sentence about a batch (as below) is of one that is compressed with snappy.
+    /// Whether librdkafka's sentence about a batch (as below) is of one that is compressed with snappy, as damaged ones seem to be.
     static func isSnappy(inText text: String) -> Bool { text.contains("Decompression (codec 0x2)") }
 
     /// Reads `… of SIZE bytes failed: …` of librdkafka's sentence about a batch (rdkafka_msgset_reader.c,

@@ -181,6 +181,69 @@ extension EndToEnd.Deliveries {
             try simulator.process.stop()
         }
 
+        /// As `batches.py` makes them.
+        private static func token(_ partition: Int, _ number: Int) -> String {
+            "00" + hex(partition, digits: 10) + hex(number, digits: 52)
+        }
+
+        /// Without TLS, something on the way from the broker changes device tokens: nothing of that is sent. What was damaged on its
+        /// way is read when it is asked for again; what stays so becomes one dead letter, and what is behind it goes on.
+        @Test(.needs(.worker, .broker, .python, .curl, .kcat), .timeLimit(.minutes(4)))
+        func damagedTokensAreNeverBelievedAndTheOthersGoOn() throws {
+            let scene = try Scene("damage", partitions: 3)
+            let simulator = try scene.startSimulator()
+            let topic = scene.configuration.requests
+            let port = KafkaBroker.freePorts(1)[0]
+            let script = URL(fileURLWithPath: Scene.program).deletingLastPathComponent().appending(path: "damage.py")
+            let proxy = try ChildProcess(
+                Tool.python.path(),
+                [
+                    script.path, "--listen", "\(port)", "--broker", scene.servers, "--first", "4", "--always",
+                    Self.token(2, 91), Self.token(1, 2),
+                ])
+            try proxy.waitFor("listening", seconds: 20)
+            scene.configuration.servers = "127.0.0.1:\(port)"
+            // Numbers 0 to 99; 90 to 92 are the first batch that stays damaged.
+            try Self.write(
+                [
+                    "full:none:30:1@0", "full:snappy:30:1@0", "full:none:30:1@1", "full:none:3:1@2", "good:2@2",
+                    "full:none:5:1@2",
+                ], to: topic, of: scene)
+            let worker = try scene.startWorker()
+            let first = try scene.await(scene.configuration.results, holds: 97, within: 60, of: worker)
+            print("97 results \(first) s after the start")
+            // Numbers 0 to 3 of partition 1 are the second.
+            let start = Date()
+            try Self.write(["full:none:4:1@1", "good:2@1"], to: topic, of: scene)
+            try scene.await(scene.configuration.results, holds: 99, within: 30, of: worker)
+            let seconds = Date().timeIntervalSince(start)
+            print("what is behind damage that stays has its result \(seconds) s after it was written")
+            #expect(seconds < 5)
+            try scene.settle(worker)
+            let places = try Self.places(of: scene)
+            #expect(Set(places) == [[topic[...], "2", "0", "2"], [topic[...], "1", "30", "33"]])
+            #expect(places.count == 2)
+            var expected: [String: Int] = [:]
+            for number in 0..<60 { expected[Self.token(0, number)] = 1 }
+            for number in 60..<90 { expected[Self.token(1, number)] = 1 }
+            for number in 93..<100 { expected[Self.token(2, number)] = 1 }
+            for number in 4..<6 { expected[Self.token(1, number)] = 1 }
+            // Lines "token arrived accepted".
+            var arrived: [String: Int] = [:]
+            let lines = try Scene.run(Tool.curl.path(), ["-s", "-m", "10", "\(simulator.control)/tokens"]).text
+            for line in lines.split(separator: "\n") {
+                let fields = line.split(separator: " ")
+                arrived[String(fields[0])] = Int(fields[1])
+            }
+            #expect(arrived == expected)
+            let damaged = proxy.text.split(separator: "\n").filter { $0.hasPrefix("damaged") }
+            print("\(damaged.count) responses were damaged")
+            #expect(damaged.count >= 4 + 2 * 3)
+            try scene.stop(worker)
+            try proxy.stop()
+            try simulator.process.stop()
+        }
+
         /// Many gaps, which are in order.
         @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(4)))
         func transactionsAreReadAsTheyAre() throws {

@@ -106,7 +106,13 @@ extension UnpackingTests {
         }
 
         /// A response to Fetch, behind the number of its request, with a topic of two partitions.
-        private static func response(version: Int, _ sets: [[UInt8]]) -> [UInt8] {
+        ///
+        /// - Parameters:
+        ///   - end: behind their last offset.
+        ///   - start: their first.
+        private static func response(
+            version: Int, _ sets: [[UInt8]], end: Int64 = 1 << 62, start: Int64 = 0
+        ) -> [UInt8] {
             let isCompact = version >= 12
             func count(_ number: Int, bytes: Int = 4) -> [UInt8] {
                 if !isCompact { return bytes == 2 ? big(UInt16(number)) : big(UInt32(number)) }
@@ -125,8 +131,8 @@ extension UnpackingTests {
             bytes += version >= 13 ? [UInt8](repeating: 0xAB, count: 16) : count(6, bytes: 2) + Array("topics".utf8)
             bytes += count(sets.count)
             for (index, set) in sets.enumerated() {
-                bytes += big(Int32(index)) + big(Int16(0)) + big(Int64(1 << 33)) + big(Int64(1 << 33))
-                if version >= 5 { bytes += big(Int64(3)) }
+                bytes += big(Int32(index)) + big(Int16(0)) + big(end) + big(end)
+                if version >= 5 { bytes += big(start) }
                 bytes += count(index) + Array(repeating: big(Int64(5)) + big(Int64(6)) + tags, count: index).joined()
                 if version >= 11 { bytes += big(Int32(-1)) }
                 // The leader (tag 1), as brokers tell it.
@@ -150,8 +156,12 @@ extension UnpackingTests {
             return response
         }
 
-        private static func checked(batch: [UInt8], batchBytes: Int = 8 << 20) -> [UInt8] {
-            let response = checked(response(version: 11, [batch]), batchBytes: batchBytes)
+        /// What became of batches that stand one behind the other.
+        private static func checked(
+            batch: [UInt8], batchBytes: Int = 8 << 20, end: Int64 = 1 << 62, start: Int64 = 0
+        ) -> [UInt8] {
+            let response = checked(
+                response(version: 11, [batch], end: end, start: start), batchBytes: batchBytes)
             return Array(response.suffix(batch.count))
         }
 
@@ -174,7 +184,8 @@ extension UnpackingTests {
             let base = 1 << 52 + 10 * Int64(version)
             let cut = Self.good(packing, base: base + 4).dropLast(9)
             let sets = [
-                Self.good(packing) + Self.odd(packing, base: base) + Self.good(.none), Self.good(packing) + cut,
+                Self.good(packing) + Self.odd(packing, base: base) + Self.good(.none, base: base + 2),
+                Self.good(packing) + cut,
             ]
             var none = Self.response(version: version, [[], []])
             #expect(!unpacking_check_response(&none, none.count, Self.limit()))
@@ -230,29 +241,9 @@ extension UnpackingTests {
             #expect(known == [UnreadableBatch(base...base, timestampMs: 1_700_000_000_000, size: 6, isTooLarge: false)])
         }
 
-        /// librdkafka does not look at checksums (`check.crcs`): it would believe a damaged offset, and hide what is below.
-        @Test(arguments: Packing.allCases) func whatIsOddWithAWrongChecksumMayBeWholeTheNextTime(packing: Packing) {
-            let base: Int64 = 1 << 56 + 10 * Int64(Packing.allCases.firstIndex(of: packing) ?? 0)
-            var odd = Self.odd(packing, base: base)
-            odd[17] ^= 1
-            var large = Self.batch(
-                packing, UnpackingTests.record(0, value: 70_000), count: 1, lastDelta: 0, base: base + 5)
-            large[17] ^= 1
-            for (batch, offsets) in [(odd, base...(base + 1)), (large, (base + 5)...(base + 5))] {
-                let refused = Self.checked(batch: batch, batchBytes: 64 << 10)
-                let expected = UnreadableBatch(
-                    offsets, timestampMs: 1_700_000_000_000, size: batch.count - 61, isTooLarge: false,
-                    isAsWritten: false)
-                #expect(Self.failure(refused, base: offsets.lowerBound) == [expected])
-            }
-        }
-
-        /// Other codecs are looked at when they are unpacked, and a checksum alone is nobody's.
-        @Test(arguments: [0, 1, 3, 4]) func whatIsNotToBeJudgedIsLeftAsItIs(codec: UInt8) {
-            var batch =
-                codec == 0
-                ? Self.good(.none) : Self.batch(.none, [1, 2, 3], count: 1, lastDelta: 0, attributes: UInt16(codec))
-            if codec == 0 { batch[17] ^= 1 }
+        /// Other codecs are looked at when they are unpacked.
+        @Test(arguments: [1, 3, 4]) func whatIsNotToBeJudgedIsLeftAsItIs(codec: UInt8) {
+            let batch = Self.batch(.none, [1, 2, 3], count: 1, lastDelta: 0, attributes: UInt16(codec))
             #expect(Self.checked(batch: batch) == batch)
         }
 
@@ -278,7 +269,7 @@ extension UnpackingTests {
             let base: Int64 = 0x0101_0101_0101_0101
             let whole = Self.response(
                 version: version,
-                [Self.good(packing, base: base) + Self.odd(packing, base: base), Self.good(packing, base: base)])
+                [Self.good(packing, base: base) + Self.odd(packing, base: base + 2), Self.good(packing, base: base)])
             let room = (whole.count + 4_095) & ~4_095
             let pages = mmap(nil, room + 4_096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)!
             defer { munmap(pages, room + 4_096) }
@@ -300,6 +291,168 @@ extension UnpackingTests {
                 (pages + room - batch.count).assumingMemoryBound(to: UInt8.self).update(from: batch, count: batch.count)
                 unpacking_check_response(
                     (pages + room - batch.count).assumingMemoryBound(to: UInt8.self), batch.count, caller)
+            }
+        }
+
+        // MARK: Damage
+
+        /// Small batches of every kind, of two records.
+        private static func small(base: Int64) -> [(name: String, batch: [UInt8])] {
+            let records = UnpackingTests.record(0, value: 20) + UnpackingTests.record(1, value: 30)
+            let marker: [UInt8] = [0x10, 0, 0, 0, 8, 0, 0, 0, 1, 0]
+            return Packing.allCases.map {
+                ("\($0)", batch($0, records, count: 2, lastDelta: 1, base: base))
+            }
+                + UnpackingTests.Codec.allCases.map {
+                    let packed = UnpackingTests.packed($0, records)
+                    return ("\($0)", batch(.none, packed, count: 2, lastDelta: 1, base: base, attributes: $0.number))
+                }
+                + [
+                    ("end of a transaction", batch(.none, marker, count: 1, lastDelta: 0, base: base, attributes: 48)),
+                    ("nothing", batch(.none, [], count: 0, lastDelta: 1, base: base)),
+                    ("one byte", batch(.none, [0], count: 1, lastDelta: 1, base: base, attributes: 1)),
+                ]
+        }
+
+        /// Where a batch is said to begin of which that is not known.
+        private static let nowhere = Int64.max - Int64(Int32.max)
+
+        /// Whether librdkafka goes no further than to this batch: snappy that it cannot unpack, and that ends behind all that may be
+        /// asked for.
+        private static func isRefused(_ batch: [UInt8], base: Int64) -> Bool {
+            batch[..<8] == big(base)[...] && batch[8..<12] == big(UInt32(batch.count - 12))[...] && batch[16] == 2
+                && batch[17..<21] == big(checksum(batch[21...]))[...] && batch[21..<23] == [0, 2]
+                && batch[23..<27] == big(Int32.max)[...] && batch[61...].prefix(5).allSatisfy { $0 == 0xFF }
+        }
+
+        /// Each bit that the checksum covers, and its own, of every codec: librdkafka looks at none of them (`check.crcs`), and would
+        /// send what is there to whom it is said to be for.
+        @Test func noFlippedBitOfABatchIsBelieved() {
+            let base: Int64 = 1 << 40
+            for (name, batch) in Self.small(base: base) {
+                #expect(Self.checked(batch: batch, end: base + 2) == batch, "\(name)")
+                for bit in (8 * 17)..<(8 * batch.count) {
+                    var flipped = batch
+                    flipped[bit / 8] ^= 1 << UInt8(bit % 8)
+                    let refused = Self.checked(batch: flipped, end: base + 2)
+                    guard Self.isRefused(refused, base: base), Self.checked(batch: refused, end: base + 2) == refused
+                    else {
+                        Issue.record("\(name), bit \(bit) is believed")
+                        return
+                    }
+                }
+            }
+        }
+
+        /// Whatever it says to be: nothing in it is to be believed.
+        @Test(arguments: Packing.allCases) func whatIsOddWithAWrongChecksumMayBeWholeTheNextTime(packing: Packing) {
+            var odd = Self.odd(packing, base: 5)
+            odd[17] ^= 1
+            var large = Self.batch(packing, UnpackingTests.record(0, value: 70_000), count: 1, lastDelta: 0, base: 5)
+            large[17] ^= 1
+            for batch in [odd, large] {
+                let before = Unpacking.tooLargeCount
+                let refused = Self.checked(batch: batch, batchBytes: 64 << 10, end: 20)
+                #expect(Self.isRefused(refused, base: 5))
+                #expect(UnpackingTests.known(refused, base: 5) == [])
+                #expect(Unpacking.tooLargeCount == before)
+            }
+        }
+
+        /// What is before it is read, and what is behind it is neither read nor looked at: its length may be wrong.
+        @Test func nothingElseOfItsPartitionChanges() {
+            var damaged = Self.good(.none, base: 7)
+            damaged[100] ^= 4
+            var behind = Self.good(.none, base: 9)
+            behind[100] ^= 4
+            let first = Self.good(.none, base: 5)
+            let checked = Self.checked(batch: first + damaged + behind, end: 11)
+            #expect(Array(checked[..<first.count]) == first)
+            #expect(Self.isRefused(Array(checked[first.count..<(first.count + damaged.count)]), base: 7))
+            #expect(Array(checked[(first.count + damaged.count)...]) == behind)
+        }
+
+        /// No checksum covers a batch's first offset: it is held against the log's ends and the batches beside it.
+        @Test(arguments: 0..<64) func aFirstOffsetThatCannotBeIsNotBelieved(bit: Int) {
+            let bases: [Int64] = [1 << 40, 1 << 40 + 2, 1 << 40 + 4]
+            let end = bases[2] + 2
+            let whole = bases.map { Self.good(.none, base: $0) }
+            let size = whole[0].count
+            #expect(Self.checked(batch: Array(whole.joined()), end: end, start: bases[0]) == Array(whole.joined()))
+            for index in 0..<3 {
+                var batches = whole
+                let base = bases[index] ^ (1 << Int64(bit))
+                batches[index].replaceSubrange(..<8, with: Self.big(base))
+                let checked = Self.checked(batch: Array(batches.joined()), end: end, start: bases[0])
+                let refused = (0..<3).first {
+                    Self.isRefused(Array(checked[($0 * size)..<(($0 + 1) * size)]), base: Self.nowhere)
+                }
+                // Itself, or the one before it, which it overlaps.
+                let isSeen = refused == index || (index > 0 && refused == index - 1)
+                // Inside of the log's last batch, where that is of two offsets.
+                #expect(isSeen || (index == 2 && base == end - 1), "batch \(index) at \(base)")
+            }
+        }
+
+        /// The log's end is that of before the records were read.
+        @Test func whatWasWrittenMeanwhileIsRead() {
+            let batches = Self.good(.none, base: 5) + Self.good(.none, base: 7) + Self.good(.none, base: 9)
+            for end in Int64(5)...11 { #expect(Self.checked(batch: batches, end: end) == batches) }
+            #expect(Self.checked(batch: batches, end: 4) != batches)
+            #expect(Self.checked(batch: batches, end: -1) == batches)
+            // With something missing in between.
+            let gap = Self.good(.none, base: 5) + Self.good(.none, base: 8)
+            #expect(Self.checked(batch: gap, end: 10) == gap)
+            #expect(Self.checked(batch: gap, end: 7) != gap)
+        }
+
+        /// Nor does it cover the length: of another length the checksum is another, or the batch is cut.
+        @Test(arguments: 0..<32) func aWrongLengthIsNotBelieved(bit: Int) {
+            let good = Self.good(.none, base: 5)
+            var batch = good
+            batch[8 + bit / 8] ^= 0x80 >> UInt8(bit % 8)
+            let bytes = batch + Self.good(.none, base: 7)
+            let length = batch[8..<12].reduce(0) { $0 << 8 | Int($1) }
+            let checked = Self.checked(batch: bytes, end: 9)
+            if length < 49 || length + 12 > bytes.count {
+                // librdkafka fails at it, or takes it for one that is cut.
+                #expect(checked == bytes)
+            } else {
+                #expect(Self.isRefused(Array(checked[..<(length + 12)]), base: 5))
+            }
+        }
+
+        /// Nor the version, by which librdkafka reads the batch as something else, or passes over its first record.
+        @Test(arguments: 0..<8) func aWrongVersionIsNotBelieved(bit: Int) {
+            for (name, batch) in Self.small(base: 5) {
+                var batch = batch
+                batch[16] ^= 1 << UInt8(bit)
+                #expect(Self.isRefused(Self.checked(batch: batch, end: 7), base: 5), "\(name)")
+                // One that is cut is passed over by its version alone.
+                let cut = Array(batch.dropLast())
+                let checked = Self.checked(batch: cut, end: 7)
+                #expect(checked.count == cut.count && checked[16] <= 2 && checked[..<16] == cut[..<16])
+            }
+        }
+
+        /// As Kafka had them before 0.11, with a CRC-32.
+        @Test func anOlderMessageIsReadWhereItIsIntact() {
+            // Of version 1, with no key and the value "hello".
+            let body: [UInt8] =
+                [1, 0] + Self.big(Int64(1_700_000_000_000)) + Self.big(Int32(-1)) + Self.big(Int32(5))
+                + Array("hello".utf8)
+            let whole =
+                Self.big(Int64(5)) + Self.big(UInt32(body.count + 4)) + Self.big(UnpackingTests.zip(body)) + body
+            let response = whole + Self.good(.none, base: 6)
+            #expect(Self.checked(batch: response, end: 8) == response)
+            for bit in (8 * 12)..<(8 * whole.count) {
+                var flipped = whole
+                flipped[bit / 8] ^= 1 << UInt8(bit % 8)
+                // It has no room for a batch: all that is left becomes one, or it is cut.
+                let refused = Self.checked(batch: flipped + Self.good(.none, base: 6), end: 8)
+                #expect(Self.isRefused(refused, base: 5), "bit \(bit)")
+                let alone = Self.checked(batch: flipped, end: 6)
+                #expect(alone[8..<12] == Self.big(Int32.max)[...] && alone[16] == 2, "bit \(bit)")
             }
         }
 

@@ -82,7 +82,7 @@ import Testing
         return header(codec, size: packed.count, base: base, lastDelta: lastDelta, records: records) + packed
     }
 
-    private static func packed(_ codec: Codec, _ zeros: [UInt8], isSized: Bool = true) -> [UInt8] {
+    static func packed(_ codec: Codec, _ zeros: [UInt8], isSized: Bool = true) -> [UInt8] {
         let bytes = zeros.count
         var packed = [UInt8](repeating: 0, count: bytes + 4_096)
         let room = packed.count
@@ -142,6 +142,12 @@ import Testing
         add(Int32(-1))
         add(records)
         return header
+    }
+
+    /// zlib's crc32.
+    static func zip(_ bytes: [UInt8]) -> UInt32 {
+        typealias Checksum = @convention(c) (UInt, UnsafePointer<UInt8>, UInt32) -> UInt
+        return UInt32(find("crc32", as: Checksum.self)(0, bytes, UInt32(bytes.count)))
     }
 
     /// Unpacks the records of a batch as librdkafka does (rdkafka_zstd.c, rdkafka_lz4.c, rdgz.c); returns how many bytes that

@@ -75,17 +75,71 @@ static void skip_tags(reader *reader) {
     }
 }
 
-/// Whether there was one.
-static bool check_batches(uint8_t *at, const uint8_t *end, const void *caller) {
+/// What a response says of a partition's log.
+typedef struct {
+    /// The lowest offset; 0 where that is not told.
+    int64_t start;
+    /// Behind the highest that may be read, as of before the records were: they may go further. Negative: that is not told.
+    int64_t end;
+} log_bounds;
+
+/// Where a batch is said to begin of which nobody knows that: above all that may be asked for.
+static const int64_t unknown_offset = INT64_MAX - INT32_MAX;
+
+/// Makes what is there one batch that cannot be read, and that librdkafka goes no further than to; where too little is there,
+/// one that is cut.
+static void refuse(uint8_t *at, size_t size, size_t left, int64_t base_offset) {
+    if (size < header_size) size = left;
+    if (size >= header_size) return make_damaged(at, size, base_offset);
+    set_big_endian(at + length_at, 4, INT32_MAX);
+    at[magic_at] = 2;
+}
+
+/// Whether there was one. Of each partition there is `log`. What no checksum covers is held against what is beside it.
+static bool check_batches(uint8_t *at, const uint8_t *end, log_bounds log, const void *caller) {
     bool is_any = false;
-    // The last may be cut.
-    while (end - at >= header_size) {
-        uint64_t size = 12 + big_endian(at + 8, 4);
-        if (size > (uint64_t)(end - at) || size < 17) break;
-        if (at[16] == 2 && size >= header_size) {
-            is_any = true;
-            unpacking_check_batch(at, size, caller);
+    if (log.end < 0) log.end = INT64_MAX;
+    // The lowest first offset that the next batch may have.
+    int64_t next = 0;
+    for (bool is_first = true; end - at > magic_at; is_first = false) {
+        size_t left = end - at, size = length_behind + (size_t)big_endian(at + length_at, 4);
+        int64_t base = (int64_t)big_endian(at, 8), last;
+        uint8_t magic = at[magic_at];
+        if (size > left) {
+            // The last may be cut. librdkafka leaves it for the next fetch, unless its version is none that it knows: then it
+            // passes over its first record.
+            if (magic > 2) at[magic_at] = 2;
+            break;
         }
+        // It fails at those.
+        if (size <= magic_at || (magic == 2 && size < header_size)) {
+            if (magic > 2) refuse(at, size, left, unknown_offset);
+            break;
+        }
+        if (magic < 2 && is_intact_message(at, size)) {
+            next = 0;
+            at += size;
+            continue;
+        }
+        is_any = true;
+        // Beyond the log's end that was told all was written just now, with nothing missing in between.
+        bool is_placed = base >= next && (base < log.end || base == (is_first ? log.end : next));
+        if (magic != 2 || !is_intact(at, size)) {
+            refuse(at, size, left, is_placed && log.end - base <= INT32_MAX ? base : unknown_offset);
+            break;
+        }
+        if (is_made_damaged(at, size)) break;
+        int32_t delta = (int32_t)big_endian(at + last_delta_at, 4);
+        bool is_over = __builtin_add_overflow(base, delta < 0 ? 0 : delta, &last) || last == INT64_MAX;
+        if (is_over || (is_first && last < log.start)) is_placed = false;
+        // Of two that overlap either may be elsewhere, and the other one was not read yet.
+        if (left - size >= 8 && (int64_t)big_endian(at + size, 8) <= last) is_placed = false;
+        if (!is_placed) {
+            refuse(at, size, left, unknown_offset);
+            break;
+        }
+        unpacking_check_batch(at, size, caller);
+        next = last + 1;
         at += size;
     }
     return is_any;
@@ -103,8 +157,10 @@ static bool read_response(
     for (uint64_t topics = read_count(&reader, 4, 2); topics > 0 && !reader.has_failed; topics--) {
         skip(&reader, layout->has_topic_id ? 16 : read_count(&reader, 2, 1));
         for (uint64_t partitions = read_count(&reader, 4, 22); partitions > 0 && !reader.has_failed; partitions--) {
-            skip(&reader, 4 + 2 + 8 + 8); // number, error, high watermark, last stable offset
-            if (layout->has_log_start) skip(&reader, 8);
+            skip(&reader, 4 + 2); // number, error
+            log_bounds log = {.end = (int64_t)read_fixed(&reader, 8)};
+            skip(&reader, 8); // last stable offset
+            if (layout->has_log_start) log.start = (int64_t)read_fixed(&reader, 8);
             for (uint64_t aborted = read_count(&reader, 4, 16); aborted > 0 && !reader.has_failed; aborted--) {
                 skip(&reader, 16);
                 skip_tags(&reader);
@@ -113,7 +169,7 @@ static bool read_response(
             uint64_t length = read_count(&reader, 4, 1);
             uint8_t *records = reader.at;
             skip(&reader, length);
-            if (caller && !reader.has_failed && check_batches(records, reader.at, caller)) *has_batches = true;
+            if (caller && !reader.has_failed && check_batches(records, reader.at, log, caller)) *has_batches = true;
             skip_tags(&reader);
         }
         skip_tags(&reader);

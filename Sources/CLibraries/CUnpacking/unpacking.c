@@ -199,7 +199,7 @@ uint64_t unpacking_granted_count(void) { return atomic_load(&granted_count); }
 
 // MARK: Batches
 
-enum { no_codec = 0, gzip_codec = 1, snappy_codec = 2, lz4_codec = 3, zstd_codec = 4, codec_mask = 7, control_bit = 32 };
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static int64_t now_ns(void) {
     struct timespec time;
@@ -393,28 +393,50 @@ static bool is_whole(const work *work, const void *bytes, size_t size) {
 /// The beginning of the records of a batch that is not to be read: a byte that no gzip begins with, and one of these bits.
 enum { spoiled_as_too_large = 1, spoiled_as_written = 2, spoiled_size = 2 };
 
-enum { crc_at = 17, attributes_at = 21 };
-
-static bool is_intact(const uint8_t *batch, size_t size) {
+bool is_intact(const uint8_t *batch, size_t size) {
     return unpacking_crc32c(batch + attributes_at, size - attributes_at) == big_endian(batch + crc_at, 4);
 }
 
-/// Makes a batch one of gzip that cannot be unpacked: librdkafka hands up what is before it, says its offset, and asks for it
-/// again. It is known as of now, since that librdkafka may have its decompressors built in. Where the checksum was wrong, too, the
-/// log may have it otherwise, and the next fetch: it counts as damaged, whatever it says to take.
+bool is_intact_message(const uint8_t *message, size_t size) {
+    return crc32_ieee(message + magic_at, size - magic_at) == big_endian(message + length_behind, 4);
+}
+
+static void set_checksum(uint8_t *batch, size_t size) {
+    set_big_endian(batch + crc_at, 4, unpacking_crc32c(batch + attributes_at, size - attributes_at));
+}
+
+/// Makes an intact batch one of gzip that cannot be unpacked: librdkafka hands up what is before it, says its offset, and asks
+/// for it again. It is known as of now, since that librdkafka may have its decompressors built in.
 static void spoil(work *work, uint8_t *batch, size_t size, outcome outcome) {
-    work->header.is_as_written = is_intact(batch, size);
-    if (!work->header.is_as_written) outcome = damaged;
+    work->header.is_as_written = true;
     batch[attributes_at + 1] = (batch[attributes_at + 1] & ~codec_mask) | gzip_codec;
     if (size >= header_size + spoiled_size) {
         batch[header_size] = 0;
-        batch[header_size + 1] = (outcome == too_large ? spoiled_as_too_large : 0)
-            | (work->header.is_as_written ? spoiled_as_written : 0);
+        batch[header_size + 1] = (outcome == too_large ? spoiled_as_too_large : 0) | spoiled_as_written;
     }
-    uint32_t crc = unpacking_crc32c(batch + attributes_at, size - attributes_at);
-    for (int index = 0; index < 4; index++) batch[crc_at + index] = (uint8_t)(crc >> (24 - 8 * index));
-    work->crc = crc;
+    set_checksum(batch, size);
+    work->crc = (uint32_t)big_endian(batch + crc_at, 4);
     remember(work, outcome);
+}
+
+/// What its records begin with then: a size of more than 32 bits, or of which the end is missing.
+enum { damaged_size = 5 };
+
+void make_damaged(uint8_t *batch, size_t size, int64_t base_offset) {
+    set_big_endian(batch, 8, (uint64_t)base_offset);
+    set_big_endian(batch + length_at, 4, size - length_behind);
+    batch[magic_at] = 2;
+    set_big_endian(batch + attributes_at, 2, snappy_codec);
+    // librdkafka passes over what ends below the offset that it asked for.
+    set_big_endian(batch + last_delta_at, 4, INT32_MAX);
+    memset(batch + header_size, 0xFF, least(size - header_size, damaged_size));
+    set_checksum(batch, size);
+}
+
+bool is_made_damaged(const uint8_t *batch, size_t size) {
+    size_t unpacked;
+    return big_endian(batch + attributes_at, 2) == snappy_codec && big_endian(batch + last_delta_at, 4) == INT32_MAX
+        && !snappy_size(batch + header_size, size - header_size, &unpacked);
 }
 
 void unpacking_check_batch(uint8_t *batch, size_t size, const void *caller) {
@@ -561,8 +583,6 @@ static bool has_room(const library *limits, const work *work, size_t buffer, siz
     fail(work, put_off);
     return false;
 }
-
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 // MARK: The functions
 

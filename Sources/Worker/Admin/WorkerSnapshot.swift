@@ -50,7 +50,7 @@ struct WorkerSnapshot: Sendable {
     struct Unpacked: Sendable {
         /// Whether the limits are in force.
         var isLimited = true
-        /// Whether those are looked at that are not compressed, or of snappy.
+        /// Whether their checksums are looked at, and the records of those that are not compressed, or of snappy.
         var isChecked = true
         /// How often one was refused as too large, and put off for want of memory.
         var tooLarge = 0

@@ -726,7 +726,7 @@ final class GroupReader: CommitPlace {
         let text: StaticString =
             batch.isTooLarge
             ? "its batch takes more memory than kafka.max_batch_bytes, unpacked"
-            : "its batch cannot be unpacked, or its records are not those of its header"
+            : "its batch is damaged, cannot be unpacked, or has other records than its header says"
         let partition = one.queue.partition
         let offsets = one.failures.fresh(of: batch)
         let first = max(offsets.lowerBound, min(one.begin, offsets.upperBound))

@@ -238,7 +238,7 @@ package final class PushWorker: @unchecked Sendable {
         if !batchCheck.isSet {
             logger.warning(
                 .kafka,
-                "this librdkafka has its TLS library built in: batches that are not compressed are not looked at",
+                "this librdkafka has its TLS library built in: damaged batches are not told from whole ones",
                 ["librdkafka": "\(version)"])
         }
     }
@@ -249,7 +249,7 @@ package final class PushWorker: @unchecked Sendable {
         guard batchCheck.isFoundBlind(hasRead: hasRead, hasSeen: Unpacking.hasSeenBatches) else { return }
         logger.warning(
             .kafka,
-            "records came and no batch was seen: batches that are not compressed, or are of snappy, are not looked at",
+            "records came and no batch was seen: damaged batches are not told from whole ones",
             ["librdkafka": "\(String(KafkaLibrary.version, radix: 16))"])
     }
 

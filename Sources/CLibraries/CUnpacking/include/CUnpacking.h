@@ -3,9 +3,9 @@
 // lz4, zlib), so the functions of these names in the executable come before theirs (ELF symbol preemption): they ask the
 // limits, and call the real ones.
 //
-// Snappy is a part of librdkafka, and what is not compressed is not unpacked. Such batches are looked at where they come from
-// the network: a response is read into one buffer, in which one that is not to be read becomes one of gzip that cannot be
-// unpacked, so that librdkafka fails at it as at any other.
+// Snappy is a part of librdkafka, what is not compressed is not unpacked, and nobody looks at checksums. So batches are looked at
+// where they come from the network: a response is read into one buffer, in which one that is not to be read becomes one that
+// cannot be unpacked, so that librdkafka fails at it as at any other.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,9 +44,12 @@ unpacking_watch unpacking_watch_responses(const void *caller);
 /// nothing is looked at.
 uint64_t unpacking_fetch_count(void);
 
-/// Looks at one, from behind the number of its request on: the batches of a response to Fetch (versions 4 to 17) that are not
-/// compressed, or are of snappy, and not what their header says, or too large, become such that cannot be unpacked. Returns
-/// whether it is one with a batch, of whichever codec.
+/// Looks at one, from behind the number of its request on. The batches of a response to Fetch (versions 4 to 17) become such
+/// that cannot be unpacked
+/// - where their checksum is not that of their bytes, whatever their codec, or their first offset cannot be theirs: their end is
+///   not known then, and what follows in that partition is not looked at, since librdkafka goes no further;
+/// - where they are intact, and not compressed or of snappy, and not what their header says, or too large.
+/// Returns whether it is one with a batch, of whichever codec.
 bool unpacking_check_response(uint8_t *bytes, size_t size, const void *caller);
 
 #define UNPACKING_CALLERS 3
@@ -69,7 +72,7 @@ typedef struct {
     size_t size;
     /// It would take more than a batch may. False: it is damaged, or something else is wrong.
     bool is_too_large;
-    /// It came as it was written: its checksum says so, and it will never be another.
+    /// It came as it was written: its checksum says so, and it will never be another. Else it was not looked at.
     bool is_as_written;
 } unpacking_batch;
 
