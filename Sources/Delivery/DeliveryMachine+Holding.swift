@@ -36,7 +36,8 @@ extension DeliveryMachine {
     }
 
     /// To the shortest tier, and to the one where it costs less once the app's holding has lasted. One of many that a lane
-    /// or a share turned away goes to the tier in which its turn comes.
+    /// or a share turned away goes to the tier in which its turn comes, and a dead token to a longer one each time: nobody
+    /// waits for it, and each return asks APNs and writes it once more.
     mutating func moveHeld(_ slot: UInt32, _ cause: HeldCause) {
         // No later commit may say that it cannot have been sent.
         if let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) {
@@ -59,7 +60,9 @@ extension DeliveryMachine {
             // About as many as its share holds pass each time.
             let rounds = Int64(holding.before / max(1, room.total / 2) + 1)
             tier = max(lasting, tiers.tier(inRounds: rounds, ofMs: tiers.patienceMs))
-        case .paused, .removed, .credential, .topic, .unreachable, .unprocessed, .unwritable, .span:
+        case .unwritable:
+            tier = max(lasting, tiers.tier(delayMs: 0, previousMs: store[bodyOf: store[slot].record].tierDelayMs))
+        case .paused, .removed, .credential, .topic, .unreachable, .unprocessed, .span:
             tier = lasting
         }
         moveToTier(slot, tiers.writable(tier), asAttempt: isAttempt)

@@ -124,6 +124,39 @@ struct MachineTopicTests {
         #expect(rig.isEmpty)
     }
 
+    @Test(
+        "A dead token held again goes to a longer tier each time, however short the shortest is, and stays in the longest"
+    )
+    func deadTokensAgain() {
+        let delays: [Int64] = [1_000, 60_000, 900_000]
+        func kinds(readFrom tier: Int?, writable: [Bool] = [true, true, true]) -> [Production.Kind] {
+            var settings = DeliverySettings()
+            settings.tiers = delays.map { .init(delayMs: $0) }
+            let rig = Rig(settings)
+            for (tier, isWritable) in writable.enumerated() {
+                rig.machine.setWritable(.retry(tier: tier), isWritable, now: rig.now)
+            }
+            rig.machine.setWritable(.unregistered, false, now: rig.now)
+            let nowMs = rig.now.wallMs
+            if let tier {
+                let headers = AgainTests.retryHeaders(attempt: 0, dueMs: nowMs, firstMs: nowMs)
+                rig.receive(
+                    rig.assignReady(0, topic: "tier", role: .retry(delayMs: delays[tier])), 0, "a", headers: headers)
+            } else {
+                rig.receive(rig.assignReady(), 0, "a")
+            }
+            rig.send()
+            rig.answer("a", 410, .unregistered, atMs: 1)
+            return rig.settle().map(\.kind)
+        }
+        #expect(kinds(readFrom: nil) == [.retry(tier: 0)])
+        for (from, to) in [(0, 1), (1, 2), (2, 2)] {
+            #expect(kinds(readFrom: from) == [.retry(tier: to)])
+        }
+        #expect(kinds(readFrom: 0, writable: [true, false, true]) == [.retry(tier: 2)])
+        #expect(kinds(readFrom: 0, writable: [true, false, false]) == [.retry(tier: 0)])
+    }
+
     @Test("A dead token whose result was produced already waits; so does one that has no tier to go to")
     func halfWritten() {
         let rig = Self.answered([("a", 410, .unregistered), ("b", 410, .unregistered)])
