@@ -67,34 +67,38 @@ extension DeliveryMachine {
     ) {
         let offset = store[record: slot].offset
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
-        let size = store.makeBody(
-            of: slot, request, read: ledger.partitions[partition].origin(of: offset), firstMs: firstMs,
-            isExpired: settings.maxAgeMs > 0 && RecordTime.age(of: firstMs, nowMs: now.wallMs) > settings.maxAgeMs,
-            // What the parser refuses was refused there too; what has no app may have had one.
-            inheritedDoubts: request.isInvalid ? 0 : ledger.partitions[partition].ledger.inheritedDoubts(at: offset))
-        findApp(request, of: slot)
+        let origin = ledger.partitions[partition].origin(of: offset)
+        let isExpired = settings.maxAgeMs > 0 && RecordTime.age(of: firstMs, nowMs: now.wallMs) > settings.maxAgeMs
+        // What the parser refuses was refused there too; what has no app may have had one.
+        let doubts = request.isInvalid ? 0 : ledger.partitions[partition].ledger.inheritedDoubts(at: offset)
+        let match = findApp(request)
+        let size =
+            switch match {
+            case .app:
+                store.makeBody(
+                    of: slot, request, read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubts: doubts)
+            case .failure(let reason, let text, let subject):
+                store.makeBody(
+                    of: slot, request.refused(reason, text, subject), read: origin, firstMs: firstMs,
+                    isExpired: isExpired, inheritedDoubts: doubts)
+            }
+        if case .app(let app, let defaultTopic) = match {
+            store[bodyOf: slot].app = Int32(app.value)
+            if request.headers.topic.isEmpty { store[bodyOf: slot].headers.topic = defaultTopic }
+        }
         store[bodyOf: slot].countRepeated()
         room.takeRecord(size, group: ledger.partitions[partition].group, app: Int(store[bodyOf: slot].app))
     }
 
-    private mutating func findApp(_ request: ParsedRequest, of slot: UInt32) {
-        var match = directory.find(name: request.app, environment: request.environment, topic: request.headers.topic)
+    private mutating func findApp(_ request: ParsedRequest) -> AppDirectory.Match {
+        let match = directory.find(name: request.app, environment: request.environment, topic: request.headers.topic)
         // The worker that wrote a retry record knew the app; here it may have another name, while workers are replaced
         // or for good.
-        if case .failure = match, request.retry != nil, !request.app.isEmpty, !request.headers.topic.isEmpty {
-            let noName = UnsafeRawBufferPointer(start: nil, count: 0)
-            match = directory.find(name: noName, environment: request.environment, topic: request.headers.topic)
+        guard case .failure = match, request.retry != nil, !request.app.isEmpty, !request.headers.topic.isEmpty else {
+            return match
         }
-        switch match {
-        case .app(let app, let defaultTopic):
-            store[bodyOf: slot].app = Int32(app.value)
-            if request.headers.topic.isEmpty { store[bodyOf: slot].headers.topic = defaultTopic }
-        case .failure(let reason, let text):
-            guard !store[bodyOf: slot].isInvalid else { return }
-            store[bodyOf: slot].isInvalid = true
-            store[bodyOf: slot].failureReason = reason
-            store[bodyOf: slot].detail = Detail(text)
-        }
+        let noName = UnsafeRawBufferPointer(start: nil, count: 0)
+        return directory.find(name: noName, environment: request.environment, topic: request.headers.topic)
     }
 
     /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes
@@ -117,5 +121,24 @@ extension DeliveryMachine {
         _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
     ) -> Int {
         headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count }
+    }
+}
+
+extension ParsedRequest {
+    /// Refused because it has no app, unless it is for something else already: the detail names what was asked for.
+    fileprivate func refused(_ reason: ReasonCode, _ text: StaticString, _ subject: AppDirectory.Subject)
+        -> ParsedRequest
+    {
+        guard !isInvalid else { return self }
+        var refused = self
+        refused.isInvalid = true
+        refused.failureReason = reason
+        refused.detail =
+            switch subject {
+            case .name: Detail(text, app)
+            case .topic: Detail(text, headers.topic)
+            case .nothing: Detail(text)
+            }
+        return refused
     }
 }

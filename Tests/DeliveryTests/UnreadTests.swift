@@ -63,6 +63,37 @@ struct UnreadTests {
         #expect(Set(rig.settle().compactMap(\.outcome)) == [.accepted, .invalid])
     }
 
+    @Test("Whose app is not in this worker's configuration ends invalid: never sent as another's, and named")
+    func appOfOthers() {
+        let rig = Rig()
+        let requests = rig.assignReady(0)
+        let cases: [(headers: [String: String], detail: String)] = [
+            (["push-app": "news", "apns-topic": "com.example.shop"], "has that name and environment"),
+            (["push-app": "news"], "has that name and environment"),
+            (["apns-topic": "com.example.news"], "is not a bundle id"),
+            (["push-environment": "development"], "has that name and environment"),
+        ]
+        for (offset, each) in cases.enumerated() { rig.receive(requests, Int64(offset), "a", headers: each.headers) }
+        #expect(rig.send() == [])
+        var details: [String] = []
+        while let production = rig.machine.nextProduction(for: .results) {
+            rig.machine.withResult(production.id, now: rig.now) { _, ending in
+                expect(ending.outcome == .invalid && ending.reason == .badTopic, is: true)
+                let subject = String(decoding: ending.detail.subject, as: UTF8.self)
+                details.append("\(ending.detail.text): \(subject)")
+            }
+            rig.machine.produced(production)
+            rig.machine.acknowledged(production.id, now: rig.now)
+        }
+        expect(details.count, is: cases.count)
+        for ((_, words), detail) in zip(cases, details) {
+            #expect(detail.contains(words) && detail.contains("all workers of a group need the same apps"))
+        }
+        #expect(
+            details.map { String($0.split(separator: ":").last ?? "") } == [" news", " news", " com.example.news", " "])
+        #expect(rig.isEmpty)
+    }
+
     @Test("Whoever dies at a record finds its place: a body begins with it")
     func place() {
         #expect(MemoryLayout<RecordBody>.offset(of: \.place) == 0)

@@ -6,8 +6,12 @@ package struct AppDirectory: ~Copyable {
     package enum Match {
         /// The app, and its bundle id when the request names no topic (else the request's own topic holds).
         case app(AppIndex, defaultTopic: UnsafeRawBufferPointer)
-        /// Apple's word for it, and in our words.
-        case failure(ReasonCode, StaticString)
+        /// Apple's word for it, in our words, and what of the request that is about.
+        case failure(ReasonCode, StaticString, Subject)
+    }
+
+    package enum Subject {
+        case name, topic, nothing
     }
 
     struct App {
@@ -78,8 +82,11 @@ package struct AppDirectory: ~Copyable {
             return .app(lastApp, defaultTopic: Self.nothing)
         }
         guard let index = firstApp(name: name, environment: environment, topic: topic) else {
-            guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp }
-            return .failure(.badTopic, "the topic is not a bundle id of an app of the configuration")
+            guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
+            return .failure(
+                .badTopic,
+                "the topic is not a bundle id of an app of this worker's configuration (all workers of a group need the same apps)",
+                .topic)
         }
         if name.isEmpty, environment == nil, topic.count <= Self.lastLimit { remember(topic, index) }
         return .app(AppIndex(index), defaultTopic: Self.nothing)
@@ -97,11 +104,11 @@ package struct AppDirectory: ~Copyable {
             }
             guard first.bundleIDs.count == 1, app.bundleIDs.count == 1,
                 Self.isEqual(first.bundleIDs[0], app.bundleIDs[0])
-            else { return .failure(.missingTopic, "several apps are configured and the request names none") }
+            else { return .failure(.missingTopic, "several apps are configured and the request names none", .nothing) }
         }
-        guard let found else { return Self.unknownApp }
+        guard let found else { return Self.unknownApp(name) }
         guard found.app.bundleIDs.count == 1 else {
-            return .failure(.missingTopic, "the app has several bundle ids and the request names none")
+            return .failure(.missingTopic, "the app has several bundle ids and the request names none", .nothing)
         }
         return .app(AppIndex(found.index), defaultTopic: found.app.bundleIDs[0])
     }
@@ -151,8 +158,11 @@ package struct AppDirectory: ~Copyable {
     }
 
     private static var nothing: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
-    private static var unknownApp: Match {
-        .failure(.badTopic, "no app of the configuration has that name and environment")
+    private static func unknownApp(_ name: UnsafeRawBufferPointer) -> Match {
+        .failure(
+            .badTopic,
+            "no app of this worker's configuration has that name and environment (all workers of a group need the same apps)",
+            name.isEmpty ? .nothing : .name)
     }
 
     private static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { BytesHash.hash(bytes, seed: 0) }

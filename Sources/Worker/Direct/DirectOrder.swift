@@ -27,7 +27,7 @@ struct DirectOrder {
             throw DirectSend.Failure("not a notification for one device: \(parsed.detail.text)")
         }
         switch directory.find(name: parsed.app, environment: parsed.environment, topic: parsed.headers.topic) {
-        case .failure(let reason, let text):
+        case .failure(let reason, let text, _):
             throw DirectSend.Failure("\(reason.text.map { "\($0): " } ?? "")\(text)")
         case .app(let app, let defaultTopic):
             settings = configuration.apps[app.value]
