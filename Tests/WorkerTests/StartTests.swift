@@ -1,5 +1,6 @@
 import Configuration
 import Delivery
+import EventLoop
 import Foundation
 import Kafka
 import PushRecords
@@ -30,6 +31,14 @@ struct StartTests {
         configuration.kafka.assignment = .cooperative
         let failure = #expect(throws: StartFailure.self) { try configuration.cluster() }
         #expect(failure?.lines.first?.hasPrefix("kafka.assignment: cooperative needs librdkafka 2.10.0") == true)
+    }
+
+    @Test func `Without room for a thread the start says what to do, and is no fault of the configuration's`() {
+        let failure = StartFailure(of: SystemError(call: "pthread_create", code: EAGAIN))
+        #expect(failure.isPassing)
+        #expect(failure.lines.first?.contains("EAGAIN") == true && failure.lines.first?.contains("pids.max") == true)
+        #expect(StartFailure(of: KafkaError(.noResources)).isPassing)
+        #expect(!StartFailure(of: SystemError(call: "eventfd", code: EMFILE)).isPassing)
     }
 
     @Test func `More descriptors than the process may have are told`() {

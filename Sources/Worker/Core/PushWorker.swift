@@ -172,7 +172,7 @@ package final class PushWorker: @unchecked Sendable {
                     stop()
                 }
             } catch {
-                throw StartFailure(["\(error)"])
+                throw StartFailure(of: error)
             }
         }
         let pages = try AdminPages.serve(configuration.admin, board: board)
@@ -187,7 +187,7 @@ package final class PushWorker: @unchecked Sendable {
         do {
             try StartWatch.run("the Kafka clients", withinSeconds: watchSeconds) { try start() }
         } catch {
-            throw StartFailure(["\(error)"], isPassing: (error as? KafkaError)?.code == .noResources)
+            throw StartFailure(of: error)
         }
         logger.info(
             .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.count)])

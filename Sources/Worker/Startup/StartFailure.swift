@@ -1,3 +1,7 @@
+internal import EventLoop
+internal import Glibc
+internal import Kafka
+
 /// Why a worker cannot start as it is configured: each line names a thing and says what to do. `run` exits with 78; with 1
 /// where it is not the configuration's fault.
 package struct StartFailure: Error, CustomStringConvertible {
@@ -11,4 +15,13 @@ package struct StartFailure: Error, CustomStringConvertible {
     }
 
     package var description: String { lines.joined(separator: "\n") }
+
+    /// What the system or the Kafka library refused. Without room for a thread it says what to do, and another time may do.
+    init(of error: any Error) {
+        if let error = error as? SystemError, error.call == "pthread_create", error.code == EAGAIN {
+            self.init(["\(error); \(KafkaCode.roomForThreads)"], isPassing: true)
+        } else {
+            self.init(["\(error)"], isPassing: (error as? KafkaError)?.code == .noResources)
+        }
+    }
 }
