@@ -1,6 +1,7 @@
-import EventLoop
 import Foundation
 import Testing
+
+@testable import EventLoop
 
 @Suite struct FileWatchBaselineTests {
     /// Between reading a file and watching it, it may be replaced.
@@ -15,14 +16,14 @@ import Testing
         let loop = try Loop()
         var changes: [[String]] = []
         let watch = FileWatch([(key.path, loaded)], loop: loop) { changes.append($0) }
-        watch.look()
+        watch.lookNow(loop)
         #expect(changes == [[key.path]])
         // It was read when it held something else again, and then put back.
         watch.remember(key.path, hash: FileWatch.hash(of: "three".utf8))
-        watch.look()
+        watch.lookNow(loop)
         #expect(changes.count == 2)
         watch.remember(key.path, hash: FileWatch.hash(of: "two".utf8))
-        watch.look()
+        watch.lookNow(loop)
         #expect(changes.count == 2)
     }
 
@@ -32,8 +33,9 @@ import Testing
         let bytes = Data((0...FileWatch.hashedLimit).map { UInt8(truncatingIfNeeded: $0 &* 31) })
         try bytes.write(to: file)
         var changes: [[String]] = []
-        let watch = try FileWatch([(file.path, FileWatch.hash(of: bytes))], loop: Loop()) { changes.append($0) }
-        watch.look()
+        let loop = try Loop()
+        let watch = FileWatch([(file.path, FileWatch.hash(of: bytes))], loop: loop) { changes.append($0) }
+        watch.lookNow(loop)
         #expect(changes.isEmpty)
     }
 }

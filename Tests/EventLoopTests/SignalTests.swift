@@ -33,23 +33,23 @@ import Testing
         let watch = FileWatch(
             [(key.path, FileWatch.hash(of: "one".utf8)), (other.path, nil)], loop: loop
         ) { changes.append($0) }
-        watch.look()
+        watch.lookNow(loop)
         #expect(changes.isEmpty)
         // The same contents in a new file: another inode, no news.
         try Data("one".utf8).write(to: key, options: .atomic)
-        watch.look()
+        watch.lookNow(loop)
         #expect(changes.isEmpty)
         try Data("two".utf8).write(to: key, options: .atomic)
-        watch.look()
-        watch.look()
+        watch.lookNow(loop)
+        watch.lookNow(loop)
         #expect(changes == [[key.path]])
         // Gone is no news; back with other contents is.
         try FileManager.default.removeItem(at: key)
-        watch.look()
+        watch.lookNow(loop)
         #expect(changes.count == 1)
         try Data("three".utf8).write(to: key)
         try Data("appeared".utf8).write(to: other)
-        watch.look()
+        watch.lookNow(loop)
         #expect(changes.last == [key.path, other.path])
     }
 

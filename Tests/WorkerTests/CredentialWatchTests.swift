@@ -1,3 +1,4 @@
+import Delivery
 import EventLoop
 import Foundation
 import Observability
@@ -6,6 +7,23 @@ import Testing
 
 @testable import Configuration
 @testable import Worker
+
+extension PushWorker {
+    /// Looks for files that changed, and waits until they are read.
+    fileprivate func look() {
+        fileWatch?.look()
+        finishReading()
+    }
+
+    fileprivate func reloadNow(_ reread: @escaping Rereading) {
+        reload(reread)
+        finishReading()
+    }
+
+    fileprivate func finishReading() {
+        while isReadingFiles { loop.runOnce(timeoutNs: 100_000_000) }
+    }
+}
 
 @Suite struct CredentialWatchTests {
     /// What was loaded is what a file is compared with, however early it was replaced.
@@ -23,18 +41,18 @@ import Testing
 
         try write(SelfSigned.privateKey())
         worker.watchFiles()
-        worker.fileWatch?.look()
+        worker.look()
         let second = worker.apps[0].tokenIdentity
         #expect(second != first)
 
         // A reload that finds the file as it was read changes nothing; one after it was replaced again does.
-        func reread() throws(ConfigurationError) -> LoadedConfiguration {
+        @Sendable func reread() throws(ConfigurationError) -> LoadedConfiguration {
             LoadedConfiguration(configuration: configuration, warnings: [])
         }
-        worker.reload(reread)
+        worker.reloadNow(reread)
         #expect(worker.apps[0].tokenIdentity == second)
         try write(SelfSigned.privateKey())
-        worker.reload(reread)
+        worker.reloadNow(reread)
         #expect(worker.apps[0].tokenIdentity != second)
     }
 
@@ -74,7 +92,7 @@ import Testing
 
         func reload() {
             let file = file
-            worker.reload { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
+            worker.reloadNow { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
         }
 
         /// Puts something else in a file's place, and the file back.
@@ -97,24 +115,24 @@ import Testing
         let identity = try #require(scene.worker.apps[0].tokenIdentity)
         for (path, name) in [(scene.key, "key.p8"), (scene.authority, "ca.pem")] {
             try scene.displaced(path, by: Scene.pipe) {
-                scene.worker.fileWatch?.look()
+                scene.worker.look()
                 let fault = try #require(scene.worker.refusalFaults().first)
                 #expect(fault.subject == "app shop" && fault.kind == .refused)
                 #expect(fault.text.contains(name) && fault.text.contains("it is no regular file"), "\(fault.text)")
                 #expect(scene.worker.apps[0].tokenIdentity == identity, "the one before stays")
             }
             // The same as is in force: it is no other credential, and not refused any more.
-            scene.worker.fileWatch?.look()
+            scene.worker.look()
             #expect(scene.worker.refusalFaults().isEmpty)
         }
         #expect(scene.worker.apps[0].tokenIdentity == identity)
         // What replaces a pipe is taken.
         try FileManager.default.removeItem(atPath: scene.key)
         try Scene.pipe(scene.key)
-        scene.worker.fileWatch?.look()
+        scene.worker.look()
         try FileManager.default.removeItem(atPath: scene.key)
         try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
-        scene.worker.fileWatch?.look()
+        scene.worker.look()
         #expect(scene.worker.apps[0].tokenIdentity != identity && scene.worker.refusalFaults().isEmpty)
     }
 
@@ -130,7 +148,7 @@ import Testing
         scene.reload()
         #expect(scene.worker.refusalFaults().isEmpty)
         try scene.displaced(scene.key, by: Scene.pipe) {
-            scene.worker.fileWatch?.look()
+            scene.worker.look()
             scene.reload()
             #expect(scene.worker.refusalFaults().map(\.subject) == ["app shop"], "what is in force was taken over")
         }
@@ -163,5 +181,46 @@ import Testing
         symlink("worker.yaml.real", scene.file)
         scene.reload()
         #expect(scene.worker.refusalFaults().isEmpty)
+    }
+
+    /// As on a network file system that does not answer.
+    @Test(.timeLimit(.minutes(1)))
+    func
+        `A configuration that cannot be read to its end holds up nothing, is named, and the last that was asked for is taken`()
+        throws
+    {
+        let scene = try Scene()
+        let worker = scene.worker
+        let file = scene.file
+        let gate = DispatchSemaphore(value: 0)
+        worker.reload { () throws(ConfigurationError) in
+            let loaded = try WorkerConfiguration.load(file: file)
+            gate.wait()
+            return loaded
+        }
+        while worker.configurationReading.underWay?.path != file { worker.loop.runOnce(timeoutNs: 1_000_000) }
+        #expect(worker.hangingFaults(worker.now).isEmpty)
+        var later = worker.now
+        later.ns += PushWorker.readingNs
+        #expect(worker.hangingFaults(later).map(\.subject) == ["file \(file)"])
+        #expect(worker.refusalFaults().isEmpty && worker.apps.count == 1, "the one before stays")
+
+        // A watch of other files goes on meanwhile.
+        let identity = worker.apps[0].tokenIdentity
+        try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
+        worker.fileWatch?.look()
+        while worker.apps[0].tokenIdentity == identity { worker.loop.runOnce(timeoutNs: 10_000_000) }
+
+        // Asked for twice while it hangs: only what the file holds after counts.
+        let text = try String(contentsOfFile: file, encoding: .utf8)
+        for paused in [false, true] {
+            try (text + "    paused: \(paused)\n").write(toFile: file, atomically: true, encoding: .utf8)
+            worker.reload { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }
+        }
+        #expect(!worker.apps[0].settings.isPaused)
+        gate.signal()
+        worker.finishReading()
+        #expect(worker.apps[0].settings.isPaused)
+        #expect(worker.hangingFaults(later).isEmpty)
     }
 }

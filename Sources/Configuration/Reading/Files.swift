@@ -15,13 +15,16 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "cannot read \(path): \(reason)" }
 }
 
-/// A whole file, which may be a pipe except where only regular files are read (`RegularFiles`); one that is longer than `limit` bytes is refused.
+/// A whole file, which may be a pipe except on a thread that reads regular files only (`linux_read_regular_files_only`); one that is
+/// longer than `limit` bytes is refused.
 package func readFile(_ path: String, limit: Int = 1 << 20) throws(FileError) -> [UInt8] {
     func failure(_ reason: String? = nil) -> FileError {
         FileError(path: path, reason: reason ?? String(cString: strerror(errno)))
     }
     let descriptor = linux_open_to_read(path)
-    guard descriptor >= 0 else { throw failure(descriptor == -2 ? RegularFiles.refusal : nil) }
+    guard descriptor >= 0 else {
+        throw failure(descriptor == -2 ? "it is no regular file, but a pipe, a device or a folder" : nil)
+    }
     defer { close(descriptor) }
     var bytes: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: 65_536)
@@ -34,20 +37,6 @@ package func readFile(_ path: String, limit: Int = 1 << 20) throws(FileError) ->
         }
         guard bytes.count + count <= limit else { throw failure("it is larger than \(limit) bytes") }
         bytes.append(contentsOf: chunk[..<count])
-    }
-}
-
-/// Where a thread must not wait for a file. (`linux_open_to_read`; reading credentials goes by it, too.)
-package enum RegularFiles {
-    static let refusal = "it is no regular file, but a pipe, a device or a folder"
-
-    /// On this thread, refuses within `body` to read what is no regular file, instead of waiting for whoever writes it.
-    package static func only<Result, Failure: Error>(
-        _ body: () throws(Failure) -> Result
-    ) throws(Failure) -> Result {
-        linux_read_regular_files_only(1)
-        defer { linux_read_regular_files_only(0) }
-        return try body()
     }
 }
 

@@ -7,7 +7,14 @@ internal import TLS
 
 extension PushWorker {
     /// Reads the configuration again, as it was read at the start.
-    package typealias Rereading = () throws(ConfigurationError) -> LoadedConfiguration
+    package typealias Rereading = @Sendable () throws(ConfigurationError) -> LoadedConfiguration
+
+    /// What a thread of its own read, since the core must not wait for a file.
+    private enum Reread: Sendable {
+        /// A configuration, and by their names the apps of it that connect in another way than those there are.
+        case loaded(LoadedConfiguration, [String: LoadedApp])
+        case refused([String])
+    }
 
     // MARK: The configuration (SIGHUP)
 
@@ -19,29 +26,56 @@ extension PushWorker {
     }
 
     /// Takes over what may change while the worker runs: apps with their credentials, limits and pauses, and log levels.
-    /// All of it or, when anything is wrong, nothing. Waits for no pipe.
-    func reload(_ reread: Rereading) { RegularFiles.only { takeOver(reread) } }
+    /// All of it or, when anything is wrong, nothing. Waits for no file: it is read by a thread of its own, and taken over
+    /// once that is done; what is asked for meanwhile is read from the beginning then.
+    func reload(_ reread: @escaping Rereading) {
+        let living = apps.indices.filter { !appRows[$0].isRemoved }.map { apps[$0].settings }
+        let hasBegun = configurationReading.begin({ Self.read(reread, living) }) { [weak self] found in
+            self?.take(found)
+        }
+        guard !hasBegun else { return }
+        guard configurationReading.isBusy else { return refuse(["no thread can be had to read it"]) }
+        nextReload = reread
+    }
 
-    private func takeOver(_ reread: Rereading) {
+    /// The thread's part.
+    private static func read(_ reread: Rereading, _ living: [AppSettings]) -> Reread {
         let loaded: LoadedConfiguration
         do throws(ConfigurationError) {
             loaded = try reread()
         } catch {
-            return refuse(error.lines)
+            return .refused(error.lines)
         }
-        let new = loaded.configuration
         var changed: [String: LoadedApp] = [:]
         var lines: [String] = []
-        for app in new.apps {
-            if let index = liveIndex(of: app), apps[index].settings.connects(like: app) { continue }
+        for app in loaded.configuration.apps {
+            let isKnown = living.contains {
+                $0.name == app.name && $0.environment == app.environment && $0.connects(like: app)
+            }
+            if isKnown { continue }
             do throws(StartFailure) {
                 changed[app.name] = try LoadedApp(app)
             } catch {
                 lines += error.lines
             }
         }
-        guard lines.isEmpty else { return refuse(lines) }
+        return lines.isEmpty ? .loaded(loaded, changed) : .refused(lines)
+    }
 
+    private func take(_ found: Reread) {
+        guard stopping == nil else { return }
+        if let again = nextReload {
+            nextReload = nil
+            return reload(again)
+        }
+        switch found {
+        case .refused(let lines): refuse(lines)
+        case .loaded(let loaded, let changed): takeOver(loaded, changed)
+        }
+    }
+
+    private func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) {
+        let new = loaded.configuration
         for warning in loaded.warnings {
             logger.warning(.worker, "configuration", about: warning, ["text": .text(warning)])
         }
@@ -67,13 +101,6 @@ extension PushWorker {
         for line in lines {
             logger.error(
                 .worker, "the configuration is refused; the one before stays", about: line, ["text": .text(line)])
-        }
-    }
-
-    /// An app is the same one while its name and environment are.
-    private func liveIndex(of app: AppSettings) -> Int? {
-        appRows.indices.first {
-            appRows[$0].name == app.name && appRows[$0].environment == app.environment && !appRows[$0].isRemoved
         }
     }
 
@@ -160,10 +187,12 @@ extension PushWorker {
     /// Watches the files that credentials are read from; Kubernetes swaps them under their names.
     func watchFiles() {
         let files = CredentialFiles(apps.map(\.settings))
-        fileWatch = FileWatch(loadedHashes(of: files.paths), loop: loop) { [unowned self] paths in
-            RegularFiles.only {
-                for index in files.apps(using: paths) where !appRows[index.value].isRemoved { readAgain(index) }
-            }
+        // Who hangs at a file that is watched further would only be joined there by another thread.
+        var reading = fileWatch?.reading
+        if let path = reading?.underWay?.path, !path.isEmpty, !files.paths.contains(path) { reading = nil }
+        fileWatch = FileWatch(loadedHashes(of: files.paths), loop: loop, reading: reading) { [weak self] paths in
+            self?.appsToRead.formUnion(files.apps(using: paths))
+            self?.readNextApp()
         }
     }
 
@@ -176,24 +205,71 @@ extension PushWorker {
         }
     }
 
-    private func readAgain(_ index: AppIndex) {
+    /// Reads the credential of the next app that has a file with other contents, where none is being read. Once a second,
+    /// too: there may have been no room for a thread.
+    func readNextApp() {
+        guard stopping == nil, !credentialReading.isBusy else { return }
+        appsToRead = appsToRead.filter { !appRows[$0.value].isRemoved }
+        guard let index = appsToRead.min(by: { $0.value < $1.value }) else { return }
+        let settings = apps[index.value].settings
+        let hasBegun = credentialReading.begin({
+            Result { () throws(StartFailure) in try LoadedApp(settings) }
+        }) { [weak self] found in
+            self?.take(found, of: index, readBy: settings)
+            self?.readNextApp()
+        }
+        if hasBegun { appsToRead.remove(index) }
+    }
+
+    private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
+        // A reload came in between, and read it as it says.
+        guard stopping == nil, !appRows[index.value].isRemoved, apps[index.value].settings.connects(like: settings)
+        else { return }
         let name = appRows[index.value].name
-        do throws(StartFailure) {
-            let loaded = try LoadedApp(apps[index.value].settings)
+        switch found {
+        case .success(var loaded):
+            loaded.settings = apps[index.value].settings
             replace(index, with: loaded)
             refusedFiles[index.value] = nil
             for (path, hash) in loadedHashes(of: Array(loaded.fileHashes.keys)) {
                 fileWatch?.remember(path, hash: hash)
             }
             logger.notice(.apns, "credential read again: its connections are made anew", ["app": "\(name)"])
-        } catch {
-            refusedFiles[index.value] = error.lines
-            for line in error.lines {
+        case .failure(let failure):
+            refusedFiles[index.value] = failure.lines
+            for line in failure.lines {
                 logger.error(
                     .apns, "a credential's file changed and cannot be used; the one before stays", about: line,
                     ["text": .text(line)])
             }
         }
+    }
+
+    // MARK: File systems that hang
+
+    /// Who reads files.
+    private var readings: [FileReading] {
+        [configurationReading, credentialReading] + [fileWatch?.reading].compactMap(\.self)
+    }
+
+    /// Whether a thread is at a file, or about to be.
+    var isReadingFiles: Bool { readings.contains(where: \.isBusy) || !appsToRead.isEmpty }
+
+    /// How long reading a configuration or a credential may take before that is named.
+    static let readingNs: Int64 = 5_000_000_000
+
+    /// Files that are waited for; what was read before stays in force meanwhile.
+    func hangingFaults(_ now: DeliveryTime) -> [Fault] {
+        var faults: [Fault] = []
+        for case let (path, sinceNs)? in readings.map(\.underWay) where now.ns - sinceNs >= Self.readingNs {
+            let subject = path.isEmpty ? "configuration" : "file \(path)"
+            guard !faults.contains(where: { $0.subject == subject }) else { continue }
+            faults.append(
+                Fault(
+                    subject, .silent, "reading it does not come to an end: what was read before stays in force",
+                    "look at the file system it is on; it goes on by itself once that answers"))
+        }
+        return faults
     }
 }
 

@@ -129,7 +129,7 @@ extension PushWorker {
 
     private func faults(_ now: DeliveryTime) -> [Fault] {
         guard publisher != nil, stopping == nil else { return [] }
-        return kafkaFaults(now) + appFaults(now) + refusalFaults()
+        return kafkaFaults(now) + appFaults(now) + refusalFaults() + hangingFaults(now)
     }
 
     private func kafkaFaults(_ now: DeliveryTime) -> [Fault] {

@@ -97,8 +97,10 @@ extension PushWorker {
         publisher = nil
         doorbell = nil
         let isOver = Bounded.run(atMostNs: Self.dismantleNs) { remains.end() }
-        hasEndedWhole = isOver && ClientReaper.unfinished == 0
-        if !hasEndedWhole {
+        let hasEnded = isOver && ClientReaper.unfinished == 0
+        // A thread that reads files uses OpenSSL, which destructors take from under it.
+        hasEndedWhole = hasEnded && !isReadingFiles
+        if !hasEnded {
             logger.warning(
                 .worker, "something does not end: the process exits without it, nothing is lost by that",
                 [

@@ -118,11 +118,13 @@ extension PushWorker {
         }
     }
 
-    /// Once a second: lines that were left out, who still cannot be reached, and whether batches are looked at.
+    /// Once a second: lines that were left out, who still cannot be reached, whether batches are looked at, and what is to
+    /// be read again.
     private func keepHouse(_ now: DeliveryTime) {
         guard now.ns - lastHousekeepingNs >= 1_000_000_000 else { return }
         lastHousekeepingNs = now.ns
         lookWhetherBatchesAreSeen()
+        readNextApp()
         for (app, note) in unreachable { eventLog.write(note, of: AppIndex(app)) }
         for (reader, committer) in zip(readers, committers) { committer.keepOnly { reader.isAssigned($0) } }
         logger.writeLeftOut()

@@ -45,6 +45,12 @@ package final class PushWorker: @unchecked Sendable {
     /// Numbers by which the machine knows credentials.
     var credentialNumbers: [AppSettings.Credential: Int] = [:]
     var fileWatch: FileWatch?
+    let configurationReading: FileReading
+    let credentialReading: FileReading
+    /// What SIGHUP asked for while the configuration was being read.
+    var nextReload: Rereading?
+    /// A file of theirs changed, and is not read yet.
+    var appsToRead: Set<AppIndex> = []
     /// Why the last configuration was not taken over; empty: it was.
     var refusedReload: [String] = []
     /// By the app, why a file of it that changed cannot be used.
@@ -133,6 +139,8 @@ package final class PushWorker: @unchecked Sendable {
         } catch {
             throw StartFailure(["\(error)"])
         }
+        configurationReading = FileReading(loop: loop)
+        credentialReading = FileReading(loop: loop)
         startedMs = loop.now.wallMs
         board = StatusBoard(
             WorkerSnapshot(

@@ -44,9 +44,17 @@ int64_t linux_raise_descriptor_limit(void);
 /// From now on `linux_open_to_read` refuses, on the calling thread, what is no regular file (1), or takes any again (0).
 void linux_read_regular_files_only(int only);
 
+/// From now on `listener` is told, on the calling thread, which file is read next, before the system is asked for it; NULL:
+/// nobody is.
+void linux_tell_paths(void (*listener)(void *context, const char *path), void *context);
+
+/// Tells the calling thread's listener, if there is one, that this file is read next.
+void linux_tell_path(const char *path);
+
 /// open(2) to read, with O_CLOEXEC; -1 with errno on failure. Opening a pipe waits for a writer, and reading one for what it
 /// writes: where the calling thread takes regular files only, -2 says that it is none, and nothing is waited for. Symbolic
-/// links are followed. (A network file system that does not answer is waited for all the same.)
+/// links are followed. A network file system that does not answer is waited for all the same; `linux_tell_paths` says by
+/// whom.
 int linux_open_to_read(const char *path);
 
 /// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, which Swift's Glibc module lacks.

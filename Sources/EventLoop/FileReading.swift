@@ -1,0 +1,78 @@
+internal import CLinux
+internal import Glibc
+
+/// Reads files on a thread of its own, one body after the other: a network file system that hangs answers neither open(2)
+/// nor stat(2) nor read(2) for as long as it likes, and no deadline ends that. Regular files only: opened without waiting,
+/// since a pipe would be waited for (`linux_open_to_read`). Loop's thread.
+///
+/// A body that hangs keeps its thread until the file system answers, or the process ends.
+package final class FileReading {
+    private let loop: Loop
+    private var work: Work?
+    private var startedNs: Int64 = 0
+
+    /// What the thread shares with the loop.
+    private final class Work: Sendable {
+        let path = Guarded("")
+        let body: @Sendable () -> Void
+
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+
+        func run() {
+            unsafe linux_name_thread("files")
+            linux_read_regular_files_only(1)
+            unsafe linux_tell_paths({ unsafe Work.note($0, $1) }, Unmanaged.passUnretained(self).toOpaque())
+            let stack = unsafe crash_stack_begin()
+            body()
+            unsafe crash_stack_end(stack)
+        }
+
+        /// The thread reads this file next.
+        private static func note(_ work: UnsafeMutableRawPointer?, _ path: UnsafePointer<CChar>?) {
+            guard let work = unsafe work, let path = unsafe path else { return }
+            let name = unsafe String(cString: path)
+            unsafe Unmanaged<Work>.fromOpaque(work).takeUnretainedValue().path.withLock { $0 = name }
+        }
+    }
+
+    package init(loop: Loop) { self.loop = loop }
+
+    /// Whether a body is at work, or hangs.
+    package var isBusy: Bool { work != nil }
+
+    /// The file that is read now, empty where none was yet, and since when the body is at work (monotonic); `nil`: none is.
+    package var underWay: (path: String, sinceNs: Int64)? {
+        work.map { ($0.path.withLock { $0 }, startedNs) }
+    }
+
+    /// Runs a body on a thread of its own, and hands its result to `then` on the loop's.
+    ///
+    /// - Returns: false: another is at work, or no thread could be had. Neither of the two is called then.
+    package func begin<Value: Sendable>(
+        _ body: @escaping @Sendable () -> Value, then: @escaping (Value) -> Void
+    ) -> Bool {
+        guard work == nil else { return false }
+        let results = Mailbox<Value>(loop: loop) { [weak self] values in
+            guard let self else { return }
+            work = nil
+            for value in values { then(value) }
+        }
+        let begun = Work { results.post(body()) }
+        var thread = pthread_t()
+        let argument = unsafe Unmanaged.passRetained(begun)
+        let code = unsafe pthread_create(
+            &thread, nil,
+            { argument in
+                unsafe Unmanaged<Work>.fromOpaque(argument!).takeRetainedValue().run()
+                return nil
+            }, argument.toOpaque())
+        guard code == 0 else {
+            unsafe argument.release()
+            return false
+        }
+        pthread_detach(thread)
+        work = begun
+        startedNs = loop.now.monotonicNs
+        return true
+    }
+}
