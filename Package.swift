@@ -42,6 +42,7 @@ let libraries: [Target] = [
     library("CYAML", pkgConfig: "yaml-0.1", apt: "libyaml-dev"),
     library("CMicrohttpd", pkgConfig: "libmicrohttpd", apt: "libmicrohttpd-dev"),
     .target(name: "CLinux", path: "Sources/CLibraries/CLinux"),
+    .target(name: "CEarlySignals", path: "Sources/CLibraries/CEarlySignals"),
     .target(name: "CUnpacking", path: "Sources/CLibraries/CUnpacking"),
 ]
 
@@ -91,7 +92,7 @@ let package = Package(
                 name: "apns-worker",
                 dependencies: [
                     "Worker", "APNsSimulator", "Configuration", "Observability", "Kafka", "TLS", "EventLoop", "Network",
-                    "PushRecords", "JSON", "CLinux", "Bytes",
+                    "PushRecords", "JSON", "CLinux", "CEarlySignals", "Bytes",
                 ],
                 swiftSettings: strict),
             .executableTarget(

@@ -200,7 +200,7 @@ extension EndToEnd.Troubles {
 }
 
 extension Trait where Self == ConditionTrait {
-    fileprivate static var needsClang: Self {
+    static var needsClang: Self {
         let path = ProcessInfo.processInfo.environment["PATH", default: ""]
         let isThere = path.split(separator: ":").contains {
             FileManager.default.isExecutableFile(atPath: "\($0)/clang")

@@ -33,6 +33,27 @@ extension EndToEnd.Commands {
             }
         }
 
+        /// Long before its first line, while libraries are initialized. As process 1 of a container it would not hear of it.
+        @Test(.needs(.worker), .needsClang, .timeLimit(.minutes(1)), arguments: [SIGHUP, SIGTERM, SIGINT])
+        func aSignalBeforeTheStart(number: Int32) throws {
+            let name = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("early")).path
+            let source = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "Books/early.c")
+                .path
+            defer { unlink(name) }
+            let built = try Scene.run("clang", ["-shared", "-fPIC", "-w", "-o", name, source])
+            try #require(built.ending == .exited(0), "\(built.text)")
+            func run(_ command: String) throws -> ChildProcess.Ending? {
+                try ChildProcess(
+                    Tool.worker.path(), [command, "--config", "/no/such/file.yaml"],
+                    environment: ["LD_PRELOAD": name, "EARLY_SIGNAL": "\(number)"]
+                ).wait(seconds: 20)
+            }
+            // SIGHUP waits until there is something to reload; one to stop ends it in order.
+            #expect(try run("run") == .exited(number == SIGHUP ? 78 : 0))
+            // Of any other command it is the end, as always.
+            #expect(try run("check") == .signalled(number))
+        }
+
         /// What is wrong, how the scene is made so, the words that its line must hold, and whether `run` keeps trying.
         struct Fault: Sendable {
             var name: String
