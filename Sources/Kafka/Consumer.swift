@@ -168,12 +168,13 @@ import CRdkafka
         revoked = []
     }
 
-    /// Reads a partition on from another offset; what was fetched of it and not read is dropped. Waits for nothing: where the
+    /// Reads a partition on from another offset; what came of it and was not read is dropped. Waits for nothing: where the
     /// partition is not read just now, it goes on as before (rdkafka_partition.c, rd_kafka_toppar_seek).
     package func seek(_ partition: TopicPartition, to offset: Int64) throws(KafkaError) {
         let list = PartitionList(capacity: 1)
         list.add(partition, offset: offset)
         unsafe try check(rd_kafka_seek_partitions(client.raw, list.raw, 0))
+        queues[partition]?.dropKept()
     }
 
     // MARK: Offsets

@@ -9,8 +9,9 @@ package enum ConsumerEvent: Sendable {
     case revoked([TopicPartition], lost: Bool)
     /// The answer to `Consumer.commit`.
     case committed(CommitReply)
-    /// The committed offset of a partition does not exist any more and reading went on elsewhere: records may have been
-    /// skipped (retention overtook the group) or come again (the topic was made anew). `text` is librdkafka's sentence.
+    /// A broker said that an offset of a partition does not exist, and reading went to the log's beginning: records may have
+    /// been skipped (retention overtook the group) or come again (the topic was made anew, or the broker is wrong). `text` is
+    /// librdkafka's sentence.
     case offsetReset(TopicPartition, text: String)
     /// Reading a partition failed; librdkafka goes on trying.
     case partitionFailed(TopicPartition, KafkaError)

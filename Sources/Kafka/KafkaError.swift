@@ -21,6 +21,7 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let invalidArgument = KafkaCode(RD_KAFKA_RESP_ERR__INVALID_ARG)
     package static let wrongState = KafkaCode(RD_KAFKA_RESP_ERR__STATE)
     package static let noOffset = KafkaCode(RD_KAFKA_RESP_ERR__NO_OFFSET)
+    package static let offsetOutOfRange = KafkaCode(RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE)
     package static let partitionEnd = KafkaCode(RD_KAFKA_RESP_ERR__PARTITION_EOF)
     package static let assignmentLost = KafkaCode(RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST)
     package static let unknownTopicOrPartition = KafkaCode(RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART)

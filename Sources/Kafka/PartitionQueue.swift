@@ -100,6 +100,9 @@ import CRdkafka
         unsafe rd_kafka_queue_forward(queue, nil)
     }
 
+    /// Drops the records that were taken off a queue and not read: what is in it is dropped by librdkafka.
+    func dropKept() { kept = KeptRecords() }
+
     /// Lets go of librdkafka's queue; records not read are dropped.
     func close() {
         guard let queue = unsafe queue else { return }

@@ -93,12 +93,59 @@ struct CommitterTests {
         #expect(problems.map(\.subject) == [.partition(TopicPartition("requests", 1))])
         #expect(problems.first?.code == .unknownTopicOrPartition)
         #expect(problems.first?.advice.contains("create topic requests") == true)
-        #expect(scene.committer.takeGone() == [TopicPartition("requests", 1)])
-        #expect(scene.committer.takeGone().isEmpty)
+        #expect(scene.committer.takeDoubted() == [TopicPartition("requests", 1)])
+        #expect(scene.committer.takeDoubted().isEmpty)
         // The others go on committing together, without it.
         scene.settle(offset: 8)
         scene.commit(afterMs: 50)
         #expect(scene.sentPartitions.last == [0, 2])
+    }
+
+    /// One reply alone may be of a coordinator that does not know it yet, or is wrong.
+    @Test func `A topic is gone once other brokers say so, and not before`() throws {
+        var scene = Scene(partitions: 1)
+        let partition = TopicPartition("requests", 0)
+        scene.settle(offset: 7)
+        scene.commit()
+        try scene.answer([0: .unknownTopicOrPartition])
+        #expect(scene.committer.takeDoubted() == [partition])
+        #expect(scene.committer.takeGone().isEmpty)
+        scene.committer.take(LogQuestions.Answer(partition: partition, state: .there(first: 0, end: 8)))
+        let advice = scene.committer.problems(now: scene.now).first?.advice
+        #expect(advice?.contains("the topic is there") == true, "\(advice ?? "")")
+        // It is committed again, and doubted again.
+        scene.commit()
+        #expect(scene.sentPartitions == [[0], [0]])
+        try scene.answer([0: .unknownTopicOrPartition])
+        #expect(scene.committer.takeGone().isEmpty)
+        #expect(scene.machine.status(of: scene.ids[0])?.isCommitImpossible == false)
+        #expect(scene.committer.takeDoubted() == [partition])
+        scene.committer.take(LogQuestions.Answer(partition: partition, state: .gone))
+        #expect(scene.committer.takeGone().isEmpty, "the coordinator has the last word")
+        #expect(scene.committer.problems(now: scene.now).first?.advice.contains("create topic requests") == true)
+        scene.commit()
+        try scene.answer([0: .unknownTopicOrPartition])
+        #expect(scene.committer.takeGone() == [partition])
+        #expect(scene.machine.status(of: scene.ids[0])?.isCommitImpossible == true)
+        // Made anew: a commit that is taken leaves nothing of it.
+        scene.commit()
+        try scene.answer([:])
+        #expect(scene.committer.problems(now: scene.now).isEmpty)
+        scene.settle(offset: 8)
+        scene.commit()
+        try scene.answer([0: .unknownTopicOrPartition])
+        #expect(scene.committer.takeGone().isEmpty)
+        #expect(scene.committer.takeDoubted() == [partition])
+    }
+
+    @Test func `An answer about a partition that nothing is wrong with says nothing`() throws {
+        var scene = Scene(partitions: 1)
+        let partition = TopicPartition("requests", 0)
+        scene.committer.take(LogQuestions.Answer(partition: partition, state: .gone))
+        scene.settle(offset: 7)
+        scene.commit()
+        try scene.answer([0: .unknownTopicOrPartition])
+        #expect(scene.committer.takeGone().isEmpty)
     }
 
     @Test func `An error of the group blames the group, and no partition`() throws {

@@ -32,6 +32,9 @@ import Testing
         /// How often there was no room for a dead letter.
         var refusals = 0
         var wantsMore = false
+        /// Partitions whose logs were to be asked for, in their order.
+        var doubted: [TopicPartition] = []
+        var skipped: [Int64] = []
         var events: [DeliveryEvent] = []
 
         init(
@@ -56,6 +59,30 @@ import Testing
             var machineSettings = Delivery.DeliverySettings()
             machineSettings.maxOpen = 100
             machine = DeliveryMachine(settings: machineSettings, apps: [])
+            reader.onLogDoubted = { [unowned self] in doubted.append($0) }
+            reader.onSkipped = { [unowned self] in skipped.append($1) }
+        }
+
+        /// A broker says OFFSET_OUT_OF_RANGE to the next fetch; waits until the log is asked for.
+        func refuseNextOffset() throws {
+            // Of the first answer that meets the log's end librdkafka takes only that (rdkafka_fetcher.c).
+            try pass(seconds: 1.5)
+            let known = doubted.count
+            cluster.fail(1, with: [.offsetOutOfRange])
+            try run("the question") { doubted.count > known }
+        }
+
+        /// For what nothing tells of.
+        func pass(seconds: Double) throws {
+            let since = now.ns
+            try run("some turns") { Double(now.ns - since) > seconds * 1e9 }
+        }
+
+        /// What the log's leader says when it is asked.
+        func answer(first: Int64, end: Int64) {
+            let answer = LogQuestions.Answer(
+                partition: TopicPartition(topic, 0), state: .there(first: first, end: end))
+            reader.take(answer, &machine, now: now)
         }
 
         var now: DeliveryTime {
@@ -325,6 +352,83 @@ import Testing
         try scene.run("the commit") { try scene.committed() == 5 }
         #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 2, 3, 4])
         #expect(scene.machine.partitionStatuses.count == 1)
+    }
+
+    // MARK: Offsets that a broker refuses
+
+    @Test func `After an offset that is falsely out of range reading goes on there, and nothing comes twice`() throws {
+        let scene = try Scene()
+        for _ in 0..<5 { try scene.write(value: nil) }
+        try scene.run("the letters") { scene.letters.count == 5 }
+        try scene.run("the commit") { try scene.committed() == 5 }
+        for round in 1...3 {
+            try scene.refuseNextOffset()
+            #expect(scene.doubted == Array(repeating: TopicPartition(scene.topic, 0), count: round))
+            try scene.write(value: nil)
+            // What librdkafka reads again meanwhile.
+            try scene.pass(seconds: 0.3)
+            #expect(scene.letters.count == 4 + round, "nothing is read before the log's leader was asked")
+            #expect(!scene.wantsMore)
+            scene.answer(first: 0, end: Int64(5 + round))
+            try scene.run("the next letter") { scene.letters.count == 5 + round }
+        }
+        try scene.run("the commit") { try scene.committed() == 8 }
+        #expect(scene.letters.map(\.offset) == Array(0..<8))
+        #expect(scene.skipped.isEmpty)
+        #expect(!scene.events.contains { if case .logChanged = $0 { true } else { false } }, "\(scene.events)")
+        let named = scene.reader.falseRefusals(scene.now)
+        #expect(named.map(\.subject) == [.partition(TopicPartition(scene.topic, 0))])
+        #expect(named.first?.code == .offsetOutOfRange)
+        var later = scene.now
+        later.ns += FalseRefusals.namedNs
+        #expect(scene.reader.falseRefusals(later).isEmpty)
+    }
+
+    @Test func `A first offset that is falsely out of range is read at, after a lost session, too`() throws {
+        let scene = try Scene()
+        for _ in 0..<5 { try scene.write(value: nil) }
+        try scene.run("the letters") { scene.letters.count == 5 }
+        try scene.run("the commit") { try scene.committed() == 5 }
+        try scene.loseSession()
+        try scene.run("the return") { scene.assigned == [0] }
+        try scene.refuseNextOffset()
+        scene.answer(first: 0, end: 5)
+        try scene.write(value: nil)
+        try scene.run("the next letter") { scene.letters.count == 6 }
+        #expect(scene.letters.map(\.offset) == Array(0..<6))
+        #expect(!scene.events.contains { if case .offsetReset = $0 { true } else { false } }, "\(scene.events)")
+    }
+
+    @Test func `Records that retention took before they were read are counted`() throws {
+        let scene = try Scene()
+        for _ in 0..<5 { try scene.write(value: nil) }
+        try scene.run("the letters") { scene.letters.count == 5 }
+        try scene.run("the commit") { try scene.committed() == 5 }
+        try scene.refuseNextOffset()
+        for _ in 0..<5 { try scene.write(value: nil) }
+        // As librdkafka does by itself, in a log that begins there.
+        try scene.reader.consumer.seek(TopicPartition(scene.topic, 0), to: 7)
+        scene.answer(first: 7, end: 10)
+        try scene.run("the letters behind them") { scene.letters.count == 8 }
+        #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 7, 8, 9])
+        #expect(scene.skipped == [2])
+        #expect(scene.reader.falseRefusals(scene.now).isEmpty)
+        try scene.run("the commit") { try scene.committed() == 10 }
+    }
+
+    @Test func `A log that ends below what was read of it is read from its beginning`() throws {
+        let scene = try Scene()
+        for _ in 0..<5 { try scene.write(value: nil) }
+        try scene.run("the letters") { scene.letters.count == 5 }
+        try scene.run("the commit") { try scene.committed() == 5 }
+        try scene.refuseNextOffset()
+        scene.answer(first: 0, end: 3)
+        try scene.run("the letters again") { scene.letters.count == 10 }
+        #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4])
+        #expect(scene.skipped.isEmpty && scene.reader.falseRefusals(scene.now).isEmpty)
+        try scene.write(value: nil)
+        try scene.run("the next") { scene.letters.count == 11 }
+        try scene.run("the commit") { try scene.committed() == 6 }
     }
 
     @Test func `The topic that a subscription cannot have is read from librdkafka's sentence`() {

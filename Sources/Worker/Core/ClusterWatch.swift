@@ -12,11 +12,12 @@ internal import Synchronization
 /// more where one looks like another), and for the right to read each topic (one to three requests to the coordinator; at
 /// most 32 topics in a round, one after the other). Every other round asks for the configuration of the topics that are
 /// named, too. Every question has a limit of 1.5 s. In between it finds where batches end that a reader cannot unpack
-/// (`BatchEnds`).
+/// (`BatchEnds`), and how logs stand of which a broker said something that would make reading begin anew (`LogQuestions`).
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
     private let read = ReadRecords()
     private let questions: Mailbox<BatchEnds.Question>
+    private let doubted: Mailbox<TopicPartition>
 
     /// By the core, of each partition the record of the latest time since the watch took them.
     private final class ReadRecords: Sendable {
@@ -31,10 +32,10 @@ final class ClusterWatch: Sendable {
     /// Left tiers are looked for once in so many rounds: every 5 minutes.
     private static let roundsForLeftTiers = 60
 
-    /// Starts asking; `reports` and `batchEnds` get what came out, from the watch's thread.
+    /// Starts asking; `reports`, `batchEnds` and `logs` get what came out, from the watch's thread.
     init(
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, reports: Mailbox<ClusterReport>,
-        batchEnds: Mailbox<BatchEnds.Answer>
+        batchEnds: Mailbox<BatchEnds.Answer>, logs: Mailbox<LogQuestions.Answer>
     ) throws(SystemError) {
         thread = try LoopThread(name: "watch") { [read] loop in
             let rounds = Rounds(configuration, cluster, loop, reports, read)
@@ -44,10 +45,17 @@ final class ClusterWatch: Sendable {
         questions = Mailbox(loop: thread.loop, capacity: BatchEnds.waitingLimit) { batch in
             for question in batch { finder.find(question) }
         }
+        let logQuestions = LogQuestions(cluster, loop: thread.loop, answers: logs)
+        doubted = Mailbox(loop: thread.loop, capacity: LogQuestions.waitingLimit) { batch in
+            for partition in batch { logQuestions.ask(partition) }
+        }
     }
 
     /// Begins to find out where a batch ends; where that cannot be told, nothing comes. Any thread.
     func findEnd(_ question: BatchEnds.Question) { questions.post(question) }
+
+    /// Begins to ask how a log stands; where nobody tells, nothing comes. Any thread.
+    func look(at partition: TopicPartition) { doubted.post(partition) }
 
     /// Tells records that were read, by which a log is told from another one. Any thread.
     func note(read records: [TopicPartition: LogMarks.Witness]) {

@@ -23,12 +23,15 @@ final class GroupReader: CommitPlace {
         /// Whether records may be waiting. A queue left unread until it is empty wakes nobody again.
         var mayHaveMore = true
         /// When the head of a retry partition is due, by the monotonic clock (the other may be set back by hours
-        /// meanwhile): its queue keeps it until then, and a few records behind it. (Not paused and sought back: on
-        /// librdkafka 2.0.2 a seek was seen to time out, which stops the core for a second and leaves open where reading
-        /// goes on.)
+        /// meanwhile): its queue keeps it until then, and a few records behind it. (Not paused and sought back: that throws
+        /// away what was fetched, and a seek that comes to nothing is noticed only by what comes after it.)
         var dueNs: Int64 = 0
-        /// librdkafka said that it reads on at another place than was asked for; nothing came from there yet.
-        var isReset = false
+        /// A broker refused the offset that is read next; nothing came yet that settles it.
+        var refused: RefusedPosition?
+        /// What was read before comes again, although reading was sent on.
+        var mustSeek = false
+        /// Where reading began in this assignment: nothing comes from below in the same log.
+        var start: Int64
         /// Of the last record that was looked at (librdkafka 2.1.0 and later).
         var leaderEpoch: Int32?
         /// What is read is known to be one log since then (monotonic), and from this offset on.
@@ -44,13 +47,17 @@ final class GroupReader: CommitPlace {
         /// A batch that is to be passed by.
         var unreadable: UnreadableBatch?
 
-        init(queue: PartitionQueue, id: PartitionID, beganNs: Int64, begin: Int64) {
+        init(queue: PartitionQueue, id: PartitionID, start: Int64, beganNs: Int64, begin: Int64) {
             self.queue = queue
             self.id = id
             topic = Array(queue.partition.topic.utf8)
+            self.start = start
             self.beganNs = beganNs
             self.begin = begin
         }
+
+        /// Nothing of it is read until it is known where reading goes on.
+        var isHeld: Bool { refused?.isAsking == true }
     }
 
     /// Where dead letters go. What was received as one has to be taken: nobody else has it.
@@ -114,6 +121,8 @@ final class GroupReader: CommitPlace {
     var onAnotherLog: (TopicPartition) -> Void = { _ in }
     /// Reading went on beyond so many offsets that were gone before they were read.
     var onSkipped: (TopicPartition, Int64) -> Void = { _, _ in }
+    /// How a log stands is to be asked, for `take(_:_:now:)`.
+    var onLogDoubted: (TopicPartition) -> Void = { _ in }
     /// Where a batch ends is to be found out, for `batchEnded`.
     var onEndUnknown: (BatchEnds.Question) -> Void = { _ in }
     private(set) var isLeaving = false
@@ -207,12 +216,7 @@ final class GroupReader: CommitPlace {
             case .assigned(let partitions): begin(partitions, &machine, now)
             case .revoked(let partitions, let lost): revoke(partitions, lost: lost, &machine, now)
             case .committed(let reply): committed(reply, &machine)
-            case .offsetReset(let partition, let text):
-                // What comes next tells whether the log is another one (`read`), or its beginning was taken by retention.
-                find(partition)?.isReset = true
-                logger.error(
-                    .kafka, "an offset does not exist any more: reading goes on at the log's beginning",
-                    about: "\(partition)", ["partition": "\(partition)", "reason": "\(text)"])
+            case .offsetReset(let partition, let text): refuse(partition, text, now)
             case .partitionFailed(let partition, let error):
                 note(.partition(partition), error.code, of: partition.topic, now)
             case .batchFailed(let partition, .putOff(let batch), _): putOff(partition, batch, now)
@@ -240,6 +244,7 @@ final class GroupReader: CommitPlace {
         moveAssignment(&machine, now)
         moveRevocation(&machine, now)
         askForLeft(now)
+        for one in assigned where one.refused?.mustAsk(nowNs: now.ns) == true { onLogDoubted(one.queue.partition) }
     }
 
     private func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, of topic: String, _ now: DeliveryTime) {
@@ -322,7 +327,7 @@ final class GroupReader: CommitPlace {
             changed[queue.partition] = nil
             assigned.append(
                 Assigned(
-                    queue: queue, id: id, beganNs: now.ns,
+                    queue: queue, id: id, start: place.start ?? 0, beganNs: now.ns,
                     begin: max(place.start ?? 0, (machine.status(of: id)?.highestReceived ?? -1) + 1)))
             standing[.partition(queue.partition)] = nil
             standing[.topic(queue.partition.topic)] = nil
@@ -480,7 +485,7 @@ final class GroupReader: CommitPlace {
         for step in assigned.indices {
             let one = assigned[(first + step) % assigned.count]
             if one.unreadable != nil { passBatch(one, &machine, now, deadLetters) }
-            guard one.mayHaveMore, one.dueNs <= now.ns, !one.isStopped else { continue }
+            guard one.mayHaveMore, one.dueNs <= now.ns, !one.isStopped, !one.isHeld else { continue }
             // What there is no room for stays in librdkafka's queue, where it costs nothing.
             let most = min(machine.room(for: one.id), Self.batchLimit)
             guard most > 0 else { continue }
@@ -505,10 +510,16 @@ final class GroupReader: CommitPlace {
                 if one.isStopped { return false }
                 return take(message, one, &headers, &letterRoom, &machine, now, deadLetters)
             }
+            if one.mustSeek {
+                one.mustSeek = false
+                seek(one, to: position(of: one, machine))
+            }
             if count > 0, !standing.isEmpty { standing[.partition(queue.partition)] = nil }
             if count > 0, !reserve.isEmpty { reserve.unpacked(queue.partition) }
             one.mayHaveMore = queue.count > 0
-            if one.mayHaveMore, one.dueNs == 0, !one.isStopped, !one.waitsForLetterRoom, machine.room(for: one.id) > 0 {
+            if one.mayHaveMore, one.dueNs == 0, !one.isStopped, !one.isHeld, !one.waitsForLetterRoom,
+                machine.room(for: one.id) > 0
+            {
                 hasMore = true
             }
         }
@@ -537,6 +548,13 @@ final class GroupReader: CommitPlace {
         _ message: borrowing Message, _ one: Assigned, _ headers: inout [RecordHeader], _ letterRoom: inout Int,
         _ machine: inout DeliveryMachine, _ now: DeliveryTime, _ deadLetters: DeadLetters
     ) -> Bool {
+        if one.refused != nil || message.offset < one.start {
+            switch step(at: message.offset, one, machine, now) {
+            case .take: break
+            case .hold: return false
+            case .drop: return true
+            }
+        }
         let isCondemned = !condemnedPlaces.isEmpty && isCondemned(one.queue.partition, message.offset)
         var unread: DeadLetterReason? = isCondemned ? .workerCrashed : nil
         headers.removeAll(keepingCapacity: true)
@@ -544,14 +562,14 @@ final class GroupReader: CommitPlace {
             message.forEachHeader { headers.append(RecordHeader(name: $0, value: $1)) }
             if headers.isEmpty, message.hasUnreadableHeaders { unread = .unreadableHeaders }
         }
-        let next = one.isReset ? nextOffset(one, machine) : nil
         var receipt = receive(message, one, headers, unread: unread, letterRoom, &machine, now)
         if beginsAnew(at: message.offset, after: receipt, one, &machine, now) {
             receipt = receive(message, one, headers, unread: unread, letterRoom, &machine, now)
         }
-        if one.isReset {
-            one.isReset = false
-            if let next, message.offset > next { onSkipped(one.queue.partition, message.offset - next) }
+        if one.refused != nil, message.offset < one.start {
+            // Of another log, of which nothing was read before in this assignment.
+            one.start = message.offset
+            one.refused = nil
         }
         if message.timestampMs > one.witness?.timeMs ?? 0 {
             one.witness = LogMarks.Witness(
@@ -573,11 +591,6 @@ final class GroupReader: CommitPlace {
             one.dueNs = now.ns + waitMs * 1_000_000
             return false
         }
-    }
-
-    /// What was to be read next, as far as the machine knows.
-    private func nextOffset(_ one: Assigned, _ machine: borrowing DeliveryMachine) -> Int64 {
-        max(one.begin, (machine.status(of: one.id)?.highestReceived ?? -1) + 1)
     }
 
     private func receive(
@@ -683,7 +696,15 @@ final class GroupReader: CommitPlace {
     private func passBatch(
         _ one: Assigned, _ machine: inout DeliveryMachine, _ now: DeliveryTime, _ deadLetters: DeadLetters
     ) {
-        guard let batch = one.unreadable, !one.isStopped, machine.room(for: one.id) > 0 else { return }
+        guard let batch = one.unreadable, !one.isStopped, !one.isHeld, machine.room(for: one.id) > 0 else { return }
+        if one.refused != nil {
+            let step = step(at: batch.offsets.upperBound, one, machine, now)
+            if step != .take {
+                one.unreadable = nil
+                if step == .drop { seek(one, to: position(of: one, machine)) }
+                return
+            }
+        }
         // Of the last offset that is not settled: those below it that were not received are gaps, as compaction leaves
         // them, and where none is left nothing is lost.
         var receipt = receive(batch, one, &machine, now)
@@ -700,14 +721,18 @@ final class GroupReader: CommitPlace {
     /// What came in this assignment is behind us, whatever was received before it: the batch may have been passed by then, and
     /// be met again by a partition that came back.
     private func readOn(_ one: Assigned, behind offsets: ClosedRange<Int64>, _ machine: borrowing DeliveryMachine) {
-        let last = max(offsets.upperBound, machine.status(of: one.id)?.highestArrived ?? -1)
+        seek(one, to: max(offsets.upperBound + 1, position(of: one, machine)))
+    }
+
+    /// Where that comes to nothing, what comes next is not what is to be read: it is done again then.
+    private func seek(_ one: Assigned, to offset: Int64) {
         let partition = one.queue.partition
         do throws(KafkaError) {
-            try consumer.seek(partition, to: last + 1)
+            try consumer.seek(partition, to: offset)
         } catch {
             logger.warning(
-                .kafka, "a partition cannot be read on behind a batch; trying again", about: "\(partition)",
-                ["partition": "\(partition)", "error": "\(error.text)"])
+                .kafka, "a partition cannot be read on at another offset; trying again", about: "\(partition)",
+                ["partition": "\(partition)", "offset": "\(offset)", "error": "\(error.text)"])
         }
     }
 
@@ -744,6 +769,97 @@ final class GroupReader: CommitPlace {
             ])
     }
 
+    // MARK: Offsets that a broker refuses
+
+    private var falseRefusals = FalseRefusals()
+
+    /// Partitions of which an offset was refused lately that their logs have.
+    func falseRefusals(_ now: DeliveryTime) -> [KafkaProblem] { falseRefusals.problems(nowNs: now.ns) }
+
+    /// A broker said that the offset does not exist which is read next, and librdkafka went to the log's beginning.
+    private func refuse(_ partition: TopicPartition, _ text: String, _ now: DeliveryTime) {
+        guard let one = find(partition), !one.isStopped else { return }
+        if one.refused == nil {
+            one.refused = RefusedPosition(nowNs: now.ns)
+        } else {
+            one.refused?.refusedAgain(nowNs: now.ns)
+        }
+        logger.warning(
+            .kafka, "a broker refuses the offset that is read next; asking which offsets the log has",
+            about: "\(partition)", ["partition": "\(partition)", "reason": "\(text)"])
+    }
+
+    /// Takes how a log stands, as `onLogDoubted` asked: what librdkafka did by itself counts only if that says so, too.
+    func take(_ answer: LogQuestions.Answer, _ machine: inout DeliveryMachine, now: DeliveryTime) {
+        // One that is gone is told of by librdkafka, and by the watch; and is asked for again.
+        guard let one = find(answer.partition), !one.isStopped, case .there(let first, let end) = answer.state
+        else { return }
+        let position = position(of: one, machine)
+        let finding = one.refused?.told(first: first, end: end, position: position, nowNs: now.ns)
+        guard let finding else { return }
+        one.mayHaveMore = true
+        let fields: Fields = [
+            "partition": "\(answer.partition)", "offset": "\(position)", "first": "\(first)", "end": "\(end)",
+        ]
+        switch finding {
+        case .mistaken:
+            falseRefusals.note(answer.partition, nowNs: now.ns)
+            seek(one, to: position)
+            logger.warning(
+                .kafka, "the log has the offset that a broker refused: reading goes on there",
+                about: "\(answer.partition)", fields)
+        case .overtaken:
+            logger.error(
+                .kafka, "records were gone before they were read: reading goes on at the first that is left",
+                about: "\(answer.partition)", fields)
+        case .anotherLog:
+            logger.error(
+                .kafka, "the log ends below the offset that is read next: it is read from its beginning",
+                about: "\(answer.partition)", fields)
+        }
+    }
+
+    /// The offset that is to be read next.
+    private func position(of one: Assigned, _ machine: borrowing DeliveryMachine) -> Int64 {
+        max(one.start, (machine.status(of: one.id)?.highestArrived ?? -1) + 1)
+    }
+
+    private enum Step {
+        case take
+        /// It waits until it is known where reading goes on.
+        case hold
+        /// It was read before.
+        case drop
+    }
+
+    /// What is to become of what comes at an offset while one is refused, or from below where reading began.
+    private func step(
+        at offset: Int64, _ one: Assigned, _ machine: borrowing DeliveryMachine, _ now: DeliveryTime
+    ) -> Step {
+        let step = one.refused?.step(at: offset, position: position(of: one, machine), nowNs: now.ns)
+        switch step {
+        case nil:
+            // That it was refused is told elsewhere, and may come later.
+            one.refused = RefusedPosition(nowNs: now.ns)
+            return .hold
+        case .hold: return .hold
+        case .take: return .take
+        case .drop: return .drop
+        case .dropAndGoBack:
+            one.mustSeek = true
+            return .drop
+        case .arrived:
+            one.refused = nil
+            return .take
+        case .ahead(let first):
+            one.refused = nil
+            // What came before, and was read again, was not lost.
+            let next = max(one.begin, (machine.status(of: one.id)?.highestReceived ?? -1) + 1)
+            if first > next { onSkipped(one.queue.partition, first - next) }
+            return .take
+        }
+    }
+
     // MARK: The log
 
     /// Begins a partition anew where what came from below what was received is of another log; true: it is to be
@@ -755,13 +871,14 @@ final class GroupReader: CommitPlace {
         beginAnew(one, from: nil, &machine, now)
         one.beganNs = now.ns
         one.begin = offset
+        one.start = offset
         return true
     }
 
-    /// Whether a record that comes below what was received is of another log: librdkafka said that it was reset, or the
-    /// log ends below what was received of it. Else librdkafka reads something again.
+    /// Whether a record that comes below what was received is of another log: the log ends below what was received of it,
+    /// as its leader said when a broker refused the offset, or as the last fetch told. Else librdkafka reads something again.
     private func isLogChanged(_ one: Assigned, highest: Int64) -> Bool {
-        if one.isReset { return true }
+        if one.refused?.isAnotherLog == true { return true }
         let high = consumer.watermarks(of: one.queue.partition).high
         return high >= 0 && high <= highest
     }
@@ -781,7 +898,8 @@ final class GroupReader: CommitPlace {
     private func noteEpoch(
         _ message: borrowing Message, _ one: Assigned, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) {
-        guard let epoch = message.leaderEpoch else { return }
+        // What is read again was written by earlier leaders.
+        guard one.refused == nil, let epoch = message.leaderEpoch else { return }
         let before = one.leaderEpoch
         one.leaderEpoch = epoch
         if let before, epoch < before { restart(one, from: 0, &machine, now) }
@@ -838,7 +956,9 @@ final class GroupReader: CommitPlace {
         one.id = machine.beginAnew(
             one.id, from: offset, logEnd: high < 0 ? nil : high, now: now)
         place.pointee = machine.place(of: one.id)
-        one.isReset = false
+        one.refused = nil
+        one.start = offset ?? 0
+        one.leaderEpoch = nil
         one.witness = nil
         // Of the log before.
         one.unreadable = nil
@@ -890,6 +1010,9 @@ final class GroupReader: CommitPlace {
         }
         // What is due already waits for room, which is no matter of time.
         for partition in assigned where partition.dueNs > now.ns { consider(partition.dueNs) }
+        for partition in assigned {
+            if let nextNs = partition.refused?.nextNs { consider(nextNs) }
+        }
         return deadline
     }
 }

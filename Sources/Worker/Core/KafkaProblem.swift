@@ -12,13 +12,14 @@ struct KafkaProblem: Equatable {
         case unreported = "what was written to it by itself is not reported"
         case writing = "it cannot be written; what needs it waits"
         case reading = "it cannot be read"
+        case refusing = "a broker refuses an offset which its log has; it is asked again, and reading goes on there"
         case committing = "commits are refused"
         case joining = "the group cannot be joined anew; trying again"
 
         var kind: Fault.Kind {
             switch self {
             case .writing, .unreported: .unwritable
-            case .reading: .unreadable
+            case .reading, .refusing: .unreadable
             case .committing: .uncommitted
             case .joining: .unjoined
             }
@@ -71,6 +72,11 @@ enum Advice {
         case _ where code.isUnknownTopic: "create topic \(topic), or take it out of the configuration"
         default: self.group(group, code)
         }
+    }
+
+    /// - Parameter name: of the group for which a topic that is there is not found.
+    static func unfound(_ topic: String, group name: String) -> String {
+        "the topic is there, other brokers say: look at the broker that coordinates group \(name)"
     }
 
     static func group(_ name: String, _ code: KafkaCode) -> String {

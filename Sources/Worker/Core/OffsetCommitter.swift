@@ -20,8 +20,12 @@ final class OffsetCommitter {
     private var pending: [TopicPartition?] = []
     private var sentNs: Int64 = 0
     private var tag: UInt64 = 0
-    /// Partitions whose topic was unknown in the last reply; empties with `takeGone`.
+    /// Partitions whose topic was unknown in the last reply, as nobody else says yet; empties with `takeDoubted`.
+    private var doubted: [TopicPartition] = []
+    /// Those whose topic was unknown in the last reply, and gone before by what other brokers say; empties with `takeGone`.
     private var gone: [TopicPartition] = []
+    /// What was said of those whose topic is unknown to the coordinator.
+    private var isGone: [TopicPartition: Bool] = [:]
     private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
 
     /// A reply that takes longer is told.
@@ -76,6 +80,7 @@ final class OffsetCommitter {
             if !standing.isEmpty {
                 standing = standing.filter { $0.key != .group(name) && $0.key != .partition(partition) }
             }
+            if !isGone.isEmpty { isGone[partition] = nil }
             return .acknowledged
         }
         if code == .offsetMetadataTooLarge { return .metadataTooLarge }
@@ -89,9 +94,19 @@ final class OffsetCommitter {
         }
         // librdkafka gives one partition's error to all of the commit (rdkafka_request.c, OffsetCommit).
         guard isAlone else { return .shared }
-        note(.partition(partition), code, Advice.reading(partition.topic, group: name, code), now)
-        if code.isUnknownTopic, !gone.contains(partition) { gone.append(partition) }
-        return code.isUnknownTopic || code == .topicAuthorizationFailed ? .impossible : .refused
+        note(.partition(partition), code, advice(on: code, of: partition), now)
+        guard code.isUnknownTopic else { return code == .topicAuthorizationFailed ? .impossible : .refused }
+        guard isGone[partition] == true else {
+            if !doubted.contains(partition) { doubted.append(partition) }
+            return .refused
+        }
+        if !gone.contains(partition) { gone.append(partition) }
+        return .impossible
+    }
+
+    private func advice(on code: KafkaCode, of partition: TopicPartition) -> String {
+        code.isUnknownTopic && isGone[partition] == false
+            ? Advice.unfound(partition.topic, group: name) : Advice.reading(partition.topic, group: name, code)
     }
 
     private func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, _ advice: String, _ now: DeliveryTime) {
@@ -103,7 +118,20 @@ final class OffsetCommitter {
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
 
-    /// Partitions whose topic was unknown since the last call.
+    /// Partitions whose topic was unknown since the last call, for `take(_:)`.
+    func takeDoubted() -> [TopicPartition] {
+        defer { doubted = [] }
+        return doubted
+    }
+
+    /// Takes how a log stands that was doubted: one reply alone takes no topic for gone.
+    func take(_ answer: LogQuestions.Answer) {
+        guard let problem = standing[.partition(answer.partition)], problem.code.isUnknownTopic else { return }
+        isGone[answer.partition] = answer.state == .gone
+        standing[.partition(answer.partition)]?.advice = advice(on: problem.code, of: answer.partition)
+    }
+
+    /// Partitions whose topic is gone, and was unknown since the last call.
     func takeGone() -> [TopicPartition] {
         defer { gone = [] }
         return gone
@@ -123,6 +151,7 @@ final class OffsetCommitter {
 
     /// The trouble of partitions that are not ours any more is nobody's.
     func keepOnly(_ isOurs: (TopicPartition) -> Bool) {
+        if !isGone.isEmpty { isGone = isGone.filter { isOurs($0.key) } }
         guard !standing.isEmpty else { return }
         standing = standing.filter { entry in
             if case .partition(let partition) = entry.key { isOurs(partition) } else { true }

@@ -186,7 +186,7 @@ extension PushWorker {
 
     /// What the worker's own clients met, however the watch's questions are answered.
     private func kafkaProblems(_ now: DeliveryTime) -> [KafkaProblem] {
-        (publisher?.problems(nowNs: now.ns) ?? []) + readers.flatMap(\.problems)
+        (publisher?.problems(nowNs: now.ns) ?? []) + readers.flatMap { $0.problems + $0.falseRefusals(now) }
             + committers.flatMap { $0.problems(now: now) }
     }
 

@@ -23,6 +23,7 @@ extension PushWorker {
                 reader.serve(&machine, now: now) { reply, machine in
                     committers[index].take(reply, &machine, now: now)
                 }
+                for partition in committers[index].takeDoubted() { watch?.look(at: partition) }
                 for partition in committers[index].takeGone() {
                     reader.topicIsGone(partition, &machine, now: now)
                 }

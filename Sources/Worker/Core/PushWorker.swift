@@ -313,11 +313,21 @@ package final class PushWorker: @unchecked Sendable {
                 for reader in readers { reader.batchEnded(answer) }
             }
         }
-        watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds)
+        let logs = Mailbox<LogQuestions.Answer>(loop: loop, capacity: LogQuestions.waitingLimit) {
+            [unowned self] batch in
+            for answer in batch {
+                for reader in readers { reader.take(answer, &machine, now: now) }
+                for committer in committers { committer.take(answer) }
+            }
+        }
+        watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds, logs: logs)
         for reader in readers {
             reader.onSkipped = { [unowned self] in lostRecords.note($0, offsets: $1, nowNs: now.ns) }
         }
-        for reader in readers { reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) } }
+        for reader in readers {
+            reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) }
+            reader.onLogDoubted = { [unowned self] in watch?.look(at: $0) }
+        }
         watchFiles()
         startedNs = loop.now.monotonicNs
         waitingFor = ""
