@@ -10,6 +10,12 @@ package enum ClientEvent: Sendable, Hashable {
     case fatal(KafkaError)
     /// librdkafka's statistics (its STATISTICS.md), a JSON object.
     case statistics(String)
+
+    /// The request that was not answered in time, where the log tells of one.
+    package var requestTimeout: RequestTimeout? {
+        guard case .log(_, let facility, let text) = self else { return nil }
+        return RequestTimeout(inLog: text, facility: facility)
+    }
 }
 
 /// An event that was taken from a queue and is destroyed with its owner.

@@ -107,5 +107,34 @@ extension EndToEnd.Troubles {
             #expect(!proxied.worker.text.contains("joining the group anew"), "\(proxied.worker.text.suffix(4_000))")
             try proxied.end()
         }
+
+        @Test(
+            .needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(5)),
+            arguments: ["fetch", "produce"])
+        func aConnectionThatAnswersNothingIsNamed(kind: String) throws {
+            let proxied = try Proxied("stalled")
+            let scene = proxied.scene
+            try proxied.request(40, "aa", total: 40)
+            try scene.settle(proxied.worker)
+            // Longer than a request waits for its answer: who idles is no stall.
+            usleep(13_000_000)
+            #expect(try proxied.pages.get("/status").1.contains(#""health":"fine""#))
+            try proxied.tell("stall \(kind)")
+            try scene.change("requests", scene.configuration.requests, "10", "bb")
+            try proxied.proxy.waitFor("stalled ", seconds: 20)
+            let seconds = try proxied.awaitProblem(
+                "broker \(proxied.address)", [kind == "fetch" ? "Fetch" : "Produce", "look at"])
+            print("\(kind): named \(seconds) s after the first request was not answered")
+            #expect(seconds < 15)
+            let metrics = try proxied.pages.get("/metrics").1
+            #expect(metrics.contains("\napns_worker_degraded 1\n"))
+            try proxied.tell("flow")
+            let began = Date()
+            try scene.awaitTokens(50, within: 60, of: proxied.worker)
+            try proxied.pages.await("/status", within: 60) { $0.1.contains(#""health":"fine""#) }
+            print("\(kind): fine \(Date().timeIntervalSince(began)) s after it flowed again")
+            try scene.settle(proxied.worker)
+            try proxied.end()
+        }
     }
 }

@@ -103,13 +103,55 @@ struct KafkaPropertiesTests {
             "partition.assignment.strategy": "cooperative-sticky", "enable.auto.commit": "false",
             "enable.auto.offset.store": "false", "auto.offset.reset": "earliest", "isolation.level": "read_committed",
             "queued.max.messages.kbytes": "256", "queued.min.messages": "100", "log.queue": "true",
+            "socket.timeout.ms": "10000",
         ]
         for (name, value) in expected { #expect(consumer.all.last { $0.name == name }?.value == value, "\(name)") }
         let producer = ProducerSettings(cluster: cluster).all
         for (name, value) in [
             "acks": "all", "enable.idempotence": "true", "message.timeout.ms": "0", "message.max.bytes": "10000000",
-            "compression.type": "lz4", "partitioner": "murmur2_random",
+            "compression.type": "lz4", "partitioner": "murmur2_random", "socket.timeout.ms": "10000",
         ] { #expect(producer.last { $0.name == name }?.value == value, "\(name)") }
+    }
+
+    @Test func `A connection that answers nothing stands no longer than the user says`() throws {
+        let patient = KafkaProperty("socket.timeout.ms", "60000")
+        let cluster = ClusterSettings(bootstrapServers: "h:1", properties: try KafkaProperties(common: [patient]))
+        let consumer = ConsumerSettings(cluster: cluster, role: .requests, groupID: "worker")
+        #expect(consumer.all.last { $0.name == patient.name } == patient)
+        #expect(ProducerSettings(cluster: cluster).all.last { $0.name == patient.name } == patient)
+    }
+
+    @Test(
+        arguments: [
+            (
+                "[thrd:127.0.0.1:9092/1]: 127.0.0.1:9092/1: Timed out FetchRequest in flight (after 10512ms, timeout #0)",
+                "127.0.0.1:9092/1", "Fetch", 10_512
+            ),
+            (
+                "[thrd:GroupCoordinator]: GroupCoordinator: Timed out HeartbeatRequest in flight (after 10000ms, timeout #1): "
+                    + "possibly held back by preceeding blocking JoinGroupRequest with timeout in 290000ms",
+                "GroupCoordinator", "Heartbeat", 10_000
+            ),
+            (
+                "sasl_ssl://b.example:9093/7: Timed out ProduceRequest in flight (after 9999ms, timeout #0)",
+                "sasl_ssl://b.example:9093/7", "Produce", 9_999
+            ),
+        ] as [(String, String, String, Int64)])
+    func `A request without an answer is found in the log`(
+        text: String, broker: String, request: String, afterMs: Int64
+    ) {
+        let timeout = RequestTimeout(inLog: text, facility: "REQTMOUT")
+        #expect(timeout == RequestTimeout(broker: broker, request: request, afterMs: afterMs))
+        #expect(RequestTimeout(inLog: text, facility: "FAIL") == nil)
+    }
+
+    @Test(arguments: [
+        "", ": Timed out ", "b/1: Timed out 1 in-flight, 0 retry-queued, 0 out-queue, 0 partially-sent requests",
+        "b/1: Timed out FetchRequest in flight (after ms", ": Timed out FetchRequest in flight (after 1ms",
+        "Request in flight (after 5ms: Timed out ",
+    ])
+    func `Other lines tell of no request`(text: String) {
+        #expect(RequestTimeout(inLog: text, facility: "REQTMOUT") == nil)
     }
 
     @Test(arguments: [

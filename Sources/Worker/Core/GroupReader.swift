@@ -123,6 +123,8 @@ final class GroupReader: CommitPlace {
     var onSkipped: (TopicPartition, Int64) -> Void = { _, _ in }
     /// How a log stands is to be asked, for `take(_:_:now:)`.
     var onLogDoubted: (TopicPartition) -> Void = { _ in }
+    /// A broker did not answer a request in time.
+    var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
     /// Where a batch ends is to be found out, for `batchEnded`.
     var onEndUnknown: (BatchEnds.Question) -> Void = { _ in }
     private(set) var isLeaving = false
@@ -237,6 +239,7 @@ final class GroupReader: CommitPlace {
                 if let isReached = isAnyBrokerUp(inStatistics: text) { isBrokerReached = isReached }
             case .client(let event):
                 if case .error(let error) = event { lastError = error }
+                if let timeout = event.requestTimeout { onRequestTimeout(timeout) }
                 EventLog.write(event, of: name, to: logger)
             }
         }

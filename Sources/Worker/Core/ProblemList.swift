@@ -29,7 +29,7 @@ struct Fault: Sendable, Hashable {
         case topicCredential(String)
         case slowed
         case unconnected
-        /// Its host takes requests and answers none.
+        /// Its host, or the broker, takes requests and answers none.
         case unanswered
     }
 

@@ -158,6 +158,9 @@ extension PushWorker {
                     "group \(reader.name)", .unjoined, "the group cannot be joined\(cause)",
                     "all workers of a group need the same kafka.assignment, and the right to Read the group"))
         }
+        // Where no broker answers at all, that is said.
+        if isSilent { unansweredRequests.forget() }
+        faults += unansweredRequests.faults(nowNs: now.ns)
         if let report = clusterReport, !isSilent {
             let ends = readers.flatMap { reader in reader.ends(lastStable: report.ends) }
             let stalls = openTransactions.look(ends, toldNs: report.atNs, nowNs: now.ns)

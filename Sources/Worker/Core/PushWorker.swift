@@ -85,6 +85,7 @@ package final class PushWorker: @unchecked Sendable {
     var unsafeTopics: [TopicCheck.Unsafe] = []
     var openTransactions = OpenTransactions()
     var lostRecords = LostRecords()
+    var unansweredRequests = UnansweredRequests()
     var problemList = ProblemList()
     /// Since when an app has had no connection (monotonic).
     var disconnectedSinceNs: [Int: Int64] = [:]
@@ -327,7 +328,9 @@ package final class PushWorker: @unchecked Sendable {
         for reader in readers {
             reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) }
             reader.onLogDoubted = { [unowned self] in watch?.look(at: $0) }
+            reader.onRequestTimeout = { [unowned self] in unansweredRequests.note($0, nowNs: now.ns) }
         }
+        publisher.onRequestTimeout = { [unowned self] in unansweredRequests.note($0, nowNs: now.ns) }
         watchFiles()
         startedNs = loop.now.monotonicNs
         waitingFor = ""

@@ -34,6 +34,8 @@ final class RecordPublisher {
     /// Bytes of each dead letter that is not acknowledged, by its tag.
     private var deadLetterSizes: [UInt64: Int] = [:]
     private var deadLetterBytes = 0
+    /// A broker did not answer a request in time.
+    var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
     private var health = ProducerHealth()
     private var lonelyHealth = ProducerHealth()
     /// Records that may be unacknowledged before nothing more is read: two for each notification that may be open. More
@@ -415,6 +417,7 @@ final class RecordPublisher {
             health.note(error)
             EventLog.write(event, of: "producer", to: logger)
         case .log, .statistics:
+            if let timeout = event.requestTimeout { onRequestTimeout(timeout) }
             EventLog.write(event, of: "producer", to: logger)
         }
     }
