@@ -656,17 +656,23 @@ final class GroupReader: CommitPlace {
     private(set) var unreadableBatches = 0
     private(set) var lastUnreadable: String?
 
+    /// The partition that a failure to unpack a batch stops; `nil`: it is not ours, or the batch is passed by already. Such a
+    /// failure was on its way before the last seek, or that came to nothing.
+    private func stopped(
+        _ partition: TopicPartition, _ machine: borrowing DeliveryMachine,
+        passed: (BatchFailures) -> ClosedRange<Int64>?
+    ) -> Assigned? {
+        guard let one = find(partition), one.unreadable == nil else { return nil }
+        guard let offsets = passed(one.failures) else { return one }
+        readOn(one, behind: offsets, machine)
+        return nil
+    }
+
     /// Takes a failure of librdkafka's to unpack a batch; false: it is to try again.
     private func pass(
         _ partition: TopicPartition, _ batches: [UnreadableBatch], _ machine: borrowing DeliveryMachine
     ) -> Bool {
-        guard let one = find(partition) else { return true }
-        guard one.unreadable == nil else { return true }
-        // It was on its way before the last seek, or that came to nothing.
-        if let passed = one.failures.passed(of: batches) {
-            readOn(one, behind: passed, machine)
-            return true
-        }
+        guard let one = stopped(partition, machine, passed: { $0.passed(of: batches) }) else { return true }
         one.unreadable = one.failures.failed(batches)
         return one.unreadable != nil
     }
@@ -676,12 +682,7 @@ final class GroupReader: CommitPlace {
         _ partition: TopicPartition, _ batch: BatchFailure.Batch, _ machine: borrowing DeliveryMachine,
         _ now: DeliveryTime
     ) -> Bool {
-        guard let one = find(partition) else { return true }
-        guard one.unreadable == nil else { return true }
-        if let passed = one.failures.passed(of: batch) {
-            readOn(one, behind: passed, machine)
-            return true
-        }
+        guard let one = stopped(partition, machine, passed: { $0.passed(of: batch) }) else { return true }
         if one.failures.failed(batch, nowNs: now.ns) {
             onEndUnknown(BatchEnds.Question(partition: partition, batch: batch))
         }
