@@ -3,11 +3,14 @@ package import PushRecords
 /// Decides everything between a Kafka record and its commit, and does nothing itself: records, fates and
 /// acknowledgements go in, batches of requests, productions and commits come out.
 ///
-/// It has no thread, clock, I/O or chance of its own; whoever owns it calls it from one thread. A turn of the owner:
+/// It has no thread, clock, I/O or chance of its own; whoever owns it calls it from one thread, in turns of which
+/// `DeliveryTurn` knows the order. What is there for each of its steps:
 ///
+///     handle(fates), setCapacity, setReachable        // what transports said
 ///     advance(now)                                    // timers
+///     assign, revoke, commitFinished                  // what the groups said
+///     acknowledged                                    // what delivery reports brought
 ///     for each partition: room(for:) -> receive()     // read no more than there is room for
-///     handle(fates), setCapacity, acknowledged        // what the mailbox and the delivery reports brought
 ///     sends(now) { app, requests in … }               // post to the transports
 ///     recalls { app, ids in … }
 ///     for each topic that can be written:

@@ -33,6 +33,8 @@ final class Rig {
     var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
     /// Requests handed out and not answered.
     var sent: [OutgoingRequest] = []
+    /// What the next turns bring, and what they did (`turn`).
+    var play = Play()
 
     static let app = AppRoute(
         name: "shop", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
@@ -110,6 +112,13 @@ final class Rig {
         _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)] = [],
         timestampMs: Int64? = nil
     ) -> Receipt {
+        receive(partition, offset, key: key, value: value, headers: headers, timestampMs: timestampMs, into: &machine)
+    }
+
+    private func receive(
+        _ partition: PartitionID, _ offset: Int64, key: String?, value: String?, headers: [(String, String)],
+        timestampMs: Int64?, into machine: inout DeliveryMachine
+    ) -> Receipt {
         var owned: [UnsafeMutableRawBufferPointer] = []
         func lend(_ text: String?) -> UnsafeRawBufferPointer {
             guard let text else { return UnsafeRawBufferPointer(start: nil, count: 0) }
@@ -141,7 +150,10 @@ final class Rig {
 
     /// What is handed out now, by device.
     @discardableResult
-    func send() -> [String] {
+    func send() -> [String] { send(from: &machine) }
+
+    @discardableResult
+    private func send(from machine: inout DeliveryMachine) -> [String] {
         var batch: [OutgoingRequest] = []
         machine.sends(now: now) { batch += $1 }
         sent += batch
@@ -190,24 +202,26 @@ final class Rig {
     // MARK: Productions
 
     /// All topics with productions: dead tokens first, and the tiers.
-    private var targets: [ProductionTarget] {
+    private func targets(of machine: borrowing DeliveryMachine) -> [ProductionTarget] {
         [.unregistered, .results] + machine.settings.tiers.indices.map { .retry(tier: $0) }
     }
 
     /// Hands all productions to Kafka, those of a topic in their order.
     @discardableResult
-    func produce() -> [Written] {
+    func produce() -> [Written] { produce(from: &machine) }
+
+    private func produce(from machine: inout DeliveryMachine) -> [Written] {
         var all: [Written] = []
-        for target in targets {
+        for target in targets(of: machine) {
             while let production = machine.nextProduction(for: target) {
-                all.append(read(production))
+                all.append(read(production, of: &machine))
                 machine.produced(production)
             }
         }
         return all
     }
 
-    private func read(_ production: Production) -> Written {
+    private func read(_ production: Production, of machine: inout DeliveryMachine) -> Written {
         func place(_ content: borrowing NotificationContent) -> String {
             let request = content.request
             return "\(Self.text(request.topic))/\(request.partition)/\(request.offset)/\(request.index)"
@@ -284,4 +298,108 @@ final class Rig {
         return gauges.openNotifications == 0 && gauges.openBytes == 0 && gauges.inFlight.allSatisfy { $0 == 0 }
             && gauges.waiting.allSatisfy { $0 == 0 } && machine.devices.count == 0 && machine.ledger.admittingCount == 0
     }
+}
+
+// MARK: - The turn
+
+/// Kafka and transports as a turn has them: what is to come is told before, and what was done is read afterwards.
+extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
+    typealias Failure = Stop
+
+    struct Stop: Error {}
+
+    struct Play {
+        var turn = DeliveryTurn()
+        /// Records to be read: one for each offset, of these devices.
+        var records: [(partition: PartitionID, offset: Int64, device: String)] = []
+        /// Devices whose request in flight is answered by 200.
+        var answers: [String] = []
+        /// Written, and acknowledged in the next turn that serves Kafka.
+        var unacknowledged: [NotificationID] = []
+        /// How many partitions the commit in flight of each group has, answered in the next turn that serves Kafka.
+        var commits = [Int](repeating: 0, count: CommitGroup.allCases.count)
+        var isBackedUp = false
+        var stops = false
+        var requestsDueNs: Int64?
+        var recordsDueNs: Int64?
+        /// What was called since the last turn began.
+        var steps: [String] = []
+        var sent: [String] = []
+        var written: [Written] = []
+    }
+
+    /// One turn as the worker takes it.
+    @discardableResult
+    func turn(wokenBy wakeUps: DeliveryTurn.WakeUps = [.kafka, .transports]) throws -> DeliveryTurn.End {
+        play.steps = []
+        var turn = play.turn
+        defer { play.turn = turn }
+        return try turn.run(
+            &machine, requests: self, transports: self, records: self, offsets: self, wokenBy: wakeUps, now: now)
+    }
+
+    func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
+        play.steps.append("deliver")
+        for device in play.answers {
+            guard let place = sent.firstIndex(where: { Self.device($0) == device }) else { continue }
+            let fate = Fate(id: sent.remove(at: place).id, kind: .answered, status: 200, sentAtMs: now.wallMs)
+            machine.handle(FateBatch(app: AppIndex(0), fates: [fate]), now: now)
+        }
+        play.answers = []
+    }
+
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Stop) {
+        play.steps.append("serve")
+        if play.stops { throw Stop() }
+        for group in CommitGroup.allCases where play.commits[group.rawValue] > 0 {
+            let outcomes = [CommitOutcome](repeating: .acknowledged, count: play.commits[group.rawValue])
+            machine.commitFinished(of: group, outcomes, now: now)
+            play.commits[group.rawValue] = 0
+        }
+    }
+
+    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        play.steps.append("acknowledge")
+        for id in play.unacknowledged { machine.acknowledged(id, now: now) }
+        play.unacknowledged = []
+    }
+
+    func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
+        play.steps.append("read")
+        while let next = play.records.first, machine.room(for: next.partition) > 0 {
+            _ = receive(
+                next.partition, next.offset, key: Self.token(next.device), value: #"{"aps":{"alert":"Hi"}}"#,
+                headers: [], timestampMs: nil, into: &machine)
+            play.records.removeFirst()
+        }
+        return !play.records.isEmpty
+    }
+
+    func send(from machine: inout DeliveryMachine, now: DeliveryTime) {
+        play.steps.append("send")
+        play.sent += send(from: &machine) as [String]
+    }
+
+    func recall(from machine: inout DeliveryMachine) {
+        play.steps.append("recall")
+        machine.recalls { _, _ in }
+    }
+
+    func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        play.steps.append("publish")
+        let written = produce(from: &machine)
+        play.written += written
+        play.unacknowledged += written.map(\.id)
+    }
+
+    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        play.steps.append("commit")
+        for group in CommitGroup.allCases where play.commits[group.rawValue] == 0 {
+            play.commits[group.rawValue] = machine.takeCommit(of: group, now: now).count
+        }
+    }
+
+    var isBackedUp: Bool { play.isBackedUp }
+    var nextDeadlineNs: Int64? { play.recordsDueNs }
+    func nextDeadlineNs(now: DeliveryTime) -> Int64? { play.requestsDueNs }
 }

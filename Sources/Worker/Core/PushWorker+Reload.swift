@@ -109,7 +109,7 @@ extension PushWorker {
         for (app, index) in zip(settings, mapping.indexes) {
             if mapping.added.contains(index) {
                 guard let loaded = changed[app.name] else { preconditionFailure("a new app was loaded") }
-                precondition(link?.add(loaded) == index, "transports and machine count apps alike")
+                precondition(transports?.add(loaded) == index, "transports and machine count apps alike")
                 apps.append(loaded)
                 appRows.append(WorkerSnapshot.App(loaded))
                 logger.notice(.worker, "app added", ["app": "\(app.name)"])
@@ -122,10 +122,8 @@ extension PushWorker {
         }
         for index in mapping.removed {
             appRows[index.value].isRemoved = true
-            unreachable[index.value] = nil
-            unanswered[index.value] = nil
             openCircuits.removeAll { $0.name.app == index }
-            link?.post(index, .close)
+            transports?.remove(index)
             logger.notice(.worker, "app removed; what is left of it is held", ["app": "\(appRows[index.value].name)"])
         }
         eventLog.names = appRows.map(\.name)
@@ -136,7 +134,7 @@ extension PushWorker {
     private func replace(_ index: AppIndex, with loaded: LoadedApp) {
         apps[index.value] = loaded
         appRows[index.value] = appRows[index.value].reloaded(loaded)
-        link?.replace(index, with: loaded)
+        transports?.replace(index, with: loaded)
         machine.credentialReplaced(credentialNumber(of: loaded.settings), now: now)
     }
 
@@ -294,7 +292,6 @@ extension WorkerSnapshot.App {
     fileprivate func reloaded(_ app: LoadedApp) -> Self {
         var row = self
         row.certificateEndsMs = app.certificate?.notAfterMs
-        if row.certificateEndsMs != nil { row.tokenMadeMs = nil }
         return row
     }
 }

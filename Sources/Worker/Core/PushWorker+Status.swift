@@ -33,7 +33,12 @@ extension PushWorker {
         lastSnapshotNs = now.ns
         guard configuration.admin.listen != nil else { return }
         if readers.count > 0, readers.allSatisfy(\.hasJoined) { hasBeenReady = true }
-        for (index, status) in machine.appStatuses.enumerated() { appRows[index].status = status }
+        for (index, status) in machine.appStatuses.enumerated() {
+            appRows[index].status = status
+            guard let standing = transports?[index] else { continue }
+            appRows[index].connections = standing.connections
+            appRows[index].tokenMadeMs = standing.tokenMadeMs
+        }
         var snapshot = WorkerSnapshot(
             groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: now.wallMs, apps: appRows,
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
@@ -114,7 +119,8 @@ extension PushWorker {
 
     private func noteDisconnected(_ now: DeliveryTime) {
         for (index, row) in appRows.enumerated() {
-            if row.isRemoved || (row.connections.open > 0 && streamlessHost(of: index) == nil) {
+            let isConnected = transports.map { $0[index].connections.open > 0 } ?? false
+            if row.isRemoved || isConnected && streamlessHost(of: index) == nil {
                 disconnectedSinceNs[index] = nil
             } else if disconnectedSinceNs[index] == nil {
                 disconnectedSinceNs[index] = now.ns
@@ -124,7 +130,7 @@ extension PushWorker {
 
     /// The host whose connections all allow no stream.
     private func streamlessHost(of app: Int) -> String? {
-        if case .noStreams(let host)? = unreachable[app] { host } else { nil }
+        if case .noStreams(let host)? = transports?[app].unreachable { host } else { nil }
     }
 
     private func faults(_ now: DeliveryTime) -> [Fault] {
@@ -189,8 +195,7 @@ extension PushWorker {
 
     /// What the worker's own clients met, however the watch's questions are answered.
     private func kafkaProblems(_ now: DeliveryTime) -> [KafkaProblem] {
-        (publisher?.problems(nowNs: now.ns) ?? []) + readers.flatMap { $0.problems + $0.falseRefusals(now) }
-            + committers.flatMap { $0.problems(now: now) }
+        (publisher?.problems(nowNs: now.ns) ?? []) + (groups?.problems(now: now) ?? [])
     }
 
     private func appFaults(_ now: DeliveryTime) -> [Fault] {
@@ -229,11 +234,11 @@ extension PushWorker {
                 "do the device tokens belong to the other environment?")
         }
         for index in appRows.indices where !appRows[index].isRemoved {
-            if case .connectFailed(let host, let reason, _)? = unreachable[index] {
+            if case .connectFailed(let host, let reason, _)? = transports?[index].unreachable {
                 addUnconnected(index, "cannot connect to \(host): \(reason)")
             } else if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
                 addUnconnected(index, "it has no connection to Apple")
-            } else if let how = unanswered[index], appRows[index].status?.isPaused != true,
+            } else if let how = transports?[index].unanswered, appRows[index].status?.isPaused != true,
                 !faults.contains(where: { $0.subject == "app \(appRows[index].name)" && $0.kind.explainsNoAnswers })
             {
                 let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }

@@ -30,10 +30,10 @@ extension PushWorker {
             stopping = .flushing(deadlineNs: now.ns + Self.flushNs)
         case .flushing(let deadlineNs):
             guard publisher?.isIdle == true || now.ns >= deadlineNs else { break }
-            for app in apps.indices where !appRows[app].isRemoved { link?.post(AppIndex(app), .close) }
+            transports?.close()
             stopping = .closing(deadlineNs: now.ns + Self.closeNs)
         case .closing(let deadlineNs):
-            guard closedApps.count == apps.count || now.ns >= deadlineNs else { break }
+            guard transports?.isClosed != false || now.ns >= deadlineNs else { break }
             loop.stop()
         }
         // What remains is waited for in short steps: leaving a group has no event of its own.
@@ -52,8 +52,8 @@ extension PushWorker {
     private final class Remains: @unchecked Sendable {
         var pages: PageServer?
         var watch: ClusterWatch?
-        var link: TransportLink?
-        var readers: [GroupReader]
+        var transports: AppTransports?
+        var groups: ConsumerGroups?
         var publisher: RecordPublisher?
         /// Last: librdkafka rings it.
         var doorbell: Doorbell?
@@ -64,8 +64,8 @@ extension PushWorker {
         init(pages: PageServer?, of worker: PushWorker) {
             self.pages = pages
             watch = worker.watch
-            link = worker.link
-            readers = worker.readers
+            transports = worker.transports
+            groups = worker.groups
             publisher = worker.publisher
             doorbell = worker.doorbell
         }
@@ -76,10 +76,10 @@ extension PushWorker {
             watch?.stop()
             watch = nil
             step.store(2, ordering: .relaxed)
-            link?.stop()
-            link = nil
+            transports?.stop()
+            transports = nil
             step.store(3, ordering: .relaxed)
-            readers = []
+            groups = nil
             publisher = nil
             _ = ClientReaper.wait(milliseconds: PushWorker.dismantleNs / 1_000_000)
             doorbell = nil
@@ -92,8 +92,8 @@ extension PushWorker {
         let remains = Remains(pages: pages, of: self)
         let hadStarted = publisher != nil
         watch = nil
-        link = nil
-        readers = []
+        transports = nil
+        groups = nil
         publisher = nil
         doorbell = nil
         let isOver = Bounded.run(atMostNs: Self.dismantleNs) { remains.end() }

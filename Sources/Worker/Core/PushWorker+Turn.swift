@@ -10,47 +10,23 @@ extension PushWorker {
     /// Both clocks, as the loop read them this turn.
     var now: DeliveryTime { DeliveryTime(ns: loop.now.monotonicNs, wallMs: loop.now.wallMs) }
 
+    /// One turn of the machine (`DeliveryTurn`), and what the worker does beside.
     func turn() {
-        guard let publisher, let link else { return }
+        guard let groups, let transports, let publisher else { return }
         let now = now
         board.turned(nowNs: now.ns)
-        machine.advance(now: now)
-        if hasKafkaNews || now.ns - lastServedNs >= Self.serveEveryNs || stopping != nil || isKafkaDue(now) {
-            hasKafkaNews = false
-            lastServedNs = now.ns
-            for (index, reader) in readers.enumerated() {
-                reader.markReadable()
-                reader.serve(&machine, now: now) { reply, machine in
-                    committers[index].take(reply, &machine, now: now)
-                }
-                for partition in committers[index].takeDoubted() { watch?.look(at: partition) }
-                for partition in committers[index].takeGone() {
-                    reader.topicIsGone(partition, &machine, now: now)
-                }
-                if let error = reader.fatalError { return fail("Kafka: \(error.text)") }
-            }
-            publisher.serve(&machine, now: now)
+        if stopping != nil { wakeUps.insert(.leaving) }
+        let wokenBy = wakeUps
+        wakeUps = []
+        let end: DeliveryTurn.End
+        do throws(KafkaError) {
+            end = try deliveryTurn.run(
+                &machine, requests: groups, transports: transports, records: publisher, offsets: groups,
+                wokenBy: wokenBy, now: now)
+        } catch {
+            return fail("Kafka: \(error.text)")
         }
-        var hasMore = false
-        if stopping == nil, !publisher.isBackedUp {
-            for reader in readers {
-                let more = reader.read(into: &machine, now: now, deadLetters: publisher.deadLetters(now: now))
-                if more { hasMore = true }
-            }
-        }
-        machine.sends(now: now) { app, requests in link.post(app, .send(requests)) }
-        machine.recalls { app, requests in link.post(app, .recall(requests)) }
-        publisher.publish(&machine, now: now)
-        for (reader, committer) in zip(readers, committers) { committer.commit(&machine, reader, now: now) }
-        for event in machine.takeEvents() {
-            switch event {
-            case .circuitOpened(let circuit, let reason): openCircuits.append((circuit, reason))
-            case .circuitClosed(let circuit): openCircuits.removeAll { $0.name == circuit }
-            case .overtaken(let id, let committed, let start): noteOvertaken(id, from: committed, to: start, now)
-            default: break
-            }
-            eventLog.write(event, partitionName: name(of:))
-        }
+        for event in end.events { note(event, now) }
         moveStopping(now)
         publishProgress(now)
         if now.ns - lastSnapshotNs >= Self.snapshotEveryNs {
@@ -58,14 +34,21 @@ extension PushWorker {
             postSnapshot(now)
         }
         keepHouse(now)
-        setAlarm(now)
-        if hasMore { loop.wantAnotherTurn() }
+        alarm?.set(atNs: end.deadlineNs)
+        if end.hasMore {
+            wakeUps.insert(.unread)
+            loop.wantAnotherTurn()
+        }
     }
 
-    /// Whether something of Kafka is due without news of it.
-    private func isKafkaDue(_ now: DeliveryTime) -> Bool {
-        if let next = publisher?.nextDeadlineNs, next <= now.ns { return true }
-        return readers.contains { $0.nextDeadlineNs(now: now).map { $0 <= now.ns } ?? false }
+    private func note(_ event: DeliveryEvent, _ now: DeliveryTime) {
+        switch event {
+        case .circuitOpened(let circuit, let reason): openCircuits.append((circuit, reason))
+        case .circuitClosed(let circuit): openCircuits.removeAll { $0.name == circuit }
+        case .overtaken(let id, let committed, let start): noteOvertaken(id, from: committed, to: start, now)
+        default: break
+        }
+        eventLog.write(event, partitionName: name(of:))
     }
 
     private func name(of id: PartitionID) -> String {
@@ -75,50 +58,6 @@ extension PushWorker {
         return "unknown"
     }
 
-    private func setAlarm(_ now: DeliveryTime) {
-        var deadlineNs = now.ns + Self.serveEveryNs
-        if let next = machine.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
-        if let next = publisher?.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
-        for reader in readers {
-            if let next = reader.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
-        }
-        // What was due in this turn and is so still waits for something else than time.
-        alarm?.set(atNs: max(deadlineNs, now.ns + Self.leastPauseNs))
-    }
-
-    func take(_ event: TransportEvent) {
-        switch event {
-        case .fates(let batch): machine.handle(batch, now: now)
-        case .capacity(let app, let requests):
-            machine.setCapacity(app, requests: requests)
-            if requests > 0, !outOfReach.contains(app.value) { unreachable[app.value] = nil }
-        case .connections(let app, let counts): appRows[app.value].connections = counts
-        case .reachable(let app, let isReachable):
-            machine.setReachable(app, isReachable, now: now)
-            if isReachable {
-                outOfReach.remove(app.value)
-                unreachable[app.value] = nil
-            } else {
-                outOfReach.insert(app.value)
-            }
-        case .unanswered(let app, let how): unanswered[app.value] = how
-        case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
-        case .note(let app, let note):
-            switch note {
-            case .connectFailed: unreachable[app.value] = note
-            case .noStreams:
-                // A line says so within a second, unless it was for a moment (RFC 9113, 6.5.2).
-                unreachable[app.value] = note
-                return
-            // Each app says so itself, also when it shares the token of a key.
-            case .providerTokenRenewed: appRows[app.value].tokenMadeMs = loop.now.wallMs
-            case .connected, .disconnected, .goAway, .credentialFault, .warning: break
-            }
-            eventLog.write(note, of: app)
-        case .closed(let app): closedApps.insert(app.value)
-        }
-    }
-
     /// Once a second: lines that were left out, who still cannot be reached, whether batches are looked at, and what is to
     /// be read again.
     private func keepHouse(_ now: DeliveryTime) {
@@ -126,8 +65,8 @@ extension PushWorker {
         lastHousekeepingNs = now.ns
         lookWhetherBatchesAreSeen()
         readNextApp()
-        for (app, note) in unreachable { eventLog.write(note, of: AppIndex(app)) }
-        for (reader, committer) in zip(readers, committers) { committer.keepOnly { reader.isAssigned($0) } }
+        transports?.noteUnreachable()
+        groups?.keepHouse()
         logger.writeLeftOut()
     }
 
@@ -135,7 +74,7 @@ extension PushWorker {
         guard now.ns - lastProgressNs >= 50_000_000 || stopping != nil else { return }
         lastProgressNs = now.ns
         let inFlight = machine.gauges.inFlight.reduce(0, +)
-        let connections = appRows.reduce(0) { $0 + $1.connections.open }
+        let connections = transports?.openConnections ?? 0
         let hasJoined = readers.allSatisfy(\.hasJoined)
         progressBox.withLock {
             $0.inFlight = inFlight

@@ -29,19 +29,18 @@ package final class PushWorker: @unchecked Sendable {
     var doorbell: Doorbell?
 
     var machine: DeliveryMachine
+    var deliveryTurn = DeliveryTurn()
+    /// What woke the core since the last turn.
+    var wakeUps: DeliveryTurn.WakeUps = [.kafka]
+    /// What the machine is put together with, from `start` on.
+    var groups: ConsumerGroups?
+    var transports: AppTransports?
     var publisher: RecordPublisher?
-    var readers: [GroupReader] = []
-    /// As `readers`: of the request topics, of the retry topics.
-    let committers: [OffsetCommitter]
     /// Retry topics that are not in the configuration, as far as the watch found them.
     var leftTiers: [String] = []
-    var link: TransportLink?
     var alarm: Alarm?
-    var hasKafkaNews = true
-    var lastServedNs: Int64 = 0
-    /// Each app's row of the pages; their counts are filled in when a snapshot is made.
+    /// Each app's row of the pages; what changes by itself is filled in when a snapshot is made.
     var appRows: [WorkerSnapshot.App]
-    var closedApps: Set<Int> = []
     /// Numbers by which the machine knows credentials.
     var credentialNumbers: [AppSettings.Credential: Int] = [:]
     var fileWatch: FileWatch?
@@ -72,11 +71,6 @@ package final class PushWorker: @unchecked Sendable {
     var waitingFor = ""
     var hasBeenReady = false
     var lastHousekeepingNs: Int64 = 0
-    var unreachable: [Int: TransportNote] = [:]
-    /// Apps of which the transport said so last; one that takes connections and answers nothing has capacity now and then.
-    var outOfReach: Set<Int> = []
-    /// Apps whose host takes requests and answers none.
-    var unanswered: [Int: Unanswered] = [:]
     var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     var watch: ClusterWatch?
     /// What the watch told last.
@@ -103,10 +97,6 @@ package final class PushWorker: @unchecked Sendable {
         case closing(deadlineNs: Int64)
     }
 
-    /// Kafka is served at least this often, events or not (`max.poll.interval.ms`).
-    static let serveEveryNs: Int64 = 500_000_000
-    /// A turn that only a time brings comes no sooner after the last.
-    static let leastPauseNs: Int64 = 500_000
     /// The pages are at most so old.
     static let snapshotEveryNs: Int64 = 250_000_000
     /// How long leaving the groups may take after the drain limit, the last commit included (`GroupReader`).
@@ -126,11 +116,6 @@ package final class PushWorker: @unchecked Sendable {
         cluster = try configuration.cluster()
         apps = try LoadedApp.load(configuration.apps)
         eventLog = EventLog(logger: logger, names: configuration.apps.map(\.name))
-        let groupID = configuration.kafka.groupID
-        committers = [
-            OffsetCommitter(.requests, name: groupID, logger: logger),
-            OffsetCommitter(.retries, name: "\(groupID).retry", logger: logger),
-        ]
         appRows = apps.map { WorkerSnapshot.App($0) }
         machine = DeliveryMachine(
             settings: configuration.machineSettings,
@@ -160,6 +145,9 @@ package final class PushWorker: @unchecked Sendable {
 
     /// Any thread.
     package var progress: WorkerProgress { progressBox.withLock { $0 } }
+
+    /// Of the request topics, of the retry topics; none before `start`.
+    var readers: [GroupReader] { groups?.readers ?? [] }
 
     // MARK: Running
 
@@ -263,7 +251,7 @@ package final class PushWorker: @unchecked Sendable {
     }
 
     private func start() throws {
-        let doorbell = try Doorbell(loop: loop) { [unowned self] in hasKafkaNews = true }
+        let doorbell = try Doorbell(loop: loop) { [unowned self] in wakeUps.insert(.kafka) }
         self.doorbell = doorbell
         let publisher = try RecordPublisher(
             configuration, apps: recordApps, cluster: cluster, wakeUpDescriptor: doorbell.descriptor, logger: logger)
@@ -277,7 +265,7 @@ package final class PushWorker: @unchecked Sendable {
         let drainNs = configuration.drain.rebalance.nanoseconds
         let requests = configuration.requestTopics
         let tiers = configuration.retry.tiers
-        readers = [
+        let readers = [
             try GroupReader(
                 configuration.consumer(.requests, of: cluster, partitions: requestPartitions),
                 topics: requests.map(\.name), drainNs: drainNs,
@@ -299,33 +287,39 @@ package final class PushWorker: @unchecked Sendable {
                 CrashContainment.change(crashes)
             }
         }
+        let groupID = configuration.kafka.groupID
+        let groups = ConsumerGroups(
+            readers: readers,
+            committers: [
+                OffsetCommitter(.requests, name: groupID, logger: logger),
+                OffsetCommitter(.retries, name: "\(groupID).retry", logger: logger),
+            ],
+            publisher: publisher)
+        self.groups = groups
         // The last that can fail: it starts a thread.
-        let events = Mailbox<TransportEvent>(loop: loop) { [unowned self] batch in
-            for event in batch { take(event) }
-        }
-        link = try TransportLink(
-            apps, responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds, events: events)
+        let responseTimeoutNs = configuration.delivery.responseTimeout.nanoseconds
+        transports = try AppTransports(
+            apps.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
+            onNote: { [unowned self] note, app in eventLog.write(note, of: app) },
+            start: { try TransportLink(apps, responseTimeoutNs: responseTimeoutNs, events: $0) })
         let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
             for report in batch { take(report) }
         }
         let batchEnds = Mailbox<BatchEnds.Answer>(loop: loop, capacity: BatchEnds.waitingLimit) {
             [unowned self] batch in
             for answer in batch {
-                for reader in readers { reader.batchEnded(answer) }
+                for reader in self.readers { reader.batchEnded(answer) }
             }
         }
         let logs = Mailbox<LogQuestions.Answer>(loop: loop, capacity: LogQuestions.waitingLimit) {
             [unowned self] batch in
             for answer in batch {
-                for reader in readers { reader.take(answer, &machine, now: now) }
-                for committer in committers { committer.take(answer) }
+                groups?.take(answer, &machine, now: now)
             }
         }
         watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds, logs: logs)
         for reader in readers {
             reader.onSkipped = { [unowned self] in lostRecords.note($0, offsets: $1, nowNs: now.ns) }
-        }
-        for reader in readers {
             reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) }
             reader.onLogDoubted = { [unowned self] in watch?.look(at: $0) }
             reader.onRequestTimeout = { [unowned self] in unansweredRequests.note($0, nowNs: now.ns) }
@@ -334,7 +328,7 @@ package final class PushWorker: @unchecked Sendable {
         watchFiles()
         startedNs = loop.now.monotonicNs
         waitingFor = ""
-        alarm = Alarm(loop: loop) {}
+        alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
         loop.onTurnEnd { [unowned self] in turn() }
     }
 

@@ -1,0 +1,140 @@
+/// Where requests come from: the consumer groups.
+package protocol RequestSource {
+    associatedtype Failure: Error
+
+    /// Takes what Kafka said of the groups: partitions that are given and taken back, replies to commits.
+    ///
+    /// - Throws: when it cannot go on. The turn ends there: nothing more is read, sent or committed.
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure)
+
+    /// Gives the machine records, no more than it has room for; true when more wait that it has room for.
+    func read(into machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> Bool
+
+    /// When `serve` or `read` has something to do although nothing wakes the owner (monotonic); `nil`: never.
+    func nextDeadlineNs(now: DeliveryTime) -> Int64?
+}
+
+/// The transports of all apps, by their `AppIndex`.
+package protocol Transports {
+    /// Tells the machine what they said since the last turn: fates, capacities, whether APNs is reached.
+    func deliver(to machine: inout DeliveryMachine, now: DeliveryTime)
+
+    /// Hands over what the machine sends now.
+    func send(from machine: inout DeliveryMachine, now: DeliveryTime)
+
+    /// Asks back what is not to be sent any more.
+    func recall(from machine: inout DeliveryMachine)
+}
+
+/// Where records go: results, dead tokens, retry records, dead letters.
+package protocol RecordSink {
+    /// So many records are not acknowledged that nothing more is to be read.
+    var isBackedUp: Bool { get }
+
+    /// When `acknowledge` has something to do although nothing wakes the owner (monotonic); `nil`: never.
+    var nextDeadlineNs: Int64? { get }
+
+    /// Brings acknowledgements to the machine, and writes again what was not written.
+    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime)
+
+    /// Writes what the machine has for topics that can be written.
+    func publish(_ machine: inout DeliveryMachine, now: DeliveryTime)
+}
+
+/// Where offsets go. The replies come with what Kafka says of the groups (`RequestSource.serve`).
+package protocol OffsetSink {
+    /// Commits what is due, where no commit is in flight.
+    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime)
+}
+
+/// One turn of the owner of a machine: who is asked when, and when the next one comes. The worker runs it, and so does
+/// whatever stands for a worker elsewhere: the simulated world, the benchmark, the tests' rig.
+///
+/// The order is a part of the promise. What ended is told before anything is decided by it, and before timers: a
+/// request that was answered in time is not late. Kafka is served before it is read, so that nothing is read of a
+/// partition that is being taken back, and a commit's reply widens the reach of what is sent in the same turn.
+/// Acknowledgements come before records: they make room. What was read may be sent, written and committed at once.
+package struct DeliveryTurn {
+    /// What woke the owner. Nothing of these: the owner itself had something to do, as to begin to stop.
+    package struct WakeUps: OptionSet, Sendable {
+        package let rawValue: UInt8
+
+        package init(rawValue: UInt8) { self.rawValue = rawValue }
+
+        /// A queue of one of Kafka's clients has something after it was empty.
+        package static let kafka = Self(rawValue: 1)
+        /// A transport said something.
+        package static let transports = Self(rawValue: 2)
+        /// `End.deadlineNs` has come.
+        package static let time = Self(rawValue: 4)
+        /// The turn before left records unread (`End.hasMore`).
+        package static let unread = Self(rawValue: 8)
+        /// Groups are being left, which nobody rings for.
+        package static let leaving = Self(rawValue: 16)
+
+        /// After these Kafka may have something to say.
+        fileprivate static let ofKafka: Self = [.kafka, .leaving]
+    }
+
+    /// What a turn leaves to its owner.
+    package struct End {
+        /// There is more to be read at once: the next turn is not waited for.
+        package var hasMore: Bool
+        /// For log and metrics.
+        package var events: [DeliveryEvent]
+        /// When the next turn is due, if nothing else wakes the owner (monotonic).
+        package var deadlineNs: Int64
+    }
+
+    /// Kafka is served at least this often, woken or not (`max.poll.interval.ms`).
+    package static let serveEveryNs: Int64 = 500_000_000
+    /// A turn that only a time brings comes no sooner after the last.
+    static let leastPauseNs: Int64 = 500_000
+
+    private var lastServedNs = Int64.min / 2
+
+    package init() {}
+
+    /// - Throws: what `requests` threw; the turn was not gone on with.
+    package mutating func run<Requests: RequestSource>(
+        _ machine: inout DeliveryMachine, requests: Requests, transports: some Transports, records: some RecordSink,
+        offsets: some OffsetSink, wokenBy wakeUps: WakeUps, now: DeliveryTime
+    ) throws(Requests.Failure) -> End {
+        transports.deliver(to: &machine, now: now)
+        machine.advance(now: now)
+        if isKafkaDue(wakeUps, requests, records, now) {
+            lastServedNs = now.ns
+            try requests.serve(&machine, now: now)
+            records.acknowledge(&machine, now: now)
+        }
+        let hasMore = records.isBackedUp ? false : try requests.read(into: &machine, now: now)
+        transports.send(from: &machine, now: now)
+        transports.recall(from: &machine)
+        records.publish(&machine, now: now)
+        offsets.commit(&machine, now: now)
+        return End(
+            hasMore: hasMore, events: machine.takeEvents(),
+            deadlineNs: deadlineNs(machine, requests, records, now))
+    }
+
+    /// Whether Kafka has news, or something is due without.
+    private func isKafkaDue(
+        _ wakeUps: WakeUps, _ requests: some RequestSource, _ records: some RecordSink, _ now: DeliveryTime
+    ) -> Bool {
+        if !wakeUps.isDisjoint(with: .ofKafka) || now.ns - lastServedNs >= Self.serveEveryNs { return true }
+        if let next = records.nextDeadlineNs, next <= now.ns { return true }
+        return requests.nextDeadlineNs(now: now).map { $0 <= now.ns } ?? false
+    }
+
+    private func deadlineNs(
+        _ machine: borrowing DeliveryMachine, _ requests: some RequestSource, _ records: some RecordSink,
+        _ now: DeliveryTime
+    ) -> Int64 {
+        var deadlineNs = now.ns + Self.serveEveryNs
+        if let next = machine.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
+        if let next = records.nextDeadlineNs { deadlineNs = min(deadlineNs, next) }
+        if let next = requests.nextDeadlineNs(now: now) { deadlineNs = min(deadlineNs, next) }
+        // What was due in this turn and is so still waits for something else than time.
+        return max(deadlineNs, now.ns + Self.leastPauseNs)
+    }
+}

@@ -1,0 +1,145 @@
+internal import Delivery
+internal import EventLoop
+
+/// The transports of all apps as the core has them: the way to them, and what they told of each app. Core thread.
+final class AppTransports: Transports {
+    /// What they told of one app, for pages and log.
+    struct Standing {
+        var connections = ConnectionCounts()
+        /// Wall clock at which the provider token in use was made; `nil`: none yet.
+        var tokenMadeMs: Int64?
+        /// Why it cannot be reached now.
+        var unreachable: TransportNote?
+        /// Its transport said so last; one that takes connections and answers nothing has capacity now and then.
+        var isOutOfReach = false
+        /// How its host takes requests and answers none.
+        var unanswered: Unanswered?
+        var isClosed = false
+        fileprivate var isRemoved = false
+    }
+
+    private let link: TransportLink
+    /// By `AppIndex`.
+    private var standings: [Standing]
+    /// Since the last turn.
+    private var told: [TransportEvent] = []
+    private let onNote: (TransportNote, AppIndex) -> Void
+
+    /// Starts the transports of so many apps.
+    ///
+    /// - Parameters:
+    ///   - start: makes the link, whose transports tell the mailbox what happened.
+    ///   - onWakeUp: they said something, which the next turn takes.
+    ///   - onNote: is told what a log should say.
+    init(
+        _ count: Int, loop: Loop, onWakeUp: @escaping () -> Void,
+        onNote: @escaping (TransportNote, AppIndex) -> Void, start: (Mailbox<TransportEvent>) throws -> TransportLink
+    ) throws {
+        standings = (0..<count).map { _ in Standing() }
+        self.onNote = onNote
+        let inbox = Inbox()
+        let events = Mailbox<TransportEvent>(loop: loop) { batch in
+            inbox.owner?.told.append(contentsOf: batch)
+            onWakeUp()
+        }
+        link = try start(events)
+        inbox.owner = self
+    }
+
+    /// The mailbox is there before its owner is.
+    private final class Inbox {
+        weak var owner: AppTransports?
+    }
+
+    /// Of an app; nothing where there is no such one yet.
+    subscript(_ app: Int) -> Standing {
+        standings.indices.contains(app) ? standings[app] : Standing()
+    }
+
+    /// Starts a transport for one more app.
+    ///
+    /// - Returns: its index: one past the last.
+    func add(_ app: LoadedApp) -> AppIndex {
+        standings.append(Standing())
+        return link.add(app)
+    }
+
+    /// An app's next connections are made as it says now.
+    func replace(_ index: AppIndex, with app: LoadedApp) {
+        if app.certificate != nil { standings[index.value].tokenMadeMs = nil }
+        link.replace(index, with: app)
+    }
+
+    /// An app is taken out: its transport finishes what it has, and what was wrong with it is nobody's.
+    func remove(_ app: AppIndex) {
+        standings[app.value].unreachable = nil
+        standings[app.value].unanswered = nil
+        standings[app.value].isRemoved = true
+        link.post(app, .close)
+    }
+
+    /// Has all transports but those of apps that were taken out before finish what they have, and end.
+    func close() {
+        for (app, standing) in standings.enumerated() where !standing.isRemoved { link.post(AppIndex(app), .close) }
+    }
+
+    /// Ends the net thread; what transports still hold is given up. Any thread, once nobody else calls.
+    func stop() { link.stop() }
+
+    /// Connections that take requests.
+    var openConnections: Int { standings.reduce(0) { $0 + $1.connections.open } }
+
+    /// Every transport has ended.
+    var isClosed: Bool { standings.allSatisfy(\.isClosed) }
+
+    // MARK: The turn
+
+    func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
+        for event in told { take(event, &machine, now) }
+        told.removeAll(keepingCapacity: true)
+    }
+
+    func send(from machine: inout DeliveryMachine, now: DeliveryTime) {
+        machine.sends(now: now) { app, requests in link.post(app, .send(requests)) }
+    }
+
+    func recall(from machine: inout DeliveryMachine) {
+        machine.recalls { app, ids in link.post(app, .recall(ids)) }
+    }
+
+    private func take(_ event: TransportEvent, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        switch event {
+        case .fates(let batch): machine.handle(batch, now: now)
+        case .capacity(let app, let requests):
+            machine.setCapacity(app, requests: requests)
+            if requests > 0, !standings[app.value].isOutOfReach { standings[app.value].unreachable = nil }
+        case .connections(let app, let counts): standings[app.value].connections = counts
+        case .reachable(let app, let isReachable):
+            machine.setReachable(app, isReachable, now: now)
+            standings[app.value].isOutOfReach = !isReachable
+            if isReachable { standings[app.value].unreachable = nil }
+        case .unanswered(let app, let how): standings[app.value].unanswered = how
+        case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
+        case .note(let app, let note):
+            switch note {
+            case .connectFailed: standings[app.value].unreachable = note
+            case .noStreams:
+                // A line says so within a second, unless it was for a moment (RFC 9113, 6.5.2).
+                standings[app.value].unreachable = note
+                return
+            // Each app says so itself, also when it shares the token of a key.
+            case .providerTokenRenewed: standings[app.value].tokenMadeMs = now.wallMs
+            case .connected, .disconnected, .goAway, .credentialFault, .warning: break
+            }
+            onNote(note, app)
+        case .closed(let app): standings[app.value].isClosed = true
+        }
+    }
+
+    /// Says again who still cannot be reached.
+    func noteUnreachable() {
+        for (app, standing) in standings.enumerated() {
+            if let note = standing.unreachable { onNote(note, AppIndex(app)) }
+        }
+    }
+}

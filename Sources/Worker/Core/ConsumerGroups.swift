@@ -1,0 +1,66 @@
+internal import Delivery
+internal import Kafka
+
+/// The two groups of a worker, of the request topics and of the retry topics: what each reads goes into the machine, and
+/// what is settled is committed for it. Core thread.
+struct ConsumerGroups: RequestSource, OffsetSink {
+    typealias Failure = KafkaError
+
+    /// In the same order: of the request topics, of the retry topics.
+    let readers: [GroupReader]
+    let committers: [OffsetCommitter]
+    /// Takes the dead letters of what is read.
+    let publisher: RecordPublisher
+
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(KafkaError) {
+        for (reader, committer) in zip(readers, committers) {
+            reader.markReadable()
+            reader.serve(&machine, now: now) { reply, machine in committer.take(reply, &machine, now: now) }
+            for partition in committer.takeDoubted() { reader.onLogDoubted(partition) }
+            for partition in committer.takeGone() { reader.topicIsGone(partition, &machine, now: now) }
+            if let error = reader.fatalError { throw error }
+        }
+    }
+
+    func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
+        var hasMore = false
+        for reader in readers where !reader.isLeaving {
+            let more = reader.read(into: &machine, now: now, deadLetters: publisher.deadLetters(now: now))
+            if more { hasMore = true }
+        }
+        return hasMore
+    }
+
+    func nextDeadlineNs(now: DeliveryTime) -> Int64? {
+        var deadlineNs: Int64?
+        for reader in readers {
+            guard let next = reader.nextDeadlineNs(now: now) else { continue }
+            deadlineNs = min(deadlineNs ?? next, next)
+        }
+        return deadlineNs
+    }
+
+    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        for (reader, committer) in zip(readers, committers) { committer.commit(&machine, reader, now: now) }
+    }
+
+    /// How a log stands that one of them doubted.
+    func take(_ answer: LogQuestions.Answer, _ machine: inout DeliveryMachine, now: DeliveryTime) {
+        for reader in readers { reader.take(answer, &machine, now: now) }
+        for committer in committers { committer.take(answer) }
+    }
+
+    /// The trouble of partitions that are not ours any more is nobody's.
+    func keepHouse() {
+        for (reader, committer) in zip(readers, committers) { committer.keepOnly { reader.isAssigned($0) } }
+    }
+
+    /// What keeps them from reading or committing now.
+    func problems(now: DeliveryTime) -> [KafkaProblem] {
+        readers.flatMap { $0.problems + $0.falseRefusals(now) } + committers.flatMap { $0.problems(now: now) }
+    }
+}
+
+extension RecordPublisher: RecordSink {
+    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) { serve(&machine, now: now) }
+}
