@@ -1,12 +1,13 @@
 import Delivery
 import PushRecords
 
-/// `machine` and `fanout`: the Delivery machine, driven as by the worker's core (`PushWorker.turn`), with a transport
-/// that accepts everything and a Kafka that acknowledges everything, both by the next turn.
+/// `machine` and `fanout`: the Delivery machine in the worker's own turn (`DeliveryTurn`), with a transport that accepts
+/// everything and a Kafka that acknowledges everything, both by the next turn.
 ///
 /// 8 partitions give a batch each a turn, and a turn is 10 ms: some 100,000 notifications a second.
 final class MachinePart: PartRun {
     private var machine: DeliveryMachine
+    private var turns = DeliveryTurn()
     private var now = DeliveryTime(ns: 1_000_000_000, wallMs: 1_800_000_000_000)
     private var partitions: [PartitionID] = []
     private var nextOffset: Int64 = 0
@@ -65,20 +66,15 @@ final class MachinePart: PartRun {
     }
 
     func turn() throws {
-        answer()
-        machine.advance(now: now)
-        acknowledge()
-        try read()
-        machine.sends(now: now) { _, requests in flying = requests }
-        machine.recalls { _, _ in }
-        publish()
-        committing = machine.takeCommit(of: .requests, now: now).map { _ in .acknowledged }
-        _ = machine.takeEvents()
-        _ = machine.nextDeadlineNs
+        _ = try turns.run(
+            &machine, requests: self, transports: self, records: self, offsets: self, wokenBy: [.kafka, .transports],
+            now: now)
     }
+}
 
+extension MachinePart: Transports {
     /// As the transport's batch of one turn arrives.
-    private func answer() {
+    func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
         guard !flying.isEmpty else { return }
         var batch = FateBatch(app: AppIndex(0))
         batch.fates.reserveCapacity(flying.count)
@@ -89,14 +85,22 @@ final class MachinePart: PartRun {
         machine.handle(batch, now: now)
     }
 
-    private func acknowledge() {
-        if !committing.isEmpty { machine.commitFinished(of: .requests, committing, now: now) }
-        committing = []
-        for id in unacknowledged { machine.acknowledged(id, now: now) }
-        unacknowledged.removeAll(keepingCapacity: true)
+    func send(from machine: inout DeliveryMachine, now: DeliveryTime) {
+        machine.sends(now: now) { _, requests in flying = requests }
     }
 
-    private func read() throws {
+    func recall(from machine: inout DeliveryMachine) { machine.recalls { _, _ in } }
+}
+
+extension MachinePart: RequestSource, OffsetSink {
+    typealias Failure = BenchFailure
+
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        if !committing.isEmpty { machine.commitFinished(of: .requests, committing, now: now) }
+        committing = []
+    }
+
+    func read(into machine: inout DeliveryMachine, now: DeliveryTime) throws(BenchFailure) -> Bool {
         for (index, id) in partitions.enumerated() {
             var room = 0
             for place in 0..<recordsPerPartition {
@@ -111,9 +115,27 @@ final class MachinePart: PartRun {
             }
         }
         nextOffset += Int64(recordsPerPartition)
+        return true
     }
 
-    private func publish() {
+    func nextDeadlineNs(now: DeliveryTime) -> Int64? { nil }
+
+    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        committing = machine.takeCommit(of: .requests, now: now).map { _ in .acknowledged }
+    }
+}
+
+extension MachinePart: RecordSink {
+    var isBackedUp: Bool { false }
+
+    var nextDeadlineNs: Int64? { nil }
+
+    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        for id in unacknowledged { machine.acknowledged(id, now: now) }
+        unacknowledged.removeAll(keepingCapacity: true)
+    }
+
+    func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         while let production = machine.nextProduction(for: .results) {
             resultBytes &+= machine.withResult(production.id, now: now) { content, ending in
                 content.token.count + content.payload.count + Int(ending.status)
