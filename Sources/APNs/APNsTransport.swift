@@ -8,7 +8,7 @@ internal import PushRecords
 ///
 /// Every request of `TransportCommand.send` is answered by exactly one fate, gathered with those of the same turn. It
 /// keeps itself and its connections alive until `close` was answered by `TransportEvent.closed`.
-package final class APNsTransport: ConnectionOwner, TurnEnder {
+package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private let app: AppIndex
     private var configuration: APNsConfiguration
     private let loop: Loop

@@ -4,6 +4,16 @@ package import PushRecords
 // What the Delivery machine and a transport say to each other: batches of requests in, batches of fates out.
 // The transport runs on another thread; both sides pass whole batches through a mailbox.
 
+/// Sends one app's notifications to Apple. A worker knows no more of it, whatever it speaks: HTTP/2, or a protocol of frames
+/// that are answered only where something is wrong, and in which silence for long enough counts as acceptance.
+///
+/// Called on one thread, the transport's own. What it has to tell goes to whoever made it, for each turn of that thread at
+/// once: refusals of the credential, then fates, then the rest. It says how many requests it takes before it is given any.
+package protocol Transport: AnyObject {
+    /// Takes what the core has for it. Every request of a `send` is answered by exactly one fate, and `close` by `closed`.
+    func handle(_ command: TransportCommand)
+}
+
 /// One try of one notification: its slot in the machine and that slot's generation, so that a late fate finds nobody.
 package struct NotificationID: Hashable, Sendable {
     package var slot: UInt32
@@ -57,9 +67,9 @@ package struct OutgoingRequest: @unchecked Sendable {
 /// How one try ended; every request handed to a transport is answered by exactly one.
 package struct Fate: Sendable {
     package enum Kind: UInt8, Sendable {
-        /// APNs answered: `status` and `reason` say what.
+        /// APNs answered: `status` and `reason` say what. (Or its silence is an answer: 200.)
         case answered
-        /// APNs never processed it (GOAWAY above last-stream-id, REFUSED_STREAM, never written, recalled).
+        /// APNs never processed it (of HTTP/2: GOAWAY above last-stream-id, REFUSED_STREAM; never written, recalled).
         case notProcessed
         /// It may have been processed: connection lost, reset, or no response in time.
         case inDoubt
@@ -185,8 +195,8 @@ package struct ConnectionCounts: Sendable, Equatable {
 /// How a host leaves requests without an answer.
 package struct Unanswered: Sendable, Equatable {
     package var host: String
-    /// The HTTP/2 error code with which it ends their streams; PROTOCOL_ERROR also where they end without a status. `nil`:
-    /// it does not end them.
+    /// With what it ends them, in the protocol's word: the error code of HTTP/2 (PROTOCOL_ERROR also where a stream ends without
+    /// a status). `nil`: it does not end them.
     package var endedBy: String?
 
     package init(host: String, endedBy: String?) {
@@ -197,12 +207,14 @@ package struct Unanswered: Sendable, Equatable {
 
 /// Events of a transport's connections, for log and metrics.
 package enum TransportNote: Sendable, Equatable {
+    /// `streams`: how many requests it takes at once.
     case connected(address: String, streams: Int)
     /// A connection could not be made; the next try comes after `retryInMs`.
     case connectFailed(host: String, reason: String, retryInMs: Int64)
-    /// Every connection that is ready allows no stream: nothing can be sent.
+    /// Every connection that is ready takes no request (of HTTP/2: allows no stream): nothing can be sent.
     case noStreams(host: String)
     case disconnected(address: String, reason: String, unanswered: Int)
+    /// The peer ended a connection in order (of HTTP/2: GOAWAY); `resent` were not processed.
     case goAway(address: String, reason: String, resent: Int)
     case providerTokenRenewed(keyID: String)
     case credentialFault(reason: String)

@@ -1,9 +1,19 @@
-internal import APNs
-internal import Configuration
 internal import Delivery
 internal import EventLoop
-internal import Network
 internal import Synchronization
+
+/// A transport that connects as an app says. Net thread.
+protocol AppTransport: Transport {
+    /// Connects as it says now, from the next connection on: another credential, host or trust. Old ones finish what is on
+    /// them.
+    func replace(with app: LoadedApp)
+}
+
+/// Makes the transports of a worker, which may share what they can. Net thread.
+protocol TransportMaker: AnyObject {
+    /// - Parameter emit: takes what the transport has to tell.
+    func make(_ app: LoadedApp, _ index: AppIndex, emit: @escaping ([TransportEvent]) -> Void) -> any AppTransport
+}
 
 /// The way between the core and the transports, which live on the net thread: batches through two mailboxes.
 final class TransportLink: Sendable {
@@ -18,10 +28,13 @@ final class TransportLink: Sendable {
     private let appCount: Atomic<Int>
 
     /// Starts the net thread with one transport for each app; `events` gets what they emit, from the net thread.
-    init(_ apps: [LoadedApp], responseTimeoutNs: Int64, events: Mailbox<TransportEvent>) throws {
+    ///
+    /// - Parameter maker: is given the net thread's loop.
+    init(
+        _ apps: [LoadedApp], events: Mailbox<TransportEvent>, maker: (Loop) throws -> any TransportMaker
+    ) throws {
         let thread = try LoopThread(name: "net")
-        let net = Net(
-            loop: thread.loop, resolver: try Resolver(), responseTimeoutNs: responseTimeoutNs, events: events)
+        let net = Net(loop: thread.loop, maker: try maker(thread.loop), events: events)
         self.thread = thread
         appCount = Atomic(apps.count)
         orders = Mailbox(loop: thread.loop) { batch in
@@ -63,33 +76,25 @@ final class TransportLink: Sendable {
 
     /// What only the net thread touches.
     private final class Net: @unchecked Sendable {
-        private(set) var transports: [APNsTransport] = []
-        private let tokens = ProviderTokens()
+        private(set) var transports: [any AppTransport] = []
         private let loop: Loop
-        private let dialer: Dialer
-        private let responseTimeoutNs: Int64
+        private let maker: any TransportMaker
         private let events: Mailbox<TransportEvent>
 
-        init(loop: Loop, resolver: Resolver, responseTimeoutNs: Int64, events: Mailbox<TransportEvent>) {
+        init(loop: Loop, maker: any TransportMaker, events: Mailbox<TransportEvent>) {
             self.loop = loop
-            dialer = Dialer(loop: loop, resolver: resolver)
-            self.responseTimeoutNs = responseTimeoutNs
+            self.maker = maker
             self.events = events
         }
 
         func add(_ app: LoadedApp) {
             let index = AppIndex(transports.count)
-            transports.append(
-                APNsTransport(
-                    app: index, configuration: app.transportConfiguration(responseTimeoutNs),
-                    token: tokens.token(of: app),
-                    loop: loop, dialer: dialer, emit: { [events] in events.post(contentsOf: $0) }))
+            transports.append(maker.make(app, index) { [events] in events.post(contentsOf: $0) })
             warn(of: app, index)
         }
 
         func replace(_ index: AppIndex, with app: LoadedApp) {
-            transports[index.value].replace(
-                configuration: app.transportConfiguration(responseTimeoutNs), token: tokens.token(of: app))
+            transports[index.value].replace(with: app)
             warn(of: app, index)
         }
 
@@ -98,18 +103,5 @@ final class TransportLink: Sendable {
             let lines = app.certificateFaults(nowMs: nowMs) + [app.certificateWarning(nowMs: nowMs)].compactMap(\.self)
             events.post(contentsOf: lines.map { .note(app: index, .warning($0)) })
         }
-    }
-}
-
-extension LoadedApp {
-    /// How its transport connects. `responseTimeoutNs`: of the whole worker.
-    func transportConfiguration(_ responseTimeoutNs: Int64) -> APNsConfiguration {
-        var result = APNsConfiguration(host: settings.host, port: UInt16(clamping: settings.port), tls: context)
-        result.proxy = proxy
-        result.minimumConnections = settings.connections.min
-        result.maximumConnections = settings.connections.max
-        result.responseTimeoutNs = responseTimeoutNs
-        result.indexAuthorization = settings.indexesAuthorization
-        return result
     }
 }
