@@ -6,14 +6,13 @@ import PushRecords
 extension SimulatedWorld {
     func checkSend(
         _ request: OutgoingRequest, _ place: SimulatedPlace, _ original: SimulatedPlace, _ laneKey: [UInt8],
-        _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker
+        _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker, _ notification: Notification
     ) {
         // The reach: a commit that Kafka has names it.
         let log = logs[place.log]
         let known = log.commit?.life == log.life ? log.commit?.map.reachEnd ?? .none : .none
         let reach = assignment.fenced?.reach ?? (assignment.life == log.life ? known : ReachEnd(.max))
         if place.index >= reach.indexes(at: place.offset) { breaks("\(place) was sent at or above the reach \(reach)") }
-        let notification = worker.machine.store[request.id.slot]
         if let fenced = assignment.fenced {
             if fenced.isExpired { breaks("\(place) was sent by one that cannot be a member any more") }
             if let end = fenced.successorEnd, place.offset >= end, notification.inDoubt == 0 {

@@ -18,24 +18,26 @@ extension SimulatedWorld {
     }
 
     /// What APNs never processes does not hold its partition back: after so many tries it waits in a tier.
-    func checkRefused(_ id: NotificationID, _ worker: SimulatedWorker) {
+    func checkRefused(_ id: NotificationID, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine) {
         let count = worker.refusals[id, default: 0] + 1
         worker.refusals[id] = count
-        if count > 20, let place = worker.place(of: id) { breaks("\(place) was refused \(count) times") }
+        if count > 20, let place = worker.place(of: id, in: machine) { breaks("\(place) was refused \(count) times") }
     }
 
     /// A commit as it is sent.
-    func checkCommit(_ entry: CommitEntry, _ log: Int, _ worker: SimulatedWorker) {
+    func checkCommit(
+        _ entry: CommitEntry, _ log: Int, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine
+    ) {
         if entry.metadata.count > settings.metadataLimit { breaks("\(entry.metadata.count) characters of metadata") }
-        guard let partition = worker.machine.ledger.partitions.find(entry.partition) else { return }
-        if worker.machine.ledger.partitions[partition].isMapCut { happened["map cut", default: 0] += 1 }
-        guard worker.machine.ledger.partitions[partition].pending?.isLast == true,
-            worker.machine.ledger.partitions[partition].isMapCut
+        guard let partition = machine.ledger.partitions.find(entry.partition) else { return }
+        if machine.ledger.partitions[partition].isMapCut { happened["map cut", default: 0] += 1 }
+        guard machine.ledger.partitions[partition].pending?.isLast == true,
+            machine.ledger.partitions[partition].isMapCut
         else { return }
         wasMapCut = true
         // Unless the broker takes less than it should, nothing can be held, or what is on connections is not waited for.
         let isWhole =
-            worker.machine.ledger.partitions[partition].metadataLimit == settings.metadataLimit && !wereTiersDenied
+            machine.ledger.partitions[partition].metadataLimit == settings.metadataLimit && !wereTiersDenied
         if isWhole, worker.assignments[log]?.isLate == false { breaks("a map was cut in a graceful stop") }
     }
 }

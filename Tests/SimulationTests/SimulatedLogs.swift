@@ -231,31 +231,35 @@ extension SimulatedWorld {
     // MARK: Notice
 
     /// The log is another one than the worker knows. Whether it is read now: from its beginning.
-    func notice(_ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker) -> Bool {
+    func notice(
+        _ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker,
+        _ machine: inout DeliveryMachine
+    ) -> Bool {
         guard assignment.fenced == nil, isCalm || random.chance(40) else { return false }
         assignment.position = logs[log].start
         assignment.firstPosition = logs[log].start
         assignment.waitUntilMs = 0
         guard let first = logs[log].records.first else {
             guard isCalm || random.chance(30) else { return false }
-            beginAnew(log, &assignment, worker, from: logs[log].start)
+            beginAnew(log, &assignment, worker, &machine, from: logs[log].start)
             return true
         }
-        guard let partition = worker.machine.ledger.partitions.find(assignment.id) else { return false }
+        guard let partition = machine.ledger.partitions.find(assignment.id) else { return false }
         let tells =
-            worker.machine.ledger.partitions[partition].ledger.isBelow(first.offset)
-            || worker.machine.ledger.partitions[partition].ledger.isReset(first.offset)
+            machine.ledger.partitions[partition].ledger.isBelow(first.offset)
+            || machine.ledger.partitions[partition].ledger.isReset(first.offset)
         // Otherwise the client announced that its position was none.
-        if !tells || random.chance(30) { beginAnew(log, &assignment, worker, from: logs[log].start) }
+        if !tells || random.chance(30) { beginAnew(log, &assignment, worker, &machine, from: logs[log].start) }
         return true
     }
 
     /// - Parameter start: `nil`: what is read first tells it.
     func beginAnew(
-        _ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker, from start: Int64? = nil
+        _ log: Int, _ assignment: inout SimulatedWorker.Assignment, _ worker: SimulatedWorker,
+        _ machine: inout DeliveryMachine, from start: Int64? = nil
     ) {
         let end = random.chance(50) ? logs[log].nextOffset : nil
-        let id = worker.machine.beginAnew(assignment.id, from: start, logEnd: end, now: time(worker))
+        let id = machine.beginAnew(assignment.id, from: start, logEnd: end, now: time(worker))
         if id == assignment.id { breaks("an assignment does not begin anew") }
         trace(log) { "\(name(worker)) begins anew as \(id), end \(end ?? -1)" }
         deadAssignments.insert(assignment.number)

@@ -7,42 +7,46 @@ import PushRecords
 extension SimulatedWorld {
     // MARK: Records
 
-    func produce(_ worker: SimulatedWorker) {
+    func produce(_ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         let tiers = settings.tiers.indices.map { ProductionTarget.retry(tier: $0) }
-        disturb(.deadLetters, worker)
+        disturb(.deadLetters, worker, &machine)
         if !isCalm, faults.refusals, random.oneIn(deniedChance) {
             happened["all tiers denied", default: 0] += 1
             wereTiersDenied = true
-            for tier in tiers { worker.machine.setWritable(tier, false, now: time(worker)) }
+            for tier in tiers { machine.setWritable(tier, false, now: time(worker)) }
         }
         for target in [.unregistered, .results] + tiers {
-            disturb(target, worker)
-            if worker.machine.isWritable(target) { produce(to: target, worker) }
+            disturb(target, worker, &machine)
+            if machine.isWritable(target) { produce(to: target, worker, &machine) }
         }
     }
 
     /// A topic that cannot be written for a while, and can again.
-    private func disturb(_ target: ProductionTarget, _ worker: SimulatedWorker) {
-        if worker.machine.isWritable(target) {
+    private func disturb(
+        _ target: ProductionTarget, _ worker: SimulatedWorker, _ machine: inout DeliveryMachine
+    ) {
+        if machine.isWritable(target) {
             guard !isCalm, faults.refusals, random.oneIn(deniedChance) else { return }
             happened["denied: \(target)", default: 0] += 1
             if target == .unregistered { wereTokensDenied = true }
-            worker.machine.setWritable(target, false, now: time(worker))
-            if !worker.machine.isAnyTierWritable { wereTiersDenied = true }
+            machine.setWritable(target, false, now: time(worker))
+            if !machine.isAnyTierWritable { wereTiersDenied = true }
         } else if isCalm || random.chance(5) {
-            worker.machine.setWritable(target, true, now: time(worker))
+            machine.setWritable(target, true, now: time(worker))
         }
     }
 
-    private func produce(to target: ProductionTarget, _ worker: SimulatedWorker) {
-        while let production = worker.machine.nextProduction(for: target) {
+    private func produce(
+        to target: ProductionTarget, _ worker: SimulatedWorker, _ machine: inout DeliveryMachine
+    ) {
+        while let production = machine.nextProduction(for: target) {
             if random.chance(5) { return }  // The queue is full.
-            guard let place = worker.place(of: production.id), let original = original(of: place) else {
+            guard let place = worker.place(of: production.id, in: machine), let original = original(of: place) else {
                 breaks("a production of an assignment that is gone")
                 return
             }
-            let append = effect(of: production, place, original, worker)
-            worker.machine.produced(production)
+            let append = effect(of: production, place, original, worker, &machine)
+            machine.produced(production)
             queue(production.id, place, worker, append)
         }
     }
@@ -68,13 +72,14 @@ extension SimulatedWorld {
 
     /// What is in Kafka once the production is.
     private func effect(
-        of production: Production, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker
+        of production: Production, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker,
+        _ machine: inout DeliveryMachine
     ) -> (SimulatedWorld, Bool) -> Void {
         switch production.kind {
         case .unregistered:
             return { world, _ in world.books[original]?.deadTokens += 1 }
         case .result:
-            let result = worker.machine.withResult(production.id, now: time(worker)) { content, ending in
+            let result = machine.withResult(production.id, now: time(worker)) { content, ending in
                 if content.request.offset != original.offset || content.request.index != original.index {
                     breaks("the result of \(original) names \(content.request.offset)/\(content.request.index)")
                 }
@@ -86,10 +91,10 @@ extension SimulatedWorld {
                 world.settled.insert(place)
             }
         case .retry(let tier):
-            let written = retryRecord(production, original, worker, moreDoubts: 0)
+            let written = retryRecord(production, original, worker, &machine, moreDoubts: 0)
             // What may have been written before says so.
             let rewritten =
-                remakesProducers ? retryRecord(production, original, worker, moreDoubts: 1) : written
+                remakesProducers ? retryRecord(production, original, worker, &machine, moreDoubts: 1) : written
             return { [worker] world, again in
                 world.trace(place.log) { "\(world.name(worker)): retry record of \(place), original \(original)" }
                 world.append(again ? rewritten : written, to: 3 + tier)
@@ -99,9 +104,10 @@ extension SimulatedWorld {
     }
 
     private func retryRecord(
-        _ production: Production, _ original: SimulatedPlace, _ worker: SimulatedWorker, moreDoubts: Int32
+        _ production: Production, _ original: SimulatedPlace, _ worker: SimulatedWorker,
+        _ machine: inout DeliveryMachine, moreDoubts: Int32
     ) -> SimulatedRecord {
-        worker.machine.withRetry(production.id) { content, order -> SimulatedRecord in
+        machine.withRetry(production.id) { content, order -> SimulatedRecord in
             if content.headers.expiration == 0 { breaks("\(original) is now or never") }
             if Int(order.attempt) > settings.maxAttempts, books[original]?.isOdd != true {
                 breaks("\(original) has too many attempts")
@@ -126,10 +132,10 @@ extension SimulatedWorld {
         originals[SimulatedPlace(log: log, life: record.life, offset: record.offset)] = record.originals
     }
 
-    func deliverAcknowledgements(_ worker: SimulatedWorker) {
+    func deliverAcknowledgements(_ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         guard !worker.producing.isEmpty, nowMs >= fullUntilMs else { return }
         var left: [SimulatedWorker.Producing] = []
-        let keepsDeadLetters = !worker.machine.isWritable(.deadLetters)
+        let keepsDeadLetters = !machine.isWritable(.deadLetters)
         for var each in worker.producing {
             if keepsDeadLetters, !each.isAppended, books[each.place]?.isDeadLetter ?? false {
                 left.append(each)
@@ -141,12 +147,12 @@ extension SimulatedWorld {
             }
             if each.ackMs <= nowMs {
                 // Its dead token first, then its result: the last one settles it.
-                let isLast = worker.machine.store[each.id.slot].unacknowledged == 1
-                if isLast, worker.machine.store.isCurrent(each.id) {
-                    let slot = worker.machine.store[recordOf: each.id.slot].partition
+                let isLast = machine.store[each.id.slot].unacknowledged == 1
+                if isLast, machine.store.isCurrent(each.id) {
+                    let slot = machine.store[recordOf: each.id.slot].partition
                     settledAt[each.place] = (step, each.assignment, worker.chains[slot] ?? 0)
                 }
-                worker.machine.acknowledged(each.id, now: time(worker))
+                machine.acknowledged(each.id, now: time(worker))
             } else {
                 left.append(each)
             }
@@ -156,16 +162,10 @@ extension SimulatedWorld {
 
     // MARK: Commits
 
-    func commit(_ worker: SimulatedWorker) {
-        for group in CommitGroup.allCases { commit(group, worker) }
-    }
-
-    private func commit(_ group: CommitGroup, _ worker: SimulatedWorker) {
+    func commit(_ group: CommitGroup, _ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         let place = group.rawValue
-        if !worker.commits[place].entries.isEmpty {
-            guard finish(group, worker) else { return }
-        }
-        let entries = worker.machine.takeCommit(of: group, now: time(worker))
+        guard worker.commits[place].entries.isEmpty else { return }
+        let entries = machine.takeCommit(of: group, now: time(worker))
         // librdkafka copies the error of one partition onto all.
         let isOneDenied = entries.contains { worker.log(of: $0.partition).map { logs[$0].isDenied } ?? false }
         let isShared = isOneDenied && entries.count > 1
@@ -179,7 +179,7 @@ extension SimulatedWorld {
                 breaks("a commit that cannot be read back")
                 return
             }
-            checkCommit(entry, log, worker)
+            checkCommit(entry, log, worker, machine)
             var outcome = CommitOutcome.acknowledged
             var isTaken = true
             if worker.assignments[log]?.fenced != nil {
@@ -205,28 +205,28 @@ extension SimulatedWorld {
             worker.commits[place].appliesMs + .random(in: 0...20, using: &random) * slowness
     }
 
-    /// Whether the commit under way was answered, or given up.
-    private func finish(_ group: CommitGroup, _ worker: SimulatedWorker) -> Bool {
+    /// The commit under way is answered, or given up.
+    func finishCommit(of group: CommitGroup, _ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         let place = group.rawValue
+        guard !worker.commits[place].entries.isEmpty else { return }
         if isKafkaDown || worker.cutOffSinceNs != nil {
             // The client gives up after a while, whatever became of it.
-            guard random.chance(20) else { return false }
+            guard random.chance(20) else { return }
             if !worker.commits[place].isApplied, worker.cutOffSinceNs == nil, random.chance(30) {
                 apply(worker.commits[place])
             }
             let refusals = worker.commits[place].entries.map { _ in CommitOutcome.refused }
-            worker.machine.commitFinished(of: group, random.chance(50) ? nil : refusals, now: time(worker))
+            machine.commitFinished(of: group, random.chance(50) ? nil : refusals, now: time(worker))
             worker.commits[place].entries = []
-            return true
+            return
         }
         if !worker.commits[place].isApplied, worker.commits[place].appliesMs <= nowMs {
             apply(worker.commits[place])
             worker.commits[place].isApplied = true
         }
-        guard worker.commits[place].replyMs <= nowMs else { return false }
-        worker.machine.commitFinished(of: group, worker.commits[place].entries.map(\.outcome), now: time(worker))
+        guard worker.commits[place].replyMs <= nowMs else { return }
+        machine.commitFinished(of: group, worker.commits[place].entries.map(\.outcome), now: time(worker))
         worker.commits[place].entries = []
-        return true
     }
 
     private func apply(_ flight: SimulatedWorker.CommitFlight) {
@@ -235,14 +235,14 @@ extension SimulatedWorld {
 
     // MARK: Leaving
 
-    func drain(_ worker: SimulatedWorker) {
+    func drain(_ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         for log in worker.assignments.keys.sorted() {
             guard let assignment = worker.assignments[log], let since = assignment.drainsSince else { continue }
-            if worker.machine.isDrained(assignment.id) {
-                leave(log, assignment, worker)
+            if machine.isDrained(assignment.id) {
+                leave(log, assignment, worker, &machine)
             } else if step - since == 20, !isCalm, random.chance(faults.isLong ? 5 : 30) {
                 // The drain limit: what is unanswered may be sent by another.
-                worker.machine.stopWaiting([assignment.id])
+                machine.stopWaiting([assignment.id])
                 worker.assignments[log]?.isLate = true
                 deadAssignments.insert(assignment.number)
                 limitCount += 1
@@ -252,14 +252,17 @@ extension SimulatedWorld {
             } else if step - since > 40, assignment.isLate {
                 // The limit of the last commit.
                 happened["left without a commit", default: 0] += 1
-                lose(log, worker)
+                lose(log, worker, &machine)
             }
         }
     }
 
-    private func leave(_ log: Int, _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker) {
+    private func leave(
+        _ log: Int, _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker,
+        _ machine: inout DeliveryMachine
+    ) {
         worker.assignments[log] = nil
-        if worker.machine.status(of: assignment.id)?.isCommitImpossible == true {
+        if machine.status(of: assignment.id)?.isCommitImpossible == true {
             // Its last commit was not made: all that it would have said is sent again.
             happened["left without a commit", default: 0] += 1
             crashCount += 1
@@ -268,7 +271,7 @@ extension SimulatedWorld {
             doubtFlights(of: worker, log: log)
             forgetUntold(by: worker, log: log)
         }
-        worker.machine.release([assignment.id])
+        machine.release([assignment.id])
         logs[log].isOwned = false
     }
 }

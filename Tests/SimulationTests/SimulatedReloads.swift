@@ -64,20 +64,20 @@ extension SimulatedWorld {
     }
 
     /// Nothing is sent for an app that is not to be, nor faster than it is to be.
-    func checkApp(_ id: NotificationID, _ worker: SimulatedWorker) {
-        let notification = worker.machine.store[id.slot]
+    func checkApp(_ id: NotificationID, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine) {
+        let notification = machine.store[id.slot]
         let app = Int(notification.app)
-        let route = worker.machine.apps.route(app)
-        if worker.machine.apps.isRemoved(app) || route.isPaused || worker.machine.breakers.isCutOff(app) {
+        let route = machine.apps.route(app)
+        if machine.apps.isRemoved(app) || route.isPaused || machine.breakers.isCutOff(app) {
             breaks("something was sent for an app that is removed, paused or cut off")
         }
-        if worker.machine.breakers.openCircuit(app) != nil, !notification.isProbe {
+        if machine.breakers.openCircuit(app) != nil, !notification.isProbe {
             breaks("something that is no probe was sent behind an open circuit")
         }
-        if worker.machine.breakers.topicCircuit(of: id.slot, in: worker.machine.store) != nil, !notification.isProbe {
+        if machine.breakers.topicCircuit(of: id.slot, in: machine.store) != nil, !notification.isProbe {
             breaks("something that is no probe was sent behind the open circuit of its topic")
         }
-        if notification.isProbe, !worker.machine.breakers.isProbe(id) { breaks("a probe that no circuit knows") }
+        if notification.isProbe, !machine.breakers.isProbe(id) { breaks("a probe that no circuit knows") }
         let rate = route.rateLimit
         guard rate > 0 else { return }
         var book = worker.rates[app] ?? (sinceNs: ns, sent: 0)

@@ -47,7 +47,7 @@ extension SimulatedWorld {
             if !faults.losses {
                 lapse(log, worker)
             } else if assignment.drainsSince != nil {
-                lose(log, worker)
+                lose(log, worker, &worker.machine)
             } else {
                 happened["zombie", default: 0] += 1
                 fence(log, worker, isExpired: true)

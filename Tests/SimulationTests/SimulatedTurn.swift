@@ -3,25 +3,60 @@ import PushRecords
 
 @testable import Delivery
 
-/// One turn of a worker, as the real one's loop takes it.
+/// A worker of the simulated world, as a turn of the machine sees Kafka and APNs there.
+struct SimulatedSide: RequestSource, Transports, RecordSink, OffsetSink {
+    let world: SimulatedWorld
+    let worker: SimulatedWorker
+
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        for group in CommitGroup.allCases { world.finishCommit(of: group, worker, &machine) }
+        world.drain(worker, &machine)
+    }
+
+    /// What is left unread is read in the world's next step.
+    func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
+        if !world.isKafkaDown {
+            for log in worker.assignments.keys.sorted() { world.read(log, worker, &machine) }
+        }
+        return false
+    }
+
+    func nextDeadlineNs(now: DeliveryTime) -> Int64? { nil }
+
+    func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) { world.deliverFates(worker, &machine) }
+
+    func send(from machine: inout DeliveryMachine, now: DeliveryTime) { world.send(worker, &machine) }
+
+    func recall(from machine: inout DeliveryMachine) { world.recall(worker, &machine) }
+
+    /// As `RecordPublisher` has it.
+    var isBackedUp: Bool { worker.producing.count >= 2 * world.settings.maxOpen }
+
+    var nextDeadlineNs: Int64? { nil }
+
+    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        if !world.isKafkaDown { world.deliverAcknowledgements(worker, &machine) }
+    }
+
+    func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) { world.produce(worker, &machine) }
+
+    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+        for group in CommitGroup.allCases { world.commit(group, worker, &machine) }
+    }
+}
+
+/// One turn of a worker, which is the real one's.
 extension SimulatedWorld {
     func turn(_ worker: SimulatedWorker) {
-        worker.machine.advance(now: time(worker))
-        if !isKafkaDown {
-            for log in worker.assignments.keys.sorted() { read(log, worker) }
-            deliverAcknowledgements(worker)
-        }
-        deliverFates(worker)
-        send(worker)
-        recall(worker)
+        let side = SimulatedSide(world: self, worker: worker)
+        let end = worker.turn.run(
+            &worker.machine, requests: side, transports: side, records: side, offsets: side,
+            wokenBy: [.kafka, .transports], now: time(worker))
         turnTransport(worker)
-        produce(worker)
-        commit(worker)
         checkDeadline(worker)
-        drain(worker)
         checkLimits(worker)
         checkCost(worker)
-        for event in worker.machine.takeEvents() { note(event) }
+        for event in end.events { note(event) }
         // Where nobody dies, nor leaves without a last one, only the last one counts.
         if worker.machine.counters.mapsCut > 0, faults.crashes || faults.losses || limitCount > 0 { wasMapCut = true }
     }
@@ -62,27 +97,27 @@ extension SimulatedWorld {
 
     // MARK: Kafka -> machine
 
-    private func read(_ log: Int, _ worker: SimulatedWorker) {
+    func read(_ log: Int, _ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         guard var assignment = worker.assignments[log], assignment.drainsSince == nil, assignment.waitUntilMs <= nowMs
         else { return }
-        guard assignment.life == logs[log].life || notice(log, &assignment, worker) else {
+        guard assignment.life == logs[log].life || notice(log, &assignment, worker, &machine) else {
             worker.assignments[log] = assignment
             return
         }
         // 2.0.2 may rewind.
         var place = logs[log].index(from: assignment.position)
         if random.chance(2), place > 0, logs[log].records[place - 1].offset >= assignment.firstPosition { place -= 1 }
-        var room = worker.machine.room(for: assignment.id)
+        var room = machine.room(for: assignment.id)
         room = min(room, random.chance(80) ? readLimit : 3)
         let end = assignment.fenced?.end ?? .max
         while room > 0, place < logs[log].records.count, logs[log].records[place].offset < end {
             room -= 1
             let record = logs[log].records[place]
-            var receipt = receive(record, assignment.id, worker)
+            var receipt = receive(record, assignment.id, worker, &machine)
             if case .below = receipt, assignment.life != logs[log].life {
                 happened["told by a lower offset", default: 0] += 1
-                beginAnew(log, &assignment, worker)
-                receipt = receive(record, assignment.id, worker)
+                beginAnew(log, &assignment, worker, &machine)
+                receipt = receive(record, assignment.id, worker, &machine)
                 if case .below = receipt { breaks("a log that begins anew knows its first record") }
             }
             assignment.life = logs[log].life
@@ -113,7 +148,9 @@ extension SimulatedWorld {
         worker.assignments[log] = assignment
     }
 
-    private func receive(_ record: SimulatedRecord, _ id: PartitionID, _ worker: SimulatedWorker) -> Receipt {
+    private func receive(
+        _ record: SimulatedRecord, _ id: PartitionID, _ worker: SimulatedWorker, _ machine: inout DeliveryMachine
+    ) -> Receipt {
         func lend(_ bytes: [UInt8]?) -> UnsafeRawBufferPointer {
             guard let bytes else { return UnsafeRawBufferPointer(start: nil, count: 0) }
             let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: max(1, bytes.count), alignment: 1)
@@ -130,7 +167,7 @@ extension SimulatedWorld {
             }
         }
         return headers.withUnsafeBufferPointer {
-            worker.machine.receive(
+            machine.receive(
                 id, offset: record.offset, timestampMs: record.timestampMs, key: key, value: value, headers: $0,
                 now: time(worker))
         }
@@ -138,36 +175,41 @@ extension SimulatedWorld {
 
     // MARK: Machine -> APNs
 
-    private func send(_ worker: SimulatedWorker) {
+    func send(_ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         var batches: [[OutgoingRequest]] = []
-        worker.machine.sends(now: time(worker)) { batches.append($1) }
+        machine.sends(now: time(worker)) { batches.append($1) }
         guard !batches.isEmpty else { return }
-        for request in batches.joined() { send(request, worker) }
+        for request in batches.joined() { send(request, worker, machine) }
         var counts = [Int](repeating: 0, count: worker.capacities.count)
         for flight in worker.flights.values where !flight.isSuspect { counts[flight.app] += 1 }
         for request in batches.compactMap(\.first) {
-            let app = Int(worker.machine.store[request.id.slot].app)
+            let app = Int(machine.store[request.id.slot].app)
             if counts[app] > worker.capacities[app] { breaks("more in flight than the capacity") }
         }
     }
 
-    private func send(_ request: OutgoingRequest, _ worker: SimulatedWorker) {
-        let notification = worker.machine.store[request.id.slot]
-        guard let place = worker.place(of: request.id), let original = original(of: place) else {
+    private func send(
+        _ request: OutgoingRequest, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine
+    ) {
+        let notification = machine.store[request.id.slot]
+        guard let place = worker.place(of: request.id, in: machine), let original = original(of: place) else {
             breaks("something was sent that was not read")
             return
         }
         // One whose log is gone goes on.
-        let slot = worker.machine.store[record: notification.record].partition
-        let found = worker.machine.ledger.partitions.find(slot: slot)
-        let isDetached = found.map { worker.machine.ledger.partitions[$0].phase == .detached } ?? false
-        guard let assignment = worker.assignment(of: request.id) ?? (isDetached ? .init(detached: slot) : nil) else {
+        let slot = machine.store[record: notification.record].partition
+        let found = machine.ledger.partitions.find(slot: slot)
+        let isDetached = found.map { machine.ledger.partitions[$0].phase == .detached } ?? false
+        guard
+            let assignment = worker.assignment(of: request.id, in: machine)
+                ?? (isDetached ? .init(detached: slot) : nil)
+        else {
             breaks("\(place) was sent for an assignment that is gone")
             return
         }
         // Nobody can be told of what was open of a log that is gone when nothing can be committed.
         if isDetached, let id = worker.assignments[place.log]?.id,
-            worker.machine.status(of: id)?.isCommitImpossible ?? false
+            machine.status(of: id)?.isCommitImpossible ?? false
         {
             worker.untold[place.log, default: []].insert(place)
             if worker.assignments[place.log]?.fenced != nil { forgetUntold(by: worker, log: place.log) }
@@ -181,17 +223,17 @@ extension SimulatedWorld {
         if worker.flights[request.id] != nil { breaks("\(place) was sent while it is in flight") }
         let laneKey = Array(request.token) + Array(request.headers.topic)
         trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.inDoubt)" }
-        checkSend(request, place, original, laneKey, assignment, worker)
-        checkApp(request.id, worker)
+        checkSend(request, place, original, laneKey, assignment, worker, notification)
+        checkApp(request.id, worker, machine)
         if request.isSuspect { happened["suspect", default: 0] += 1 }
         worker.flights[request.id] = .init(
             place: place, original: original, laneKey: laneKey, app: Int(notification.app),
             assignment: assignment.number, chain: chain, isSuspect: request.isSuspect)
     }
 
-    private func recall(_ worker: SimulatedWorker) {
+    func recall(_ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         var recalled: [NotificationID] = []
-        worker.machine.recalls { recalled += $1 }
+        machine.recalls { recalled += $1 }
         for id in recalled where worker.flights[id]?.isQueued ?? false { giveBack(id, worker) }
     }
 
@@ -207,7 +249,7 @@ extension SimulatedWorld {
 
     // MARK: APNs -> machine
 
-    private func deliverFates(_ worker: SimulatedWorker) {
+    func deliverFates(_ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         guard !worker.fates.isEmpty else { return }
         let due = worker.fates.filter { $0.dueMs <= nowMs }.map(\.fate)
         guard !due.isEmpty else { return }
@@ -219,16 +261,19 @@ extension SimulatedWorld {
             }
             trace(flight.place.log) { "\(name(worker)): \(flight.place) is \(fate.kind) \(fate.status)" }
             if fate.kind != .notProcessed { worker.refusals[fate.id] = nil }
-            if fate.kind == .notProcessed, fate.unprocessed == .refusedByPeer { checkRefused(fate.id, worker) }
+            if fate.kind == .notProcessed, fate.unprocessed == .refusedByPeer { checkRefused(fate.id, worker, machine) }
             if fate.kind == .inDoubt { books[flight.original]?.doubts += 1 }
-            if settings.publishesOnlyFailures, fate.status == 200 { countAccepted(fate.id, flight, worker) }
+            if settings.publishesOnlyFailures, fate.status == 200 { countAccepted(fate.id, flight, worker, machine) }
         }
-        worker.machine.handle(FateBatch(app: AppIndex(0), fates: due), now: time(worker))
+        machine.handle(FateBatch(app: AppIndex(0), fates: due), now: time(worker))
     }
 
     /// `publish: failures`: an accepted one without doubt settles with its verdict.
-    private func countAccepted(_ id: NotificationID, _ flight: SimulatedWorker.Flight, _ worker: SimulatedWorker) {
-        let notification = worker.machine.store[id.slot]
+    private func countAccepted(
+        _ id: NotificationID, _ flight: SimulatedWorker.Flight, _ worker: SimulatedWorker,
+        _ machine: borrowing DeliveryMachine
+    ) {
+        let notification = machine.store[id.slot]
         guard notification.generation == id.generation, notification.state == .handed, notification.inDoubt == 0 else {
             return
         }

@@ -99,7 +99,7 @@ final class SimulatedWorker {
     }
 
     /// Where a notification was read, whatever became of its assignment since.
-    func place(of id: NotificationID) -> SimulatedPlace? {
+    func place(of id: NotificationID, in machine: borrowing DeliveryMachine) -> SimulatedPlace? {
         let notification = machine.store[id.slot]
         let record = machine.store[record: notification.record]
         guard record.partition != noSlot, var place = reads[record.partition]?[record.offset] else { return nil }
@@ -113,7 +113,7 @@ final class SimulatedWorker {
     }
 
     /// The assignment of a place, unless its log is another one by now.
-    func assignment(of id: NotificationID) -> Assignment? {
+    func assignment(of id: NotificationID, in machine: borrowing DeliveryMachine) -> Assignment? {
         let slot = machine.store[recordOf: id.slot].partition
         return assignments.values.first { $0.id.slot == slot }
     }
@@ -130,6 +130,7 @@ final class SimulatedWorker {
 
     let number: Int
     var machine: DeliveryMachine
+    var turn = DeliveryTurn()
     /// By slot of a partition, and offset: what was read there.
     var reads: [UInt32: [Int64: SimulatedPlace]] = [:]
     /// By slot of a partition: the number of its first assignment, before it was lost and came back.

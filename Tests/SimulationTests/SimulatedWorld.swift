@@ -371,7 +371,7 @@ final class SimulatedWorld {
             if faults.lapses, random.chance(50) {
                 lapse(log, worker)
             } else if faults.losses, random.chance(30) {
-                lose(log, worker)
+                lose(log, worker, &worker.machine)
             } else if faults.losses, random.chance(20) {
                 fence(log, worker)
             } else {
@@ -393,7 +393,7 @@ final class SimulatedWorld {
         worker.machine.revoke(ids)
     }
 
-    func lose(_ log: Int, _ worker: SimulatedWorker) {
+    func lose(_ log: Int, _ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
         guard let assignment = worker.assignments[log], assignment.fenced == nil else { return }
         trace(log) { "lost by \(name(worker))" }
         worker.assignments[log] = nil
@@ -402,7 +402,7 @@ final class SimulatedWorld {
         settleCommit(of: worker, log: log)
         logs[log].isOwned = false
         doubtFlights(of: worker, log: log)
-        worker.machine.release([assignment.id])
+        machine.release([assignment.id])
         forgetUntold(by: worker, log: log)
     }
 
