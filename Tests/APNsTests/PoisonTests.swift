@@ -46,8 +46,10 @@ import Testing
     }
 }
 
-/// A worker in small: Kafka acknowledges at once whatever it is given.
-final class Courier {
+/// A worker in small, in the worker's own turns: Kafka acknowledges at once whatever it is given.
+final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
+    typealias Failure = Never
+
     struct End {
         /// `nil`: a retry record.
         var outcome: Outcome?
@@ -60,6 +62,7 @@ final class Courier {
     private let loop: Loop
     private let resolver: Resolver
     private var machine: DeliveryMachine
+    private var turns = DeliveryTurn()
     private var transport: APNsTransport!
     private var partition: PartitionID
     private var events: [TransportEvent] = []
@@ -120,7 +123,14 @@ final class Courier {
     private func turn() {
         let time = LoopTime.read()
         let now = DeliveryTime(ns: time.monotonicNs, wallMs: time.wallMs)
-        machine.advance(now: now)
+        _ = turns.run(
+            &machine, requests: self, transports: self, records: self, offsets: self,
+            wokenBy: [.kafka, .transports], now: now)
+    }
+
+    // MARK: The turn
+
+    func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
         for event in events {
             switch event {
             case .fates(let batch): machine.handle(batch, now: now)
@@ -132,19 +142,23 @@ final class Courier {
             }
         }
         events = []
-        readRequests(now)
+    }
+
+    func send(from machine: inout DeliveryMachine, now: DeliveryTime) {
         machine.sends(now: now) { transport.handle(.send($1)) }
-        machine.recalls { transport.handle(.recall($1)) }
-        produce(now)
+    }
+
+    func recall(from machine: inout DeliveryMachine) { machine.recalls { transport.handle(.recall($1)) } }
+
+    func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         let entries = machine.takeCommit(of: .requests, now: now)
         if let entry = entries.first { committed = entry.offset }
         if !entries.isEmpty {
             machine.commitFinished(of: .requests, entries.map { _ in .acknowledged }, now: now)
         }
-        _ = machine.takeEvents()
     }
 
-    private func readRequests(_ now: DeliveryTime) {
+    func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
         let topic = (name: Lent("apns-topic"), value: Lent("com.example.shop"))
         let name = Lent("push-device-token")
         let payload = Lent(#"{"aps":{"alert":"Hi"}}"#)
@@ -162,21 +176,35 @@ final class Courier {
             }
             guard case .taken = receipt else {
                 Issue.record("\(receipt)")
-                return
+                return false
             }
             read += 1
         }
+        return read < unread.count
     }
 
-    private func produce(_ now: DeliveryTime) {
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {}
+
+    func nextDeadlineNs(now: DeliveryTime) -> Int64? { nil }
+
+    var isBackedUp: Bool { false }
+
+    var nextDeadlineNs: Int64? { nil }
+
+    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) {}
+
+    func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         var ids: [NotificationID] = []
-        for target in targets { produce(to: target, into: &ids, now) }
+        for target in targets { produce(to: target, into: &ids, &machine, now) }
         for id in ids { machine.acknowledged(id, now: now) }
     }
 
     private var targets: [ProductionTarget] { [.unregistered, .results] + (0..<3).map { .retry(tier: $0) } }
 
-    private func produce(to target: ProductionTarget, into ids: inout [NotificationID], _ now: DeliveryTime) {
+    private func produce(
+        to target: ProductionTarget, into ids: inout [NotificationID], _ machine: inout DeliveryMachine,
+        _ now: DeliveryTime
+    ) {
         while let production = machine.nextProduction(for: target) {
             switch production.kind {
             case .unregistered: break
