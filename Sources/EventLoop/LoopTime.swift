@@ -1,3 +1,5 @@
+// `timespec` is of this module or of Glibc, whichever the compiler loads first.
+internal import CLinux
 internal import Glibc
 
 /// Both clocks, read together once a turn.

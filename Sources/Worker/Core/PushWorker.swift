@@ -314,7 +314,7 @@ package final class PushWorker: @unchecked Sendable {
         let logs = Mailbox<LogQuestions.Answer>(loop: loop, capacity: LogQuestions.waitingLimit) {
             [unowned self] batch in
             for answer in batch {
-                groups?.take(answer, &machine, now: now)
+                self.groups?.take(answer, &machine, now: now)
             }
         }
         watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds, logs: logs)
