@@ -6,7 +6,7 @@ internal import PushRecords
 
 /// Sends one app's notifications to APNs over HTTP/2: a pool of connections on one loop. Loop's thread.
 ///
-/// Every request of `TransportCommand.send` is answered by exactly one fate, gathered with those of the same turn. It
+/// Every request of `TransportCommand.send` is answered by exactly one completion, gathered with those of the same turn. It
 /// keeps itself and its connections alive until `close` was answered by `TransportEvent.closed`.
 package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private let app: AppIndex
@@ -34,8 +34,8 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private var isClosing = false
     private var isFinished = false
     /// Counts what `replace` gave.
-    private(set) var era = 0
-    /// No connection of this era has been tried to its end: what waits goes on waiting.
+    private(set) var credentialGeneration = 0
+    /// No connection of this credentialGeneration has been tried to its end: what waits goes on waiting.
     private var isReplacing = false
     private var reachability = Reachability()
     /// What was said last; `nil`: nothing yet.
@@ -47,7 +47,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private var saidConnections = ConnectionCounts()
 
     /// Appended to and taken, nothing else.
-    @exclusivity(unchecked) private var fates: FateBatch
+    @exclusivity(unchecked) private var batch: CompletionBatch
     private var events: [TransportEvent] = []
     /// Why APNs refused the credential by a GOAWAY, in this turn.
     private var refusals: [ReasonCode] = []
@@ -55,7 +55,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private var reportedCapacity = 0
     private var saturation = Saturation()
 
-    /// Requests that may wait here beyond the streams there are: the next ones while a fate travels.
+    /// Requests that may wait here beyond the streams there are: the next ones while a completion travels.
     private static let slackLimit = 128
 
     /// Dials the first connections at once.
@@ -63,7 +63,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     /// - Parameters:
     ///   - token: shared by the apps of one key on this loop; `nil`: the TLS context's client certificate says who sends.
     ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: refusals of the
-    ///     credential, then fates, then the others.
+    ///     credential, then completions, then the others.
     package init(
         app: AppIndex, configuration: APNsConfiguration, token: ProviderToken?, loop: Loop, dialer: Dialer,
         emit: @escaping ([TransportEvent]) -> Void
@@ -79,7 +79,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
             minimum: configuration.minimumConnections, maximum: configuration.maximumConnections,
             backOff: BackOff(limits: configuration.backOff))
         quarantine = Quarantine(backOff: BackOff(limits: configuration.backOff))
-        fates = FateBatch(app: app)
+        batch = CompletionBatch(app: app)
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
         answersAlarm = Alarm(loop: loop) { [unowned self] in
             answersAlarmNs = .max
@@ -126,7 +126,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         loop.assertOnThread()
         guard !isClosing else { return }
         askForTurnEnd()
-        era += 1
+        credentialGeneration += 1
         self.configuration = configuration
         if token !== self.token { announcedToken = 0 }
         self.token = token
@@ -164,7 +164,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private func giveBackQueue() { giveBack(queue.removeAll { _ in true }) }
 
     private func giveBack(_ ids: [NotificationID]) {
-        for id in ids { settled(Fate(id: id, kind: .notProcessed)) }
+        for id in ids { completed(Completion(id: id, kind: .notProcessed)) }
     }
 
     // MARK: Provider token
@@ -228,9 +228,9 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         }
     }
 
-    func connectionSettled(_ connection: Connection) {
+    func settingsReceived(_ connection: Connection) {
         if connection.isQuarantine { return tellQuarantine(.opened) }
-        if connection.era == era {
+        if connection.credentialGeneration == credentialGeneration {
             isReplacing = false
             reachability.connected()
             sayReachable()
@@ -241,16 +241,18 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     func connectionAnswered(_ connection: Connection) {
         if connection.isQuarantine { return tellQuarantine(.answered) }
         // That the old credential is still good says nothing about the new one.
-        guard connection.era == era else { return }
+        guard connection.credentialGeneration == credentialGeneration else { return }
         reachability.answered()
         sayReachable()
         tell(.answered(connection.id))
     }
 
-    func requestsAnswered(_ connection: Connection) { if connection.era == era { answers.answered() } }
+    func requestsAnswered(_ connection: Connection) {
+        if connection.credentialGeneration == credentialGeneration { answers.answered() }
+    }
 
     func streamEnded(_ connection: Connection, _ code: ErrorCode) {
-        if connection.era == era { answers.ended(code, nowNs: loop.now.monotonicNs) }
+        if connection.credentialGeneration == credentialGeneration { answers.ended(code, nowNs: loop.now.monotonicNs) }
     }
 
     var refusalsLimit: Int { reachability.isOnProbation ? 1 : Reachability.refusalsLimit }
@@ -271,7 +273,8 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
 
     func isAnotherAlive(than connection: Connection, sinceNs: Int64, answers: Bool) -> Bool {
         func isAlive(_ other: Connection) -> Bool {
-            other !== connection && other.era == connection.era && other.wasAlive(sinceNs: sinceNs, answers: answers)
+            other !== connection && other.credentialGeneration == connection.credentialGeneration
+                && other.wasAlive(sinceNs: sinceNs, answers: answers)
         }
         return connections.contains(where: isAlive) || quarantineConnection.map(isAlive) == true
     }
@@ -283,7 +286,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         tell(.closed(connection.id))
         guard !isClosing else { return }
         var reason = plan.failures > failures && !connection.wasReady ? end.text : nil
-        if connection.era == era {
+        if connection.credentialGeneration == credentialGeneration {
             if connection.wasReady {
                 reachability.ended(connection.end)
                 if reachability.isOnProbation {
@@ -316,16 +319,16 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         }
     }
 
-    // MARK: Fates and events
+    // MARK: Completions and events
 
-    func settled(_ fate: Fate) {
+    func completed(_ completion: Completion) {
         askForTurnEnd()
-        fates.fates.append(fate)
+        batch.completions.append(completion)
     }
 
     func text(_ text: String) -> Int32 {
-        fates.texts.append(text)
-        return Int32(fates.texts.count - 1)
+        batch.texts.append(text)
+        return Int32(batch.texts.count - 1)
     }
 
     private func sayConnections() {
@@ -368,7 +371,9 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     /// Whether something was handed over that a host could have answered by now.
     private var isAsked: Bool {
         if !queue.isEmpty, !isReplacing { return true }
-        func isAsked(_ connection: Connection) -> Bool { connection.era == era && connection.unanswered > 0 }
+        func isAsked(_ connection: Connection) -> Bool {
+            connection.credentialGeneration == credentialGeneration && connection.unanswered > 0
+        }
         return connections.contains(where: isAsked) || quarantineConnection.map(isAsked) == true
     }
 
@@ -430,14 +435,14 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     }
 
     private func report(_ capacity: Int) {
-        if !fates.fates.isEmpty {
-            let count = fates.fates.count
-            events.insert(.fates(fates), at: 0)
-            fates = FateBatch(app: app)
-            fates.fates.reserveCapacity(count)
+        if !batch.completions.isEmpty {
+            let count = batch.completions.count
+            events.insert(.completions(batch), at: 0)
+            batch = CompletionBatch(app: app)
+            batch.completions.reserveCapacity(count)
         }
         if !refusals.isEmpty {
-            // Before the fates: nothing is to be sent again with a credential that was refused.
+            // Before the completions: nothing is to be sent again with a credential that was refused.
             events.insert(contentsOf: refusals.map { .credentialRefused(app: app, reason: $0) }, at: 0)
             refusals = []
         }

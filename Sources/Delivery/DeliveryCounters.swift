@@ -16,7 +16,7 @@ package struct DeliveryCounters: Sendable, Equatable {
         package var outcomes = [Int](repeating: 0, count: Outcome.allCases.count)
         /// Answers and refusals, by `ReasonCode`'s raw value.
         package var reasons = [Int](repeating: 0, count: 256)
-        /// Sends whose fate stayed unknown, those of dead owners included.
+        /// Sends whose completion stayed unknown, those of dead owners included.
         package var inDoubt = 0
         package var resends = 0
         /// Moved to a tier with an attempt used up, by tier.
@@ -50,7 +50,7 @@ package struct DeliveryCounters: Sendable, Equatable {
     package var notificationsSettled = 0
     /// Notifications and records that a map read back named settled.
     package var duplicatesSkipped = 0
-    /// Fates and acknowledgements for assignments that are gone.
+    /// Completions and acknowledgements for assignments that are gone.
     package var late = 0
     package var commits = 0
     /// Partitions of commits that the broker took, or did not.

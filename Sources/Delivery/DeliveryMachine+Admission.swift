@@ -128,7 +128,7 @@ extension DeliveryMachine {
         } else if let cause = cause ?? causeToHold(slot) {
             hold(slot, cause)
         } else if settings.ordering == .device {
-            joinLane(slot)
+            joinDeviceQueue(slot)
         } else {
             dispatch.becomeReady(slot, first: false, in: &store, now: now.ns)
         }

@@ -100,7 +100,7 @@ extension DeliveryMachine {
     }
 
     /// The transport was told so by a GOAWAY (`TransportEvent.credentialRefused`): nothing more of this credential is
-    /// sent before a probe went well, with one app as with many. To be said before the fates of the same turn.
+    /// sent before a probe went well, with one app as with many. To be said before the completions of the same turn.
     package mutating func credentialRefused(_ app: AppIndex, _ reason: ReasonCode, now: DeliveryTime) {
         self.now = now
         let app = app.value

@@ -29,7 +29,7 @@ extension DeliveryMachine {
                 passReach(partition)
                 openDetached(of: id)
             case .impossible(let partition):
-                leaveLanes(partition)
+                leaveDeviceQueues(partition)
                 // Nobody can be told: what is open of the log before does not wait for ever.
                 openDetached(of: id)
             }
@@ -51,8 +51,8 @@ extension DeliveryMachine {
             guard ledger.reachAllows(slot, partition, in: store) else {
                 if isFirst { ledger.advanceReach(slot, partition, in: store) }
                 isFirst = false
-                // Who left its lane later than those behind it came stands behind them, and must not be overtaken.
-                if ledger.partitions[partition].besideLanes > 0 { continue } else { break }
+                // Who left its device queue later than those behind it came stands behind them, and must not be overtaken.
+                if ledger.partitions[partition].besideQueues > 0 { continue } else { break }
             }
             // It was a probe when it began to wait.
             if store[slot].heldFor == nil, let cause = causeToHold(slot) {
@@ -62,8 +62,8 @@ extension DeliveryMachine {
             ledger.leaveReach(slot, partition, in: &store)
             if let cause = store[slot].heldFor {
                 moveHeld(slot, cause)
-            } else if settings.ordering == .device, !store[slot].isLaneMember {
-                joinLane(slot)
+            } else if settings.ordering == .device, !store[slot].isInDeviceQueue {
+                joinDeviceQueue(slot)
             } else {
                 dispatch.becomeReady(slot, first: false, in: &store, now: now.ns)
             }
@@ -71,7 +71,7 @@ extension DeliveryMachine {
     }
 
     /// What waits for a commit that is impossible lets others of its device go first, which other partitions brought.
-    private mutating func leaveLanes(_ partition: UInt32) {
+    private mutating func leaveDeviceQueues(_ partition: UInt32) {
         var slot = ledger.partitions[partition].behindReach.head
         while slot != noSlot {
             letOthersPass(slot, partition)
@@ -80,20 +80,20 @@ extension DeliveryMachine {
     }
 
     /// It waits for a commit that is impossible, and lets others of its device go first, which other partitions brought.
-    /// Those of its own leave the lane with it: they come back in their order.
+    /// Those of its own leave the device queue with it: they come back in their order.
     mutating func letOthersPass(_ slot: UInt32, _ partition: UInt32) {
-        ledger.markBesideLane(slot, partition, in: &store)
-        guard store[slot].isLaneMember else { return }
-        var next = store[slot].laneNext
+        ledger.markBesideQueue(slot, partition, in: &store)
+        guard store[slot].isInDeviceQueue else { return }
+        var next = store[slot].queueNext
         while next != noSlot {
             let other = next
-            next = store[other].laneNext
+            next = store[other].queueNext
             guard store[recordOf: other].partition == partition else { continue }
-            leaveLane(other)
+            leaveDeviceQueue(other)
             ledger.queueBehindReach(other, partition, in: &store)
-            ledger.markBesideLane(other, partition, in: &store)
+            ledger.markBesideQueue(other, partition, in: &store)
         }
-        leaveLane(slot)
+        leaveDeviceQueue(slot)
     }
 
     /// Until a commit proves that we are in the group still, nothing is sent.

@@ -6,7 +6,7 @@ extension DeliveryMachine {
     /// Once an app's notifications have been held for so long, they go to the tier of 15 minutes.
     private static let longHoldingNs: Int64 = 300_000_000_000
     /// A device that is sent one after the other takes them no faster than one in so long, as far as is known beforehand.
-    private static let laneStepMs: Int64 = 50
+    private static let deviceQueueStepMs: Int64 = 50
 
     /// Why this notification may not be sent now; `nil`: it may. It may become a circuit's probe.
     @inline(__always)
@@ -18,7 +18,7 @@ extension DeliveryMachine {
     mutating func hold(_ slot: UInt32, _ cause: HeldCause) {
         takeOut(slot)
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
-        leaveLane(slot)
+        leaveDeviceQueue(slot)
         if store.isNowOrNever(slot) {
             conclude(slot, .expired)
             return
@@ -35,9 +35,9 @@ extension DeliveryMachine {
         moveHeld(slot, cause)
     }
 
-    /// To the shortest tier, and to the one where it costs less once the app's holding has lasted. One of many that a lane
-    /// or a share turned away goes to the tier in which its turn comes, and a dead token to a longer one each time: nobody
-    /// waits for it, and each return asks APNs and writes it once more.
+    /// To the shortest tier, and to the one where it costs less once the app's holding has lasted. One of many that a
+    /// device queue or a share turned away goes to the tier in which its turn comes, and a dead token to a longer one
+    /// each time: nobody waits for it, and each return asks APNs and writes it once more.
     mutating func moveHeld(_ slot: UInt32, _ cause: HeldCause) {
         // No later commit may say that it cannot have been sent.
         if let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) {
@@ -54,7 +54,7 @@ extension DeliveryMachine {
         let isAttempt = cause == .unprocessed && settings.maxAgeMs == 0
         let tier: Int
         switch cause {
-        case .lane:
+        case .device:
             tier = Int(store[slot].heldTier)
         case .share:
             // About as many as its share holds pass each time.
@@ -68,11 +68,11 @@ extension DeliveryMachine {
         moveToTier(slot, tiers.writable(tier), asAttempt: isAttempt)
     }
 
-    /// Where the notification waits that a full lane turned away after so many others: as many as a lane takes pass each
-    /// time it is tried.
-    func laneTier(_ turnedAway: UInt16) -> UInt8 {
-        let limit = max(1, settings.laneLimit)
-        let roundMs = max(settlement.tiers.patienceMs, Int64(limit) * Self.laneStepMs)
+    /// Where the notification waits that a full device queue turned away after so many others: as many as a device queue
+    /// takes pass each time it is tried.
+    func deviceQueueTier(_ turnedAway: UInt16) -> UInt8 {
+        let limit = max(1, settings.deviceQueueLimit)
+        let roundMs = max(settlement.tiers.patienceMs, Int64(limit) * Self.deviceQueueStepMs)
         let rounds = turnedAway == .max ? Int64.max : Int64(Int(turnedAway) / limit + 1)
         return UInt8(clamping: settlement.tiers.tier(inRounds: rounds, ofMs: roundMs))
     }
@@ -92,7 +92,7 @@ extension DeliveryMachine {
             if let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) {
                 ledger.leaveReach(slot, partition, in: &store)
             }
-        case .inLane, .handed, .concluded:
+        case .queued, .handed, .concluded:
             break
         case .free, .orphaned:
             preconditionFailure("what is gone waits nowhere")

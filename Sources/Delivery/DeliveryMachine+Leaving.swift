@@ -18,7 +18,7 @@ extension DeliveryMachine {
             switch machine.store[slot].state {
             case .behindReach where machine.isHeld(slot):
                 break
-            case .inLane, .ready, .behindReach, .backingOff:
+            case .queued, .ready, .behindReach, .backingOff:
                 machine.drop(slot)
             case .handed:
                 machine.dispatch.recall(slot, in: machine.store)
@@ -114,7 +114,7 @@ extension DeliveryMachine {
         }
         forEachNotification(in: isReleased) { machine, slot in
             switch machine.store[slot].state {
-            case .inLane, .ready, .behindReach, .backingOff:
+            case .queued, .ready, .behindReach, .backingOff:
                 machine.drop(slot)
             case .handed:
                 machine.store[slot].state = .orphaned
@@ -153,7 +153,7 @@ extension DeliveryMachine {
     mutating func drop(_ slot: UInt32) {
         let record = store[slot].record
         takeOut(slot)
-        leaveLane(slot)
+        leaveDeviceQueue(slot)
         store[record: record].isDropped = true
         store.endLending(slot)
         // Its doubt stays with the record, for the last commit's reach.
@@ -166,10 +166,10 @@ extension DeliveryMachine {
         if store[slot].unproduced > 0 { releaseBytes(slot) }
     }
 
-    /// The fate of a notification whose assignment is gone.
+    /// The completion of a notification whose assignment is gone.
     mutating func forgetOrphan(_ slot: UInt32) {
         let record = store[slot].record
-        leaveLane(slot)
+        leaveDeviceQueue(slot)
         releaseBytes(slot)
         free(slot)
         if store[record: record].handed == 0 { store.giveBack(record: record) }

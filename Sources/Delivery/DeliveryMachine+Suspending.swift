@@ -20,7 +20,7 @@ extension DeliveryMachine {
         }
         forEachNotification(in: isSuspended) { machine, slot in
             switch machine.store[slot].state {
-            case .inLane, .ready, .behindReach, .backingOff:
+            case .queued, .ready, .behindReach, .backingOff:
                 machine.drop(slot)
             case .handed:
                 machine.store.noteLent(slot)

@@ -1,12 +1,12 @@
 package import PushRecords
 
-/// Decides everything between a Kafka record and its commit, and does nothing itself: records, fates and
+/// Decides everything between a Kafka record and its commit, and does nothing itself: records, completions and
 /// acknowledgements go in, batches of requests, productions and commits come out.
 ///
 /// It has no thread, clock, I/O or chance of its own; whoever owns it calls it from one thread, in turns of which
 /// `DeliveryTurn` knows the order. What is there for each of its steps:
 ///
-///     handle(fates), setCapacity, setReachable        // what transports said
+///     handle(completions), setCapacity, setReachable        // what transports said
 ///     advance(now)                                    // timers
 ///     assign, revoke, commitFinished                  // what the groups said
 ///     acknowledged                                    // what delivery reports brought
@@ -68,7 +68,7 @@ package struct DeliveryMachine: ~Copyable {
         store = NotificationStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
         ledger = CommitLedger(settings)
         room = Room(mostOpen: settings.maxOpen, mostBytes: settings.maxOpenBytes)
-        devices = DeviceQueues(seed: settings.hashSeed, limit: settings.laneLimit)
+        devices = DeviceQueues(seed: settings.hashSeed, limit: settings.deviceQueueLimit)
         settlement = Settlement(settings)
         journal = Journal(counters: DeliveryCounters(apps: 0, tiers: settings.tiers.count))
         _ = enter(routes)
@@ -113,7 +113,7 @@ package struct DeliveryMachine: ~Copyable {
 }
 
 // The way of a notification: it is received, has its turn among those of its device, is handed to a transport, and comes back
-// with a fate (`handle`); decided, it is produced, acknowledged, and settled.
+// with a completion (`handle`); decided, it is produced, acknowledged, and settled.
 extension DeliveryMachine {
     // MARK: Received
 
@@ -222,9 +222,9 @@ extension DeliveryMachine {
     // MARK: In turn
 
     /// Goes behind the others of its device, or has its turn.
-    mutating func joinLane(_ slot: UInt32) {
+    mutating func joinDeviceQueue(_ slot: UInt32) {
         let head = devices.head(for: slot, in: &store)
-        if ledger.besideLanes > 0, let partition = partitionToWaitFor(slot, beside: head) {
+        if ledger.besideQueues > 0, let partition = partitionToWaitFor(slot, beside: head) {
             waitForReach(slot, partition)
             return
         }
@@ -234,35 +234,35 @@ extension DeliveryMachine {
         case .behind:
             break
         case .full(let turnedAway):
-            store[slot].heldTier = laneTier(turnedAway)
-            hold(slot, .lane)
+            store[slot].heldTier = deviceQueueTier(turnedAway)
+            hold(slot, .device)
         }
     }
 
-    /// Its partition, where those of it that came before have left their lanes and it has to wait behind them; `nil`: it
-    /// joins its lane. One that is in the lane and would have to wait has left none there: it goes behind that. One that
-    /// needs not wait may have come back before the others.
+    /// Its partition, where those of it that came before have left their device queues and it has to wait behind them;
+    /// `nil`: it joins its device queue. One that is in the device queue and would have to wait has left none there: it
+    /// goes behind that. One that needs not wait may have come back before the others.
     private func partitionToWaitFor(_ slot: UInt32, beside head: UInt32?) -> UInt32? {
         guard let partition = ledger.partitions.find(slot: store[recordOf: slot].partition),
-            ledger.partitions[partition].besideLanes > 0, !ledger.reachAllows(slot, partition, in: store)
+            ledger.partitions[partition].besideQueues > 0, !ledger.reachAllows(slot, partition, in: store)
         else { return nil }
         var member = head ?? noSlot
         while member != noSlot {
             if store[recordOf: member].partition == partition, !ledger.reachAllows(member, partition, in: store) {
                 return nil
             }
-            member = store[member].laneNext
+            member = store[member].queueNext
         }
         return partition
     }
 
-    /// Takes a notification out of its lane; when it was the first, the next one has its turn. Its token must still be
-    /// there.
-    mutating func leaveLane(_ slot: UInt32) {
+    /// Takes a notification out of its device queue; when it was the first, the next one has its turn. Its token must
+    /// still be there.
+    mutating func leaveDeviceQueue(_ slot: UInt32) {
         if let next = devices.leave(slot, in: &store) { takeTurn(next) }
     }
 
-    /// It is the first of its lane, which may be a slow one.
+    /// It is the first of its device queue, which may be a slow one.
     private mutating func takeTurn(_ slot: UInt32) {
         if devices.isSlowed(slot, in: store) {
             store[slot].sinceNs = now.ns
@@ -275,7 +275,7 @@ extension DeliveryMachine {
     // MARK: Sent
 
     /// Hands out what may be sent now, at most one batch per app, to be posted as `TransportCommand.send`. The bytes in
-    /// it stay valid until the fate of each came back through `handle`.
+    /// it stay valid until the completion of each came back through `handle`.
     package mutating func sends(now: DeliveryTime, _ body: (AppIndex, [OutgoingRequest]) -> Void) {
         self.now = now
         renewLeases()
@@ -336,7 +336,7 @@ extension DeliveryMachine {
         ledger.waitForReach(slot, partition, in: &store)
         // The commit may never come, and a circuit waits for its probe: another one may try.
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
-        if ledger.partitions[partition].commits.isImpossible || ledger.partitions[partition].besideLanes > 0 {
+        if ledger.partitions[partition].commits.isImpossible || ledger.partitions[partition].besideQueues > 0 {
             letOthersPass(slot, partition)
         }
     }
@@ -356,14 +356,14 @@ extension DeliveryMachine {
 
     // MARK: Decided
 
-    /// Ends a notification: its productions are queued, its lane goes on.
+    /// Ends a notification: its productions are queued, its device queue goes on.
     mutating func conclude(_ slot: UInt32, _ outcome: Outcome) {
         store[slot].outcome = outcome
         let isDeadToken = settlement.publishesDeadToken(slot, in: &store)
         // It was shown to nobody, and will be answered so again.
         if isDeadToken, !isWritable(.unregistered), isAnyTierWritable { return hold(slot, .unwritable) }
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
-        leaveLane(slot)
+        leaveDeviceQueue(slot)
         store[slot].state = .concluded
         let app = store[slot].app >= 0 ? Int(store[slot].app) : apps.count
         journal.counters.apps[app].outcomes[outcome.place] &+= 1
@@ -413,7 +413,7 @@ extension DeliveryMachine {
         ledger.finish(record: record, in: &store)
     }
 
-    /// Gives a notification's slot back and takes it out of every count. It is in no list and no lane any more.
+    /// Gives a notification's slot back and takes it out of every count. It is in no list and no device queue any more.
     mutating func free(_ slot: UInt32) {
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
         ledger.countGone(slot, in: store)

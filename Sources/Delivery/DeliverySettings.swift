@@ -4,7 +4,7 @@ package import PushRecords
 package struct DeliveryTime: Sendable, Equatable {
     /// Monotonic nanoseconds: for intervals.
     package var ns: Int64
-    /// Wall clock, milliseconds since the epoch: for what is compared with records and Apple.
+    /// Wall clock, milliseconds since the generation: for what is compared with records and Apple.
     package var wallMs: Int64
 
     @inlinable package init(ns: Int64, wallMs: Int64) {
@@ -37,7 +37,7 @@ package struct DeliverySettings: Sendable {
     /// Bytes of records held at once, over all partitions.
     package var maxOpenBytes = 16 << 20
     /// Notifications of one device open at once; what exceeds it is held.
-    package var laneLimit = 100
+    package var deviceQueueLimit = 100
     package var commitIntervalNs: Int64 = 20_000_000
     /// How long an acknowledged commit proves, from when it was sent, that this worker is a member of its group: less than
     /// the session timeout. Nothing is handed out on an older proof. `Int64.max`: for ever.
@@ -60,7 +60,7 @@ package struct DeliverySettings: Sendable {
     package var maxAttempts = 5
     /// `delivery.verdicts`: overrides by Apple's word.
     package var verdicts: [String: Verdict] = [:]
-    /// Seeds the hash of the lanes (any number; chosen by the caller so that the machine has no chance of its own).
+    /// Seeds the hash of the device queues (any number; chosen by the caller so that the machine has no chance of its own).
     package var hashSeed: UInt64 = 0
 
     package init() {}
@@ -135,10 +135,10 @@ package enum CommitGroup: Int, CaseIterable, Sendable {
 /// An assignment of a partition: a new one each time, so that what comes back for an old one finds nobody.
 package struct PartitionID: Hashable, Sendable {
     package var slot: UInt32
-    package var epoch: UInt32
+    package var generation: UInt32
 
-    @inlinable package init(slot: UInt32, epoch: UInt32) {
+    @inlinable package init(slot: UInt32, generation: UInt32) {
         self.slot = slot
-        self.epoch = epoch
+        self.generation = generation
     }
 }

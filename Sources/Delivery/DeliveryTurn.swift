@@ -16,7 +16,7 @@ package protocol RequestSource {
 
 /// The transports of all apps, by their `AppIndex`.
 package protocol Transports {
-    /// Tells the machine what they said since the last turn: fates, capacities, whether APNs is reached.
+    /// Tells the machine what they said since the last turn: completions, capacities, whether APNs is reached.
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime)
 
     /// Hands over what the machine sends now.

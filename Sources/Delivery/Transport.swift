@@ -1,20 +1,22 @@
 package import CLinux
 package import PushRecords
 
-// What the Delivery machine and a transport say to each other: batches of requests in, batches of fates out.
+// What the Delivery machine and a transport say to each other: batches of requests in, batches of completions out.
 // The transport runs on another thread; both sides pass whole batches through a mailbox.
 
 /// Sends one app's notifications to Apple. A worker knows no more of it, whatever it speaks: HTTP/2, or a protocol of frames
 /// that are answered only where something is wrong, and in which silence for long enough counts as acceptance.
 ///
 /// Called on one thread, the transport's own. What it has to tell goes to whoever made it, for each turn of that thread at
-/// once: refusals of the credential, then fates, then the rest. It says how many requests it takes before it is given any.
+/// once: refusals of the credential, then completions, then the rest. It says how many requests it takes before it is
+/// given any.
 package protocol Transport: AnyObject {
-    /// Takes what the core has for it. Every request of a `send` is answered by exactly one fate, and `close` by `closed`.
+    /// Takes what the core has for it. Every request of a `send` is answered by exactly one completion, and `close` by
+    /// `closed`.
     func handle(_ command: TransportCommand)
 }
 
-/// One try of one notification: its slot in the machine and that slot's generation, so that a late fate finds nobody.
+/// One try of one notification: its slot in the machine and that slot's generation, so that a late completion finds nobody.
 package struct NotificationID: Hashable, Sendable {
     package var slot: UInt32
     package var generation: UInt32
@@ -33,7 +35,7 @@ package struct AppIndex: Hashable, Sendable {
 }
 
 /// What a transport needs to send one notification. The bytes are lent: they stay valid and unchanged until the
-/// notification's fate was handed back, so the transport copies none of them.
+/// notification's completion was handed back, so the transport copies none of them.
 package struct OutgoingRequest: @unchecked Sendable {
     package var id: NotificationID
     /// Lower-case hex; the base64 channel id when `isBroadcast`.
@@ -65,7 +67,7 @@ package struct OutgoingRequest: @unchecked Sendable {
 }
 
 /// How one try ended; every request handed to a transport is answered by exactly one.
-package struct Fate: Sendable {
+package struct Completion: Sendable {
     package enum Kind: UInt8, Sendable {
         /// APNs answered: `status` and `reason` say what. (Or its silence is an answer: 200.)
         case answered
@@ -91,9 +93,9 @@ package struct Fate: Sendable {
     package var reason: ReasonCode
     /// The HTTP status; 0 when there was no answer.
     package var status: UInt16
-    /// Index into `FateBatch.texts` of a reason not known by name; -1: none.
+    /// Index into `CompletionBatch.texts` of a reason not known by name; -1: none.
     package var reasonText: Int32
-    /// Index into `FateBatch.texts` of `apns-unique-id` (development only); -1: none.
+    /// Index into `CompletionBatch.texts` of `apns-unique-id` (development only); -1: none.
     package var uniqueIDText: Int32
     /// The `apns-id` of the answer where it is a UUID, else `.none`. Only needed when none was sent.
     package var apnsID: NotificationUUID
@@ -132,16 +134,16 @@ package struct Fate: Sendable {
     }
 }
 
-/// Fates of one turn of a transport's thread, in the order in which they were decided.
-package struct FateBatch: Sendable {
+/// Completions of one turn of a transport's thread, in the order in which they were decided.
+package struct CompletionBatch: Sendable {
     package var app: AppIndex
-    package var fates: [Fate]
-    /// The rare strings that fates refer to.
+    package var completions: [Completion]
+    /// The rare strings that completions refer to.
     package var texts: [String]
 
-    package init(app: AppIndex, fates: [Fate] = [], texts: [String] = []) {
+    package init(app: AppIndex, completions: [Completion] = [], texts: [String] = []) {
         self.app = app
-        self.fates = fates
+        self.completions = completions
         self.texts = texts
     }
 }
@@ -158,9 +160,10 @@ package enum TransportCommand: Sendable {
 
 /// What a transport tells the core.
 package enum TransportEvent: Sendable {
-    case fates(FateBatch)
+    case completions(CompletionBatch)
     /// How many requests of this app may be unanswered at once, over all its connections; 0: none is connected.
-    /// A fate frees one, suspects take none. The transport may report less than is outstanding: then nothing is handed over until it fits.
+    /// A completion frees one, suspects take none. The transport may report less than is outstanding: then nothing is
+    /// handed over until it fits.
     case capacity(app: AppIndex, requests: Int)
     /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, when one
     /// connection after the other ended without an answer, or when all that are ready allow no stream; true when one
@@ -168,7 +171,7 @@ package enum TransportEvent: Sendable {
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: a GOAWAY whose debug data says so
     /// (`BadCertificate`, `BadCertificateEnvironment` and their like). Said of a connection with the credential of now
-    /// only, and before the fates of that turn, so that nothing is sent again first.
+    /// only, and before the completions of that turn, so that nothing is sent again first.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
     /// That the host takes requests and has answered none for 9 s, whenever that or how it does so changes; `nil`: it is not
     /// so any more (one was answered, or nothing is asked of it, or it is another host now).

@@ -83,19 +83,19 @@ struct ForeignServerTests {
         try world.start()
         world.run("connected", seconds: 20) { world.capacity > 0 }
         var next: UInt32 = 0
-        world.run("all fates", seconds: 60) {
+        world.run("all completions", seconds: 60) {
             world.fill(&next, below: total, bodyBytes: 200)
-            return world.fates.count == Int(total)
+            return world.completions.count == Int(total)
         }
         for number in 0..<total {
-            #expect(world.fateOf[number]?.status == (number % 2 == 0 ? 200 : 404))
-            #expect(world.fateOf[number]?.kind == .answered)
+            #expect(world.completionOf[number]?.status == (number % 2 == 0 ? 200 : 404))
+            #expect(world.completionOf[number]?.kind == .answered)
         }
         #expect(!world.notes.contains { if case .disconnected = $0 { true } else { false } })
         world.close()
     }
 
-    /// The server dies in the middle: nothing is lost, every request has a fate.
+    /// The server dies in the middle: nothing is lost, every request has a completion.
     @Test func theServerIsKilled() throws {
         let world = try World()
         do {
@@ -105,9 +105,9 @@ struct ForeignServerTests {
             world.run("connected", seconds: 20) { world.capacity > 0 }
             world.send(0..<100, bodyBytes: 200)
         }
-        world.run("fates") { world.fates.count == 100 }
+        world.run("completions") { world.completions.count == 100 }
         world.run("gone") { world.capacity == 0 }
-        #expect(world.fates.allSatisfy { $0.kind == .inDoubt || $0.status == 404 || $0.kind == .notProcessed })
+        #expect(world.completions.allSatisfy { $0.kind == .inDoubt || $0.status == 404 || $0.kind == .notProcessed })
         world.close()
     }
 }

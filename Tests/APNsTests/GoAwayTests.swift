@@ -41,12 +41,12 @@ import Testing
         }
         try world.connect()
         world.send(0..<1)
-        world.run("an answer") { world.fates.count == 1 }
+        world.run("an answer") { world.completions.count == 1 }
         world.send(1..<3)
-        world.run("given back") { world.fates.count == 3 }
+        world.run("given back") { world.completions.count == 3 }
         for number in 1..<3 as Range<UInt32> {
-            #expect(world.fateOf[number]?.kind == .notProcessed)
-            #expect(world.fateOf[number]?.unprocessed == .refusedByPeer)
+            #expect(world.completionOf[number]?.kind == .notProcessed)
+            #expect(world.completionOf[number]?.unprocessed == .refusedByPeer)
         }
         #expect(world.refusals == (Self.ofCredential.contains(reason) ? [reason] : []))
         world.run("a successor") { world.server.peers.count == 2 }
@@ -70,9 +70,9 @@ import Testing
         }
         try world.connect()
         world.send(0..<1)
-        world.run("an answer") { world.fates.count == 1 }
+        world.run("an answer") { world.completions.count == 1 }
         world.send(1..<2)
-        world.run("the end") { world.fates.count == 2 }
+        world.run("the end") { world.completions.count == 2 }
         let leaves = reason == "Shutdown" || reason == "IdleTimeout"
         if leaves {
             world.run("a successor") { world.server.peers.count == 2 && world.capacity > 0 }
@@ -98,7 +98,7 @@ import Testing
         }
         try world.connect()
         world.send(0..<1)
-        world.run("the end") { world.fates.count == 1 }
+        world.run("the end") { world.completions.count == 1 }
         world.runFor(seconds: 0.1)
         #expect(world.server.peers.count == 1)
         world.close()
@@ -116,7 +116,7 @@ import Testing
         try world.server.peers[0].session.goAway(
             lastStreamID: 0, .noError, Array(#"{"reason":"BadCertificate"}"#.utf8))
         world.server.peers[0].flush()
-        world.run("given back") { world.fates.count == 1 }
+        world.run("given back") { world.completions.count == 1 }
         #expect(world.refusals.isEmpty)
         world.close()
     }
@@ -144,13 +144,13 @@ import Testing
         var next: UInt32 = 0
         var mostAtOnce = 0
         func turn() {
-            let outstanding = Int(next) - world.fates.count
+            let outstanding = Int(next) - world.completions.count
             let room = min(100, world.capacity) - outstanding
             if room > 0, world.capacity > 0 {
                 world.send(next..<(next + UInt32(room)))
                 next += UInt32(room)
             }
-            if world.reachable.last == false { mostAtOnce = max(mostAtOnce, Int(next) - world.fates.count) }
+            if world.reachable.last == false { mostAtOnce = max(mostAtOnce, Int(next) - world.completions.count) }
         }
         world.run("out of reach") {
             turn()
@@ -196,10 +196,10 @@ import Testing
         }
         try world.connect()
         world.send(0..<1)
-        world.run("an answer") { world.fates.count == 1 }
+        world.run("an answer") { world.completions.count == 1 }
         world.send(1..<101)
-        world.run("all") { world.fates.count == 101 }
-        #expect(world.fates.count { $0.unprocessed == .refusedByPeer } == 99)
+        world.run("all") { world.completions.count == 101 }
+        #expect(world.completions.count { $0.unprocessed == .refusedByPeer } == 99)
         #expect(world.server.peers.count == 1 && world.reachable == [true])
         world.close()
     }
@@ -213,10 +213,10 @@ import Testing
         world.send(0..<3)
         world.run("one on the connection") { world.server.arrived == 1 }
         world.transport.handle(.recall([NotificationID(slot: 1, generation: 3)]))
-        world.run("recalled") { world.fates.count == 1 }
+        world.run("recalled") { world.completions.count == 1 }
         world.transport.handle(.close)
-        world.run("given back") { world.fates.count == 2 }
-        #expect(world.fates.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
+        world.run("given back") { world.completions.count == 2 }
+        #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
         world.server.peers[0].respond(1)
         world.run("closed") { world.isClosed }
     }

@@ -133,7 +133,7 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
         for event in events {
             switch event {
-            case .fates(let batch): machine.handle(batch, now: now)
+            case .completions(let batch): machine.handle(batch, now: now)
             case .capacity(let app, let requests): machine.setCapacity(app, requests: requests)
             case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
             case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)

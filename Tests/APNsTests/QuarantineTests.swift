@@ -117,7 +117,7 @@ import Testing
         world.run("all suspects") {
             for (peer, stream) in held { peer.respond(stream) }
             held = []
-            return world.fates.count == 20 + world.capacity
+            return world.completions.count == 20 + world.capacity
         }
         world.close()
     }
@@ -140,14 +140,14 @@ import Testing
         var deaths: [UInt32: Int] = [:]
         var poisonTries = 0
         world.run("all but the poison", seconds: 20) {
-            for fate in world.fates where fate.kind == .inDoubt {
-                #expect(fate.connectionDied && !fate.connectionWasSilent)
-                deaths[fate.id.slot, default: 0] += 1
-                world.forgetFate(fate.id.slot)
-                if fate.id.slot == poison { poisonTries += 1 }
-                if fate.id.slot != poison || poisonTries < 3 { world.sendSuspects([fate.id.slot]) }
+            for completion in world.completions where completion.kind == .inDoubt {
+                #expect(completion.connectionDied && !completion.connectionWasSilent)
+                deaths[completion.id.slot, default: 0] += 1
+                world.forgetCompletion(completion.id.slot)
+                if completion.id.slot == poison { poisonTries += 1 }
+                if completion.id.slot != poison || poisonTries < 3 { world.sendSuspects([completion.id.slot]) }
             }
-            return world.fates.count { $0.status == 200 } == 39 && poisonTries == 3
+            return world.completions.count { $0.status == 200 } == 39 && poisonTries == 3
         }
         #expect(deaths[poison] == 3)
         #expect(deaths.count > 1)
@@ -167,16 +167,16 @@ import Testing
         world.run("five deaths") {
             world.send(next..<(next + 1))
             next += 1
-            if world.fateOf[10_000] != nil {
+            if world.completionOf[10_000] != nil {
                 deaths += 1
-                world.forgetFate(10_000)
+                world.forgetCompletion(10_000)
                 if deaths < 5 { world.sendSuspects([10_000]) }
             }
             return deaths == 5 || next == 10_000
         }
-        world.run("all answered") { world.fates.count == Int(next) }
+        world.run("all answered") { world.completions.count == Int(next) }
         #expect(deaths == 5)
-        #expect(world.fates.allSatisfy { $0.status == 200 })
+        #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(!world.capacities.contains(0))
         #expect(world.server.peers.count { !$0.arrived.contains(where: isSuspect) } == 1)
         world.close()
@@ -187,11 +187,11 @@ import Testing
         world.configuration.quarantineIdleNs = 50_000_000
         try world.connect()
         world.sendSuspects([10_000])
-        world.run("fate") { world.fates.count == 1 }
+        world.run("completion") { world.completions.count == 1 }
         world.run("closed") { world.server.peers[1].isClosed }
         #expect(!world.server.peers[0].isClosed)
         world.sendSuspects([10_001])
-        world.run("fate") { world.fates.count == 2 }
+        world.run("completion") { world.completions.count == 2 }
         #expect(world.server.peers.count == 3)
         world.close()
     }
@@ -201,15 +201,15 @@ import Testing
         try world.connect()
         world.server.stopListening()
         world.sendSuspects([10_000, 10_001])
-        world.run("given back") { world.fates.count == 2 }
-        #expect(world.fates.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
+        world.run("given back") { world.completions.count == 2 }
+        #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
         // While it waits to be dialled again they can be recalled, and are given back at the end.
         world.sendSuspects([10_002])
         world.sendSuspects([10_003])
         world.transport.handle(.recall([NotificationID(slot: 10_002, generation: 3)]))
-        world.run("recalled") { world.fateOf[10_002]?.kind == .notProcessed }
+        world.run("recalled") { world.completionOf[10_002]?.kind == .notProcessed }
         world.close()
-        #expect(world.fateOf[10_003]?.kind == .notProcessed)
+        #expect(world.completionOf[10_003]?.kind == .notProcessed)
     }
 
     @Test func closeFinishesWhatIsInQuarantine() throws {
@@ -224,6 +224,6 @@ import Testing
         #expect(!world.isClosed)
         held[0].0.respond(held[0].1)
         world.run("closed") { world.isClosed }
-        #expect(world.fateOf[10_000]?.status == 200)
+        #expect(world.completionOf[10_000]?.status == 200)
     }
 }

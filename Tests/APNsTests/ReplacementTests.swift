@@ -30,22 +30,22 @@ import Testing
         world.run("three on the first connection") { held.count == 3 }
         world.transport.replace(configuration: world.configuration, token: try World.providerToken(keyID: "OTHERKEY12"))
         world.send(3..<6)
-        world.run("three answers") { world.fates.count == 3 }
+        world.run("three answers") { world.completions.count == 3 }
         #expect(world.server.peers.count == 2)
         #expect(world.server.peers[1].arrived.count == 3)
-        #expect(world.fates.allSatisfy { $0.status == 200 && !$0.carriedOlderToken })
+        #expect(world.completions.allSatisfy { $0.status == 200 && !$0.carriedOlderToken })
         #expect(keyIDs(world.server.peers[0]).isDisjoint(with: keyIDs(world.server.peers[1])))
         #expect(!world.server.peers[0].isClosed)
         #expect(!world.capacities.contains(0), "\(world.capacities)")
         for (peer, stream) in held { peer.respond(stream, 403, #"{"reason":"InvalidProviderToken"}"#) }
-        world.run("the old answers") { world.fates.count == 6 }
+        world.run("the old answers") { world.completions.count == 6 }
         for number in 0..<3 as Range<UInt32> {
-            #expect(world.fateOf[number]?.status == 403)
-            #expect(world.fateOf[number]?.carriedOlderToken == true)
+            #expect(world.completionOf[number]?.status == 403)
+            #expect(world.completionOf[number]?.carriedOlderToken == true)
         }
         world.run("the old connection goes") { world.server.peers[0].isClosed }
         world.send(6..<7)
-        world.run("one more") { world.fateOf[6]?.status == 200 }
+        world.run("one more") { world.completionOf[6]?.status == 200 }
         #expect(world.server.peers.count == 2)
         world.close()
     }
@@ -62,8 +62,8 @@ import Testing
         world.run("two on the next") { held.count == 4 }
         world.server.onRequest = { $0.respond($1.stream) }
         for (peer, stream) in held { peer.respond(stream) }
-        world.run("all answers") { world.fates.count == 7 }
-        #expect(world.fates.allSatisfy { $0.status == 200 })
+        world.run("all answers") { world.completions.count == 7 }
+        #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(world.server.peers.map(\.arrived.count) == [2, 5])
         world.close()
     }
@@ -81,7 +81,7 @@ import Testing
         world.run("connected") { world.capacity > 0 }
         #expect(world.reachable == [false, true])
         world.send(0..<1)
-        world.run("answer") { world.fateOf[0]?.status == 200 }
+        world.run("answer") { world.completionOf[0]?.status == 200 }
         world.close()
     }
 
@@ -97,14 +97,14 @@ import Testing
         var wrong = world.configuration
         wrong.tls = try ClientContext(TLS.ClientOptions(trust: .pem(stranger.certificatePEM)))
         world.transport.replace(configuration: wrong, token: try World.providerToken())
-        world.run("given back") { world.fates.count == 3 }
-        #expect(world.fates.allSatisfy { $0.kind == .notProcessed })
+        world.run("given back") { world.completions.count == 3 }
+        #expect(world.completions.allSatisfy { $0.kind == .notProcessed })
         #expect(world.capacity == 0)
         #expect(world.reachable == [true, false])
         // The old connection still gives its answers.
         for (peer, stream) in held { peer.respond(stream) }
-        world.run("the rest") { world.fates.count == 5 }
-        #expect(world.fateOf[0]?.status == 200 && world.fateOf[1]?.status == 200)
+        world.run("the rest") { world.completions.count == 5 }
+        #expect(world.completionOf[0]?.status == 200 && world.completionOf[1]?.status == 200)
         world.close()
     }
 
@@ -116,7 +116,7 @@ import Testing
         try world.connect()
         var next: UInt32 = 0
         world.run("2,000 answers", seconds: 30) {
-            let room = world.capacity - (Int(next) - world.fates.count)
+            let room = world.capacity - (Int(next) - world.completions.count)
             if room > 0, next < 2_000 {
                 world.send(next..<min(2_000, next + UInt32(min(room, 20))))
                 next = min(2_000, next + UInt32(min(room, 20)))
@@ -126,10 +126,10 @@ import Testing
                         token: try! World.providerToken(keyID: "KEY\(1_000_000 + next)"))
                 }
             }
-            return world.fates.count == 2_000
+            return world.completions.count == 2_000
         }
         // Each once, none in doubt, none given back.
-        #expect(world.fates.allSatisfy { $0.status == 200 })
+        #expect(world.completions.allSatisfy { $0.status == 200 })
         #expect(world.server.arrived == 2_000)
         #expect(world.server.peers.allSatisfy { keyIDs($0).count <= 1 })
         world.close()
@@ -140,7 +140,7 @@ import Testing
         try world.connect()
         world.transport.replace(configuration: world.configuration, token: nil)
         world.send(0..<1)
-        world.run("answer") { world.fateOf[0]?.status == 200 }
+        world.run("answer") { world.completionOf[0]?.status == 200 }
         #expect(world.server.peers[1].arrived[0].headers["authorization"] == nil)
         world.close()
     }
@@ -165,7 +165,7 @@ import Testing
             ScriptedServer.authority.issueClient(bundleID: "com.example.shop"))
         world.transport.replace(configuration: world.configuration, token: nil)
         world.send(0..<1)
-        world.run("answer") { world.fateOf[0]?.status == 200 }
+        world.run("answer") { world.completionOf[0]?.status == 200 }
         #expect(world.reachable == [false, true])
         world.close()
     }
@@ -180,7 +180,7 @@ import Testing
             dialer: Dialer(loop: world.loop, resolver: world.resolver), emit: { _ in })
         world.run("both connected") { world.server.peers.count == 3 }
         world.send(0..<1)
-        world.run("one") { world.fates.count == 1 }
+        world.run("one") { world.completions.count == 1 }
         other.handle(.send([world.request(1)]))
         world.run("the other") { world.server.peers[1].arrived.count + world.server.peers[2].arrived.count == 2 }
         let sent = world.server.peers[1...].flatMap(\.arrived).compactMap { $0.headers["authorization"] }

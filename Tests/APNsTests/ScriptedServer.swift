@@ -141,9 +141,9 @@ final class World {
     let resolver: Resolver
     var configuration: APNsConfiguration
     private(set) var transport: APNsTransport!
-    private(set) var fates: [Fate] = []
+    private(set) var completions: [Completion] = []
     private(set) var texts: [[String]] = []
-    private(set) var fateOf: [UInt32: Fate] = [:]
+    private(set) var completionOf: [UInt32: Completion] = [:]
     private(set) var capacity = 0
     private(set) var capacities: [Int] = []
     private(set) var notes: [TransportNote] = []
@@ -151,7 +151,7 @@ final class World {
     private(set) var reachable: [Bool] = []
     private(set) var unanswered: [Unanswered?] = []
     private(set) var refusals: [ReasonCode] = []
-    /// Texts of each fate, resolved at once.
+    /// Texts of each completion, resolved at once.
     private(set) var reasonText: [UInt32: String] = [:]
     private(set) var uniqueID: [UInt32: String] = [:]
     private var lent: [Lent] = []
@@ -188,13 +188,17 @@ final class World {
     private func take(_ events: [TransportEvent]) {
         for event in events {
             switch event {
-            case .fates(let batch):
-                for fate in batch.fates {
-                    #expect(fateOf[fate.id.slot] == nil, "two fates for \(fate.id)")
-                    fates.append(fate)
-                    fateOf[fate.id.slot] = fate
-                    if fate.reasonText >= 0 { reasonText[fate.id.slot] = batch.texts[Int(fate.reasonText)] }
-                    if fate.uniqueIDText >= 0 { uniqueID[fate.id.slot] = batch.texts[Int(fate.uniqueIDText)] }
+            case .completions(let batch):
+                for completion in batch.completions {
+                    #expect(completionOf[completion.id.slot] == nil, "two completions for \(completion.id)")
+                    completions.append(completion)
+                    completionOf[completion.id.slot] = completion
+                    if completion.reasonText >= 0 {
+                        reasonText[completion.id.slot] = batch.texts[Int(completion.reasonText)]
+                    }
+                    if completion.uniqueIDText >= 0 {
+                        uniqueID[completion.id.slot] = batch.texts[Int(completion.uniqueIDText)]
+                    }
                 }
             case .capacity(_, let requests):
                 capacity = requests
@@ -202,7 +206,7 @@ final class World {
             case .credentialRefused(_, let reason):
                 #expect(
                     !events.prefix(while: { if case .credentialRefused = $0 { false } else { true } }).contains {
-                        if case .fates = $0 { true } else { false }
+                        if case .completions = $0 { true } else { false }
                     })
                 refusals.append(reason)
             case .connections: break
@@ -265,10 +269,10 @@ final class World {
                 }))
     }
 
-    /// A notification comes back: its earlier fate is forgotten.
-    func forgetFate(_ number: UInt32) {
-        fateOf[number] = nil
-        fates.removeAll { $0.id.slot == number }
+    /// A notification comes back: its earlier completion is forgotten.
+    func forgetCompletion(_ number: UInt32) {
+        completionOf[number] = nil
+        completions.removeAll { $0.id.slot == number }
     }
 
     func send(_ numbers: Range<UInt32>, bodyBytes: Int = 20) {
@@ -277,7 +281,7 @@ final class World {
 
     /// Sends into every stream that is free, from this number on, below `end`.
     func fill(_ next: inout UInt32, below end: UInt32 = .max, bodyBytes: Int = 20) {
-        let upTo = min(end, next + UInt32(max(0, capacity - (Int(next) - fates.count))))
+        let upTo = min(end, next + UInt32(max(0, capacity - (Int(next) - completions.count))))
         if upTo > next { send(next..<upTo, bodyBytes: bodyBytes) }
         next = upTo
     }

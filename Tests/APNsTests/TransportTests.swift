@@ -24,7 +24,7 @@ import Testing
         request.headers.apnsID = NotificationUUID(high: 0x0123_4567_89ab_8def, low: 0x8123_4567_89ab_cdef)
         let before = LoopTime.read().wallMs
         world.transport.handle(.send([request]))
-        world.run("fate") { !world.fates.isEmpty }
+        world.run("completion") { !world.completions.isEmpty }
         let arrived = try #require(world.server.peers[0].arrived.first)
         var headers = arrived.headers
         let authorization = headers.removeValue(forKey: "authorization")
@@ -41,13 +41,13 @@ import Testing
                 "apns-id": "01234567-89ab-8def-8123-456789abcdef",
             ])
         #expect(arrived.body.elementsEqual(request.payload))
-        let fate = world.fates[0]
-        #expect(fate.id == request.id)
-        #expect(fate.kind == .answered)
-        #expect(fate.status == 200)
-        #expect(fate.reason == .none)
-        #expect(fate.sentAtMs >= before - 20 && fate.sentAtMs <= LoopTime.read().wallMs)
-        #expect(!fate.carriedOlderToken && !fate.connectionDied)
+        let completion = world.completions[0]
+        #expect(completion.id == request.id)
+        #expect(completion.kind == .answered)
+        #expect(completion.status == 200)
+        #expect(completion.reason == .none)
+        #expect(completion.sentAtMs >= before - 20 && completion.sentAtMs <= LoopTime.read().wallMs)
+        #expect(!completion.carriedOlderToken && !completion.connectionDied)
         world.close()
     }
 
@@ -62,7 +62,7 @@ import Testing
         request.headers.expiration = 0
         request.headers.apnsID = NotificationUUID(high: 1, low: 2)
         world.transport.handle(.send([request]))
-        world.run("fate") { !world.fates.isEmpty }
+        world.run("completion") { !world.completions.isEmpty }
         let headers = world.server.peers[0].arrived[0].headers
         #expect(headers[":path"] == "/4/broadcasts/apps/com.example.shop")
         #expect(headers["apns-channel-id"] == "dHN0LXNyY2gtY2hubA==")
@@ -77,7 +77,7 @@ import Testing
         try world.start(hasToken: false)
         world.run("capacity") { world.capacity > 0 }
         world.send(0..<1)
-        world.run("fate") { !world.fates.isEmpty }
+        world.run("completion") { !world.completions.isEmpty }
         #expect(world.server.peers[0].arrived[0].headers["authorization"] == nil)
         world.close()
     }
@@ -98,19 +98,19 @@ import Testing
         }
         try world.connect()
         world.send(0..<8)
-        world.run("fates") { world.fates.count == 8 }
-        let fate = world.fateOf
-        #expect(fate[0]?.status == 410 && fate[0]?.reason == .unregistered)
-        #expect(fate[0]?.unregisteredAtMs == 1_700_000_000_123)
-        #expect(fate[1]?.status == 400 && fate[1]?.reason == .badDeviceToken)
-        #expect(fate[2]?.status == 418 && fate[2]?.reason == .other)
+        world.run("completions") { world.completions.count == 8 }
+        let completion = world.completionOf
+        #expect(completion[0]?.status == 410 && completion[0]?.reason == .unregistered)
+        #expect(completion[0]?.unregisteredAtMs == 1_700_000_000_123)
+        #expect(completion[1]?.status == 400 && completion[1]?.reason == .badDeviceToken)
+        #expect(completion[2]?.status == 418 && completion[2]?.reason == .other)
         #expect(world.reasonText[2] == "TeaTime")
-        #expect(fate[3]?.status == 500 && fate[3]?.reason == ReasonCode.none)
-        #expect(fate[4]?.apnsID == NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b))
-        #expect(world.uniqueID[5] == "unique" && fate[5]?.apnsID == NotificationUUID.none)
-        #expect(fate[6]?.status == 404 && fate[6]?.reason == ReasonCode.none)
-        #expect(fate[7]?.reason == .invalidProviderToken)
-        #expect(fate.values.allSatisfy { $0.kind == .answered })
+        #expect(completion[3]?.status == 500 && completion[3]?.reason == ReasonCode.none)
+        #expect(completion[4]?.apnsID == NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b))
+        #expect(world.uniqueID[5] == "unique" && completion[5]?.apnsID == NotificationUUID.none)
+        #expect(completion[6]?.status == 404 && completion[6]?.reason == ReasonCode.none)
+        #expect(completion[7]?.reason == .invalidProviderToken)
+        #expect(completion.values.allSatisfy { $0.kind == .answered })
         world.close()
     }
 
@@ -119,11 +119,11 @@ import Testing
         try world.connect()
         var next: UInt32 = 0
         let total: UInt32 = 20_000
-        world.run("all fates", seconds: 60) {
+        world.run("all completions", seconds: 60) {
             world.fill(&next, below: total, bodyBytes: 200)
-            return world.fates.count == Int(total)
+            return world.completions.count == Int(total)
         }
-        #expect(world.fates.allSatisfy { $0.kind == .answered && $0.status == 200 })
+        #expect(world.completions.allSatisfy { $0.kind == .answered && $0.status == 200 })
         #expect(world.server.arrived == Int(total))
         #expect(Set(world.server.peers.flatMap { $0.arrived.map(\.path) }).count == Int(total))
         world.close()
@@ -165,7 +165,7 @@ import Testing
         while open > 0 { answerOne() }
         world.run("the rest") {
             if !answer.isEmpty { answerOne() }
-            return world.fates.count == 20
+            return world.completions.count == 20
         }
         #expect(mostOpen == 1)
         #expect(world.capacities == [1, 4, 1])
@@ -189,7 +189,7 @@ import Testing
         world.run("two connections") { world.server.peers.count { $0.isReady } == 2 }
         #expect(world.capacities.isEmpty && world.notes.count(where: isStreamless) == 1)
         world.send(0..<1)
-        world.run("given back") { world.fateOf[0]?.kind == .notProcessed }
+        world.run("given back") { world.completionOf[0]?.kind == .notProcessed }
 
         // One connection that allows some is enough.
         try allow(2, on: 1)
@@ -199,14 +199,14 @@ import Testing
         world.send(3..<4)
         try allow(0, on: 1)
         world.run("out of reach again") { world.reachable == [false, true, false] && world.capacity == 0 }
-        world.run("given back") { world.fateOf[3]?.kind == .notProcessed }
+        world.run("given back") { world.completionOf[3]?.kind == .notProcessed }
         while let (peer, stream) = answer.popLast() { peer.respond(stream) }
-        world.run("answered") { world.fateOf[1]?.kind == .answered && world.fateOf[2]?.kind == .answered }
+        world.run("answered") { world.completionOf[1]?.kind == .answered && world.completionOf[2]?.kind == .answered }
         #expect(world.notes.count(where: isStreamless) == 2)
 
         // The quarantine connection allows none.
         world.sendSuspects([10_000])
-        world.run("given back") { world.fateOf[10_000]?.kind == .notProcessed }
+        world.run("given back") { world.completionOf[10_000]?.kind == .notProcessed }
         #expect(world.reachable == [false, true, false])
         try allow(1, on: 0)
         world.run("in reach") { world.reachable == [false, true, false, true] }
@@ -226,15 +226,15 @@ import Testing
         }
         try world.connect()
         world.send(0..<5)
-        world.run("fates") { world.fates.count == 5 }
-        for number in 0..<2 as Range<UInt32> { #expect(world.fateOf[number]?.status == 200) }
-        for number in 2..<5 as Range<UInt32> { #expect(world.fateOf[number]?.kind == .notProcessed) }
+        world.run("completions") { world.completions.count == 5 }
+        for number in 0..<2 as Range<UInt32> { #expect(world.completionOf[number]?.status == 200) }
+        for number in 2..<5 as Range<UInt32> { #expect(world.completionOf[number]?.kind == .notProcessed) }
         #expect(world.notes.contains { if case .goAway(_, "NO_ERROR Shutdown", 3) = $0 { true } else { false } })
         world.run("successor") { world.capacity > 0 && world.server.peers.count == 2 }
         world.run("the old one is closed") { world.server.peers[0].isClosed }
         world.send(10..<12)
-        world.run("fates") { world.fates.count == 7 }
-        #expect(world.fateOf[11]?.status == 200)
+        world.run("completions") { world.completions.count == 7 }
+        #expect(world.completionOf[11]?.status == 200)
         world.close()
     }
 
@@ -246,10 +246,10 @@ import Testing
         }
         try world.connect()
         world.send(0..<2)
-        world.run("fates") { world.fates.count == 2 }
-        #expect(world.fateOf[0]?.kind == .notProcessed)
-        #expect(world.fateOf[1]?.kind == .inDoubt)
-        #expect(world.fateOf[1]?.connectionDied == false)
+        world.run("completions") { world.completions.count == 2 }
+        #expect(world.completionOf[0]?.kind == .notProcessed)
+        #expect(world.completionOf[1]?.kind == .inDoubt)
+        #expect(world.completionOf[1]?.connectionDied == false)
         world.close()
     }
 
@@ -263,9 +263,9 @@ import Testing
         }
         try world.connect()
         world.send(0..<3)
-        world.run("fates") { world.fates.count == 3 }
-        #expect(world.fateOf[1]?.kind == .inDoubt && world.fateOf[2]?.kind == .inDoubt)
-        #expect(world.fateOf[1]?.connectionDied == true)
+        world.run("completions") { world.completions.count == 3 }
+        #expect(world.completionOf[1]?.kind == .inDoubt && world.completionOf[2]?.kind == .inDoubt)
+        #expect(world.completionOf[1]?.connectionDied == true)
         #expect(world.capacities.contains(0))
         #expect(
             world.notes.contains { if case .disconnected(_, _, let unanswered) = $0 { unanswered >= 2 } else { false } }
@@ -273,8 +273,8 @@ import Testing
         world.run("connected again") { world.capacity > 0 }
         #expect(world.server.peers.count == 2)
         world.send(5..<6)
-        world.run("fate") { world.fateOf[5] != nil }
-        #expect(world.fateOf[5]?.status == 200)
+        world.run("completion") { world.completionOf[5] != nil }
+        #expect(world.completionOf[5]?.status == 200)
         world.close()
     }
 
@@ -285,15 +285,15 @@ import Testing
         try world.connect()
         world.send(0..<3)
         let began = LoopTime.read().monotonicNs
-        world.run("fates") { world.fates.count == 3 }
+        world.run("completions") { world.completions.count == 3 }
         #expect(LoopTime.read().monotonicNs - began >= 400_000_000)
-        #expect(world.fateOf[1]?.kind == .inDoubt)
-        #expect(world.fateOf[1]?.connectionDied == false)
+        #expect(world.completionOf[1]?.kind == .inDoubt)
+        #expect(world.completionOf[1]?.connectionDied == false)
         world.run("cancelled") { world.server.peers[0].cancelled == [3] }
         // A late answer finds nobody.
         world.server.peers[0].respond(3)
         world.send(3..<4)
-        world.run("fate") { world.fates.count == 4 }
+        world.run("completion") { world.completions.count == 4 }
         world.close()
     }
 
@@ -304,15 +304,15 @@ import Testing
         world.server.onRequest = { peer, request in if peer.number > 0 { peer.respond(request.stream) } }
         try world.connect()
         world.send(0..<3)
-        world.run("fates") { world.fates.count == 3 }
-        #expect(world.fates.allSatisfy { $0.kind == .inDoubt && $0.connectionDied && $0.connectionWasSilent })
+        world.run("completions") { world.completions.count == 3 }
+        #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionDied && $0.connectionWasSilent })
         #expect(
             world.notes.contains {
                 if case .disconnected(_, let reason, 3) = $0 { reason.contains("nothing was answered") } else { false }
             })
         world.run("connected again") { world.capacity > 0 && world.server.peers.count == 2 }
         world.send(3..<4)
-        world.run("fate") { world.fateOf[3]?.status == 200 }
+        world.run("completion") { world.completionOf[3]?.status == 200 }
         world.close()
     }
 
@@ -324,13 +324,13 @@ import Testing
         world.send(0..<6)
         world.run("two on the connection") { world.server.arrived == 2 }
         world.transport.handle(.recall([1, 3, 5].map { NotificationID(slot: $0, generation: 3) }))
-        world.run("recalled") { world.fates.count == 2 }
+        world.run("recalled") { world.completions.count == 2 }
         // 1 is on the connection: it stays.
-        #expect(world.fateOf[3]?.kind == .notProcessed && world.fateOf[5]?.kind == .notProcessed)
+        #expect(world.completionOf[3]?.kind == .notProcessed && world.completionOf[5]?.kind == .notProcessed)
         for stream in [1, 3] as [Int32] { world.server.peers[0].respond(stream) }
         world.server.onRequest = { $0.respond($1.stream) }
-        world.run("the rest") { world.fates.count == 6 }
-        #expect(world.fates.filter { $0.kind == .answered }.count == 4)
+        world.run("the rest") { world.completions.count == 6 }
+        #expect(world.completions.filter { $0.kind == .answered }.count == 4)
         world.close()
     }
 
@@ -342,15 +342,15 @@ import Testing
         world.send(0..<5)
         world.run("two on the connection") { world.server.arrived == 2 }
         world.transport.handle(.close)
-        world.run("given back") { world.fates.count == 3 }
-        #expect(world.fates.allSatisfy { $0.kind == .notProcessed })
+        world.run("given back") { world.completions.count == 3 }
+        #expect(world.completions.allSatisfy { $0.kind == .notProcessed })
         world.runFor(seconds: 0.05)
         #expect(!world.isClosed)
         world.transport.handle(.send([world.request(9)]))
-        world.run("given back") { world.fateOf[9]?.kind == .notProcessed }
+        world.run("given back") { world.completionOf[9]?.kind == .notProcessed }
         for stream in [1, 3] as [Int32] { world.server.peers[0].respond(stream) }
         world.run("closed") { world.isClosed }
-        #expect(world.fateOf[0]?.status == 200 && world.fateOf[1]?.status == 200)
+        #expect(world.completionOf[0]?.status == 200 && world.completionOf[1]?.status == 200)
         #expect(world.server.peers.count == 1)
     }
 
@@ -372,8 +372,8 @@ import Testing
         #expect(world.capacities.isEmpty)
         // Nothing is connected: whatever is handed over comes back at once.
         world.send(0..<2)
-        world.run("given back") { world.fates.count == 2 }
-        #expect(world.fates.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
+        world.run("given back") { world.completions.count == 2 }
+        #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.sentAtMs == 0 })
         world.close()
     }
 
@@ -395,8 +395,8 @@ import Testing
         }
         try world.connect()
         world.send(0..<2)
-        world.run("fates") { world.fates.count == 2 }
-        #expect(world.fates.allSatisfy { $0.kind == .inDoubt && $0.connectionDied })
+        world.run("completions") { world.completions.count == 2 }
+        #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionDied })
         world.run("connected again") { world.capacity > 0 && world.server.peers.count == 2 }
         world.close()
     }
@@ -413,11 +413,11 @@ import Testing
         }
         try world.connect()
         world.send(0..<1)
-        world.run("fate") { world.fates.count == 1 }
+        world.run("completion") { world.completions.count == 1 }
         world.run("redialled") { world.server.peers.count == 2 && world.capacity > 0 }
         world.send(1..<2)
-        world.run("fate") { world.fates.count == 2 }
-        #expect(world.fateOf[1]?.status == 200)
+        world.run("completion") { world.completions.count == 2 }
+        #expect(world.completionOf[1]?.status == 200)
         #expect(world.server.peers[1].arrived.count == 1)
         world.close()
     }
@@ -427,8 +427,8 @@ import Testing
         world.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
         try world.connect()
         world.send(0..<2)
-        world.run("fates") { world.fates.count == 2 }
-        #expect(world.fates.allSatisfy { $0.reason == .expiredProviderToken && !$0.carriedOlderToken })
+        world.run("completions") { world.completions.count == 2 }
+        #expect(world.completions.allSatisfy { $0.reason == .expiredProviderToken && !$0.carriedOlderToken })
         let tokens = Set(world.server.peers[0].arrived.map { $0.headers["authorization"] })
         #expect(tokens.count == 1)
         #expect(world.notes.count { if case .providerTokenRenewed = $0 { true } else { false } } == 1)
@@ -441,18 +441,18 @@ import Testing
         world.configuration.backOff.firstNs = 1_000_000
         try world.connect()
         var next: UInt32 = 0
-        world.run("all fates") {
-            if world.capacity > 0, Int(next) == world.fates.count, next < 300 {
+        world.run("all completions") {
+            if world.capacity > 0, Int(next) == world.completions.count, next < 300 {
                 world.send(next..<(next + 30))
                 next += 30
             }
-            return world.fates.count == 300
+            return world.completions.count == 300
         }
         // What waited when the last one retired came back unprocessed; nothing was lost, nothing in doubt.
-        #expect(world.fates.allSatisfy { $0.kind != .inDoubt })
+        #expect(world.completions.allSatisfy { $0.kind != .inDoubt })
         #expect(world.server.peers.count >= 5)
         #expect(world.server.peers.allSatisfy { $0.arrived.count <= 50 })
-        let answered = world.fates.filter { $0.kind == .answered }.count
+        let answered = world.completions.filter { $0.kind == .answered }.count
         #expect(answered == world.server.arrived)
         #expect(answered >= 200)
         world.close()
@@ -490,7 +490,7 @@ import Testing
         }
         world.run("one connection") { world.capacity == 4 }
         #expect(world.server.peers.count == 2)
-        #expect(world.fates.allSatisfy { $0.status == 200 })
+        #expect(world.completions.allSatisfy { $0.status == 200 })
         world.close()
     }
 
@@ -501,17 +501,17 @@ import Testing
         try world.server.peers[0].session.setStalled(true)
         // Sixteen bodies of 4,000 bytes fit into 65,535.
         world.send(0..<40, bodyBytes: 4_000)
-        world.run("sixteen answers") { world.fates.count == 16 }
+        world.run("sixteen answers") { world.completions.count == 16 }
         world.runFor(seconds: 0.05)
         // One more is handed over when nothing else is unanswered; its body waits.
-        #expect(world.fates.count == 16)
+        #expect(world.completions.count == 16)
         world.transport.handle(.recall((0..<40).map { NotificationID(slot: $0, generation: 3) }))
-        world.run("the others were waiting here") { world.fates.count == 39 }
-        #expect(world.fates.count { $0.kind == .notProcessed } == 23)
+        world.run("the others were waiting here") { world.completions.count == 39 }
+        #expect(world.completions.count { $0.kind == .notProcessed } == 23)
         try world.server.peers[0].session.setStalled(false)
         world.server.peers[0].flush()
-        world.run("the last") { world.fates.count == 40 }
-        #expect(world.fates.count { $0.status == 200 } == 17)
+        world.run("the last") { world.completions.count == 40 }
+        #expect(world.completions.count { $0.status == 200 } == 17)
         world.close()
     }
 
@@ -522,8 +522,8 @@ import Testing
         try world.connect()
         try world.server.peers[0].session.setStalled(true)
         world.send(0..<1, bodyBytes: 4_000)
-        world.run("fate") { world.fates.count == 1 }
-        #expect(world.fates[0].kind == .notProcessed)
+        world.run("completion") { world.completions.count == 1 }
+        #expect(world.completions[0].kind == .notProcessed)
         // It answered nobody meanwhile: another connection may do better.
         world.run("given up") { world.server.peers[0].isClosed && world.server.peers.count == 2 }
         world.close()
@@ -538,9 +538,9 @@ import Testing
         }
         try world.connect()
         world.send(0..<1)
-        world.run("fate") { world.fates.count == 1 }
-        #expect(world.fates[0].kind == .inDoubt && world.fates[0].connectionDied)
-        #expect(world.fates[0].connectionWasSilent, "which is not the notification's fault")
+        world.run("completion") { world.completions.count == 1 }
+        #expect(world.completions[0].kind == .inDoubt && world.completions[0].connectionDied)
+        #expect(world.completions[0].connectionWasSilent, "which is not the notification's fault")
         #expect(
             world.notes.contains {
                 if case .disconnected(_, let reason, 1) = $0 { reason.contains("PING") } else { false }
@@ -564,11 +564,11 @@ import Testing
         for _ in 0..<(isSuspect ? 2 : 3) {
             world.run("both ready") { world.server.peers.count { $0.isReady && !$0.isDeaf && !$0.isClosed } >= 2 }
             if isSuspect { world.sendSuspects([10_000]) } else { world.send(10_000..<10_001) }
-            world.run("fate") { world.fateOf[10_000] != nil }
-            #expect(world.fateOf[10_000]?.kind == .inDoubt && world.fateOf[10_000]?.connectionDied == true)
+            world.run("completion") { world.completionOf[10_000] != nil }
+            #expect(world.completionOf[10_000]?.kind == .inDoubt && world.completionOf[10_000]?.connectionDied == true)
             // Nothing else is asked meanwhile: the other one shows its life by a PING's answer.
-            #expect(world.fateOf[10_000]?.connectionWasSilent == false)
-            world.forgetFate(10_000)
+            #expect(world.completionOf[10_000]?.connectionWasSilent == false)
+            world.forgetCompletion(10_000)
         }
         world.close()
     }
@@ -582,8 +582,8 @@ import Testing
         try world.connect()
         world.run("two connections") { world.server.peers.count { $0.isReady } == 2 }
         world.send(0..<4)
-        world.run("fates") { world.fates.count == 4 }
-        #expect(world.fates.allSatisfy { $0.kind == .inDoubt && $0.connectionWasSilent })
+        world.run("completions") { world.completions.count == 4 }
+        #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionWasSilent })
         world.server.onRequest = { $0.respond($1.stream) }
         world.close()
     }
@@ -604,15 +604,15 @@ import Testing
         world.send(0..<1)
         world.run("there") { silent != nil }
         var next: UInt32 = 1
-        world.run("fate") {
-            if world.fates.count == Int(next) - 1 {
+        world.run("completion") {
+            if world.completions.count == Int(next) - 1 {
                 world.send(next..<(next + 1))
                 next += 1
             }
-            return world.fateOf[0] != nil
+            return world.completionOf[0] != nil
         }
-        #expect(world.fateOf[0]?.kind == .inDoubt && world.fateOf[0]?.connectionDied == true)
-        #expect(world.fateOf[0]?.connectionWasSilent == false)
+        #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionDied == true)
+        #expect(world.completionOf[0]?.connectionWasSilent == false)
         world.close()
     }
 
@@ -625,9 +625,9 @@ import Testing
         world.server.onRequest = { _, _ in }
         try world.connect()
         world.send(0..<1)
-        world.run("fate") { world.fates.count == 1 }
-        #expect(world.fates[0].kind == .inDoubt && world.fates[0].connectionDied)
-        #expect(!world.fates[0].connectionWasSilent)
+        world.run("completion") { world.completions.count == 1 }
+        #expect(world.completions[0].kind == .inDoubt && world.completions[0].connectionDied)
+        #expect(!world.completions[0].connectionWasSilent)
         world.close()
     }
 
@@ -641,9 +641,9 @@ import Testing
         try world.connect()
         world.send(0..<1)
         world.runFor(seconds: 1)
-        #expect(world.fates.isEmpty && world.server.peers.count == 1)
+        #expect(world.completions.isEmpty && world.server.peers.count == 1)
         held[0].0.respond(held[0].1)
-        world.run("fate") { world.fates.count == 1 }
+        world.run("completion") { world.completions.count == 1 }
         world.close()
     }
 

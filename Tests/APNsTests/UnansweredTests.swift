@@ -43,7 +43,7 @@ import Testing
         world.configuration.unansweredNs = 300_000_000
         try world.connect()
         world.send(0..<3)
-        world.run("answered") { world.fates.count == 3 }
+        world.run("answered") { world.completions.count == 3 }
         world.runFor(seconds: 0.5)
         #expect(world.unanswered.isEmpty, "idle")
 
@@ -59,11 +59,11 @@ import Testing
             world.run("connected again") { world.server.peers.count == 2 && world.capacity > 0 }
         }
         world.send(8..<9)
-        world.run("answered") { world.fateOf[8]?.status == 200 }
+        world.run("answered") { world.completionOf[8]?.status == 200 }
         world.run("over") { world.unanswered.count == 2 }
         #expect(world.unanswered.last == .some(nil))
         world.server.peers[0].channel.cut()
-        world.run("all have a fate") { world.fates.count == 9 }
+        world.run("all have a completion") { world.completions.count == 9 }
         world.close()
     }
 
@@ -78,7 +78,7 @@ import Testing
             world.run("asked") { !waiting.isEmpty }
             world.runFor(seconds: 0.3)
             while let (peer, stream) = waiting.popLast() { peer.respond(stream, 500) }
-            world.run("answered") { world.fateOf[number] != nil }
+            world.run("answered") { world.completionOf[number] != nil }
         }
         #expect(world.unanswered.isEmpty)
         world.close()
@@ -97,7 +97,7 @@ import Testing
         world.runFor(seconds: 0.4)
         #expect(world.unanswered.count == 2, "what drains is the old one's")
         world.server.peers[0].respond(1)
-        world.run("answered") { world.fates.count == 1 }
+        world.run("answered") { world.completions.count == 1 }
         world.close()
     }
 

@@ -10,7 +10,7 @@ import Testing
     static func id(_ number: UInt32) -> NotificationID { NotificationID(slot: number, generation: 7) }
 
     static func closed(
-        _ number: UInt32, _ kind: Fate.Kind, isRefused: Bool = false, token: UInt32 = 1, died: Bool = false
+        _ number: UInt32, _ kind: Completion.Kind, isRefused: Bool = false, token: UInt32 = 1, died: Bool = false
     ) -> Window.Closed {
         Window.Closed(
             id: id(number), kind: kind, isRefused: isRefused, sentAtMs: 1_000 + Int64(number), token: token,
@@ -290,13 +290,13 @@ import Testing
         var window = Window(timeoutNs: 500)
         var tickets: [UInt32: UInt32] = [:]
         var waiting: [UInt32] = []
-        var fates: [NotificationID: Int] = [:]
+        var completions: [NotificationID: Int] = [:]
         var opened: UInt32 = 0
         var end: Int64 = 0
         var now: Int64 = 1
         func count(_ closed: Window.Closed?) {
             guard let closed else { return }
-            fates[closed.id, default: 0] += 1
+            completions[closed.id, default: 0] += 1
         }
         for _ in 0..<400 {
             now += Int64.random(in: 0...40, using: &random)
@@ -316,13 +316,13 @@ import Testing
             case 45..<60:
                 window.kernelTook(Int64.random(in: 0...max(1, end), using: &random), nowNs: now)
             case 60..<70:
-                if let number = waiting.popLast(), fates[Self.id(number)] == nil {
+                if let number = waiting.popLast(), completions[Self.id(number)] == nil {
                     end += 10
                     window.bodySent(tickets[number]!, end: end)
                 }
             case 70..<90:
                 let number = UInt32.random(in: 0..<max(1, opened), using: &random)
-                guard fates[Self.id(number)] == nil, let ticket = tickets[number] else { break }
+                guard completions[Self.id(number)] == nil, let ticket = tickets[number] else { break }
                 count(
                     Bool.random(using: &random)
                         ? window.responded(ticket)
@@ -338,14 +338,14 @@ import Testing
             default: break
             }
             closed.forEach { count($0) }
-            #expect(window.count == Int(opened) - fates.count)
+            #expect(window.count == Int(opened) - completions.count)
             if let deadline = window.nextDeadlineNs { #expect(deadline > 0) }
         }
         var closed: [Window.Closed] = []
         window.lost(written: end / 2, into: &closed)
         closed.forEach { count($0) }
         #expect(window.isEmpty)
-        #expect(fates.count == Int(opened))
-        #expect(fates.values.allSatisfy { $0 == 1 })
+        #expect(completions.count == Int(opened))
+        #expect(completions.values.allSatisfy { $0 == 1 })
     }
 }

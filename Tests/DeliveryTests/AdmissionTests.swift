@@ -3,12 +3,12 @@ import Bytes
 import PushRecords
 import Testing
 
-@Suite("Lane table")
-struct LaneTableTests {
+@Suite("Device queue table")
+struct DeviceTableTests {
     @Test("Against a dictionary, with many collisions", arguments: 0..<20)
     func random(_ seed: UInt64) {
         var random = SplitMix64(seed: seed)
-        var table = LaneTable(capacity: 16)
+        var table = DeviceTable(capacity: 16)
         // Device -> head; devices share hashes, and hashes share places.
         var model: [Int: UInt32] = [:]
         var devices: [UInt32: Int] = [:]

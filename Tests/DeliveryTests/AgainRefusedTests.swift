@@ -6,7 +6,7 @@ import Testing
 @Suite("Machine: nothing is tried for ever")
 struct AgainRefusedTests {
     static func refuse(_ rig: Rig, _ device: String) {
-        rig.fate(device) { Fate(id: $0, kind: .notProcessed, unprocessed: .refusedByPeer) }
+        rig.completion(device) { Completion(id: $0, kind: .notProcessed, unprocessed: .refusedByPeer) }
     }
 
     /// Tries as long as they are refused; how many were made, and since which they were made alone.

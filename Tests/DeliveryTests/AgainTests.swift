@@ -112,8 +112,8 @@ struct AgainTests {
     @Test("ExpiredProviderToken: resent while the token was older than ours, else our credential's fault")
     func olderToken() {
         let rig = Self.ready()
-        rig.fate("a") {
-            Fate(id: $0, kind: .answered, status: 403, reason: .expiredProviderToken, carriedOlderToken: true)
+        rig.completion("a") {
+            Completion(id: $0, kind: .answered, status: 403, reason: .expiredProviderToken, carriedOlderToken: true)
         }
         #expect(rig.send() == ["a"])
         rig.answer("a", 403, .expiredProviderToken)
@@ -124,8 +124,9 @@ struct AgainTests {
     @Test("A reason that nobody knows keeps its text")
     func unknownReason() {
         let rig = Self.ready()
-        rig.fate(
-            "a", { Fate(id: $0, kind: .answered, status: 400, reason: .other, reasonText: 0) }, texts: ["NextYear"])
+        rig.completion(
+            "a", { Completion(id: $0, kind: .answered, status: 400, reason: .other, reasonText: 0) },
+            texts: ["NextYear"])
         #expect(rig.settle().map(\.description) == ["a rejected NextYear sends 1 doubt 0"])
     }
 
@@ -264,8 +265,8 @@ struct AgainTests {
     func silence() {
         let rig = Self.ready()
         for _ in 0..<100 {
-            rig.fate("a") {
-                Fate(
+            rig.completion("a") {
+                Completion(
                     id: $0, kind: .inDoubt, sentAtMs: rig.now.wallMs, connectionDied: true, connectionWasSilent: true)
             }
             rig.wait(ms: 1_000)

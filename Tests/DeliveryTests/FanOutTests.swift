@@ -109,7 +109,7 @@ struct FanOutTests {
             }
         }
         #expect(seen.filter { $0.hasPrefix("requests/0/0") } == (0..<6).map { "requests/0/0/\($0)" })
-        // The other device of the last two passes while the first waits for its lane.
+        // The other device of the last two passes while the first waits for its device queue.
         #expect(seen.suffix(2) == ["requests/0/2/0", "requests/0/1/0"])
         #expect(rig.isEmpty)
     }
@@ -203,11 +203,13 @@ struct FanOutTests {
         rig.receive(partition, 0, envelope: devices)
         var seen = 0
         while seen < 10_000 {
-            var fates: [Fate] = []
-            rig.machine.sends(now: rig.now) { fates += $1.map { Fate(id: $0.id, kind: .answered, status: 200) } }
-            guard !fates.isEmpty else { break }
-            seen += fates.count
-            rig.machine.handle(FateBatch(app: AppIndex(0), fates: fates), now: rig.now)
+            var completions: [Completion] = []
+            rig.machine.sends(now: rig.now) {
+                completions += $1.map { Completion(id: $0.id, kind: .answered, status: 200) }
+            }
+            guard !completions.isEmpty else { break }
+            seen += completions.count
+            rig.machine.handle(CompletionBatch(app: AppIndex(0), completions: completions), now: rig.now)
             while let production = rig.machine.nextProduction(for: .results) {
                 rig.machine.produced(production)
                 rig.machine.acknowledged(production.id, now: rig.now)

@@ -20,7 +20,7 @@ struct FloodTests {
             Case(tiersMs: [30_000, 900_000, 7_200_000], answerMs: 20, most: 10),
             Case(tiersMs: [1_000, 10_000, 60_000], answerMs: 20, most: 10),
         ])
-    func lane(_ test: Case) {
+    func deviceQueue(_ test: Case) {
         let count = 10_000
         let flood = Flood(tiersMs: test.tiersMs, answerMs: test.answerMs)
         flood.rig.receive(flood.requests, 0, envelope: Array(repeating: "a", count: count))
@@ -29,7 +29,7 @@ struct FloodTests {
         #expect(flood.written <= test.most * count, "\(Double(flood.written) / Double(count)) for each")
     }
 
-    @Test("With one tier, as many as a lane takes pass each time it comes round")
+    @Test("With one tier, as many as a device queue takes pass each time it comes round")
     func oneTier() {
         let count = 2_000
         let flood = Flood(tiersMs: [30_000], answerMs: 20)
@@ -39,10 +39,10 @@ struct FloodTests {
         #expect(flood.written <= count * count / 200)
     }
 
-    @Test("A lane that was empty turns away anew, the one that goes on counts on")
+    @Test("A device queue that was empty turns away anew, the one that goes on counts on")
     func counts() {
         var settings = DeliverySettings()
-        settings.laneLimit = 2
+        settings.deviceQueueLimit = 2
         settings.tiers = [.init(delayMs: 1_000), .init(delayMs: 6_000), .init(delayMs: 9_000)]
         let rig = Rig(settings)
         let partition = rig.assignReady()

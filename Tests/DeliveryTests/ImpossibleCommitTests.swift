@@ -129,8 +129,8 @@ struct ImpossibleCommitTests {
         #expect((sent + rig.send()).contains("x"))
     }
 
-    @Test("What waits for its commit leaves the lane of its device, and joins it again once a commit is taken")
-    func lanes() {
+    @Test("What waits for its commit leaves the device queue of its device, and joins it again once a commit is taken")
+    func deviceQueues() {
         let (rig, denied, other) = Self.denied()
         rig.receive(denied, 0, "a")
         #expect(rig.send() == [])
@@ -167,7 +167,7 @@ struct ImpossibleCommitTests {
         #expect(order == (0..<3).map { #"{"aps":{"badge":\#($0)}}"# })
     }
 
-    @Test("So is what joined the lane of others meanwhile, or was in it behind others")
+    @Test("So is what joined the device queue of others meanwhile, or was in it behind others")
     func orderBehindOthers() {
         let rig = Rig()
         let denied = rig.assign(0)
@@ -200,14 +200,14 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What comes while one of its partition waits behind others in their lane goes behind it")
-    func orderBehindOneInItsLane() {
+    @Test("What comes while one of its partition waits behind others in their device queue goes behind it")
+    func orderBehindOneInItsDeviceQueue() {
         let rig = Rig()
         let other = rig.assignReady(1)
         let denied = rig.assign(0)
         rig.receive(other, 0, "a", payload: #"{"aps":{"badge":9}}"#)
         #expect(rig.send() == ["a"])
-        // In the lane of "a", where it is not its turn, so it waits for no commit yet; "e" does.
+        // In the device queue of "a", where it is not its turn, so it waits for no commit yet; "e" does.
         rig.receive(denied, 5, "a", payload: #"{"aps":{"badge":5}}"#)
         rig.receive(denied, 6, "e")
         rig.wait(ms: 50)
@@ -266,7 +266,7 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("What waited before its commits became impossible leaves its lane, too")
+    @Test("What waited before its commits became impossible leaves its device queue, too")
     func lanesOfThoseThatWait() {
         let rig = Rig()
         let denied = rig.assign(0)

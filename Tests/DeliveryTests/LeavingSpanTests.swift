@@ -14,8 +14,9 @@ struct LeavingSpanTests {
         for _ in 0..<limit {
             let sent = rig.send()
             for request in rig.sent {
-                let fate = Fate(id: request.id, kind: .answered, status: 200, sentAtMs: rig.now.wallMs)
-                rig.machine.handle(FateBatch(app: AppIndex(0), fates: [fate], texts: []), now: rig.now)
+                let completion = Completion(id: request.id, kind: .answered, status: 200, sentAtMs: rig.now.wallMs)
+                rig.machine.handle(
+                    CompletionBatch(app: AppIndex(0), completions: [completion], texts: []), now: rig.now)
             }
             rig.sent = []
             let written = rig.settle()
@@ -27,10 +28,10 @@ struct LeavingSpanTests {
         return maps
     }
 
-    @Test("What a lane held and a map could not name is moved to its tier, not dropped")
-    func heldByLane() {
+    @Test("What a device queue held and a map could not name is moved to its tier, not dropped")
+    func heldByDeviceQueue() {
         var settings = DeliverySettings()
-        settings.laneLimit = 1
+        settings.deviceQueueLimit = 1
         settings.reachMargin = 1
         settings.metadataLimit = 64
         let rig = Rig(settings)
@@ -91,8 +92,9 @@ struct LeavingSpanTests {
         var last: Rig.Committed?
         for _ in 0..<100 {
             for request in rig.sent {
-                let fate = Fate(id: request.id, kind: .answered, status: 200, sentAtMs: rig.now.wallMs)
-                rig.machine.handle(FateBatch(app: AppIndex(0), fates: [fate], texts: []), now: rig.now)
+                let completion = Completion(id: request.id, kind: .answered, status: 200, sentAtMs: rig.now.wallMs)
+                rig.machine.handle(
+                    CompletionBatch(app: AppIndex(0), completions: [completion], texts: []), now: rig.now)
             }
             rig.sent = []
             rig.settle()

@@ -332,8 +332,8 @@ struct LeavingTests {
         #expect(rig.isEmpty)
     }
 
-    @Test("Revoking one partition lets the lanes of others go on")
-    func lanes() {
+    @Test("Revoking one partition lets the device queues of others go on")
+    func deviceQueues() {
         let rig = Rig(capacity: 10)
         let leaving = rig.assignReady(0)
         let staying = rig.assignReady(1)
@@ -391,7 +391,7 @@ struct LeavingTests {
 
     // MARK: Lost
 
-    @Test("Lost: dropped by epoch; fates and acknowledgements that come later find nobody")
+    @Test("Lost: dropped by epoch; completions and acknowledgements that come later find nobody")
     func lost() {
         let rig = Rig()
         let partition = rig.assignReady()

@@ -59,7 +59,7 @@ struct MachineReachTests {
     @Test("What is held moves to its tier only when a commit has named it: the tier will send it")
     func heldBeyond() {
         var settings = DeliverySettings()
-        settings.laneLimit = 1
+        settings.deviceQueueLimit = 1
         let rig = Rig(settings)
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")

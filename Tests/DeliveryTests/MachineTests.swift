@@ -66,7 +66,7 @@ struct MachineTests {
     }
 
     @Test("Per device one in flight, in order; others pass")
-    func lanes() {
+    func deviceQueues() {
         let rig = Rig()
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b", "a", "a", "b", "c"].enumerated() {
@@ -88,7 +88,7 @@ struct MachineTests {
     }
 
     @Test("Upper and lower case are one device")
-    func laneCase() {
+    func deviceQueueCase() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, key: Rig.token("~~").uppercased(), value: #"{"aps":{}}"#)
@@ -107,7 +107,7 @@ struct MachineTests {
     }
 
     @Test("A notification that moves to a tier does not hold back its successors")
-    func laneAfterRetry() {
+    func deviceQueueAfterRetry() {
         let rig = Rig()
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
@@ -120,7 +120,7 @@ struct MachineTests {
     @Test("What is held moves to its tier once a commit names its record as sent, and not before")
     func heldBehindReach() {
         var settings = DeliverySettings()
-        settings.laneLimit = 1
+        settings.deviceQueueLimit = 1
         let rig = Rig(settings)
         let partition = rig.assign()
         rig.receive(partition, 0, envelope: ["a", "a", "b"])
@@ -144,7 +144,7 @@ struct MachineTests {
     @Test("What is held and not moved yet is dropped when its partition is revoked")
     func heldBehindReachRevoked() {
         var settings = DeliverySettings()
-        settings.laneLimit = 1
+        settings.deviceQueueLimit = 1
         let rig = Rig(settings)
         let partition = rig.assign()
         rig.receive(partition, 0, envelope: ["a", "a", "b"])
@@ -161,7 +161,7 @@ struct MachineTests {
     @Test("What was moved to a tier stays below the reach, which a later commit would not have named so high")
     func movedStaysBelowReach() {
         var settings = DeliverySettings()
-        settings.laneLimit = 1
+        settings.deviceQueueLimit = 1
         let rig = Rig(settings, capacity: 10)
         let partition = rig.assignReady()
         rig.receive(partition, 0, envelope: (0..<1_000).map { "d\($0)" })
@@ -174,10 +174,10 @@ struct MachineTests {
         #expect(rig.commit().allSatisfy { $0.map.reachEnd.indexes(at: 5) > 0 })
     }
 
-    @Test("What exceeds a device's lane is held: shortest tier, no attempt, its place in the order given up")
-    func laneLimit() {
+    @Test("What exceeds a device queue is held: shortest tier, no attempt, its place in the order given up")
+    func deviceQueueLimit() {
         var settings = DeliverySettings()
-        settings.laneLimit = 3
+        settings.deviceQueueLimit = 3
         let rig = Rig(settings)
         let partition = rig.assignReady()
         for offset in 0..<5 { rig.receive(partition, Int64(offset), "a") }
@@ -186,7 +186,7 @@ struct MachineTests {
         #expect(held.map(\.attempt) == [0, 0])
         #expect(held.map(\.reason) == ["held", "held"])
         #expect(held.map(\.dueMs) == [rig.now.wallMs + 30_000, rig.now.wallMs + 30_000])
-        #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .lane)])
+        #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .device)])
         for _ in 0..<3 {
             #expect(rig.send() == ["a"])
             rig.answer("a")

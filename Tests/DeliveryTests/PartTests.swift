@@ -136,9 +136,9 @@ struct CircuitBreakersTests {
         func note(_ cause: HeldCause, _ now: Int64) -> Int64 {
             breakers.note(cause, of: 0, pauseNs: 100, roundNs: 50, now: now, journal: &journal).forNs
         }
-        expect([note(.paused, 10), note(.paused, 1_000), note(.lane, 1_000)], is: [0, 990, 0])
+        expect([note(.paused, 10), note(.paused, 1_000), note(.device, 1_000)], is: [0, 990, 0])
         // What is told one by one begins anew after a pause.
-        expect([note(.lane, 1_100), note(.lane, 1_201)], is: [100, 0])
+        expect([note(.device, 1_100), note(.device, 1_201)], is: [100, 0])
         expect(breakers.heldSinceNs(0, pauseNs: 100, now: 1_201), is: 10)
         breakers.endHolding(.paused)
         expect(breakers.heldSinceNs(0, pauseNs: 100, now: 1_201), is: 1_201)

@@ -169,34 +169,35 @@ final class Rig {
         return sent.remove(at: place).id
     }
 
-    func fate(
-        _ device: String, _ make: (NotificationID) -> Fate, texts: [String] = [],
+    func completion(
+        _ device: String, _ make: (NotificationID) -> Completion, texts: [String] = [],
         location: SourceLocation = #_sourceLocation
     ) {
-        guard let fate = takeSent(device, location).map(make) else { return }
-        machine.handle(FateBatch(app: AppIndex(0), fates: [fate], texts: texts), now: now)
+        guard let completion = takeSent(device, location).map(make) else { return }
+        machine.handle(CompletionBatch(app: AppIndex(0), completions: [completion], texts: texts), now: now)
     }
 
     func answer(
         _ device: String, _ status: UInt16 = 200, _ reason: ReasonCode = .none, atMs: Int64 = 0,
         location: SourceLocation = #_sourceLocation
     ) {
-        fate(
+        completion(
             device,
             {
-                Fate(
+                Completion(
                     id: $0, kind: .answered, status: status, reason: reason, unregisteredAtMs: atMs,
                     sentAtMs: now.wallMs)
             }, location: location)
     }
 
     func doubt(_ device: String, died: Bool = true, location: SourceLocation = #_sourceLocation) {
-        fate(
-            device, { Fate(id: $0, kind: .inDoubt, sentAtMs: now.wallMs, connectionDied: died) }, location: location)
+        completion(
+            device, { Completion(id: $0, kind: .inDoubt, sentAtMs: now.wallMs, connectionDied: died) },
+            location: location)
     }
 
     func giveBack(_ device: String, location: SourceLocation = #_sourceLocation) {
-        fate(device, { Fate(id: $0, kind: .notProcessed) }, location: location)
+        completion(device, { Completion(id: $0, kind: .notProcessed) }, location: location)
     }
 
     // MARK: Productions
@@ -342,8 +343,9 @@ extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
         play.steps.append("deliver")
         for device in play.answers {
             guard let place = sent.firstIndex(where: { Self.device($0) == device }) else { continue }
-            let fate = Fate(id: sent.remove(at: place).id, kind: .answered, status: 200, sentAtMs: now.wallMs)
-            machine.handle(FateBatch(app: AppIndex(0), fates: [fate]), now: now)
+            let completion = Completion(
+                id: sent.remove(at: place).id, kind: .answered, status: 200, sentAtMs: now.wallMs)
+            machine.handle(CompletionBatch(app: AppIndex(0), completions: [completion]), now: now)
         }
         play.answers = []
     }

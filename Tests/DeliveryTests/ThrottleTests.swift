@@ -304,7 +304,7 @@ struct MachineThrottleTests {
     }
 
     @Test("429 TooManyRequests slows its device down, nobody else")
-    func slowLane() {
+    func slowDeviceQueue() {
         let rig = Rig()
         let partition = rig.assignReady()
         for (offset, device) in ["a", "a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }

@@ -85,11 +85,11 @@ extension SimulatedWorld {
     /// A request comes back that was on no connection.
     func giveBack(_ id: NotificationID, _ worker: SimulatedWorker) {
         worker.flights[id]?.isQueued = false
-        tell(Fate(id: id, kind: .notProcessed), worker)
+        tell(Completion(id: id, kind: .notProcessed), worker)
     }
 
-    private func tell(_ fate: Fate, _ worker: SimulatedWorker) {
-        worker.fates.append((nowMs + (random.chance(30) ? .random(in: 1...30, using: &random) : 0), fate))
+    private func tell(_ completion: Completion, _ worker: SimulatedWorker) {
+        worker.completions.append((nowMs + (random.chance(30) ? .random(in: 1...30, using: &random) : 0), completion))
     }
 
     // MARK: Requests
@@ -277,7 +277,7 @@ extension SimulatedWorld {
             return
         }
         let stream = connection.streams.remove(at: place)
-        var fate = Fate(
+        var completion = Completion(
             id: closed.id, kind: closed.kind, unprocessed: isRefused ? .refusedByPeer : .neverSent,
             sentAtMs: closed.sentAtMs, connectionDied: closed.connectionDied,
             connectionWasSilent: closed.wasSilent)
@@ -293,11 +293,11 @@ extension SimulatedWorld {
                 breaks("something is answered that never was")
                 return
             }
-            fate.status = answer.status
-            fate.reason = answer.reason
-            fate.unregisteredAtMs = answer.status == 410 ? 1_700_000_000_000 : 0
+            completion.status = answer.status
+            completion.reason = answer.reason
+            completion.unregisteredAtMs = answer.status == 410 ? 1_700_000_000_000 : 0
         }
-        tell(fate, worker)
+        tell(completion, worker)
     }
 
     // MARK: Time and faults

@@ -5,7 +5,7 @@ import PushRecords
 /// The promise, rule by rule.
 extension SimulatedWorld {
     func checkSend(
-        _ request: OutgoingRequest, _ place: SimulatedPlace, _ original: SimulatedPlace, _ laneKey: [UInt8],
+        _ request: OutgoingRequest, _ place: SimulatedPlace, _ original: SimulatedPlace, _ deviceKey: [UInt8],
         _ assignment: SimulatedWorker.Assignment, _ worker: SimulatedWorker, _ notification: Notification
     ) {
         // The reach: a commit that Kafka has names it.
@@ -20,10 +20,10 @@ extension SimulatedWorld {
             }
         }
         if settings.ordering == .device {
-            checkLane(place, laneKey, assignment.number, worker)
+            checkDeviceQueue(place, deviceKey, assignment.number, worker)
             // First sends in order, in one assignment.
             if !notification.isResend, assignment.life >= 0 {
-                let key = OrderKey(assignment: assignment.number, lane: laneKey)
+                let key = OrderKey(assignment: assignment.number, deviceQueue: deviceKey)
                 if let last = lastFirstSend[key], (last.offset, last.index) >= (place.offset, place.index) {
                     breaks("\(place) was sent first after \(last)")
                 }
@@ -60,11 +60,11 @@ extension SimulatedWorld {
 
     /// Per device one in flight: of the same worker, whatever became of the partition or the app that it was sent for,
     /// and of others that read the same partition, unless they were lost, or cut short.
-    private func checkLane(
-        _ place: SimulatedPlace, _ laneKey: [UInt8], _ assignment: Int, _ worker: SimulatedWorker
+    private func checkDeviceQueue(
+        _ place: SimulatedPlace, _ deviceKey: [UInt8], _ assignment: Int, _ worker: SimulatedWorker
     ) {
         for other in workers {
-            for flight in other.flights.values where flight.laneKey == laneKey {
+            for flight in other.flights.values where flight.deviceKey == deviceKey {
                 let areAlive = !deadAssignments.contains(flight.assignment) && !deadAssignments.contains(assignment)
                 guard other === worker || flight.place.log == place.log && areAlive else { continue }
                 breaks("\(place) was sent while its device is in flight: \(flight.place)")
@@ -156,8 +156,8 @@ extension SimulatedWorld {
         }
         for worker in workers {
             for partition in worker.machine.ledger.partitions.slots
-            where worker.machine.ledger.partitions[partition].besideLanes != 0 {
-                breaks("something is beside its lane")
+            where worker.machine.ledger.partitions[partition].besideQueues != 0 {
+                breaks("something is beside its device queue")
             }
             for app in worker.machine.apps.indices where worker.machine.dispatch.handed(app) != 0 {
                 breaks("something is at a transport")
@@ -191,7 +191,7 @@ extension SimulatedWorld {
             let notification = worker.machine.store[slot]
             guard notification.app >= 0, notification.heldFor == nil else { continue }
             switch notification.state {
-            case .inLane, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
+            case .queued, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
             case .free, .orphaned, .concluded: break
             }
         }
@@ -255,5 +255,5 @@ extension SimulatedWorld {
 /// First sends follow offset order per device in one assignment.
 struct OrderKey: Hashable {
     var assignment: Int
-    var lane: [UInt8]
+    var deviceQueue: [UInt8]
 }

@@ -1,7 +1,7 @@
 /// What may go wrong in a world.
 struct SimulatedFaults {
     var name: String
-    /// Sends whose fate stays unknown.
+    /// Sends whose completion stays unknown.
     var doubts = true
     /// Connections that are lost, streams that are reset, answers that never come. Without it connections may still fall
     /// silent, and die under what kills them.

@@ -23,7 +23,7 @@ struct SimulatedSide: RequestSource, Transports, RecordSink, OffsetSink {
 
     func nextDeadlineNs(now: DeliveryTime) -> Int64? { nil }
 
-    func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) { world.deliverFates(worker, &machine) }
+    func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) { world.deliverCompletions(worker, &machine) }
 
     func send(from machine: inout DeliveryMachine, now: DeliveryTime) { world.send(worker, &machine) }
 
@@ -221,13 +221,13 @@ extension SimulatedWorld {
         }
         if settledAt[place]?.chain == chain { breaks("\(place) was sent although its worker knows that it settled") }
         if worker.flights[request.id] != nil { breaks("\(place) was sent while it is in flight") }
-        let laneKey = Array(request.token) + Array(request.headers.topic)
+        let deviceKey = Array(request.token) + Array(request.headers.topic)
         trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.inDoubt)" }
-        checkSend(request, place, original, laneKey, assignment, worker, notification)
+        checkSend(request, place, original, deviceKey, assignment, worker, notification)
         checkApp(request.id, worker, machine)
         if request.isSuspect { happened["suspect", default: 0] += 1 }
         worker.flights[request.id] = .init(
-            place: place, original: original, laneKey: laneKey, app: Int(notification.app),
+            place: place, original: original, deviceKey: deviceKey, app: Int(notification.app),
             assignment: assignment.number, chain: chain, isSuspect: request.isSuspect)
     }
 
@@ -249,23 +249,27 @@ extension SimulatedWorld {
 
     // MARK: APNs -> machine
 
-    func deliverFates(_ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
-        guard !worker.fates.isEmpty else { return }
-        let due = worker.fates.filter { $0.dueMs <= nowMs }.map(\.fate)
+    func deliverCompletions(_ worker: SimulatedWorker, _ machine: inout DeliveryMachine) {
+        guard !worker.completions.isEmpty else { return }
+        let due = worker.completions.filter { $0.dueMs <= nowMs }.map(\.completion)
         guard !due.isEmpty else { return }
-        worker.fates.removeAll { $0.dueMs <= nowMs }
-        for fate in due {
-            guard let flight = worker.flights.removeValue(forKey: fate.id) else {
+        worker.completions.removeAll { $0.dueMs <= nowMs }
+        for completion in due {
+            guard let flight = worker.flights.removeValue(forKey: completion.id) else {
                 breaks("a second end of one request")
                 return
             }
-            trace(flight.place.log) { "\(name(worker)): \(flight.place) is \(fate.kind) \(fate.status)" }
-            if fate.kind != .notProcessed { worker.refusals[fate.id] = nil }
-            if fate.kind == .notProcessed, fate.unprocessed == .refusedByPeer { checkRefused(fate.id, worker, machine) }
-            if fate.kind == .inDoubt { books[flight.original]?.doubts += 1 }
-            if settings.publishesOnlyFailures, fate.status == 200 { countAccepted(fate.id, flight, worker, machine) }
+            trace(flight.place.log) { "\(name(worker)): \(flight.place) is \(completion.kind) \(completion.status)" }
+            if completion.kind != .notProcessed { worker.refusals[completion.id] = nil }
+            if completion.kind == .notProcessed, completion.unprocessed == .refusedByPeer {
+                checkRefused(completion.id, worker, machine)
+            }
+            if completion.kind == .inDoubt { books[flight.original]?.doubts += 1 }
+            if settings.publishesOnlyFailures, completion.status == 200 {
+                countAccepted(completion.id, flight, worker, machine)
+            }
         }
-        machine.handle(FateBatch(app: AppIndex(0), fates: due), now: time(worker))
+        machine.handle(CompletionBatch(app: AppIndex(0), completions: due), now: time(worker))
     }
 
     /// `publish: failures`: an accepted one without doubt settles with its verdict.

@@ -32,7 +32,7 @@ final class SimulatedWorker {
 
         /// One whose log is gone: it only ends what is open.
         init(detached slot: UInt32) {
-            self.init(id: PartitionID(slot: slot, epoch: 0), number: 0, position: 0, life: -1)
+            self.init(id: PartitionID(slot: slot, generation: 0), number: 0, position: 0, life: -1)
         }
     }
 
@@ -64,7 +64,7 @@ final class SimulatedWorker {
         var place: SimulatedPlace
         var original: SimulatedPlace
         /// Token and topic.
-        var laneKey: [UInt8]
+        var deviceKey: [UInt8]
         /// As the machine counts them.
         var app: Int
         /// Number of its assignment.
@@ -148,7 +148,7 @@ final class SimulatedWorker {
     /// Of all apps.
     var connections: [SimulatedConnection] = []
     /// Ends of requests that the machine has yet to hear of.
-    var fates: [(dueMs: Int64, fate: Fate)] = []
+    var completions: [(dueMs: Int64, completion: Completion)] = []
     var producing: [Producing] = []
     /// By `CommitGroup`.
     var commits = [CommitFlight(), CommitFlight()]

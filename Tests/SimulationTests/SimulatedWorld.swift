@@ -113,7 +113,7 @@ final class SimulatedWorld {
         settings.tiers = [.init(delayMs: 200), .init(delayMs: 1_000)]
         settings.maxAttempts = 3
         settings.maxOpen = .random(in: 8...60, using: &random)
-        settings.laneLimit = random.chance(30) ? 3 : 100
+        settings.deviceQueueLimit = random.chance(30) ? 3 : 100
         settings.reachMargin = random.chance(50) ? 10 : 500
         settings.publishesOnlyFailures = random.chance(20)
         settings.hashSeed = random.next()
@@ -130,7 +130,7 @@ final class SimulatedWorld {
             settings.metadataLimit = .random(in: 64...400, using: &random)
             settings.maxOpen = .random(in: 30...300, using: &random)
             settings.maxOpenBytes = 16 << 20
-            settings.laneLimit = 100
+            settings.deviceQueueLimit = 100
         }
         self.settings = settings
         metadataLimit =
@@ -332,7 +332,7 @@ final class SimulatedWorld {
         logs[log].records.append(record)
     }
 
-    /// One of few devices, so that lanes fill; each belongs to one log.
+    /// One of few devices, so that device queues fill; each belongs to one log.
     private func device(for place: SimulatedPlace, log: Int, isList: Bool) -> String {
         if random.chance(2) {
             books[place] = SimulatedBook()

@@ -261,19 +261,19 @@ private final class FrameTransport: AppTransport {
         guard !unanswered.isEmpty else { return }
         let nowMs = loop.now.wallMs
         let end = unanswered.firstIndex { $0.isBad }
-        var batch = FateBatch(app: app)
+        var batch = CompletionBatch(app: app)
         for (place, (id, _)) in unanswered.enumerated() {
             guard let end, place >= end else {
-                batch.fates.append(Fate(id: id, kind: .answered, status: 200, sentAtMs: nowMs))
+                batch.completions.append(Completion(id: id, kind: .answered, status: 200, sentAtMs: nowMs))
                 continue
             }
-            batch.fates.append(
+            batch.completions.append(
                 place == end
-                    ? Fate(id: id, kind: .answered, status: 400, reason: .badDeviceToken, sentAtMs: nowMs)
-                    : Fate(id: id, kind: .notProcessed, unprocessed: .refusedByPeer, sentAtMs: nowMs))
+                    ? Completion(id: id, kind: .answered, status: 400, reason: .badDeviceToken, sentAtMs: nowMs)
+                    : Completion(id: id, kind: .notProcessed, unprocessed: .refusedByPeer, sentAtMs: nowMs))
         }
         unanswered = []
-        emit([.fates(batch)])
+        emit([.completions(batch)])
         if end != nil { connect() }
     }
 }

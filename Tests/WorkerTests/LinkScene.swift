@@ -15,7 +15,7 @@ final class LinkScene {
     private let folder: TestFolder
     private let loop: Loop
     private var link: TransportLink?
-    private(set) var fates: [Int: [Fate]] = [:]
+    private(set) var completions: [Int: [Completion]] = [:]
     private(set) var capacity: [Int: Int] = [:]
     private(set) var reachable: [Bool] = []
     private(set) var warnings: [String] = []
@@ -78,7 +78,7 @@ final class LinkScene {
 
     private func take(_ event: TransportEvent) {
         switch event {
-        case .fates(let batch): fates[batch.app.value, default: []] += batch.fates
+        case .completions(let batch): completions[batch.app.value, default: []] += batch.completions
         case .capacity(let app, let requests): capacity[app.value] = requests
         case .connections, .credentialRefused, .unanswered: break
         case .reachable(_, let isReachable): reachable.append(isReachable)
@@ -110,9 +110,9 @@ final class LinkScene {
     ) throws {
         for _ in 0..<count {
             run("room", sourceLocation: sourceLocation) { capacity[app, default: 0] > 0 }
-            let known = fates[app]?.count ?? 0
+            let known = completions[app]?.count ?? 0
             link.post(AppIndex(app), .send([request()]))
-            run("an answer", sourceLocation: sourceLocation) { (fates[app]?.count ?? 0) > known }
+            run("an answer", sourceLocation: sourceLocation) { (completions[app]?.count ?? 0) > known }
         }
     }
 
@@ -123,15 +123,15 @@ final class LinkScene {
         nextSlot += UInt32(count)
         var unanswered = 0
         var answered = 0
-        var seen = fates[app]?.count ?? 0
+        var seen = completions[app]?.count ?? 0
         try run("\(count) answers") {
-            for fate in fates[app, default: []].dropFirst(seen) {
+            for completion in completions[app, default: []].dropFirst(seen) {
                 unanswered -= 1
-                if fate.status == 200 { answered += 1 } else { waiting.append(fate.id.slot) }
-                #expect(fate.kind != .inDoubt)
+                if completion.status == 200 { answered += 1 } else { waiting.append(completion.id.slot) }
+                #expect(completion.kind != .inDoubt)
             }
-            if (fates[app]?.count ?? 0) > seen { try between(answered) }
-            seen = fates[app]?.count ?? 0
+            if (completions[app]?.count ?? 0) > seen { try between(answered) }
+            seen = completions[app]?.count ?? 0
             let room = min(waiting.count, max(0, capacity[app, default: 0] - unanswered))
             if room > 0 {
                 link.post(AppIndex(app), .send(waiting.prefix(room).map { request(slot: $0) }))

@@ -17,7 +17,7 @@ import Testing
         let link = try scene.start([try scene.tokenApp("token"), try scene.certificateApp("certificate")])
         try scene.expectAnswers(link, app: 0, count: 50)
         try scene.expectAnswers(link, app: 1, count: 50)
-        #expect(scene.fates.values.flatMap(\.self).allSatisfy { $0.status == 200 })
+        #expect(scene.completions.values.flatMap(\.self).allSatisfy { $0.status == 200 })
         #expect(scene.renewals == 1, "only the token app has a token")
     }
 
@@ -32,7 +32,7 @@ import Testing
         let link = try scene.start([token, certificate])
         try scene.expectAnswers(link, app: 0, count: 20)
         try scene.expectAnswers(link, app: 1, count: 20)
-        #expect(scene.fates.values.flatMap(\.self).allSatisfy { $0.status == 200 })
+        #expect(scene.completions.values.flatMap(\.self).allSatisfy { $0.status == 200 })
         let heads = proxy.heads
         #expect(heads.count == 2)
         #expect(heads.allSatisfy { $0.hasPrefix("CONNECT 127.0.0.1:\(scene.simulator.port) HTTP/1.1\r\n") })
@@ -50,7 +50,7 @@ import Testing
             TokenCredential(key: .file(path), keyID: "OTHERKEY12", teamID: SimulatorCredentials.teamID))
         let link = try scene.start([try scene.tokenApp("one"), try scene.tokenApp("two"), third])
         for app in 0..<3 { try scene.expectAnswers(link, app: app, count: 5) }
-        #expect(scene.fates.values.flatMap(\.self).allSatisfy { $0.status == 200 })
+        #expect(scene.completions.values.flatMap(\.self).allSatisfy { $0.status == 200 })
         // Each app says which token it sends now; that two send the same is shown in ReplacementTests.
         #expect(scene.renewals == 3)
     }
@@ -72,14 +72,14 @@ import Testing
         link.replace(AppIndex(0), with: try LoadedApp(app))
         try scene.expectAnswers(link, app: 0, count: 10)
         // On one connection the second key would be answered by UnrelatedKeyIdInToken.
-        #expect(scene.fates[0]?.count == 20 && scene.fates[0]?.allSatisfy { $0.status == 200 } == true)
+        #expect(scene.completions[0]?.count == 20 && scene.completions[0]?.allSatisfy { $0.status == 200 } == true)
         #expect(scene.connected == 2)
         // Back to the first.
         app.credential = .token(
             TokenCredential(key: .file(oldKey), keyID: "FIRSTKEY12", teamID: SimulatorCredentials.teamID))
         link.replace(AppIndex(0), with: try LoadedApp(app))
         try scene.expectAnswers(link, app: 0, count: 10)
-        #expect(scene.fates[0]?.count == 30 && scene.fates[0]?.allSatisfy { $0.status == 200 } == true)
+        #expect(scene.completions[0]?.count == 30 && scene.completions[0]?.allSatisfy { $0.status == 200 } == true)
         #expect(scene.renewals == 3)
     }
 
@@ -107,8 +107,8 @@ import Testing
         #expect(link.add(try LoadedApp(try scene.certificateApp("second"))) == AppIndex(1))
         #expect(link.add(try LoadedApp(try scene.tokenApp("third"))) == AppIndex(2))
         for app in [2, 1, 0] { try scene.expectAnswers(link, app: app, count: 5) }
-        #expect(scene.fates.values.flatMap(\.self).allSatisfy { $0.status == 200 })
-        #expect(Set(scene.fates.keys) == [0, 1, 2])
+        #expect(scene.completions.values.flatMap(\.self).allSatisfy { $0.status == 200 })
+        #expect(Set(scene.completions.keys) == [0, 1, 2])
     }
 
     @Test func `What Apple will not like about a certificate is said at the start`() throws {

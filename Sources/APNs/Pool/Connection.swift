@@ -10,9 +10,9 @@ protocol ConnectionOwner: AnyObject {
     /// Counts provider tokens: which one requests carry now.
     var tokenGeneration: UInt32 { get }
     /// Counts what connections are made with: a connection with another number is of a credential that was replaced.
-    var era: Int { get }
+    var credentialGeneration: Int { get }
     /// SETTINGS came, for the first time or again.
-    func connectionSettled(_ connection: Connection)
+    func settingsReceived(_ connection: Connection)
     /// Its first response came that was no fault of the connection.
     func connectionAnswered(_ connection: Connection)
     /// Responses with a status came, whatever they say. Late ones, too: somebody answers.
@@ -31,8 +31,8 @@ protocol ConnectionOwner: AnyObject {
     func connectionClosed(_ connection: Connection, _ end: ChannelEnd)
     /// It has something to send at the end of the turn.
     func connectionIsDirty(_ connection: Connection)
-    func settled(_ fate: Fate)
-    /// Stores a rare text beside the fates of this turn.
+    func completed(_ completion: Completion)
+    /// Stores a rare text beside the completions of this turn.
     func text(_ text: String) -> Int32
     /// APNs refused the provider token as too old.
     func providerTokenExpired()
@@ -43,14 +43,14 @@ protocol ConnectionOwner: AnyObject {
 
 /// One HTTP/2 connection to APNs: channel, session and window. Loop's thread.
 ///
-/// Lives from its dial until `channelClosed`; every request handed to it is answered by one fate before
+/// Lives from its dial until `channelClosed`; every request handed to it is answered by one completion before
 /// `connectionClosed` is said.
 final class Connection: SecureChannelDelegate {
     enum Phase { case dialing, opening, ready, draining, closed }
 
     let id: PoolPlan.ConnectionID
     /// The owner's when it was made.
-    let era: Int
+    let credentialGeneration: Int
     /// It carries suspects only: one, doubled with each answer.
     let isQuarantine: Bool
     private(set) var phase = Phase.dialing
@@ -114,7 +114,7 @@ final class Connection: SecureChannelDelegate {
         self.id = id
         self.isQuarantine = isQuarantine
         limit = isQuarantine ? 1 : .max
-        era = owner.era
+        credentialGeneration = owner.credentialGeneration
         self.configuration = configuration
         self.loop = loop
         self.owner = owner
@@ -356,7 +356,7 @@ final class Connection: SecureChannelDelegate {
         window.lost(written: channel.writtenBytes, isSilent: isSilent, into: &closedEntries)
         if isQuarantine, !isSilent { diedUnder = closedEntries.filter(\.connectionDied).map(\.id) }
         let unanswered = closedEntries.count
-        settleClosedEntries()
+        completeClosedEntries()
         phase = .closed
         alarm = nil
         var end = end
@@ -378,7 +378,7 @@ final class Connection: SecureChannelDelegate {
                     continue
                 }
                 if status == 0 { owner.streamEnded(self, code) } else { hasResponses = true }
-                settle(closed, status: status)
+                complete(closed, status: status)
                 if closed.isRefused { refused() }
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
             case .goAway(let last, let code): goneAway(last: last, code: code, session)
@@ -396,22 +396,24 @@ final class Connection: SecureChannelDelegate {
         hasResponses = true
         if isQuarantine { limit = min(limit * 2, Self.quarantineLimit) }
         guard let closed = window.responded(ticket) else { return }
-        var fate = Fate(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
+        var completion = Completion(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
         let sentID = session.responseHeader(0)
-        if !sentID.isEmpty { fate.apnsID = NotificationUUID(parsing: sentID) }
+        if !sentID.isEmpty { completion.apnsID = NotificationUUID(parsing: sentID) }
         let uniqueID = session.responseHeader(1)
-        if !uniqueID.isEmpty { fate.uniqueIDText = owner.text(String(decoding: uniqueID.prefix(100), as: UTF8.self)) }
+        if !uniqueID.isEmpty {
+            completion.uniqueIDText = owner.text(String(decoding: uniqueID.prefix(100), as: UTF8.self))
+        }
         if status == 200 {
             answered()
         } else {
             let body = ErrorBody(parsing: session.responseBody)
-            fate.reason = body.reason
-            fate.unregisteredAtMs = status == 410 ? body.timestampMs : 0
-            if let text = body.text { fate.reasonText = owner.text(text) }
-            fate.carriedOlderToken = carriedOlder(closed.token)
-            heed(body.reason, isCurrentToken: !fate.carriedOlderToken)
+            completion.reason = body.reason
+            completion.unregisteredAtMs = status == 410 ? body.timestampMs : 0
+            if let text = body.text { completion.reasonText = owner.text(text) }
+            completion.carriedOlderToken = carriedOlder(closed.token)
+            heed(body.reason, isCurrentToken: !completion.carriedOlderToken)
         }
-        owner.settled(fate)
+        owner.completed(completion)
     }
 
     private func answered() {
@@ -446,9 +448,9 @@ final class Connection: SecureChannelDelegate {
         }
     }
 
-    private func settle(_ closed: Window.Closed, status: UInt16 = 0) {
-        owner.settled(
-            Fate(
+    private func complete(_ closed: Window.Closed, status: UInt16 = 0) {
+        owner.completed(
+            Completion(
                 id: closed.id, kind: closed.kind, unprocessed: closed.isRefused ? .refusedByPeer : .neverSent,
                 status: status, sentAtMs: closed.sentAtMs,
                 connectionDied: closed.connectionDied, connectionWasSilent: closed.wasSilent,
@@ -456,17 +458,19 @@ final class Connection: SecureChannelDelegate {
     }
 
     /// Whether the owner would send another token, or another credential, by now.
-    private func carriedOlder(_ token: UInt32) -> Bool { token != owner.tokenGeneration || era != owner.era }
+    private func carriedOlder(_ token: UInt32) -> Bool {
+        token != owner.tokenGeneration || credentialGeneration != owner.credentialGeneration
+    }
 
-    private func settleClosedEntries() {
-        for closed in closedEntries { settle(closed) }
+    private func completeClosedEntries() {
+        for closed in closedEntries { complete(closed) }
         closedEntries.removeAll(keepingCapacity: true)
     }
 
     private func goneAway(last: Int32, code: ErrorCode, _ session: ClientSession) {
         window.goneAway(last: last, into: &closedEntries)
         let resent = closedEntries.count
-        settleClosedEntries()
+        completeClosedEntries()
         let body = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
         let said =
             body.text ?? body.reason.text?.description
@@ -475,7 +479,9 @@ final class Connection: SecureChannelDelegate {
         lastWords = "\(address): GOAWAY \(reason)"
         owner.note(.goAway(address: address, reason: reason, resent: resent))
         let meaning = GoAwayMeaning(body.reason)
-        if meaning == .credentialRefused, era == owner.era { credentialRefused(body.reason) }
+        if meaning == .credentialRefused, credentialGeneration == owner.credentialGeneration {
+            credentialRefused(body.reason)
+        }
         let isFault = meaning != .leaves && (code != .noError || meaning != .unsaid || lifeNs < Self.shortLifeNs)
         owner.connectionRetires(self, isFault: isFault || !isAnswered)
     }
@@ -496,7 +502,7 @@ final class Connection: SecureChannelDelegate {
             wasReady = true
             owner.note(.connected(address: address, streams: session.allowedStreams))
         }
-        owner.connectionSettled(self)
+        owner.settingsReceived(self)
     }
 
     // MARK: Time
@@ -525,7 +531,7 @@ final class Connection: SecureChannelDelegate {
             while let expiry = window.expire(nowNs: nowNs) {
                 switch expiry {
                 case .entry(let stream, let closed):
-                    settle(closed)
+                    complete(closed)
                     try session.cancel(stream: stream)
                 case .connection where keepalive.heardNs > nowNs - configuration.responseTimeoutNs / 2:
                     // The peer lives, and leaves something unanswered: a try that counts, lest it be made for ever.

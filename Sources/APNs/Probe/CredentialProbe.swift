@@ -19,15 +19,15 @@ package enum CredentialProbe {
     package static func run(
         _ configuration: APNsConfiguration, token: ProviderToken?, topic: String, timeoutNs: Int64 = 15_000_000_000
     ) throws(ChannelEnd) -> Answer {
-        // Lent to the request, until its fate.
+        // Lent to the request, until its completion.
         let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 + 10 + topic.utf8.count, alignment: 1)
         defer { bytes.deallocate() }
         do {
             let answer = try SingleRequest.send(
                 request(topic: topic, in: bytes), configuration, token: token, isPatient: false, timeoutNs: timeoutNs)
             return Answer(
-                status: answer.fate.status, reason: answer.fate.reason,
-                text: answer.reasonText ?? answer.fate.reason.text?.description)
+                status: answer.completion.status, reason: answer.completion.reason,
+                text: answer.reasonText ?? answer.completion.reason.text?.description)
         } catch {
             let name = "\(configuration.host):\(configuration.port)"
             switch error {

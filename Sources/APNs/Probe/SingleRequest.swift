@@ -9,7 +9,7 @@ package enum SingleRequest {
     /// What APNs said.
     package struct Answer: Sendable {
         /// `.answered`.
-        package var fate: Fate
+        package var completion: Completion
         /// Apple's reason where it is not known by name; `nil`: it is, or there is none.
         package var reasonText: String?
         /// `apns-unique-id` (development only).
@@ -61,7 +61,7 @@ package enum SingleRequest {
             let leftNs = deadlineNs - LoopTime.read().monotonicNs
             if leftNs <= 0 { errand.timeIsOver() } else { loop.runOnce(timeoutNs: min(leftNs, 100_000_000)) }
         }
-        // The request's fate comes before the end, unless its time is over anyway.
+        // The request's completion comes before the end, unless its time is over anyway.
         transport.handle(.close)
         let closedNs = LoopTime.read().monotonicNs + 1_000_000_000
         while !errand.isClosed, LoopTime.read().monotonicNs < closedNs { loop.runOnce(timeoutNs: 50_000_000) }
@@ -84,12 +84,12 @@ package enum SingleRequest {
         var mayGo: Bool { !isUnderway && capacity > 0 }
 
         func take(_ events: [TransportEvent]) {
-            // A fate comes before the note that says why.
+            // A completion comes before the note that says why.
             for case .note(_, let note) in events { heed(note) }
             for event in events {
                 switch event {
-                case .fates(let batch):
-                    for fate in batch.fates { take(fate, batch.texts) }
+                case .completions(let batch):
+                    for completion in batch.completions { take(completion, batch.texts) }
                 case .capacity(_, let requests): capacity = requests
                 case .note(_, .connectFailed): if !isPatient { end(.failure(.notSent(trouble))) }
                 case .closed: isClosed = true
@@ -107,8 +107,8 @@ package enum SingleRequest {
             }
         }
 
-        private func take(_ fate: Fate, _ texts: [String]) {
-            switch fate.kind {
+        private func take(_ completion: Completion, _ texts: [String]) {
+            switch completion.kind {
             case .notProcessed where isPatient:
                 // Once more, on another connection.
                 isUnderway = false
@@ -119,7 +119,8 @@ package enum SingleRequest {
                 end(
                     .success(
                         Answer(
-                            fate: fate, reasonText: text(fate.reasonText), uniqueID: text(fate.uniqueIDText),
+                            completion: completion, reasonText: text(completion.reasonText),
+                            uniqueID: text(completion.uniqueIDText),
                             answeredAtMs: LoopTime.read().wallMs)))
             }
         }

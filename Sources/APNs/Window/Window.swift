@@ -9,7 +9,7 @@ package struct Window: Sendable {
     /// How an entry closed.
     package struct Closed: Equatable, Sendable {
         package var id: NotificationID
-        package var kind: Fate.Kind
+        package var kind: Completion.Kind
         /// With `notProcessed`: the peer would not have it (REFUSED_STREAM, above a GOAWAY, reset or starved of window before
         /// its end was out). Otherwise it never left this process whole, through no doing of the peer's.
         package var isRefused: Bool
@@ -21,7 +21,7 @@ package struct Window: Sendable {
         package var wasSilent: Bool
 
         package init(
-            id: NotificationID, kind: Fate.Kind, isRefused: Bool = false, sentAtMs: Int64, token: UInt32,
+            id: NotificationID, kind: Completion.Kind, isRefused: Bool = false, sentAtMs: Int64, token: UInt32,
             connectionDied: Bool, wasSilent: Bool = false
         ) {
             self.id = id
@@ -63,7 +63,7 @@ package struct Window: Sendable {
     private enum End {
         case answered, inDoubt, refused, unsent
 
-        var kind: Fate.Kind {
+        var kind: Completion.Kind {
             switch self {
             case .answered: .answered
             case .inDoubt: .inDoubt

@@ -3,7 +3,7 @@ import PushRecords
 /// The queues of devices, with `ordering: device`: one notification of a device is under way, the next one when that has
 /// ended. It says who is first, and so has its turn; what then becomes of it is the machine's.
 ///
-/// A queue is a list through the notifications (`laneNext`), whose first one knows its end and its length.
+/// A queue is a list through the notifications (`queueNext`), whose first one knows its end and its length.
 struct DeviceQueues: ~Copyable {
     /// What became of a notification that asked for its place.
     enum Entry {
@@ -15,8 +15,8 @@ struct DeviceQueues: ~Copyable {
         case full(turnedAway: UInt16)
     }
 
-    private var heads = LaneTable()
-    private var slowed = SlowedLanes()
+    private var heads = DeviceTable()
+    private var slowed = SlowedDevices()
     /// Of each app, the one whose queues its devices have: the first with its name and environment, so that one that was
     /// taken out of the configuration and came back waits for what is in flight since before.
     private var owners: [Int32] = []
@@ -44,7 +44,7 @@ struct DeviceQueues: ~Copyable {
         let owner = owners[Int(store[slot].app)]
         let seed = seed ^ UInt64(truncatingIfNeeded: owner) &* 0x9E37_79B9_7F4A_7C15
         let hash = UInt32(truncatingIfNeeded: BytesHash.hash(store[slot].token, seed: seed) >> 16)
-        store[slot].laneHash = hash
+        store[slot].deviceHash = hash
         return head(hash: hash, token: store[slot].token, owner: owner, in: store)
     }
 
@@ -59,21 +59,21 @@ struct DeviceQueues: ~Copyable {
     /// Enters a notification behind the head that was found for it, unless the queue is full.
     mutating func enter(_ slot: UInt32, behind head: UInt32?, in store: inout NotificationStore) -> Entry {
         guard let head else {
-            store[slot].isLaneMember = true
-            store[slot].laneTail = slot
-            store[slot].laneCount = 1
-            heads.insert(hash: store[slot].laneHash, head: slot)
+            store[slot].isInDeviceQueue = true
+            store[slot].queueTail = slot
+            store[slot].queueCount = 1
+            heads.insert(hash: store[slot].deviceHash, head: slot)
             return .first
         }
-        guard Int(store[head].laneCount) < limit else {
-            defer { store[head].laneTurnedAway.countUp() }
-            return .full(turnedAway: store[head].laneTurnedAway)
+        guard Int(store[head].queueCount) < limit else {
+            defer { store[head].queueTurnedAway.countUp() }
+            return .full(turnedAway: store[head].queueTurnedAway)
         }
-        store[slot].isLaneMember = true
-        store[slot].state = .inLane
-        store[store[head].laneTail].laneNext = slot
-        store[head].laneTail = slot
-        store[head].laneCount += 1
+        store[slot].isInDeviceQueue = true
+        store[slot].state = .queued
+        store[store[head].queueTail].queueNext = slot
+        store[head].queueTail = slot
+        store[head].queueCount += 1
         return .behind
     }
 
@@ -81,11 +81,11 @@ struct DeviceQueues: ~Copyable {
     ///
     /// - Returns: whose turn it is now; `nil`: nobody's, or it is still the same one's.
     mutating func leave(_ slot: UInt32, in store: inout NotificationStore) -> UInt32? {
-        guard store[slot].isLaneMember else { return nil }
-        store[slot].isLaneMember = false
-        let hash = store[slot].laneHash
-        let next = store[slot].laneNext
-        if store[slot].state == .inLane {
+        guard store[slot].isInDeviceQueue else { return nil }
+        store[slot].isInDeviceQueue = false
+        let hash = store[slot].deviceHash
+        let next = store[slot].queueNext
+        if store[slot].state == .queued {
             leaveMiddle(slot, hash: hash, next: next, in: &store)
             return nil
         }
@@ -93,10 +93,10 @@ struct DeviceQueues: ~Copyable {
             heads.remove(hash: hash, head: slot)
             return nil
         }
-        store[next].laneTail = store[slot].laneTail
-        store[next].laneCount = store[slot].laneCount - 1
-        store[next].laneTurnedAway = store[slot].laneTurnedAway
-        store[slot].laneNext = noSlot
+        store[next].queueTail = store[slot].queueTail
+        store[next].queueCount = store[slot].queueCount - 1
+        store[next].queueTurnedAway = store[slot].queueTurnedAway
+        store[slot].queueNext = noSlot
         heads.replace(hash: hash, head: slot, by: next)
         return next
     }
@@ -105,14 +105,14 @@ struct DeviceQueues: ~Copyable {
     private mutating func leaveMiddle(_ slot: UInt32, hash: UInt32, next: UInt32, in store: inout NotificationStore) {
         let owner = owners[Int(store[slot].app)]
         guard let head = head(hash: hash, token: store[slot].token, owner: owner, in: store) else {
-            preconditionFailure("a lane has a head")
+            preconditionFailure("a device queue has a head")
         }
         var previous = head
-        while store[previous].laneNext != slot { previous = store[previous].laneNext }
-        store[previous].laneNext = next
-        if next == noSlot { store[head].laneTail = previous }
-        store[head].laneCount -= 1
-        store[slot].laneNext = noSlot
+        while store[previous].queueNext != slot { previous = store[previous].queueNext }
+        store[previous].queueNext = next
+        if next == noSlot { store[head].queueTail = previous }
+        store[head].queueCount -= 1
+        store[slot].queueNext = noSlot
     }
 
     // MARK: Slowed
@@ -121,13 +121,13 @@ struct DeviceQueues: ~Copyable {
     ///
     /// - Parameter untilNs: not before any given before.
     mutating func slow(_ slot: UInt32, untilNs: Int64, in store: borrowing NotificationStore) {
-        guard store[slot].isLaneMember else { return }
-        slowed.slow(store[slot].laneHash, untilNs: untilNs)
+        guard store[slot].isInDeviceQueue else { return }
+        slowed.slow(store[slot].deviceHash, untilNs: untilNs)
     }
 
     @inline(__always)
     func isSlowed(_ slot: UInt32, in store: borrowing NotificationStore) -> Bool {
-        !slowed.isEmpty && slowed.contains(store[slot].laneHash)
+        !slowed.isEmpty && slowed.contains(store[slot].deviceHash)
     }
 
     /// Forgets who was slowed for long enough.

@@ -1,7 +1,7 @@
 /// Why a notification moves to a retry tier without having been tried: <doc:Held>.
 package enum HeldCause: Int8, CaseIterable, Sendable {
-    /// Its device has as many open as a lane takes.
-    case lane
+    /// Its device has as many open as a device queue takes.
+    case device
     /// Its app has more than its share of the room, and does not get it sent.
     case share
     /// `paused: true`.
@@ -24,7 +24,7 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
     /// Whether it is told notification by notification; the others begin and end.
     var isSporadic: Bool {
         switch self {
-        case .lane, .share, .unprocessed, .span: true
+        case .device, .share, .unprocessed, .span: true
         case .paused, .removed, .credential, .topic, .unreachable, .unwritable: false
         }
     }

@@ -19,8 +19,8 @@ struct CommitLedger: ~Copyable {
     private(set) var unassignedCount = 0
     /// Partitions with records that are not wholly admitted.
     private(set) var admittingCount = 0
-    /// Notifications of all partitions that wait for the reach beside their lanes.
-    private(set) var besideLanes = 0
+    /// Notifications of all partitions that wait for the reach beside their device queues.
+    private(set) var besideQueues = 0
     private let settings: DeliverySettings
 
     init(_ settings: DeliverySettings) { self.settings = settings }
@@ -351,21 +351,21 @@ struct CommitLedger: ~Copyable {
         partitions[partition].behindReach.append(slot, in: &store)
     }
 
-    /// It waits beside its lane, of which it is no member.
-    mutating func markBesideLane(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
-        guard !store[slot].isBesideLane else { return }
-        store[slot].isBesideLane = true
-        partitions[partition].besideLanes += 1
-        besideLanes += 1
+    /// It waits beside its device queue, of which it is no member.
+    mutating func markBesideQueue(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
+        guard !store[slot].isBesideQueue else { return }
+        store[slot].isBesideQueue = true
+        partitions[partition].besideQueues += 1
+        besideQueues += 1
     }
 
     /// It no longer waits for the reach.
     mutating func leaveReach(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
         partitions[partition].behindReach.remove(slot, from: &store)
-        guard store[slot].isBesideLane else { return }
-        store[slot].isBesideLane = false
-        partitions[partition].besideLanes -= 1
-        besideLanes -= 1
+        guard store[slot].isBesideQueue else { return }
+        store[slot].isBesideQueue = false
+        partitions[partition].besideQueues -= 1
+        besideQueues -= 1
     }
 
     /// A worker that was cut off from its group and does not know it must not send what its successor sends unmarked:
@@ -484,7 +484,7 @@ struct CommitLedger: ~Copyable {
 
     /// Whoever had a partition before, and gets it back, must not take another's commit for its own, whatever that says.
     func owner(of id: PartitionID) -> Int64 {
-        withUnsafeBytes(of: id.epoch) {
+        withUnsafeBytes(of: id.generation) {
             Int64(BytesHash.hash($0, seed: settings.hashSeed) % UInt64(CommitMap.ownerLimit))
         }
     }

@@ -78,8 +78,8 @@ struct Partition: ~Copyable {
     var deadLetters = 0
     /// Those that wait for the reach.
     var behindReach = NotificationList()
-    /// Of these, those that are in no lane meanwhile.
-    var besideLanes = 0
+    /// Of these, those that are in no device queue meanwhile.
+    var besideQueues = 0
     /// Records that are not wholly admitted, in offset order; `noSlot`: none. Nothing is read meanwhile.
     var firstAdmitting = noSlot
     var lastAdmitting = noSlot

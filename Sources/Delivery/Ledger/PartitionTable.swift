@@ -6,7 +6,7 @@ struct PartitionTable: ~Copyable {
     private var capacity = 16
     /// Slots below it are, or were, in use.
     private(set) var count = 0
-    private var lastEpoch: UInt32 = 0
+    private var lastGeneration: UInt32 = 0
 
     init() {
         places = .allocate(capacity: capacity)
@@ -30,7 +30,7 @@ struct PartitionTable: ~Copyable {
     /// Where the assignment is, unless it is gone.
     @inline(__always)
     func find(_ id: PartitionID) -> UInt32? {
-        guard let slot = find(slot: id.slot), self[slot].id.epoch == id.epoch else { return nil }
+        guard let slot = find(slot: id.slot), self[slot].id.generation == id.generation else { return nil }
         return slot
     }
 
@@ -72,8 +72,8 @@ struct PartitionTable: ~Copyable {
 
     /// The next name of what is at this slot.
     mutating func nextID(at slot: UInt32) -> PartitionID {
-        lastEpoch += 1
-        return PartitionID(slot: slot, epoch: lastEpoch)
+        lastGeneration += 1
+        return PartitionID(slot: slot, generation: lastGeneration)
     }
 
     /// Puts an assignment at the slot of its name.

@@ -25,22 +25,22 @@ struct Settlement: ~Copyable {
 
     /// Writes down what APNs answered, and looks up what it leads to.
     mutating func note(
-        _ fate: Fate, in batch: FateBatch, for slot: UInt32, in store: inout NotificationStore
+        _ completion: Completion, in batch: CompletionBatch, for slot: UInt32, in store: inout NotificationStore
     ) -> VerdictRow {
-        let text = fate.reasonText >= 0 ? batch.texts[Int(fate.reasonText)] : nil
-        let row = verdicts.row(reason: fate.reason, text: text, status: fate.status)
+        let text = completion.reasonText >= 0 ? batch.texts[Int(completion.reasonText)] : nil
+        let row = verdicts.row(reason: completion.reason, text: text, status: completion.status)
         store[slot].sends.countUp()
         store[slot].returns = 0
         store[slot].refusals = 0
-        store[slot].status = fate.status
-        store[slot].reason = fate.reason
-        if row.verdict != .accept, fate.reason == .none || fate.reason == .other {
-            store[slot].reasonText = text.map { texts.number(of: $0) } ?? texts.number(ofStatus: fate.status)
+        store[slot].status = completion.status
+        store[slot].reason = completion.reason
+        if row.verdict != .accept, completion.reason == .none || completion.reason == .other {
+            store[slot].reasonText = text.map { texts.number(of: $0) } ?? texts.number(ofStatus: completion.status)
             store[slot].reason = .other
         }
-        store[slot].answeredID = fate.apnsID
-        store[slot].unregisteredAtMs = RecordTime.checked(fate.unregisteredAtMs)
-        if fate.uniqueIDText >= 0 { uniqueIDs[slot] = batch.texts[Int(fate.uniqueIDText)] }
+        store[slot].answeredID = completion.apnsID
+        store[slot].unregisteredAtMs = RecordTime.checked(completion.unregisteredAtMs)
+        if completion.uniqueIDText >= 0 { uniqueIDs[slot] = batch.texts[Int(completion.uniqueIDText)] }
         return row
     }
 

@@ -9,16 +9,16 @@ struct Notification {
     enum State: UInt8 {
         case free
         /// Behind another notification of its device.
-        case inLane
+        case queued
         /// In its app's queue for a free stream.
         case ready
         /// Waits for the reach to pass its record, to be sent or moved to a tier.
         case behindReach
         /// To be sent again after a pause.
         case backingOff
-        /// Given to a transport: its bytes are lent until the fate comes.
+        /// Given to a transport: its bytes are lent until the completion comes.
         case handed
-        /// Handed, and its assignment is gone: freed by its fate.
+        /// Handed, and its assignment is gone: freed by its completion.
         case orphaned
         /// Decided: its productions are under way.
         case concluded
@@ -27,7 +27,7 @@ struct Notification {
     /// Whether it is neither decided nor at a transport.
     var isWaiting: Bool {
         switch state {
-        case .inLane, .ready, .behindReach, .backingOff: true
+        case .queued, .ready, .behindReach, .backingOff: true
         case .free, .handed, .orphaned, .concluded: false
         }
     }
@@ -44,7 +44,7 @@ struct Notification {
     /// Counts the uses of this slot.
     var generation: UInt32 = 0
     var state = State.free
-    var isLaneMember = false
+    var isInDeviceQueue = false
     /// Whether it was handed to a transport in this worker before.
     var isResend = false
     /// Counted in its record's doubts.
@@ -66,13 +66,13 @@ struct Notification {
     var previous: UInt32 = noSlot
     var next: UInt32 = noSlot
 
-    // Its lane; tail and counts are the head's only.
-    var laneHash: UInt32 = 0
-    var laneNext: UInt32 = noSlot
-    var laneTail: UInt32 = noSlot
-    var laneCount: UInt16 = 0
-    /// How many the lane turned away since it formed, because it was full.
-    var laneTurnedAway: UInt16 = 0
+    // Its device queue; tail and counts are the head's only.
+    var deviceHash: UInt32 = 0
+    var queueNext: UInt32 = noSlot
+    var queueTail: UInt32 = noSlot
+    var queueCount: UInt16 = 0
+    /// How many the device queue turned away since it formed, because it was full.
+    var queueTurnedAway: UInt16 = 0
 
     var token = UnsafeRawBufferPointer(start: nil, count: 0)
     /// What else it holds or will write, counted until it is settled (`takeBytes`).
@@ -106,11 +106,11 @@ struct Notification {
     var isRetryAttempt = false
     /// Nothing could be read of it: the publisher has it.
     var isDeadLetter = false
-    /// It waits for the reach, and left its lane or never joined it.
-    var isBesideLane = false
+    /// It waits for the reach, and left its device queue or never joined it.
+    var isBesideQueue = false
     /// Refused by APNs unprocessed, one after the other.
     var refusals: UInt8 = 0
-    /// Held by its lane: the tier in which its turn comes.
+    /// Held by its device queue: the tier in which its turn comes.
     var heldTier: UInt8 = 0
     /// When it was handed out last: milliseconds of the monotonic clock, which wrap.
     var handedMs: UInt32 = 0

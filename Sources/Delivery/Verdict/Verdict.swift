@@ -92,8 +92,8 @@ package struct VerdictTable: Sendable {
         case .idleTimeout:
             VerdictRow(.resend)
         case .expiredProviderToken:
-            // Resent when the try carried an older token than the connection has by now (`Fate.carriedOlderToken`;
-            // the transport renews it before it hands the fate over, where it may).
+            // Resent when the try carried an older token than the connection has by now (`Completion.carriedOlderToken`;
+            // the transport renews it before it hands the completion over, where it may).
             VerdictRow(.credentialFault)
         case .unrelatedKeyIdInToken:
             VerdictRow(.resend, again: .credentialFault)

@@ -55,11 +55,11 @@ public struct DeliveryResult: Hashable, Sendable {
     public var reason: Reason?
     /// In words, for people.
     public var detail: String?
-    /// Since when the token is dead, in milliseconds since the epoch: delete only tokens registered before.
+    /// Since when the token is dead, in milliseconds since the generation: delete only tokens registered before.
     public var unregisteredAtMs: Int64?
     /// How many times it was sent.
     public var attempts: Int
-    /// How many of these sends have an unknown fate: above 0, the device may have been shown it more than once.
+    /// How many of these sends have an unknown completion: above 0, the device may have been shown it more than once.
     public var inDoubt: Int
     /// The request record's timestamp; 0: it had none, or none of this calendar.
     public var requestedAtMs: Int64
@@ -75,8 +75,8 @@ extension DeliveryResult {
     /// The device token, where it is one; `nil` for a broadcast, and for what was refused because it is none.
     public var device: DeviceToken? { deviceToken.flatMap { try? DeviceToken(hex: $0) } }
 
-    /// The device may have been shown it more than once, or in spite of an outcome that says otherwise: a send's fate is
-    /// unknown.
+    /// The device may have been shown it more than once, or in spite of an outcome that says otherwise: a send's
+    /// completion is unknown.
     public var isInDoubt: Bool { inDoubt > 0 }
 }
 

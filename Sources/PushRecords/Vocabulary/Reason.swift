@@ -6,7 +6,7 @@ public struct Reason: RawRepresentable, Hashable, Sendable {
     public init(rawValue: String) { self.rawValue = rawValue }
 }
 
-/// The reasons known by name, as one byte, so that a fate carries no string; `none` and `other` are not reasons.
+/// The reasons known by name, as one byte, so that a completion carries no string; `none` and `other` are not reasons.
 ///
 /// The first 32 are Apple's page, in its order; the rest were seen live or belong to broadcast.
 package enum ReasonCode: UInt8, CaseIterable, Sendable {
@@ -66,7 +66,7 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
     case topicMismatch = 42
     /// Broadcast, with its space.
     case serviceUnavailableSpaced = 43
-    /// A reason this product does not know: its text travels beside the fate.
+    /// A reason this product does not know: its text travels beside the completion.
     case other = 255
 
     /// "Don't retry notification responses with the error code …" (Apple's page).

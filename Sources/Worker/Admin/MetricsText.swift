@@ -91,7 +91,7 @@ struct MetricsText {
         perApp("apns_worker_resends_total", .counter, "Sent again at once.") { $0.counters.resends }
         perApp(
             "apns_worker_in_doubt_total", .counter,
-            "Sends whose fate stayed unknown, those of owners that died included."
+            "Sends whose completion stayed unknown, those of owners that died included."
         ) { $0.counters.inDoubt }
         out.family(
             "apns_worker_held_total", .counter, "Moved to a retry tier without an attempt being used up, by cause.")

@@ -109,7 +109,7 @@ final class AppTransports: Transports {
 
     private func take(_ event: TransportEvent, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         switch event {
-        case .fates(let batch): machine.handle(batch, now: now)
+        case .completions(let batch): machine.handle(batch, now: now)
         case .capacity(let app, let requests):
             machine.setCapacity(app, requests: requests)
             if requests > 0, !standings[app.value].isOutOfReach { standings[app.value].unreachable = nil }

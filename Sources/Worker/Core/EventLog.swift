@@ -127,7 +127,7 @@ struct EventLog {
     private func text(of cause: HeldCause) -> String {
         switch cause {
         case .span: "too much is settled above them"
-        case .lane: "one device has too many"
+        case .device: "one device has too many"
         case .share: "the app has too many"
         case .paused: "the app is paused"
         case .removed: "the app was removed"

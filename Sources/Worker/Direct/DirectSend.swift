@@ -56,12 +56,15 @@ package enum DirectSend {
 
 extension DirectSend.Answer {
     fileprivate init(_ answer: SingleRequest.Answer, to order: DirectOrder) {
-        let fate = answer.fate
+        let completion = answer.completion
         self.init(
             app: order.settings.name, environment: order.settings.environment, apnsTopic: order.topic,
-            apnsID: fate.apnsID == .none ? order.request.headers.apnsID : fate.apnsID, apnsUniqueID: answer.uniqueID,
-            status: Int(fate.status), reason: fate.reason.reason ?? answer.reasonText.map { Reason(rawValue: $0) },
-            unregisteredAtMs: fate.unregisteredAtMs == 0 ? nil : fate.unregisteredAtMs, sentAtMs: fate.sentAtMs,
+            apnsID: completion.apnsID == .none ? order.request.headers.apnsID : completion.apnsID,
+            apnsUniqueID: answer.uniqueID,
+            status: Int(completion.status),
+            reason: completion.reason.reason ?? answer.reasonText.map { Reason(rawValue: $0) },
+            unregisteredAtMs: completion.unregisteredAtMs == 0 ? nil : completion.unregisteredAtMs,
+            sentAtMs: completion.sentAtMs,
             answeredAtMs: answer.answeredAtMs)
     }
 }

@@ -19,7 +19,7 @@ final class EncodePart: PartRun {
     private var toServer = Pipe(capacity: 1 << 20)
     private var toClient = Pipe(capacity: 1 << 20)
     private var nowNs: Int64 = 1_000_000_000
-    private var fates: [Fate] = []
+    private var completions: [Completion] = []
 
     /// On one connection at once.
     private static let batch = 256
@@ -67,11 +67,11 @@ final class EncodePart: PartRun {
     }
 
     func turn() throws {
-        fates.removeAll(keepingCapacity: true)
+        completions.removeAll(keepingCapacity: true)
         window.kernelTook(toServer.total, nowNs: nowNs)
         try toClient.take { try client.receive($0) }
         try drainEvents()
-        count += fates.count
+        count += completions.count
         try fill(&window, headers: &headers)
         try pass(wholeRecords: false)
         window.kernelTook(toServer.total, nowNs: nowNs)
@@ -85,11 +85,11 @@ final class EncodePart: PartRun {
                 guard status == 200, let closed = window.responded(ticket) else {
                     throw BenchFailure("an answer that nobody waits for")
                 }
-                var fate = Fate(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
+                var completion = Completion(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
                 let sentID = client.responseHeader(0)
-                if !sentID.isEmpty { fate.apnsID = NotificationUUID(text: sentID) ?? .none }
-                if !client.responseHeader(1).isEmpty { fate.uniqueIDText = 0 }
-                fates.append(fate)
+                if !sentID.isEmpty { completion.apnsID = NotificationUUID(text: sentID) ?? .none }
+                if !client.responseHeader(1).isEmpty { completion.uniqueIDText = 0 }
+                completions.append(completion)
             case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
             case .settings, .pong: break
             case .ended, .goAway: throw BenchFailure("the server of encode ended a stream")

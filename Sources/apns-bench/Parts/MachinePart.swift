@@ -76,10 +76,11 @@ extension MachinePart: Transports {
     /// As the transport's batch of one turn arrives.
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
         guard !flying.isEmpty else { return }
-        var batch = FateBatch(app: AppIndex(0))
-        batch.fates.reserveCapacity(flying.count)
+        var batch = CompletionBatch(app: AppIndex(0))
+        batch.completions.reserveCapacity(flying.count)
         for request in flying {
-            batch.fates.append(Fate(id: request.id, kind: .answered, status: 200, sentAtMs: now.wallMs - Self.turnMs))
+            batch.completions.append(
+                Completion(id: request.id, kind: .answered, status: 200, sentAtMs: now.wallMs - Self.turnMs))
         }
         flying = []
         machine.handle(batch, now: now)

@@ -4,11 +4,11 @@ import PushRecords
 /// number, so that no two mistakes can cancel each other out.
 struct DemoBooks {
     private struct Entry {
-        var fate: DemoTraffic.Fate
+        var completion: DemoTraffic.Completion
         var results: UInt8 = 0
         /// Of the last result.
         var outcome: Outcome?
-        /// Of all results: sends whose fate is unknown.
+        /// Of all results: sends whose completion is unknown.
         var inDoubt: UInt8 = 0
         var deadTokens: UInt8 = 0
         var deadLetters: UInt8 = 0
@@ -33,7 +33,9 @@ struct DemoBooks {
     }
 
     mutating func noteProduced(_ record: DemoTraffic.Record) {
-        for number in record.first..<record.first + record.count { entries[number] = Entry(fate: record.fate) }
+        for number in record.first..<record.first + record.count {
+            entries[number] = Entry(completion: record.completion)
+        }
         produced += record.count
     }
 
@@ -108,7 +110,7 @@ struct DemoBooks {
         var comparison = Comparison(lines: lines)
         for (number, entry) in entries.enumerated() {
             guard let entry else { continue }
-            let place = entry.fate.outcome.flatMap(Outcome.allCases.firstIndex) ?? Outcome.allCases.count
+            let place = entry.completion.outcome.flatMap(Outcome.allCases.firstIndex) ?? Outcome.allCases.count
             comparison.lines[place].produced += 1
             if isSimulatedRight(entry) { comparison.lines[place].simulated += 1 }
             if isReadRight(entry) { comparison.lines[place].read += 1 }
@@ -128,7 +130,7 @@ struct DemoBooks {
     /// The simulator accepted what is to be accepted, refused what is to be refused, and never saw the rest. More than
     /// one acceptance is right only where results say that they are in doubt.
     private func isSimulatedRight(_ entry: Entry) -> Bool {
-        switch entry.fate {
+        switch entry.completion {
         case .accepted, .retried: entry.accepted >= 1 && Int(entry.accepted) <= 1 + Int(entry.inDoubt)
         case .unregistered, .rejected: entry.received >= 1 && entry.accepted == 0
         case .invalid, .expired, .deadLetter: entry.received == 0
@@ -136,17 +138,18 @@ struct DemoBooks {
     }
 
     private func isReadRight(_ entry: Entry) -> Bool {
-        switch entry.fate {
+        switch entry.completion {
         case .deadLetter: entry.deadLetters == 1 && entry.results == 0
         case .unregistered: entry.results == 1 && entry.outcome == .unregistered && entry.deadTokens == 1
         case .accepted, .retried, .rejected, .invalid, .expired:
-            entry.results == 1 && entry.outcome == entry.fate.outcome && entry.deadLetters == 0 && entry.deadTokens == 0
+            entry.results == 1 && entry.outcome == entry.completion.outcome && entry.deadLetters == 0
+                && entry.deadTokens == 0
         }
     }
 
     private func difference(_ entry: Entry) -> String? {
         guard !isSimulatedRight(entry) || !isReadRight(entry) else { return nil }
-        let wanted = entry.fate.outcome?.rawValue ?? "a dead letter"
+        let wanted = entry.completion.outcome?.rawValue ?? "a dead letter"
         let found = entry.outcome.map { " (\($0.rawValue))" } ?? ""
         return "produced to end as \(wanted); the simulator processed \(entry.received), accepted \(entry.accepted); "
             + "read back: results \(entry.results)\(found), dead tokens \(entry.deadTokens), dead letters \(entry.deadLetters)"

@@ -51,14 +51,14 @@ final class DemoProducer {
     private func write(_ record: DemoTraffic.Record) -> Bool {
         let number = record.first
         if record.count > 1 {
-            let tokens = (number..<number + record.count).map { "\"\(DemoTraffic.token($0, record.fate))\"" }
+            let tokens = (number..<number + record.count).map { "\"\(DemoTraffic.token($0, record.completion))\"" }
             return write(
                 key: nil,
                 value: "{\"device_tokens\":[\(tokens.joined(separator: ","))],"
                     + "\"headers\":{\"apns-priority\":5},\"payload\":\(DemoTraffic.payload(number))}")
         }
-        let token = DemoTraffic.token(number, record.fate)
-        switch record.fate {
+        let token = DemoTraffic.token(number, record.completion)
+        switch record.completion {
         case .accepted, .retried, .unregistered, .rejected:
             return write(key: token, value: DemoTraffic.payload(number))
         case .invalid: return write(key: token, value: DemoTraffic.payload(number), header: ("apns-priority", "7"))

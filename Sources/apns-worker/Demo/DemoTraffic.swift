@@ -5,7 +5,7 @@ import PushRecords
 /// is to become of each. The same count makes the same traffic.
 struct DemoTraffic {
     /// What becomes of a notification.
-    enum Fate: UInt8, CaseIterable {
+    enum Completion: UInt8, CaseIterable {
         case accepted
         /// 429 at first, accepted at the second try.
         case retried
@@ -45,7 +45,7 @@ struct DemoTraffic {
         var first: Int
         /// More than one: an envelope with a list of device tokens.
         var count: Int
-        var fate: Fate
+        var completion: Completion
     }
 
     static let bundleID = "com.example.demo"
@@ -67,10 +67,10 @@ struct DemoTraffic {
         let roll = random.below(1_000)
         if roll < 30, first + Self.fanOut <= count {
             next += Self.fanOut
-            return Record(first: first, count: Self.fanOut, fate: .accepted)
+            return Record(first: first, count: Self.fanOut, completion: .accepted)
         }
         next += 1
-        let fate: Fate =
+        let completion: Completion =
             switch roll {
             case 950..<965: .unregistered
             case 965..<975: .rejected
@@ -80,14 +80,14 @@ struct DemoTraffic {
             case 995...: .deadLetter
             default: .accepted
             }
-        return Record(first: first, count: 1, fate: fate)
+        return Record(first: first, count: 1, completion: completion)
     }
 
     /// 64 hex digits: what the simulator is asked for, filler, the number.
-    static func token(_ number: Int, _ fate: Fate) -> String {
+    static func token(_ number: Int, _ completion: Completion) -> String {
         var random = SplitMix64(seed: UInt64(number))
         // A token that asks for nothing must not begin with `fa17`.
-        let start = fate.tokenPrefix ?? "0"
+        let start = completion.tokenPrefix ?? "0"
         let filler = (0..<4).map { _ in hexDigits(random.next(), 16) }.joined()
         return start + filler.prefix(52 - start.count) + hexDigits(UInt64(number), 12)
     }

@@ -130,10 +130,10 @@ class Audit:
             self.found("result whose headers say something else", f"{name}: {headers}")
         self.details(place, name, result, value, headers, request)
         if not self.crashed and outcome == "accepted" and result.attempts == 1 and name not in self.moved:
-            lane, now = (result.token, request["partition"]), (request["offset"], request["index"])
-            if self.order.get(lane, (-1, 0)) > now:
-                self.found("results of a device out of order", f"{name} after offset {self.order[lane]}")
-            self.order[lane] = now
+            device, now = (result.token, request["partition"]), (request["offset"], request["index"])
+            if self.order.get(device, (-1, 0)) > now:
+                self.found("results of a device out of order", f"{name} after offset {self.order[device]}")
+            self.order[device] = now
 
     def details(self, place, name, result, value, headers, request):
         line = self.lines.get(place, {})

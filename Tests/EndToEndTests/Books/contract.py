@@ -168,7 +168,7 @@ def main_cases(tiers):
             Ending(tokens[3], "accepted", 200, attempts=2, retries=[Retry("ServiceUnavailable", 1)])],
         sent={"apns-topic": "com.example.shop", "apns-push-type": "alert", "apns-priority": "5"}, payload=payload))
 
-    many = make.token("fa17d002")  # answered after 20 ms, one after the other: their lane overflows
+    many = make.token("fa17d002")  # answered after 20 ms, one after the other: their device queue overflows
     for _ in range(160):
         make.cases.append(Case(
             "a device with too many", many.encode(), make.payload(), [TOPIC] + COPIED, [Ending(many, "accepted", 200, held=True)],

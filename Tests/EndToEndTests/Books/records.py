@@ -124,7 +124,7 @@ class Generator:
         self.malformed = 0 if plain else malformed
         self.fan_out = 0 if envelopes[0] else fan_out
         self.faults = faults or {}
-        # Devices that get many notifications, so that lanes have something to order.
+        # Devices that get many notifications, so that device queues have something to order.
         self.favourites = ["00" + "%062x" % self.random.getrandbits(248) for _ in range(max(1, count // 200))]
         self.common = [r for r in REASONS if r in prefixes and r not in DISTURBING]
         self.specials = {}

@@ -93,12 +93,12 @@ def swap_order(books):
     """Two results of one device and one partition change places."""
     places = {}
     for number, (key, _, value) in enumerate(books.results):
-        lane = (key, value["request"]["partition"])
-        if lane in places and value["outcome"] == "accepted":
-            first = places[lane]
+        device = (key, value["request"]["partition"])
+        if device in places and value["outcome"] == "accepted":
+            first = places[device]
             books.results[first], books.results[number] = books.results[number], books.results[first]
             return
-        places[lane] = number
+        places[device] = number
     raise AssertionError("no device with two results")
 
 

@@ -66,7 +66,7 @@ private struct MachineDriver: ~Copyable {
             case 0: assign()
             case 1, 2, 3: receive()
             case 4: send()
-            case 5, 6: fate()
+            case 5, 6: completion()
             case 7, 8: produce(to: targets[reader.number(below: targets.count)])
             case 9: acknowledge()
             case 10: commit()
@@ -81,7 +81,9 @@ private struct MachineDriver: ~Copyable {
         // Whatever is left is answered and settled.
         for _ in 0..<4 {
             send()
-            while !sent.isEmpty { answer(Fate(id: sent[0].id, kind: .answered, status: 200, sentAtMs: now.wallMs)) }
+            while !sent.isEmpty {
+                answer(Completion(id: sent[0].id, kind: .answered, status: 200, sentAtMs: now.wallMs))
+            }
             for target in targets {
                 machine.setWritable(target, true, now: now)
                 while machine.hasProductions(for: target) { produce(to: target) }
@@ -263,45 +265,45 @@ private struct MachineDriver: ~Copyable {
         machine.recalls { _, _ in }
     }
 
-    private mutating func fate() {
+    private mutating func completion() {
         guard !sent.isEmpty else { return }
         let flags = reader.byte()
         sent.swapAt(0, reader.number(below: sent.count))
-        var fate = Fate(id: sent[0].id, kind: .answered, status: 200, sentAtMs: now.wallMs)
+        var completion = Completion(id: sent[0].id, kind: .answered, status: 200, sentAtMs: now.wallMs)
         switch flags & 7 {
         case 0, 1: break
         case 2:
-            fate.kind = .notProcessed
-            fate.unprocessed = flags & 8 == 0 ? .neverSent : .refusedByPeer
-            fate.sentAtMs = 0
+            completion.kind = .notProcessed
+            completion.unprocessed = flags & 8 == 0 ? .neverSent : .refusedByPeer
+            completion.sentAtMs = 0
         case 3:
-            fate.kind = .inDoubt
-            fate.status = 0
-            fate.connectionDied = flags & 8 != 0
-            fate.connectionWasSilent = flags & 16 != 0
+            completion.kind = .inDoubt
+            completion.status = 0
+            completion.connectionDied = flags & 8 != 0
+            completion.connectionWasSilent = flags & 16 != 0
         default:
-            fate.status = [400, 403, 404, 410, 413, 429, 500, 503, 0, 65_535, 300][reader.number(below: 11)]
-            fate.reason = ReasonCode(rawValue: reader.byte()) ?? .none
+            completion.status = [400, 403, 404, 410, 413, 429, 500, 503, 0, 65_535, 300][reader.number(below: 11)]
+            completion.reason = ReasonCode(rawValue: reader.byte()) ?? .none
             if flags & 8 != 0 {
-                fate.reason = .other
-                fate.reasonText = 0
+                completion.reason = .other
+                completion.reasonText = 0
             }
-            if flags & 16 != 0 { fate.uniqueIDText = 0 }
-            fate.carriedOlderToken = flags & 32 != 0
+            if flags & 16 != 0 { completion.uniqueIDText = 0 }
+            completion.carriedOlderToken = flags & 32 != 0
             // Of Apple: at most 18 digits.
-            fate.unregisteredAtMs =
+            completion.unregisteredAtMs =
                 flags & 64 == 0 ? 0 : max(0, reader.boundary(around: now.wallMs) % 1_000_000_000_000_000_000)
         }
-        answer(fate)
+        answer(completion)
     }
 
     /// The first of those sent.
-    private mutating func answer(_ fate: Fate) {
+    private mutating func answer(_ completion: Completion) {
         let app = sent[0].app
         sent.swapAt(0, sent.count - 1)
         sent.removeLast()
         let text = String(repeating: "\u{1}\u{FFFD}\"", count: reader.number(below: 66))
-        machine.handle(FateBatch(app: app, fates: [fate], texts: [text]), now: now)
+        machine.handle(CompletionBatch(app: app, completions: [completion], texts: [text]), now: now)
     }
 
     private mutating func produce(to target: ProductionTarget) {

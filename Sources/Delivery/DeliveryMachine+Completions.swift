@@ -3,15 +3,15 @@ import PushRecords
 
 extension DeliveryMachine {
     /// What became of requests that were handed out.
-    package mutating func handle(_ batch: FateBatch, now: DeliveryTime) {
+    package mutating func handle(_ batch: CompletionBatch, now: DeliveryTime) {
         self.now = now
-        for fate in batch.fates { handle(fate, batch) }
+        for completion in batch.completions { handle(completion, batch) }
         crash_nowhere()
     }
 
-    private mutating func handle(_ fate: Fate, _ batch: FateBatch) {
-        let slot = fate.id.slot
-        guard Int(slot) < store.capacity, store[slot].generation == fate.id.generation,
+    private mutating func handle(_ completion: Completion, _ batch: CompletionBatch) {
+        let slot = completion.id.slot
+        guard Int(slot) < store.capacity, store[slot].generation == completion.id.generation,
             store[slot].state == .handed || store[slot].state == .orphaned
         else {
             journal.counters.late &+= 1
@@ -25,16 +25,16 @@ extension DeliveryMachine {
             forgetOrphan(slot)
             return
         }
-        if fate.sentAtMs != 0 { store[slot].sentAtMs = fate.sentAtMs }
+        if completion.sentAtMs != 0 { store[slot].sentAtMs = completion.sentAtMs }
         store[slot].isResend = true
-        if store[slot].isProbe, fate.kind != .answered { breakers.failTrial(slot, in: &store, now: now.ns) }
-        switch fate.kind {
+        if store[slot].isProbe, completion.kind != .answered { breakers.failTrial(slot, in: &store, now: now.ns) }
+        switch completion.kind {
         case .notProcessed:
-            handleReturn(slot, fate)
+            handleReturn(slot, completion)
         case .inDoubt:
-            handleDoubt(slot, fate)
+            handleDoubt(slot, completion)
         case .answered:
-            handleAnswer(slot, fate, batch)
+            handleAnswer(slot, completion, batch)
         }
     }
 
@@ -47,8 +47,8 @@ extension DeliveryMachine {
     ///
     /// Held, it uses up no attempt: what APNs refuses of everybody for an hour must not be abandoned. It ends by its
     /// expiration or `maxAgeMs`; where that is 0, each holding is an attempt.
-    private mutating func handleReturn(_ slot: UInt32, _ fate: Fate) {
-        if fate.unprocessed == .refusedByPeer { store[slot].refusals.countUp() }
+    private mutating func handleReturn(_ slot: UInt32, _ completion: Completion) {
+        if completion.unprocessed == .refusedByPeer { store[slot].refusals.countUp() }
         guard store[slot].refusals >= Self.heldRefusals else { return sendAgainReturned(slot) }
         if !isSending(slot) {
             giveUp(slot)
@@ -59,15 +59,15 @@ extension DeliveryMachine {
 
     // MARK: In doubt
 
-    private mutating func handleDoubt(_ slot: UInt32, _ fate: Fate) {
+    private mutating func handleDoubt(_ slot: UInt32, _ completion: Completion) {
         store[slot].sends.countUp()
         store[slot].inDoubt.countUp()
         journal.counters.apps[Int(store[slot].app)].inDoubt &+= 1
         // What happens in quarantine says nothing about the other connections.
-        if fate.connectionDied, !store[slot].isSuspect {
+        if completion.connectionDied, !store[slot].isSuspect {
             dispatch.watchTry(Int(store[slot].app), isFailure: true)
         }
-        if fate.connectionDied, !fate.connectionWasSilent {
+        if completion.connectionDied, !completion.connectionWasSilent {
             store[slot].deaths.countUp()
         }
         markDoubted(slot)
@@ -75,7 +75,7 @@ extension DeliveryMachine {
             conclude(slot, .abandoned)
         } else if store.isNowOrNever(slot) {
             conclude(slot, .expired)
-        } else if fate.connectionWasSilent {
+        } else if completion.connectionWasSilent {
             // A dead network is nobody's fault: it uses up neither resends nor attempts, however long it lasts.
             sendAgainReturned(slot)
         } else {
@@ -98,29 +98,29 @@ extension DeliveryMachine {
 
     // MARK: Answered
 
-    private mutating func handleAnswer(_ slot: UInt32, _ fate: Fate, _ batch: FateBatch) {
-        let row = settlement.note(fate, in: batch, for: slot, in: &store)
-        if fate.uniqueIDText >= 0 {
-            room.takeBytes(batch.texts[Int(fate.uniqueIDText)].utf8.count, for: slot, in: &store)
+    private mutating func handleAnswer(_ slot: UInt32, _ completion: Completion, _ batch: CompletionBatch) {
+        let row = settlement.note(completion, in: batch, for: slot, in: &store)
+        if completion.uniqueIDText >= 0 {
+            room.takeBytes(batch.texts[Int(completion.uniqueIDText)].utf8.count, for: slot, in: &store)
         }
         let app = Int(store[slot].app)
         journal.counters.apps[app].answerTimes.count(handedForMs(slot))
-        dispatch.watchAnswer(app, status: fate.status, reason: fate.reason, journal: &journal)
-        if row.verdict != .accept { journal.counters.apps[app].reasons[Int(fate.reason.rawValue)] &+= 1 }
+        dispatch.watchAnswer(app, status: completion.status, reason: completion.reason, journal: &journal)
+        if row.verdict != .accept { journal.counters.apps[app].reasons[Int(completion.reason.rawValue)] &+= 1 }
 
         var verdict = row.verdict
         // A credential that was replaced since, or a token that was renewed: the new one may do.
-        if fate.carriedOlderToken, verdict == .credentialFault {
+        if completion.carriedOlderToken, verdict == .credentialFault {
             verdict = .resend
-        } else if verdict == .resend, store[slot].resentFor == fate.reason {
+        } else if verdict == .resend, store[slot].resentFor == completion.reason {
             verdict = row.again
         }
-        if fate.status == 429, !fate.reason.isOfOurTokens {
+        if completion.status == 429, !completion.reason.isOfOurTokens {
             devices.slow(slot, untilNs: now.ns + Dispatch.backOffNs, in: store)
         }
         if store[slot].isProbe {
-            answerProbe(slot, verdict, fate)
-        } else if breakers.isGated(app), verdict != .credentialFault, fate.status != 403 {
+            answerProbe(slot, verdict, completion)
+        } else if breakers.isGated(app), verdict != .credentialFault, completion.status != 403 {
             forgetProbe(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), now: now.ns, journal: &journal))
         }
         switch verdict {
@@ -129,27 +129,27 @@ extension DeliveryMachine {
         case .unregister:
             conclude(slot, .unregistered)
         case .reject:
-            if fate.reason.isBadToken, dispatch.doubtsBadTokens(app) {
+            if completion.reason.isBadToken, dispatch.doubtsBadTokens(app) {
                 retry(slot, delayMs: VerdictTable.shortDelayMs)
             } else {
                 conclude(slot, .rejected)
             }
         case .resend:
-            store[slot].resentFor = fate.reason
+            store[slot].resentFor = completion.reason
             resend(slot)
         case .retry:
             retry(slot, delayMs: row.delayMs)
         case .credentialFault:
-            handleCredentialFault(slot, fate.reason)
+            handleCredentialFault(slot, completion.reason)
         }
     }
 
     /// What the answer says about the credential.
-    private mutating func answerProbe(_ slot: UInt32, _ verdict: Verdict, _ fate: Fate) {
+    private mutating func answerProbe(_ slot: UInt32, _ verdict: Verdict, _ completion: Completion) {
         switch verdict {
-        case .credentialFault: settleProbe(slot, fault: fate.reason)
+        case .credentialFault: settleProbe(slot, fault: completion.reason)
         // Its token was refused, but not for the last time: it tries again.
-        case .resend where fate.status == 403: break
+        case .resend where completion.status == 403: break
         case .accept, .unregister, .reject, .resend, .retry: settleProbe(slot, fault: nil)
         }
     }
@@ -217,7 +217,7 @@ extension DeliveryMachine {
         room.takeBytes(store[bodyOf: record].payload.count, for: slot, in: &store)
         let app = Int(store[slot].app)
         if asAttempt { journal.counters.apps[app].retries[tier] &+= 1 }
-        leaveLane(slot)
+        leaveDeviceQueue(slot)
         store[slot].state = .concluded
         settlement.produce(slot, .retry(tier: tier), in: &store)
     }

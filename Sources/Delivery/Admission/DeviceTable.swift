@@ -1,6 +1,6 @@
-/// Finds the first notification of a device's lane by the hash of the device: open addressing with linear probing,
-/// eight bytes an entry, at most half full. An empty lane leaves no trace: entries behind it move up.
-package struct LaneTable: ~Copyable {
+/// Finds the first notification of a device queue by the hash of the device: open addressing with linear probing,
+/// eight bytes an entry, at most half full. An empty device queue leaves no trace: entries behind it move up.
+package struct DeviceTable: ~Copyable {
     struct Entry {
         var hash: UInt32
         /// `noSlot`: empty.
@@ -20,7 +20,7 @@ package struct LaneTable: ~Copyable {
 
     deinit { entries.deallocate() }
 
-    /// The head of the lane with this hash for which `isSame` holds.
+    /// The head of the device queue with this hash for which `isSame` holds.
     @inline(__always)
     package func head(hash: UInt32, isSame: (UInt32) -> Bool) -> UInt32? {
         var index = hash & mask
@@ -38,7 +38,7 @@ package struct LaneTable: ~Copyable {
         count += 1
     }
 
-    /// The lane's next notification takes the place of `head`.
+    /// The device queue's next notification takes the place of `head`.
     package mutating func replace(hash: UInt32, head: UInt32, by next: UInt32) {
         entries[Int(index(hash: hash, head: head))].head = next
     }
@@ -64,7 +64,7 @@ package struct LaneTable: ~Copyable {
     private func index(hash: UInt32, head: UInt32) -> UInt32 {
         var index = hash & mask
         while entries[Int(index)].head != head {
-            precondition(entries[Int(index)].head != noSlot, "a lane's head is in the table")
+            precondition(entries[Int(index)].head != noSlot, "a device queue's head is in the table")
             index = (index + 1) & mask
         }
         return index

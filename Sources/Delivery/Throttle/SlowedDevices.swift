@@ -1,6 +1,6 @@
 /// Devices that Apple has had too many notifications for (429 TooManyRequests), for a while each. By the hash of the
-/// lane: a device with the same hash waits with it, which harms nobody.
-struct SlowedLanes: ~Copyable {
+/// device queue: a device with the same hash waits with it, which harms nobody.
+struct SlowedDevices: ~Copyable {
     /// More are not remembered.
     static let limit = 10_000
 
