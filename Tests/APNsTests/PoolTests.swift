@@ -119,6 +119,21 @@ private let second: Int64 = 1_000_000_000
         #expect(plan.live == 3)
     }
 
+    /// A proxy lets one connection through, say: it is replaced at once all the same when it ends.
+    @Test func aDialForOneMoreThatFailsDelaysNoSuccessor() {
+        var plan = PoolPlan(minimum: 1, maximum: 3)
+        Self.run(
+            &plan,
+            [
+                (.start, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+                (.saturated, [.dial(1, firstAddress: 1)]), (.closed(1), [Self.wait]), (.saturated, []), (.due, []),
+                (.saturated, [.dial(2, firstAddress: 2)]), (.closed(2), [Self.wait]),
+                (.retired(0, isFault: false), [.drain(0), .dial(3, firstAddress: 3)]), (.closed(0), []),
+                (.closed(3), [Self.wait]), (.saturated, []), (.due, [.dial(4, firstAddress: 4)]),
+            ])
+        #expect(plan.failures == 1)
+    }
+
     /// A connection was lost, and its successor is waited for: streams are few for that reason.
     @Test func doesNotGrowWhileASuccessorIsWaitedFor() {
         var plan = PoolPlan(minimum: 2, maximum: 4)

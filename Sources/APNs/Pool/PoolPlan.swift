@@ -39,6 +39,8 @@ package struct PoolPlan: Sendable {
         case finished
     }
 
+    private enum Waiting: Sendable { case toConnect, toGrow }
+
     private enum Phase: Sendable { case dialing, open, draining }
 
     private struct Connection: Sendable {
@@ -53,7 +55,9 @@ package struct PoolPlan: Sendable {
     private var connections: [Connection] = []
     private var nextID = 0
     private var backOff: BackOff
-    private var isWaiting = false
+    /// Of dials for more than there is: while they fail, what there is may end and has to be replaced at once.
+    private var growthBackOff: BackOff
+    private var waiting: Waiting?
     /// The wait asked for last.
     package private(set) var lastWaitNs: Int64 = 0
     private var isClosing = false
@@ -64,6 +68,7 @@ package struct PoolPlan: Sendable {
         self.maximum = maximum
         wanted = minimum
         self.backOff = backOff
+        growthBackOff = backOff
     }
 
     /// - Returns: what to do, in order; rare, so a fresh array.
@@ -73,13 +78,16 @@ package struct PoolPlan: Sendable {
         case .opened(let id): move(id, to: .open)
         case .answered(let id):
             backOff.succeeded()
-            if let index = index(id) { connections[index].wasAnswered = true }
+            if let index = index(id) {
+                if live > minimum { growthBackOff.succeeded() }
+                connections[index].wasAnswered = true
+            }
             return []
         case .retired(let id, let isFault): return retire(id, isFault: isFault, using: &random)
         case .closed(let id): return remove(id, using: &random)
         case .saturated:
             // One at a time: a connection that has not answered yet may be about to take it all.
-            guard wanted < maximum, live >= wanted,
+            guard waiting == nil, wanted < maximum, live >= wanted,
                 connections.allSatisfy({ $0.phase != .dialing && $0.wasAnswered })
             else { return [] }
             wanted += 1
@@ -88,7 +96,7 @@ package struct PoolPlan: Sendable {
             connections[index].phase = .draining
             wanted = max(minimum, live)
             return [.drain(id)]
-        case .due: isWaiting = false
+        case .due: waiting = nil
         case .replace(let minimum, let maximum): return replace(minimum: minimum, maximum: maximum)
         case .close: return close()
         }
@@ -120,7 +128,9 @@ package struct PoolPlan: Sendable {
     }
 
     private mutating func dialIfWanted() -> [Action] {
-        guard !isClosing, !isWaiting, live < wanted, connections.allSatisfy({ $0.phase != .dialing }) else { return [] }
+        guard !isClosing, waiting != .toConnect, live < wanted, connections.allSatisfy({ $0.phase != .dialing }) else {
+            return []
+        }
         let id = nextID
         nextID += 1
         connections.append(Connection(id: id, phase: .dialing))
@@ -145,6 +155,13 @@ package struct PoolPlan: Sendable {
         if isClosing { return connections.isEmpty ? [.finished] : [] }
         switch connection.phase {
         case .draining: return dialIfWanted()
+        case .dialing where live >= minimum && connections.contains { $0.phase == .open && $0.wasAnswered }:
+            // It was to be one more: those there are go on, and another is wanted when they say so again.
+            wanted = max(minimum, live)
+            guard waiting == nil else { return [] }
+            waiting = .toGrow
+            lastWaitNs = growthBackOff.failed(using: &random)
+            return [.wake(afterNs: lastWaitNs)]
         case .dialing, .open: return wait(using: &random)
         }
     }
@@ -152,8 +169,8 @@ package struct PoolPlan: Sendable {
     private mutating func wait(using random: inout some RandomNumberGenerator) -> [Action] {
         guard !isClosing else { return [] }
         // Several lost at once are one failure.
-        if isWaiting { return [] }
-        isWaiting = true
+        if waiting == .toConnect { return [] }
+        waiting = .toConnect
         lastWaitNs = backOff.failed(using: &random)
         return [.wake(afterNs: lastWaitNs)]
     }
@@ -166,7 +183,8 @@ package struct PoolPlan: Sendable {
         self.maximum = maximum
         wanted = min(max(wanted, minimum), maximum)
         backOff.succeeded()
-        isWaiting = false
+        growthBackOff.succeeded()
+        waiting = nil
         return drainAll() + dialIfWanted()
     }
 
