@@ -353,6 +353,8 @@ final class Connection: SecureChannelDelegate {
     func channelWritable(_ channel: SecureChannel) { markDirty() }
 
     func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+        // Output that was passed on may have let more be written: whether a body's end has left decides what is in doubt.
+        if let session { drainEvents(session) }
         window.lost(written: channel.writtenBytes, isSilent: isSilent, into: &closedEntries)
         if isQuarantine, !isSilent { diedUnder = closedEntries.filter(\.connectionDied).map(\.id) }
         let unanswered = closedEntries.count
@@ -526,6 +528,7 @@ final class Connection: SecureChannelDelegate {
         alarmNs = .max
         guard phase != .closed, let session, let channel else { return }
         let nowNs = loop.now.monotonicNs
+        drainEvents(session)
         window.kernelTook(channel.writtenBytes, nowNs: nowNs)
         do throws(HTTP2Error) {
             while let expiry = window.expire(nowNs: nowNs) {
