@@ -66,7 +66,7 @@ let package = Package(
     targets: libraries
         + module("Bytes")
         + module("JSON", settings: wrapper, tests: ["Bytes"])
-        + module("Kafka", ["CRdkafka", "CLinux", "CUnpacking"], settings: wrapper, tests: ["TestSupport"])
+        + module("Kafka", ["CRdkafka", "CLinux", "CUnpacking"], settings: wrapper, tests: ["TestSupport", "Bytes"])
         + module("TLS", ["COpenSSL", "CLinux"], settings: wrapper)
         + module("HTTP2", ["CNghttp2"], settings: wrapper, tests: ["Bytes"])
         + module("YAML", ["CYAML"], settings: wrapper)

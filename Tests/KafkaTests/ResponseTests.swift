@@ -1,3 +1,4 @@
+import Bytes
 import CUnpacking
 import Foundation
 import TestSupport
@@ -148,6 +149,19 @@ extension UnpackingTests {
             return caller
         }
 
+        /// Of version 11: partitions with these first offsets and ends, the last of them with a batch that is its log's last.
+        private static func response(logs: [(start: Int64, end: Int64)]) -> [UInt8] {
+            var bytes = big(Int32(0)) + big(Int16(0)) + big(Int32(0)) + big(UInt32(1))
+            bytes += big(UInt16(3)) + Array("abc".utf8) + big(UInt32(logs.count))
+            for (index, log) in logs.enumerated() {
+                bytes += big(Int32(index)) + big(Int16(0)) + big(log.end) + big(log.end) + big(log.start)
+                bytes += big(UInt32(0)) + big(Int32(-1))
+                let set = index == logs.count - 1 ? good(.none, base: log.end - 2) : []
+                bytes += big(UInt32(set.count)) + set
+            }
+            return bytes
+        }
+
         private static func checked(_ response: [UInt8], batchBytes: Int = 8 << 20) -> [UInt8] {
             let caller = limit(batchBytes: batchBytes)
             defer { _ = limit() }
@@ -295,6 +309,23 @@ extension UnpackingTests {
         }
 
         // MARK: Damage
+
+        /// With four partitions, say, of which the last has its first records, the numbers of version 11 are lengths of version 7,
+        /// by which a good batch stands above its log's end.
+        @Test func aGoodBatchIsLeftAloneWhateverOtherVersionsItsResponseLooksLike() {
+            var random = SplitMix64(seed: 11)
+            for count in 1...12 {
+                for _ in 0..<400 {
+                    let logs = (0..<count).map { index in
+                        let start: Int64 = random.next() % 3 == 0 ? Int64(random.next() % 200) : 0
+                        let records = index == count - 1 ? 2 + random.next() % 3 : random.next() % 6
+                        return (start: start, end: start + Int64(records))
+                    }
+                    let response = Self.response(logs: logs)
+                    #expect(Self.checked(response) == response, "\(logs)")
+                }
+            }
+        }
 
         /// Small batches of every kind, of two records.
         private static func small(base: Int64) -> [(name: String, batch: [UInt8])] {

@@ -95,9 +95,14 @@ static void refuse(uint8_t *at, size_t size, size_t left, int64_t base_offset) {
     at[magic_at] = 2;
 }
 
-/// Whether there was one. Of each partition there is `log`. What no checksum covers is held against what is beside it.
-static bool check_batches(uint8_t *at, const uint8_t *end, log_bounds log, const void *caller) {
-    bool is_any = false;
+/// What was found of batches: those that are as they should be, and those that are not.
+typedef struct {
+    uint64_t good, wrong;
+} tally;
+
+/// Of each partition there is `log`. What no checksum covers is held against what is beside it. Without a caller nothing is
+/// changed.
+static void check_batches(uint8_t *at, const uint8_t *end, log_bounds log, const void *caller, tally *tally) {
     if (log.end < 0) log.end = INT64_MAX;
     // The lowest first offset that the next batch may have.
     int64_t next = 0;
@@ -108,12 +113,12 @@ static bool check_batches(uint8_t *at, const uint8_t *end, log_bounds log, const
         if (size > left) {
             // The last may be cut. librdkafka leaves it for the next fetch, unless its version is none that it knows: then it
             // passes over its first record.
-            if (magic > 2) at[magic_at] = 2;
+            if (caller && magic > 2) at[magic_at] = 2;
             break;
         }
         // It fails at those.
         if (size <= magic_at || (magic == 2 && size < header_size)) {
-            if (magic > 2) refuse(at, size, left, unknown_offset);
+            if (caller && magic > 2) refuse(at, size, left, unknown_offset);
             break;
         }
         if (magic < 2 && is_intact_message(at, size)) {
@@ -121,34 +126,36 @@ static bool check_batches(uint8_t *at, const uint8_t *end, log_bounds log, const
             at += size;
             continue;
         }
-        is_any = true;
         // Beyond the log's end that was told all was written just now, with nothing missing in between.
         bool is_placed = base >= next && (base < log.end || base == (is_first ? log.end : next));
         if (magic != 2 || !is_intact(at, size)) {
-            refuse(at, size, left, is_placed && log.end - base <= INT32_MAX ? base : unknown_offset);
+            tally->wrong++;
+            if (caller) refuse(at, size, left, is_placed && log.end - base <= INT32_MAX ? base : unknown_offset);
             break;
         }
-        if (is_made_damaged(at, size)) break;
+        if (is_made_damaged(at, size)) {
+            tally->wrong++;
+            break;
+        }
         int32_t delta = (int32_t)big_endian(at + last_delta_at, 4);
         bool is_over = __builtin_add_overflow(base, delta < 0 ? 0 : delta, &last) || last == INT64_MAX;
         if (is_over || (is_first && last < log.start)) is_placed = false;
         // Of two that overlap either may be elsewhere, and the other one was not read yet.
         if (left - size >= 8 && (int64_t)big_endian(at + size, 8) <= last) is_placed = false;
         if (!is_placed) {
-            refuse(at, size, left, unknown_offset);
+            tally->wrong++;
+            if (caller) refuse(at, size, left, unknown_offset);
             break;
         }
-        unpacking_check_batch(at, size, caller);
+        tally->good++;
+        if (caller) unpacking_check_batch(at, size, caller);
         next = last + 1;
         at += size;
     }
-    return is_any;
 }
 
-/// Reads a response of this layout, to its last byte; false: it is none. With a caller its batches are looked at, and
-/// `*has_batches` becomes true where there are any.
-static bool read_response(
-    const layout *layout, uint8_t *bytes, size_t size, const void *caller, bool *has_batches) {
+/// Reads a response of this layout, to its last byte; false: it is none. With a tally its batches are looked at.
+static bool read_response(const layout *layout, uint8_t *bytes, size_t size, const void *caller, tally *tally) {
     reader reader = {bytes, bytes + size, layout->is_compact, false};
     // A part of the response's header; what is before it is no part of `bytes`.
     skip_tags(&reader);
@@ -169,7 +176,7 @@ static bool read_response(
             uint64_t length = read_count(&reader, 4, 1);
             uint8_t *records = reader.at;
             skip(&reader, length);
-            if (caller && !reader.has_failed && check_batches(records, reader.at, log, caller)) *has_batches = true;
+            if (tally && !reader.has_failed) check_batches(records, reader.at, log, caller, tally);
             skip_tags(&reader);
         }
         skip_tags(&reader);
@@ -179,13 +186,32 @@ static bool read_response(
 }
 
 bool unpacking_check_response(uint8_t *bytes, size_t size, const void *caller) {
-    bool has_batches = false;
-    for (size_t index = 0; index < sizeof(layouts) / sizeof(layouts[0]); index++) {
-        // What is of several is looked at by each.
-        const layout *layout = &layouts[index];
-        if (read_response(layout, bytes, size, NULL, NULL)) read_response(layout, bytes, size, caller, &has_batches);
+    enum { count = sizeof(layouts) / sizeof(layouts[0]) };
+    const layout *fitting[count];
+    size_t fitting_count = 0;
+    for (size_t index = 0; index < count; index++) {
+        if (read_response(&layouts[index], bytes, size, NULL, NULL)) fitting[fitting_count++] = &layouts[index];
     }
-    return has_batches;
+    tally best = {0, 0}, found = {0, 0};
+    if (fitting_count > 1) {
+        // By chance numbers of one layout are lengths of another, in which a good batch stands where it cannot be: it is of the
+        // layout by which most of it is right. Where nothing is by any, it is looked at by each.
+        const layout *right = NULL;
+        for (size_t index = 0; index < fitting_count; index++) {
+            tally tally = {0, 0};
+            read_response(fitting[index], bytes, size, NULL, &tally);
+            if (tally.good > best.good || (tally.good > 0 && tally.good == best.good && tally.wrong < best.wrong)) {
+                best = tally;
+                right = fitting[index];
+            }
+        }
+        if (right) {
+            fitting[0] = right;
+            fitting_count = 1;
+        }
+    }
+    for (size_t index = 0; index < fitting_count; index++) read_response(fitting[index], bytes, size, caller, &found);
+    return found.good + found.wrong > 0;
 }
 
 // MARK: What is received
