@@ -25,10 +25,17 @@ extension DeliveryMachine {
             open: ledger.partitions[partition].openAboveReach(at: offset), partitions: ledger.partitions.count)
     }
 
-    /// The highest of these offsets that the commit read back does not name settled; `nil`: it names them all. For records
-    /// that are passed by unread: one dead letter, under that offset, stands for them.
+    /// The highest of these offsets that is not settled; `nil`: all are, as the commit read back says. For records that are
+    /// passed by unread: one dead letter, under that offset, stands for them.
     package func lastUnsettled(_ id: PartitionID, of offsets: ClosedRange<Int64>) -> Int64? {
         guard let partition = ledger.partitions.find(id) else { return nil }
+        if ledger.partitions[partition].ledger.highestReceived >= offsets.upperBound {
+            // Of those that could be read before the session was lost, only what was dropped then is missing now.
+            let open = ledger.passedOver(partition, below: offsets.upperBound + 1).filter {
+                store[record: $0].isDropped
+            }
+            if let last = open.map({ store[record: $0].offset }).max(), last >= offsets.lowerBound { return last }
+        }
         return ledger.partitions[partition].ledger.lastUnsettled(of: offsets)
     }
 
@@ -39,11 +46,24 @@ extension DeliveryMachine {
 
     /// A record of a partition that came back, which is open since before: what was dropped of it is taken again.
     mutating func receiveAgain(
-        _ slot: UInt32, _ request: ParsedRequest, _ partition: UInt32, _ timestampMs: Int64
+        _ slot: UInt32, _ request: ParsedRequest, _ partition: UInt32, _ timestampMs: Int64,
+        _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
     ) -> Receipt {
-        guard store[record: slot].isDropped, Int(store[record: slot].count) == request.tokenCount else {
+        guard store[record: slot].isDropped else {
             journal.counters.duplicatesSkipped += 1
             return .known
+        }
+        guard Int(store[record: slot].count) == request.tokenCount else {
+            // Nobody can read any more what was dropped of it, or another record stands there, which the watch tells: it
+            // must not stay open for ever.
+            store[record: slot].isDropped = false
+            store[record: slot].cursor.index = store[record: slot].count
+            guard request.target == .none else {
+                ledger.finish(record: slot, in: &store)
+                return .known
+            }
+            let letter = admitDeadLetter(record: slot, key, value, headers)
+            return .deadLetter(id: letter, reason: request.deadLetter ?? .badEnvelope, detail: request.detail)
         }
         if store.hasBody(slot) {
             // Some of it is on connections, and its bytes are lent.

@@ -153,12 +153,14 @@ extension DeliveryMachine {
             unread.map { .unread($0) }
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
         if let retry = request.retry, timestampMs != RecordTime.unknown {
+            let delayMs = ledger.partitions[partition].tierDelayMs
+            // The header is by a worker's clock, the timestamp may be by a broker's (LogAppendTime): what is held by a worker
+            // whose clock is off must not come back at once, again and again.
+            if retry.dueMs > now.wallMs, retry.dueMs - now.wallMs <= delayMs { return .notDue(untilMs: retry.dueMs) }
             // Whatever a skewed clock wrote into the header. One that wrote a time still to come was ahead, by more than
             // the tier is long: who knows when that was, so nobody waits for it.
-            let dueMs = min(retry.dueMs, RecordTime.adding(ledger.partitions[partition].tierDelayMs, to: timestampMs))
-            if dueMs > now.wallMs, timestampMs - now.wallMs <= ledger.partitions[partition].tierDelayMs {
-                return .notDue(untilMs: dueMs)
-            }
+            let dueMs = min(retry.dueMs, RecordTime.adding(delayMs, to: timestampMs))
+            if dueMs > now.wallMs, timestampMs - now.wallMs <= delayMs { return .notDue(untilMs: dueMs) }
         }
         if request.target == .none, Self.letterBytes(key, value, headers) > letterRoom { return .noLetterRoom }
         journal.counters.recordsReceived &+= 1
@@ -168,7 +170,7 @@ extension DeliveryMachine {
         let settledIndexes: [Range<Int64>]
         switch arrival {
         case .again(let slot):
-            return receiveAgain(slot, request, partition, timestampMs)
+            return receiveAgain(slot, request, partition, timestampMs, key, value, headers)
         case .known:
             return .known
         case .settledBefore:

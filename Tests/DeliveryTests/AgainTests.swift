@@ -277,6 +277,27 @@ struct AgainTests {
         #expect(rig.settle().map(\.description) == ["a accepted  sends 101 doubt 100"])
     }
 
+    /// With `message.timestamp.type=LogAppendTime` the timestamp is by the broker's clock, the header by the worker's.
+    @Test("The tier's delay is kept whatever the broker's clock says", arguments: [-45_000, 45_000])
+    func brokersClock(offMs: Int64) {
+        let rig = Rig()
+        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let headers = Self.retryHeaders(
+            attempt: 1, dueMs: rig.now.wallMs + 30_000, firstMs: rig.now.wallMs - 1_000)
+        let writtenMs = rig.now.wallMs + offMs
+        guard case .notDue(let untilMs) = rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs)
+        else {
+            Issue.record("it is not due")
+            return
+        }
+        #expect(untilMs == rig.now.wallMs + 30_000)
+        rig.wait(ms: 30_000)
+        guard case .taken = rig.receive(partition, 0, "a", headers: headers, timestampMs: writtenMs) else {
+            Issue.record("it is due")
+            return
+        }
+    }
+
     @Test("A record from a time still to come, further than its tier is long: nobody waits for that time")
     func clockSetBack() {
         let rig = Rig()
