@@ -209,7 +209,9 @@ struct CircuitBreakers: ~Copyable {
         let effect = credentials[place].circuit.fault(reason, handedNs: handedNs, now: now)
         if case .opened = effect {
             journal.counters.circuitsOpened &+= 1
-            journal.events.append(.circuitOpened(.credential(of: AppIndex(app)), reason: reason))
+            // By the name under which it is closed.
+            let first = apps.firstIndex { $0.credential == place } ?? app
+            journal.events.append(.circuitOpened(.credential(of: AppIndex(first)), reason: reason))
             for app in apps.indices where apps[app].credential == place { refreshGate(of: app) }
         }
         return effect

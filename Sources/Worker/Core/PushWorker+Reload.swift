@@ -147,12 +147,21 @@ extension PushWorker {
             isPaused: app.isPaused, rateLimit: app.rateLimit, guardPolicy: app.guardPolicy)
     }
 
-    /// Apps with one credential have one circuit.
+    /// Each app has a circuit of its own, also where it shares its key: what refuses one app's requests (its host, a proxy, a
+    /// topic that the key is not for) need not refuse another's, and a key that is revoked costs each of its apps one request
+    /// and then a probe a minute.
     private func credentialNumber(of app: AppSettings) -> Int {
-        if let number = credentialNumbers[app.credential] { return number }
+        let owner = CredentialOwner(name: app.name, environment: app.environment, credential: app.credential)
+        if let number = credentialNumbers[owner] { return number }
         let number = credentialNumbers.count
-        credentialNumbers[app.credential] = number
+        credentialNumbers[owner] = number
         return number
+    }
+
+    struct CredentialOwner: Hashable {
+        let name: String
+        let environment: PushEnvironment
+        let credential: AppSettings.Credential
     }
 
     /// By `AppIndex`, those that are gone too.

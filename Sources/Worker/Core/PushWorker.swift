@@ -41,8 +41,8 @@ package final class PushWorker: @unchecked Sendable {
     var alarm: Alarm?
     /// Each app's row of the pages; what changes by itself is filled in when a snapshot is made.
     var appRows: [WorkerSnapshot.App]
-    /// Numbers by which the machine knows credentials.
-    var credentialNumbers: [AppSettings.Credential: Int] = [:]
+    /// Numbers by which the machine knows the apps' credentials.
+    var credentialNumbers: [CredentialOwner: Int] = [:]
     var fileWatch: FileWatch?
     let configurationReading: FileReading
     let credentialReading: FileReading
