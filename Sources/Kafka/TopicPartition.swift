@@ -114,7 +114,7 @@ package struct CommitResult: Hashable, Sendable {
 extension UnsafePointer<rd_kafka_topic_partition_list_t> {
     /// Calls `body` with each element of the list, which stays its owner's.
     func forEach(_ body: (rd_kafka_topic_partition_t) -> Void) {
-        for index in 0..<Int(unsafe pointee.cnt) { unsafe body(pointee.elems[index]) }
+        for index in 0..<max(0, Int(unsafe pointee.cnt)) { unsafe body(pointee.elems[index]) }
     }
 
     var partitions: [TopicPartition] {

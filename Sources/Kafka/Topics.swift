@@ -212,7 +212,7 @@ extension ClientHandle {
 
     var topics: [String: TopicDescription] {
         var topics: [String: TopicDescription] = [:]
-        for index in 0..<Int(unsafe raw.pointee.topic_cnt) {
+        for index in 0..<max(0, Int(unsafe raw.pointee.topic_cnt)) {
             let topic = unsafe raw.pointee.topics[index]
             let name = unsafe String(cString: topic.topic)
             topics[name] = TopicDescription(
