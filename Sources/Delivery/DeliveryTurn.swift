@@ -4,8 +4,10 @@ package protocol RequestSource {
 
     /// Takes what Kafka said of the groups: partitions that are given and taken back, replies to commits.
     ///
+    /// - Returns: the time afterwards: it may have waited for brokers, and what is sent next counts on a lease that may be
+    ///   over meanwhile.
     /// - Throws: when it cannot go on. The turn ends there: nothing more is read, sent or committed.
-    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure)
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> DeliveryTime
 
     /// Gives the machine records, no more than it has room for; true when more wait that it has room for.
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> Bool
@@ -100,11 +102,12 @@ package struct DeliveryTurn {
         _ machine: inout DeliveryMachine, requests: Requests, transports: some Transports, records: some RecordSink,
         offsets: some OffsetSink, wokenBy wakeUps: WakeUps, now: DeliveryTime
     ) throws(Requests.Failure) -> End {
+        var now = now
         transports.deliver(to: &machine, now: now)
         machine.advance(now: now)
         if isKafkaDue(wakeUps, requests, records, now) {
             lastServedNs = now.ns
-            try requests.serve(&machine, now: now)
+            now = try requests.serve(&machine, now: now)
             records.acknowledge(&machine, now: now)
         }
         let hasMore = records.isBackedUp ? false : try requests.read(into: &machine, now: now)

@@ -4,7 +4,8 @@ internal import Glibc
 
 /// Both clocks, read together once a turn.
 package struct LoopTime: Hashable, Sendable {
-    /// CLOCK_MONOTONIC in nanoseconds: for deadlines and durations.
+    /// CLOCK_BOOTTIME in nanoseconds: for deadlines and durations. It goes on while the machine sleeps, as whoever
+    /// gives our partitions to others does.
     package var monotonicNs: Int64
     /// CLOCK_REALTIME in milliseconds since the epoch: for what is compared with other machines' times.
     package var wallMs: Int64
@@ -16,7 +17,7 @@ package struct LoopTime: Hashable, Sendable {
 
     /// The time now. Any thread; some 40 ns.
     package static func read() -> LoopTime {
-        LoopTime(monotonicNs: nanoseconds(CLOCK_MONOTONIC), wallMs: nanoseconds(CLOCK_REALTIME) / 1_000_000)
+        LoopTime(monotonicNs: nanoseconds(CLOCK_BOOTTIME), wallMs: nanoseconds(CLOCK_REALTIME) / 1_000_000)
     }
 
     private static func nanoseconds(_ clock: clockid_t) -> Int64 {

@@ -183,7 +183,7 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
         return read < unread.count
     }
 
-    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {}
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) -> DeliveryTime { now }
 
     func nextDeadlineNs(now: DeliveryTime) -> Int64? { nil }
 

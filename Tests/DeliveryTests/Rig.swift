@@ -350,7 +350,7 @@ extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
         play.answers = []
     }
 
-    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Stop) {
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Stop) -> DeliveryTime {
         play.steps.append("serve")
         if play.stops { throw Stop() }
         for group in CommitGroup.allCases where play.commits[group.rawValue] > 0 {
@@ -358,6 +358,7 @@ extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
             machine.commitFinished(of: group, outcomes, now: now)
             play.commits[group.rawValue] = 0
         }
+        return now
     }
 
     func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) {

@@ -8,9 +8,10 @@ struct SimulatedSide: RequestSource, Transports, RecordSink, OffsetSink {
     let world: SimulatedWorld
     let worker: SimulatedWorker
 
-    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) -> DeliveryTime {
         for group in CommitGroup.allCases { world.finishCommit(of: group, worker, &machine) }
         world.drain(worker, &machine)
+        return now
     }
 
     /// What is left unread is read in the world's next step.

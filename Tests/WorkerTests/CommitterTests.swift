@@ -266,4 +266,24 @@ struct CommitterTests {
         try scene.answer([:])
         #expect(scene.committer.problems(now: scene.now).isEmpty)
     }
+
+    @Test func `A commit whose reply never comes is made anew`() throws {
+        var scene = Scene(partitions: 1)
+        scene.settle(offset: 7)
+        scene.commit()
+        let lost = try #require(scene.place.sent.last)
+        scene.now.ns += OffsetCommitter.lostNs - 1
+        scene.commit()
+        #expect(scene.place.sent.count == 1)
+        scene.now.ns += 1_000_000_000
+        scene.commit()
+        scene.now.ns += 1_000_000_000
+        scene.commit()
+        #expect(scene.place.sent.count == 2)
+        scene.committer.take(
+            CommitReply(tag: lost.tag, code: .none, results: []), &scene.machine, now: scene.now)
+        #expect(scene.machine.counters.commitsAcknowledged == 0, "a late reply is of nobody")
+        try scene.answer([:])
+        #expect(scene.machine.counters.commitsAcknowledged == 1)
+    }
 }

@@ -147,4 +147,18 @@ struct ProblemTests {
         #expect(snapshot.lag(of: .requests) == nil)
         #expect(!MetricsText(snapshot, .read()).text.contains("apns_worker_lag_records{role=\"requests\"}"))
     }
+
+    @Test func aMissingThreadIsNamedUntilItWouldHaveBeenMissedAgain() {
+        var missing = MissingThread()
+        #expect(missing.problem(ofGroup: "g", nowNs: 0) == nil)
+        missing.note(nowNs: 1_000)
+        let last = 1_000 + MissingThread.namedNs / 2
+        missing.note(nowNs: last)
+        let problem = missing.problem(ofGroup: "g", nowNs: last + MissingThread.namedNs - 1)
+        #expect(problem?.sinceNs == 1_000 && problem?.subject == .group("g"))
+        #expect(problem?.advice.contains("pids") == true, "\(problem?.advice ?? "none")")
+        #expect(missing.problem(ofGroup: "g", nowNs: last + MissingThread.namedNs) == nil)
+        missing.note(nowNs: last + 3 * MissingThread.namedNs)
+        #expect(missing.problem(ofGroup: "g", nowNs: last + 3 * MissingThread.namedNs)?.sinceNs != 1_000)
+    }
 }

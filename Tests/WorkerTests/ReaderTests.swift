@@ -253,13 +253,13 @@ import Testing
         cluster.fail(9, with: [.topicAuthorizationFailed, .topicAuthorizationFailed])
         try scene.run("one topic") { scene.assigned == [0, 1] }
         let denied = try #require(scene.topics.first { !scene.reader.isAssigned(TopicPartition($0, 0)) })
-        let problems = scene.reader.problems.filter { $0.code == .topicAuthorizationFailed }
+        let problems = scene.reader.problems(scene.now).filter { $0.code == .topicAuthorizationFailed }
         #expect(problems.count == 2)
         #expect(problems.allSatisfy { $0.advice == "grant READ on topic \(denied)" })
         try scene.run("its letters") { scene.letters.count == 2 }
         try scene.run("both topics") { scene.assigned == [0, 0, 1, 1] }
         try scene.run("all letters") { scene.letters.count == 4 }
-        #expect(scene.reader.problems.isEmpty)
+        #expect(scene.reader.problems(scene.now).isEmpty)
     }
 
     @Test func `Denied topics and slow answers hold a turn for a second or so, however many there are`() throws {
@@ -274,7 +274,7 @@ import Testing
         #expect(scene.longestTurn < .seconds(3), "\(scene.longestTurn)")
         try cluster.setRoundTrip(milliseconds: 0)
         try scene.run("all topics", seconds: 60) { scene.letters.count >= scene.topics.count }
-        #expect(scene.reader.problems.isEmpty)
+        #expect(scene.reader.problems(scene.now).isEmpty)
     }
 
     @Test func `A group that could not be joined anew is tried again, and named meanwhile`() throws {
@@ -284,14 +284,14 @@ import Testing
         // A pattern that is none: librdkafka refuses the subscription, after the group was left.
         scene.reader.topics = ["^["]
         scene.reader.topicIsGone(TopicPartition(scene.topic, 0), &scene.machine, now: scene.now)
-        #expect(scene.reader.problems.map(\.subject) == [.group(scene.reader.name)])
-        #expect(scene.reader.problems.first?.text.contains("cannot be joined anew") == true)
+        #expect(scene.reader.problems(scene.now).map(\.subject) == [.group(scene.reader.name)])
+        #expect(scene.reader.problems(scene.now).first?.text.contains("cannot be joined anew") == true)
         try scene.run("the revocation") { scene.assigned.isEmpty }
         let next = try #require(scene.reader.nextDeadlineNs(now: scene.now))
         #expect(next <= scene.now.ns + 10_000_000_000)
         scene.reader.topics = scene.topics
         try scene.run("the return") { scene.assigned == [0] }
-        #expect(scene.reader.problems.isEmpty)
+        #expect(scene.reader.problems(scene.now).isEmpty)
         try scene.write(value: nil)
         try scene.run("the next letter") { scene.letters.count >= 2 }
     }
@@ -418,12 +418,12 @@ import Testing
         #expect(scene.letters.map(\.offset) == Array(0..<8))
         #expect(scene.skipped.isEmpty)
         #expect(!scene.events.contains { if case .logChanged = $0 { true } else { false } }, "\(scene.events)")
-        let named = scene.reader.falseRefusals(scene.now)
+        let named = scene.reader.problems(scene.now)
         #expect(named.map(\.subject) == [.partition(TopicPartition(scene.topic, 0))])
         #expect(named.first?.code == .offsetOutOfRange)
         var later = scene.now
         later.ns += FalseRefusals.namedNs
-        #expect(scene.reader.falseRefusals(later).isEmpty)
+        #expect(scene.reader.problems(later).isEmpty)
     }
 
     @Test func `A first offset that is falsely out of range is read at, after a lost session, too`() throws {
@@ -454,7 +454,7 @@ import Testing
         try scene.run("the letters behind them") { scene.letters.count == 8 }
         #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 7, 8, 9])
         #expect(scene.skipped == [2])
-        #expect(scene.reader.falseRefusals(scene.now).isEmpty)
+        #expect(scene.reader.problems(scene.now).isEmpty)
         try scene.run("the commit") { try scene.committed() == 10 }
     }
 
@@ -467,7 +467,7 @@ import Testing
         scene.answer(first: 0, end: 3)
         try scene.run("the letters again") { scene.letters.count == 10 }
         #expect(scene.letters.map(\.offset) == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4])
-        #expect(scene.skipped.isEmpty && scene.reader.falseRefusals(scene.now).isEmpty)
+        #expect(scene.skipped.isEmpty && scene.reader.problems(scene.now).isEmpty)
         try scene.write(value: nil)
         try scene.run("the next") { scene.letters.count == 11 }
         try scene.run("the commit") { try scene.committed() == 6 }

@@ -23,6 +23,9 @@ struct BatchFailures {
     /// Where no answer came, the end of a batch is asked for again after this time.
     static let askEveryNs: Int64 = 15_000_000_000
 
+    /// Whether one has failed more than once: what was damaged on its way is whole the next time, and nothing to name.
+    var isLasting: Bool { max(failures, open?.failures ?? 0) > 1 }
+
     /// What was passed by, where a failure can only be of that.
     func passed(of batches: [UnreadableBatch]) -> ClosedRange<Int64>? {
         guard let passed, !batches.isEmpty,

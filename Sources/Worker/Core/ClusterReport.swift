@@ -66,7 +66,8 @@ extension ClusterReport {
 
     private func fault(of group: Group) -> Fault? {
         switch group.code {
-        case KafkaCode.none?: nil
+        // A coordinator that answers who is no member is of use (librdkafka's mock broker does).
+        case KafkaCode.none?, .unknownMember?: nil
         case .groupAuthorizationFailed?:
             Fault(
                 "group \(group.id)", .denied, "the group may not be used: nothing can be read or committed",

@@ -1,4 +1,5 @@
 internal import Delivery
+internal import EventLoop
 internal import Kafka
 
 /// The two groups of a worker, of the request topics and of the retry topics: what each reads goes into the machine, and
@@ -12,7 +13,7 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     /// Takes the dead letters of what is read.
     let publisher: RecordPublisher
 
-    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(KafkaError) {
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(KafkaError) -> DeliveryTime {
         for (reader, committer) in zip(readers, committers) {
             reader.markReadable()
             reader.serve(&machine, now: now) { reply, machine in committer.take(reply, &machine, now: now) }
@@ -20,6 +21,8 @@ struct ConsumerGroups: RequestSource, OffsetSink {
             for partition in committer.takeGone() { reader.topicIsGone(partition, &machine, now: now) }
             if let error = reader.fatalError { throw error }
         }
+        let after = LoopTime.read()
+        return DeliveryTime(ns: after.monotonicNs, wallMs: after.wallMs)
     }
 
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) -> Bool {
@@ -57,7 +60,7 @@ struct ConsumerGroups: RequestSource, OffsetSink {
 
     /// What keeps them from reading or committing now.
     func problems(now: DeliveryTime) -> [KafkaProblem] {
-        readers.flatMap { $0.problems + $0.falseRefusals(now) } + committers.flatMap { $0.problems(now: now) }
+        readers.flatMap { $0.problems(now) } + committers.flatMap { $0.problems(now: now) }
     }
 }
 

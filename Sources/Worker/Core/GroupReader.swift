@@ -91,7 +91,14 @@ final class GroupReader: CommitPlace {
     private let logger: Logger
     private let roleOfTopic: RoleOfTopic
     private let drainNs: Int64
-    private var assigned: [Assigned] = []
+    private var assigned: [Assigned] = [] {
+        didSet {
+            byPartition = Dictionary(uniqueKeysWithValues: assigned.map { ($0.queue.partition, $0) })
+            byID = Dictionary(uniqueKeysWithValues: assigned.map { ($0.id, $0) })
+        }
+    }
+    private var byPartition: [TopicPartition: Assigned] = [:]
+    private var byID: [PartitionID: Assigned] = [:]
     /// Partitions that were given up, or whose log is another one: their last events come afterwards, and a suspended
     /// one's after minutes.
     private var former: [PartitionID: TopicPartition] = [:]
@@ -107,6 +114,7 @@ final class GroupReader: CommitPlace {
     /// Changes of logs that the watch saw while the partition was not read here, and until when they count (monotonic).
     private var seen: [TopicPartition: (change: LogMarks.Change, untilNs: Int64)] = [:]
     private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
+    private var missingThread = MissingThread()
     /// As subscribed to.
     var topics: [String]
     private var revocation: Revocation?
@@ -223,11 +231,11 @@ final class GroupReader: CommitPlace {
                 note(.partition(partition), error.code, of: partition.topic, now)
             case .batchFailed(let partition, .putOff(let batch), _): putOff(partition, batch, now)
             case .batchFailed(let partition, .endUnknown(let batch), let error):
-                if !pass(partition, batch, machine, now) {
+                if !pass(partition, batch, machine, now), isLasting(partition) {
                     note(.partition(partition), error.code, of: partition.topic, now)
                 }
             case .batchFailed(let partition, .unreadable(let batches), let error):
-                if !pass(partition, batches, machine) {
+                if !pass(partition, batches, machine), isLasting(partition) {
                     note(.partition(partition), error.code, of: partition.topic, now)
                 }
             case .client(.error(let error)) where Self.unavailableTopic(in: error.text) != nil:
@@ -238,7 +246,10 @@ final class GroupReader: CommitPlace {
             case .client(.statistics(let text)):
                 if let isReached = isAnyBrokerUp(inStatistics: text) { isBrokerReached = isReached }
             case .client(let event):
-                if case .error(let error) = event { lastError = error }
+                if case .error(let error) = event {
+                    lastError = error
+                    if error.code == .noResources { missingThread.note(nowNs: now.ns) }
+                }
                 if let timeout = event.requestTimeout { onRequestTimeout(timeout) }
                 EventLog.write(event, of: name, to: logger)
             }
@@ -260,8 +271,11 @@ final class GroupReader: CommitPlace {
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
     }
 
-    /// What cannot be read now.
-    var problems: [KafkaProblem] { Array(standing.values) }
+    /// What cannot be read now, or is refused though it is there.
+    func problems(_ now: DeliveryTime) -> [KafkaProblem] {
+        Array(standing.values) + falseRefusals.problems(nowNs: now.ns)
+            + [missingThread.problem(ofGroup: name, nowNs: now.ns)].compactMap(\.self)
+    }
 
     /// The topic that librdkafka names as one that a subscription cannot have (rdkafka_topic.c,
     /// rd_kafka_propagate_consumer_topic_errors).
@@ -668,6 +682,8 @@ final class GroupReader: CommitPlace {
         return nil
     }
 
+    private func isLasting(_ partition: TopicPartition) -> Bool { find(partition)?.failures.isLasting == true }
+
     /// Takes a failure of librdkafka's to unpack a batch; false: it is to try again.
     private func pass(
         _ partition: TopicPartition, _ batches: [UnreadableBatch], _ machine: borrowing DeliveryMachine
@@ -776,9 +792,6 @@ final class GroupReader: CommitPlace {
     // MARK: Offsets that a broker refuses
 
     private var falseRefusals = FalseRefusals()
-
-    /// Partitions of which an offset was refused lately that their logs have.
-    func falseRefusals(_ now: DeliveryTime) -> [KafkaProblem] { falseRefusals.problems(nowNs: now.ns) }
 
     /// A broker said that the offset does not exist which is read next, and librdkafka went to the log's beginning.
     private func refuse(_ partition: TopicPartition, _ text: String, _ now: DeliveryTime) {
@@ -957,8 +970,10 @@ final class GroupReader: CommitPlace {
         acquit(one.queue.partition)
         let high = consumer.watermarks(of: one.queue.partition).high
         noteFormer(one.id, one.queue.partition)
+        byID[one.id] = nil
         one.id = machine.beginAnew(
             one.id, from: offset, logEnd: high < 0 ? nil : high, now: now)
+        byID[one.id] = one
         place.pointee = machine.place(of: one.id)
         one.refused = nil
         one.start = offset ?? 0
@@ -973,7 +988,7 @@ final class GroupReader: CommitPlace {
 
     /// The partition of an assignment; `nil`: it is not ours any more.
     func partition(of id: PartitionID) -> TopicPartition? {
-        assigned.first { $0.id == id }?.queue.partition
+        byID[id]?.queue.partition
     }
 
     /// The partition of an assignment, for log lines: also of one that was given up, unless that is long ago.
@@ -985,7 +1000,7 @@ final class GroupReader: CommitPlace {
 
     func isAssigned(_ partition: TopicPartition) -> Bool { find(partition) != nil }
 
-    private func find(_ partition: TopicPartition) -> Assigned? { assigned.first { $0.queue.partition == partition } }
+    private func find(_ partition: TopicPartition) -> Assigned? { byPartition[partition] }
 
     /// The partitions that are read, or drain, now.
     func forEachAssigned(_ body: (PartitionID, TopicPartition) -> Void) {

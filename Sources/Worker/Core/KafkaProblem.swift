@@ -13,13 +13,14 @@ struct KafkaProblem: Equatable {
         case writing = "it cannot be written; what needs it waits"
         case reading = "it cannot be read"
         case refusing = "a broker refuses an offset which its log has; it is asked again, and reading goes on there"
+        case unthreaded = "the system had no thread for one of its brokers; what that one leads may not be read"
         case committing = "commits are refused"
         case joining = "the group cannot be joined anew; trying again"
 
         var kind: Fault.Kind {
             switch self {
             case .writing, .unreported: .unwritable
-            case .reading, .refusing: .unreadable
+            case .reading, .refusing, .unthreaded: .unreadable
             case .committing: .uncommitted
             case .joining: .unjoined
             }
@@ -81,6 +82,7 @@ enum Advice {
 
     static func group(_ name: String, _ code: KafkaCode) -> String {
         switch code {
+        case .noResources: KafkaCode.roomForThreads
         case .groupAuthorizationFailed: "grant READ on group \(name)"
         case .coordinatorNotAvailable, .notCoordinator, .waitingForCoordinator, .timedOut, .transport:
             "look at the broker that coordinates group \(name)"

@@ -30,6 +30,9 @@ final class OffsetCommitter {
 
     /// A reply that takes longer is told.
     private static let silenceNs: Int64 = 5_000_000_000
+    /// One that takes longer is not waited for: librdkafka gives a commit up sooner (`socket.timeout.ms`, and the session's
+    /// while there is no coordinator), so none comes any more. It is committed anew.
+    static let lostNs: Int64 = 300_000_000_000
 
     init(_ group: CommitGroup, name: String, logger: Logger) {
         self.group = group
@@ -39,6 +42,11 @@ final class OffsetCommitter {
 
     /// Commits what is due.
     func commit(_ machine: inout DeliveryMachine, _ place: some CommitPlace, now: DeliveryTime) {
+        if !pending.isEmpty, now.ns - sentNs >= Self.lostNs {
+            note(.group(name), .timedOut, Advice.group(name, .timedOut), now)
+            tag += 1
+            finish(nil, &machine, now)
+        }
         guard pending.isEmpty else { return }
         let entries = machine.takeCommit(of: group, now: now)
         guard !entries.isEmpty else { return }

@@ -96,9 +96,10 @@ extension MachinePart: Transports {
 extension MachinePart: RequestSource, OffsetSink {
     typealias Failure = BenchFailure
 
-    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) -> DeliveryTime {
         if !committing.isEmpty { machine.commitFinished(of: .requests, committing, now: now) }
         committing = []
+        return now
     }
 
     func read(into machine: inout DeliveryMachine, now: DeliveryTime) throws(BenchFailure) -> Bool {
