@@ -111,14 +111,17 @@ extension DeliveryMachine {
     }
 
     private mutating func findApp(_ request: ParsedRequest) -> AppDirectory.Match {
-        let match = directory.find(name: request.app, environment: request.environment, topic: request.headers.topic)
+        let isBroadcast = request.target == .channel
+        let match = directory.find(
+            name: request.app, environment: request.environment, topic: request.headers.topic, isBroadcast: isBroadcast)
         // The worker that wrote a retry record knew the app; here it may have another name, while workers are replaced
         // or for good.
         guard case .failure = match, request.retry != nil, !request.app.isEmpty, !request.headers.topic.isEmpty else {
             return match
         }
         let noName = UnsafeRawBufferPointer(start: nil, count: 0)
-        return directory.find(name: noName, environment: request.environment, topic: request.headers.topic)
+        return directory.find(
+            name: noName, environment: request.environment, topic: request.headers.topic, isBroadcast: isBroadcast)
     }
 
     /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes

@@ -67,8 +67,35 @@ import Testing
         #expect(headers[":path"] == "/4/broadcasts/apps/com.example.shop")
         #expect(headers["apns-channel-id"] == "dHN0LXNyY2gtY2hubA==")
         #expect(headers["apns-request-id"] == "00000000-0000-0001-0000-000000000002")
-        #expect(headers["apns-expiration"] == "0")
+        #expect(headers["apns-expiration"] == "0" && headers["apns-priority"] == "10")
         #expect(headers["apns-topic"] == nil && headers["apns-id"] == nil)
+        world.close()
+    }
+
+    /// A broadcast's id is `apns-request-id`, also where Apple makes it.
+    @Test func theIDThatAppleMadeOfABroadcast() throws {
+        let world = try World()
+        world.server.onRequest = { peer, request in
+            peer.respond(
+                request.stream, 200,
+                headers: [
+                    ("apns-id", "00000000-0000-0000-0000-00000000000f"),
+                    ("apns-request-id", "EABEAE54-14A8-11E5-B60B-1697F925EC7B"),
+                ])
+        }
+        try world.connect()
+        var request = world.request(1)
+        request.isBroadcast = true
+        request.token = world.bytes("dHN0LXNyY2gtY2hubA==")
+        request.headers.pushType = .liveactivity
+        request.headers.priority = 5
+        request.headers.apnsID = .none
+        world.transport.handle(.send([request]))
+        world.run("completion") { !world.completions.isEmpty }
+        #expect(world.server.peers[0].arrived[0].headers["apns-request-id"] == nil)
+        #expect(world.server.peers[0].arrived[0].headers["apns-priority"] == "5")
+        #expect(
+            world.completions[0].apnsID == NotificationUUID(high: 0xeabe_ae54_14a8_11e5, low: 0xb60b_1697_f925_ec7b))
         world.close()
     }
 

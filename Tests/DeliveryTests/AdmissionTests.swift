@@ -162,7 +162,10 @@ struct AppDirectoryTests {
         var topic = ""
         /// An app and the topic it gets, or Apple's word.
         var expected: String
-        var testDescription: String { "\(name)/\(environment.map { "\($0)" } ?? "")/\(topic)" }
+        var isBroadcast = false
+        var testDescription: String {
+            "\(isBroadcast ? "broadcast " : "")\(name)/\(environment.map { "\($0)" } ?? "")/\(topic)"
+        }
     }
 
     static func find(_ directory: inout AppDirectory, _ test: Case) -> String {
@@ -170,7 +173,9 @@ struct AppDirectoryTests {
         let topic = Array(test.topic.utf8)
         return name.withUnsafeBytes { name in
             topic.withUnsafeBytes { topic in
-                switch directory.find(name: name, environment: test.environment, topic: topic) {
+                switch directory.find(
+                    name: name, environment: test.environment, topic: topic, isBroadcast: test.isBroadcast)
+                {
                 case .app(let app, let defaultTopic):
                     let added = String(decoding: defaultTopic, as: UTF8.self)
                     return "\(app.value)" + (added.isEmpty ? "" : " \(added)")
@@ -205,6 +210,13 @@ struct AppDirectoryTests {
             Case(name: "nobody", expected: "badTopic"),
             Case(environment: .development, expected: "1 com.example.shop"),
             Case(expected: "missingTopic"),
+            Case(topic: "com.example.shop", expected: "0", isBroadcast: true),
+            Case(topic: "com.example.shop.voip", expected: "topicDisallowed", isBroadcast: true),
+            Case(topic: "com.example.news.push-type.liveactivity", expected: "topicDisallowed", isBroadcast: true),
+            Case(topic: "com.example.news.unknown", expected: "badTopic", isBroadcast: true),
+            Case(name: "nobody", topic: "com.example.shop", expected: "badTopic", isBroadcast: true),
+            Case(environment: .development, topic: "com.example.shop", expected: "1", isBroadcast: true),
+            Case(name: "shop", expected: "0 com.example.shop", isBroadcast: true),
         ])
     func find(_ test: Case) {
         var directory = AppDirectory(Self.routes)
@@ -212,6 +224,9 @@ struct AppDirectoryTests {
         // Again, now that it may be remembered, and after another one was.
         #expect(Self.find(&directory, test) == test.expected)
         _ = Self.find(&directory, Case(topic: "com.example.news", expected: ""))
+        #expect(Self.find(&directory, test) == test.expected)
+        // What a device may have is not remembered for a broadcast.
+        _ = Self.find(&directory, Case(topic: test.topic, expected: ""))
         #expect(Self.find(&directory, test) == test.expected)
     }
 

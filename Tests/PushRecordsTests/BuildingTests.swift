@@ -93,8 +93,7 @@ private func full() -> PushNotification {
 
     @Test func broadcasts() throws {
         let live = PushNotification(
-            json: #"{"aps":{"event":"update"}}"#, pushType: .liveactivity,
-            topic: "com.example.shop.push-type.liveactivity")
+            json: #"{"aps":{"event":"update"}}"#, pushType: .liveactivity, topic: "com.example.shop")
         for record in [
             try live.payloadRecord(toChannel: "dHN0LXNyY2gtY2hubA=="),
             try live.envelopeRecord(toChannel: "dHN0LXNyY2gtY2hubA=="),
@@ -105,6 +104,10 @@ private func full() -> PushNotification {
         }
         let error = #expect(throws: RequestError.self) { try PushNotification(json: hi).payloadRecord(toChannel: "a") }
         #expect(error?.reason == .invalidPushType)
+        var suffixed = live
+        suffixed.topic = "com.example.shop.push-type.liveactivity"
+        let refusal = #expect(throws: RequestError.self) { try suffixed.payloadRecord(toChannel: "dHN0LXNyY2g=") }
+        #expect(refusal?.reason == .topicDisallowed)
     }
 
     private static let refused: [(@Sendable (inout PushNotification) -> Void, Reason?, String)] = [

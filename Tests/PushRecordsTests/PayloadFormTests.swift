@@ -218,6 +218,12 @@ import Testing
         #expect(parse(TestRecord(key: nil, hi, [channel, ("apns-push-type", "alert")])).reason == .invalidPushType)
         #expect(!parse(TestRecord(key: nil, hi, [channel, ("apns-push-type", "liveactivity")])).isInvalid)
         #expect(parse(TestRecord(key: nil, hi, [("apns-channel-id", "")])).reason == .badChannelId)
+        // The suffix of single devices' Live Activities; any other is known by the configuration.
+        let suffixed = ("apns-topic", "com.ex.push-type.liveactivity") as (String, String?)
+        let refused = parse(TestRecord(key: nil, hi, [channel, suffixed]))
+        #expect(refused.isInvalid && refused.reason == .topicDisallowed)
+        #expect(!parse(TestRecord(key: tokenA, hi, [suffixed, ("apns-push-type", "liveactivity")])).isInvalid)
+        #expect(!parse(TestRecord(key: nil, hi, [channel, ("apns-topic", ".push-type.liveactivity")])).isInvalid)
         #expect(parse(TestRecord(key: nil, hi, [("apns-channel-id", "a\nb")])).reason == .badChannelId)
         let both = parse(TestRecord(key: nil, hi, [channel, ("push-device-token", tokenA)]))
         #expect(both.isInvalid && both.target == .device && both.token == tokenA)

@@ -18,7 +18,7 @@ package struct RequestHeaders: ~Copyable {
     }
 
     /// What the transport keeps of responses; see `keep(for:)`.
-    package static let wantedHeaders: [StaticString] = ["apns-id", "apns-unique-id"]
+    package static let wantedHeaders: [StaticString] = ["apns-id", "apns-unique-id", "apns-request-id"]
 
     private static let devicePath: StaticString = "/3/device/"
     private static let broadcastPath: StaticString = "/4/broadcasts/apps/"
@@ -77,7 +77,9 @@ package struct RequestHeaders: ~Copyable {
         }
         list.append("apns-push-type", request.headers.pushType.text)
         switch request.headers.priority {
-        case 0: break
+        case 0:
+            // Apple's default; whether its broadcast page wants the field or not, it is right.
+            if request.isBroadcast { list.append("apns-priority", "10") }
         case 1: list.append("apns-priority", "1")
         case 5: list.append("apns-priority", "5")
         default: list.append("apns-priority", "10")
@@ -106,9 +108,10 @@ package struct RequestHeaders: ~Copyable {
         }
     }
 
-    /// Which response headers matter: `apns-id` only when Apple makes it; `apns-unique-id` only comes in development.
+    /// Which response headers matter: `apns-id` only when Apple makes it (`apns-request-id` of a broadcast);
+    /// `apns-unique-id` only comes in development.
     package static func keep(for request: borrowing OutgoingRequest) -> UInt8 {
-        request.headers.apnsID == .none ? 0b11 : 0b10
+        request.headers.apnsID != .none ? 0b10 : request.isBroadcast ? 0b110 : 0b11
     }
 
     private func joined(_ prefix: StaticString, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {

@@ -399,7 +399,8 @@ final class Connection: SecureChannelDelegate {
         if isQuarantine { limit = min(limit * 2, Self.quarantineLimit) }
         guard let closed = window.responded(ticket) else { return }
         var completion = Completion(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
-        let sentID = session.responseHeader(0)
+        var sentID = session.responseHeader(0)
+        if sentID.isEmpty { sentID = session.responseHeader(2) }
         if !sentID.isEmpty { completion.apnsID = NotificationUUID(parsing: sentID) }
         let uniqueID = session.responseHeader(1)
         if !uniqueID.isEmpty {

@@ -73,23 +73,37 @@ package struct AppDirectory: ~Copyable {
         }
     }
 
-    /// The app of a request; empty ranges say that nothing was given.
+    /// The app of a request; empty ranges say that nothing was given. The topic of a broadcast is a bundle id alone: it
+    /// stands in the path, and APNs says TopicDisallowed to a suffix there.
     package mutating func find(
-        name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer
+        name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer,
+        isBroadcast: Bool = false
     ) -> Match {
         if topic.isEmpty { return findDefault(name: name, environment: environment) }
+        if isBroadcast { return findBundle(name: name, environment: environment, topic: topic) }
         if name.isEmpty, environment == nil, Self.isEqual(topic, lastTopic) {
             return .app(lastApp, defaultTopic: Self.nothing)
         }
         guard let index = firstApp(name: name, environment: environment, topic: topic) else {
             guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
-            return .failure(
-                .badTopic,
-                "the topic is not a bundle id of an app of this worker's configuration (all workers of a group need the same apps)",
-                .topic)
+            return Self.unknownTopic
         }
         if name.isEmpty, environment == nil, topic.count <= Self.lastLimit { remember(topic, index) }
         return .app(AppIndex(index), defaultTopic: Self.nothing)
+    }
+
+    private func findBundle(
+        name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer
+    ) -> Match {
+        if let index = firstApp(name: name, environment: environment, bundleID: topic) {
+            return .app(AppIndex(index), defaultTopic: Self.nothing)
+        }
+        guard name.isEmpty || hasApp(named: name, environment: environment) else { return Self.unknownApp(name) }
+        if firstApp(name: name, environment: environment, topic: topic) != nil {
+            return .failure(
+                .topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", .topic)
+        }
+        return Self.unknownTopic
     }
 
     /// Without a topic: the only bundle id of the app that is named, or of all apps that fit.
@@ -158,6 +172,12 @@ package struct AppDirectory: ~Copyable {
     }
 
     private static var nothing: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: nil, count: 0) }
+    private static var unknownTopic: Match {
+        .failure(
+            .badTopic,
+            "the topic is not a bundle id of an app of this worker's configuration (all workers of a group need the same apps)",
+            .topic)
+    }
     private static func unknownApp(_ name: UnsafeRawBufferPointer) -> Match {
         .failure(
             .badTopic,

@@ -36,8 +36,8 @@ public struct PushNotification: Hashable, Sendable {
     public var payload: [UInt8]
     /// What kind of notification the payload is (`apns-push-type`).
     public var pushType: PushType
-    /// The app's bundle id, with the suffix that some push types ask for (`PushType.topicSuffix`); `nil`: the one of the
-    /// worker's app when it has one only.
+    /// The app's bundle id, with the suffix that some push types ask for (`PushType.topicSuffix`), but for a broadcast, whose
+    /// topic is the bundle id alone; `nil`: the one of the worker's app when it has one only.
     public var topic: String?
     /// `nil`: Apple's default, `immediate` (the worker's for `background`: `powerConsiderate`).
     public var priority: Priority?
@@ -84,7 +84,8 @@ extension TextHeader {
 }
 
 extension PushType {
-    /// What the topic has behind the bundle id; `nil`: nothing. (`mdm` has a topic of its own kind.)
+    /// What the topic has behind the bundle id; `nil`: nothing. (`mdm` has a topic of its own kind; a broadcast's topic never
+    /// has a suffix.)
     ///
     /// Source: "Sending notification requests to APNs", apns-push-type.
     public var topicSuffix: String? {

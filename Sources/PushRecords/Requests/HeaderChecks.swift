@@ -57,6 +57,12 @@ enum HeaderCheck {
         }
     }
 
+    /// Whether a topic is that of Live Activities of single devices: a bundle id with Apple's suffix.
+    static func isLiveActivityTopic(_ value: UnsafeRawBufferPointer) -> Bool {
+        let suffix = (".push-type.liveactivity" as StaticString).lentBytes
+        return value.count > suffix.count && value.suffix(suffix.count).elementsEqual(suffix)
+    }
+
     static func pushType(_ value: UnsafeRawBufferPointer) -> PushType? {
         let type: PushType
         switch (value.count, value.first) {

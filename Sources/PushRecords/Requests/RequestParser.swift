@@ -157,6 +157,11 @@ package struct RequestParser: ~Copyable {
             if !HeaderCheck.isClean(value, limit: RecordLimits.topic) {
                 request.headers.topic = value.cutText(RecordLimits.topic)
                 request.fail(Fault(.badTopic, "apns-topic must be printable ASCII of 1 to 255 bytes", value))
+            } else if isBroadcast && HeaderCheck.isLiveActivityTopic(value) {
+                // Whatever the configuration: so that the library can say it, too.
+                request.fail(
+                    Fault(.topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", value)
+                )
             }
         }
         if let value = fields[.pushType] {

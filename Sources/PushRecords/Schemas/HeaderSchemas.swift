@@ -13,7 +13,10 @@ extension RecordSchema {
             "apns-expiration": {"type": "string", "pattern": "^[0-9]{1,18}$"},
             \#(texts(#""string""#, indent: 4))
             "apns-id": {"type": "string", "pattern": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
-            "apns-channel-id": {"type": "string", "minLength": 1, "maxLength": 200}
+            "apns-channel-id": {
+              "type": "string", "minLength": 1, "maxLength": 200,
+              "description": "A broadcast: apns-topic is the bundle id alone, apns-push-type liveactivity"
+            }
         """#
 
     /// A line for each text header, at a place with so many spaces before it.
