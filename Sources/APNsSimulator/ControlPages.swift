@@ -5,6 +5,7 @@ import Synchronization
 struct ControlPages: Sendable {
     let books: Books
     let switches: FaultSwitches
+    var channels = ChannelBook()
 
     var routes: [Route] {
         [
@@ -14,6 +15,7 @@ struct ControlPages: Sendable {
             Route(.get, "/received") { [books] in Self.dump(books, .received, $0) },
             Route(.get, "/tokens") { [books] in Self.dump(books, .tokens, $0) },
             Route(.get, "/token") { [books] in Self.token(books, $0) },
+            Route(.get, "/channels") { [books, channels] _ in .text(Self.list(channels, books)) },
             Route(.post, "/reset") { [books] _ in
                 books.reset()
                 return .json(books.totals.json)
@@ -33,7 +35,9 @@ struct ControlPages: Sendable {
         GET  /tokens     lines "token arrived accepted"
                          ?from=N leaves out the N notifications (or tokens) that came first
         GET  /token?token=HEX           the same for one token, as JSON
-        POST /reset      forgets books and counts
+        GET  /channels   lines "bundle-id channel-id policy arrived accepted" of all broadcast channels;
+                         policy: 0 stores nothing, 1 the most recent message
+        POST /reset      forgets books and counts; channels stay
         GET  /faults     latency, streams and faults as they are set
         POST /faults?latency=50ms&streams=100&fault=goaway@10000&fault=cut-after@5s
                          sets those that are named; an empty fault= takes all away
@@ -42,6 +46,13 @@ struct ControlPages: Sendable {
                          cut-before end those that a fault had silenced too
 
         """
+
+    private static func list(_ channels: ChannelBook, _ books: Books) -> String {
+        channels.all.map { channel in
+            let counts = books.counts(ofChannel: channel.id)
+            return "\(channel.bundleID) \(channel.id) \(channel.policy.rawValue) \(counts.arrived) \(counts.accepted)\n"
+        }.joined()
+    }
 
     private static func dump(_ books: Books, _ listing: Books.Listing, _ request: HTTPRequest) -> HTTPResponse {
         var first = 0

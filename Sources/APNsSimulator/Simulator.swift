@@ -14,11 +14,15 @@ package final class Simulator: Sendable {
     /// Where it listens.
     package let host: String
     package let port: UInt16
+    /// Where channels are managed; `nil`: nowhere.
+    package let managementPort: UInt16?
     /// Where the control endpoint listens; `nil`: there is none.
     package let controlPort: UInt16?
+    package let channels: ChannelBook
 
     private let thread: LoopThread
     private let door: DoorHandle
+    private let managementDoor: DoorHandle?
     private let control: PageServer?
     private let isStopped = Atomic(false)
 
@@ -31,18 +35,41 @@ package final class Simulator: Sendable {
         let credentials = try SimulatorCredentials(directory: options.directory)
         let keys = try Self.keys(options, credentials)
         let context = try Self.context(options, credentials)
-        let handoff = Handoff<Result<DoorHandle, SimulatorError>>()
+        let channels = ChannelBook(limit: options.channelLimit, seed: options.seed)
+        let handoff = Handoff<Result<Doors, SimulatorError>>()
         do {
             thread = try LoopThread(name: "apns-simulator") { loop in
-                let service = Service(options: options, keys: keys, books: books, nowNs: loop.now.monotonicNs)
-                do {
-                    let door = try Door(
-                        host: options.host, port: options.port, loop: loop, service: service, context: context,
-                        connectionLimit: options.connectionLimit)
-                    handoff.give(.success(DoorHandle(door, port: door.port)))
-                } catch {
+                func open(_ port: UInt16, _ options: SimulatorOptions, _ role: Service.Role) throws(SimulatorError)
+                    -> Door
+                {
+                    do {
+                        return try Door(
+                            host: options.host, port: port, loop: loop,
+                            service: Service(
+                                options: options, keys: keys, books: books, channels: channels,
+                                nowNs: loop.now.monotonicNs, role: role),
+                            context: context, connectionLimit: options.connectionLimit)
+                    } catch {
+                        throw SimulatorError("cannot listen on \(options.host):\(port): \(error)")
+                    }
+                }
+                do throws(SimulatorError) {
+                    let door = try open(options.port, options, .notifications)
+                    var management: Door?
+                    if let port = options.managementPort {
+                        // Faults and latency are of notifications.
+                        var options = options
+                        options.faults = []
+                        options.latency = .none
+                        management = try open(port, options, .management)
+                    }
                     handoff.give(
-                        .failure(SimulatorError("cannot listen on \(options.host):\(options.port): \(error)")))
+                        .success(
+                            Doors(
+                                notifications: DoorHandle(door, port: door.port),
+                                management: management.map { DoorHandle($0, port: $0.port) })))
+                } catch {
+                    handoff.give(.failure(error))
                     loop.stop()
                 }
             }
@@ -50,7 +77,9 @@ package final class Simulator: Sendable {
             throw SimulatorError("no thread for the simulator: \(error)")
         }
         switch handoff.wait() {
-        case .success(let handle): door = handle
+        case .success(let doors):
+            door = doors.notifications
+            managementDoor = doors.management
         case .failure(let error):
             thread.join()
             throw error
@@ -59,6 +88,8 @@ package final class Simulator: Sendable {
         self.credentials = credentials
         host = options.host
         port = door.port
+        managementPort = managementDoor?.port
+        self.channels = channels
         let switches = FaultSwitches(loop: thread.loop, door: door, options: options)
         self.switches = switches
         guard let wanted = options.controlPort else {
@@ -67,7 +98,7 @@ package final class Simulator: Sendable {
             return
         }
         do {
-            let pages = ControlPages(books: books, switches: switches)
+            let pages = ControlPages(books: books, switches: switches, channels: channels)
             control = try PageServer(host: options.host, port: wanted, routes: pages.routes)
         } catch {
             thread.stop()
@@ -82,11 +113,24 @@ package final class Simulator: Sendable {
 
     deinit { stop() }
 
+    /// Makes so many channels that store nothing, as requests would; their ids. Throws when they do not fit.
+    package func fill(_ count: Int, bundleID: String) throws(SimulatorError) -> [String] {
+        var ids: [String] = []
+        for _ in 0..<count {
+            guard let id = channels.make(bundleID: bundleID, policy: .nothing) else {
+                throw SimulatorError("\(bundleID) has \(ids.count) channels more, and no room for others")
+            }
+            ids.append(id)
+        }
+        return ids
+    }
+
     /// Stops listening, says GOAWAY on every connection and closes it, answers outstanding; returns when all threads are
     /// gone. The books stay. Calling it again does nothing.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         control?.stop()
+        _ = managementDoor?.with(thread.loop) { $0.close() }
         door.stop(on: thread.loop)
         thread.join()
     }
@@ -139,6 +183,12 @@ package final class Simulator: Sendable {
             throw SimulatorError("the server's certificate: \(error)")
         }
     }
+}
+
+/// The doors of a simulator.
+private struct Doors: Sendable {
+    var notifications: DoorHandle
+    var management: DoorHandle?
 }
 
 /// Holds the loop's door for other threads, which only touch it through `Loop.perform`.

@@ -6,6 +6,8 @@ package struct SimulatorOptions: Sendable {
     package var host = "127.0.0.1"
     /// 0: any free one.
     package var port: UInt16 = 0
+    /// Where channels are managed, on `host`; 0: any free one; `nil`: nowhere.
+    package var managementPort: UInt16?
     /// Where the control endpoint listens on `host`; 0: any free one; `nil`: there is none.
     package var controlPort: UInt16? = 0
     /// Where certificates and keys are kept, made on the first start; `nil`: made in memory and forgotten.
@@ -19,6 +21,10 @@ package struct SimulatorOptions: Sendable {
     package var environment = PushEnvironment.production
     /// Bundle ids that may be pushed to, their push types' suffixes included; empty: any.
     package var bundleIDs: [String] = []
+    /// Bundle ids for which broadcast was not set up: FeatureNotEnabled.
+    package var withoutBroadcast: [String] = []
+    /// Most channels of an app.
+    package var channelLimit = ChannelBook.appleLimit
     /// SETTINGS_MAX_CONCURRENT_STREAMS before a connection showed a valid provider token; as seen at Apple: 1.
     package var firstStreams: UInt32 = 1
     /// And after it.

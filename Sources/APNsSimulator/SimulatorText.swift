@@ -32,6 +32,7 @@ extension Simulator {
     /// What it prints when it has started: where it listens, and how a worker is pointed at it.
     package var instructions: String {
         var text = "APNs simulator on \(host):\(port)\n"
+        if let managementPort { text += "channel management on \(host):\(managementPort)\n" }
         if let controlPort { text += "control endpoint: http://\(host):\(controlPort)/\n" }
         guard let caFile = credentials.caFile, let keyFile = credentials.providerKeyFile,
             let clientFile = credentials.clientCertificateFile, let clientKeyFile = credentials.clientKeyFile
@@ -50,7 +51,7 @@ extension Simulator {
                 token: {key_file: \(keyFile), key_id: \(SimulatorCredentials.keyID), \
             team_id: \(SimulatorCredentials.teamID)}
                 tls: {ca_file: \(caFile)}
-
+            \(managementPort.map { "    broadcast: {manage_host: localhost, manage_port: \($0)}\n" } ?? "")
             """
     }
 }

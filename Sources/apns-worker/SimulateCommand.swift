@@ -8,6 +8,7 @@ func simulate(_ arguments: [String]) -> ExitCode {
     var defaults = SimulatorOptions()
     defaults.port = 2197
     defaults.controlPort = 2198
+    defaults.managementPort = 0
     defaults.directory = "apns-simulator"
     switch parsed(simulateTable, arguments, defaults) {
     case .failure(let exit): return exit.code
@@ -53,6 +54,16 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             options.controlPort = place.port
         },
         .init(
+            "manage", value: "PORT",
+            "The port on the same host where broadcast channels are managed, as at api-manage-broadcast.push.apple.com (default: any free one, which is printed)."
+        ) { options, text throws(UsageError) in
+            let place = try hostAndPort(text)
+            guard place.host == nil || place.host == options.host else {
+                throw UsageError("channels are managed on the host of --listen, which must stand before it")
+            }
+            options.managementPort = place.port
+        },
+        .init(
             "directory", "d", value: "DIR",
             "Certificates and keys: read, or made on the first start (default ./apns-simulator)."
         ) { options, text throws(UsageError) in options.directory = try OptionValue.text(text) },
@@ -86,6 +97,10 @@ private let simulateTable = OptionTable<SimulatorOptions>(
         .init(
             "bundle-id", value: "ID", "Accept only this app's topics; may be given more than once (default: any)."
         ) { $0.bundleIDs.append($1) },
+        .init(
+            "no-broadcast", value: "ID",
+            "Broadcast is not set up for this bundle id (FeatureNotEnabled); may be given more than once."
+        ) { $0.withoutBroadcast.append($1) },
         .init("streams", value: "N", "Streams a connection may have open at once (default 1000).") {
             options, text throws(UsageError) in
             options.streams = UInt32(try OptionValue.integer(text, 1...1_000_000))

@@ -14,6 +14,8 @@ final class Provider: SecureChannelDelegate {
         var id: String
         var uniqueID: String
         var body: String
+        var requestID = ""
+        var channelID = ""
     }
 
     let loop: Loop
@@ -34,6 +36,7 @@ final class Provider: SecureChannelDelegate {
     private(set) var waiting: Set<UInt32> = []
     private(set) var brokenBy: String?
     private(set) var sent: [UInt32: Int32] = [:]
+    private var asked: UInt32 = 0
     var authorization: String?
 
     init(
@@ -42,7 +45,7 @@ final class Provider: SecureChannelDelegate {
         loop = try Loop()
         resolver = try Resolver()
         var options = HTTP2.ClientOptions()
-        options.wantedHeaders = ["apns-id", "apns-unique-id"]
+        options.wantedHeaders = ["apns-id", "apns-unique-id", "apns-request-id", "apns-channel-id"]
         session = try ClientSession(options: options)
         self.authorization = authorization
         let context = try ClientContext(
@@ -95,6 +98,32 @@ final class Provider: SecureChannelDelegate {
         }
     }
 
+    /// Any request, and its answer.
+    func ask(
+        _ method: String, _ path: String, channel: String? = nil, requestID: String? = nil, isPush: Bool = false,
+        body: String = ""
+    ) throws -> Response {
+        asked += 1
+        let user = 1_000_000 + asked
+        var headers = HeaderList()
+        headers.append(":method", lent(method), .never)
+        headers.append(":scheme", "https")
+        headers.append(":path", lent(path), .never)
+        headers.append(":authority", "localhost")
+        if let authorization { headers.append("authorization", lent(authorization), .credential) }
+        if let channel { headers.append("apns-channel-id", lent(channel), .never) }
+        if let requestID { headers.append("apns-request-id", lent(requestID), .never) }
+        if isPush { headers.append("apns-push-type", "liveactivity") }
+        guard try session.submit(headers, body: lent(body), user: user, keep: 15) != .refused else {
+            throw SimulatorError("no stream for \(method) \(path)")
+        }
+        flush()
+        guard run(until: { responses[user] != nil }), let response = responses[user] else {
+            throw SimulatorError("no answer to \(method) \(path)")
+        }
+        return response
+    }
+
     func ping() throws {
         try session.ping()
         flush()
@@ -126,7 +155,9 @@ final class Provider: SecureChannelDelegate {
                 responses[user] = Response(
                     status: Int(status), id: String(decoding: session.responseHeader(0), as: UTF8.self),
                     uniqueID: String(decoding: session.responseHeader(1), as: UTF8.self),
-                    body: String(decoding: session.responseBody, as: UTF8.self))
+                    body: String(decoding: session.responseBody, as: UTF8.self),
+                    requestID: String(decoding: session.responseHeader(2), as: UTF8.self),
+                    channelID: String(decoding: session.responseHeader(3), as: UTF8.self))
                 order.append(user)
             case .ended(let user, let code, _): ended[user] = code
             case .bodySent(let user, _): waiting.remove(user)

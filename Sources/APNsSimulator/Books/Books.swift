@@ -129,6 +129,12 @@ package final class Books: @unchecked Sendable {
 }
 
 extension Books {
+    /// How often broadcasts on a channel came, and were accepted.
+    package func counts(ofChannel id: String) -> (arrived: Int, accepted: Int) {
+        let bytes = Array(id.utf8).withUnsafeBytes { channelBytes($0) } ?? []
+        return counts(ofToken: bytes.withUnsafeBytes { hexText($0) })
+    }
+
     /// What a dump lists.
     package enum Listing: Sendable {
         /// `apns-id token count` for what was accepted.

@@ -7,6 +7,8 @@ struct PayloadSyntax {
     /// The member of the outermost object that is looked for, and where its value stands.
     private var wanted: StaticString?
     private var found: Range<Int>?
+    /// The names of the outermost object's members, where they are wanted.
+    private var names: [String]?
 
     static let depthLimit = 128
 
@@ -25,6 +27,13 @@ struct PayloadSyntax {
         reader.wanted = name
         guard reader.wholeObject(), let found = reader.found else { return nil }
         return UnsafeRawBufferPointer(rebasing: bytes[found])
+    }
+
+    /// The names of the outermost object's members as written; `nil` when the bytes are no object.
+    static func memberNames(of bytes: UnsafeRawBufferPointer) -> [String]? {
+        var reader = PayloadSyntax(bytes)
+        reader.names = []
+        return reader.wholeObject() ? reader.names : nil
     }
 
     private mutating func wholeObject() -> Bool {
@@ -76,6 +85,9 @@ struct PayloadSyntax {
             skipSpace()
             let start = at
             guard value(depth: depth) else { return false }
+            if depth == 1, names != nil {
+                names?.append(String(decoding: bytes[name + 1..<nameEnd - 1], as: UTF8.self))
+            }
             if depth == 1, let wanted,
                 UnsafeRawBufferPointer(rebasing: bytes[name + 1..<nameEnd - 1]).spells(wanted)
             {

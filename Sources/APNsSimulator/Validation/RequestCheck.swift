@@ -4,20 +4,28 @@ import PushRecords
 struct CheckedRequest {
     /// The reason to refuse it; `.none`: nothing is wrong with it.
     var refusal: ReasonCode = .none
-    /// The device token as it stands in the path; empty when the path holds none that is one.
+    /// The device token as it stands in the path, or a broadcast's channel id in hex; empty when there is none that is one.
     var token = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// `apns-id`; `.none` when none was sent, or what was sent is none.
+    /// `apns-id` (`apns-request-id` of a broadcast); `.none` when none was sent, or what was sent is none.
     var id = NotificationUUID.none
+    /// The bundle id in a broadcast's path; without a base address: it is for a device.
+    var bundleID = UnsafeRawBufferPointer(start: nil, count: 0)
+
+    var isBroadcast: Bool { bundleID.baseAddress != nil }
 }
 
 /// Everything that APNs checks of a request besides its provider token, in Apple's vocabulary.
 ///
 /// Written for the simulator alone, from Apple's pages "Sending notification requests to APNs" and "Handling
-/// notification responses from APNs": it must not share code with the worker's validation, or a bug would pass on both
-/// sides.
+/// notification responses from APNs", and for broadcasts from "Sending broadcast push notification requests to APNs" and
+/// "Handling error responses from Apple Push Notification service": it must not share code with the worker's validation,
+/// or a bug would pass on both sides.
 struct RequestCheck: Sendable {
     /// Bundle ids that may be pushed to, suffixes of push types aside; empty: any.
     var bundleIDs: [[UInt8]] = []
+    /// Bundle ids for which broadcast was not set up.
+    var withoutBroadcast: [[UInt8]] = []
+    var channels = ChannelBook()
     /// The topic of requests without one: that of a client certificate.
     var defaultTopic: [UInt8]?
     /// Whether the connection authenticates by certificate: `location` is for provider tokens only.
@@ -26,8 +34,10 @@ struct RequestCheck: Sendable {
     static let payloadLimit = 4096
     /// "For Voice over Internet Protocol (VoIP) notifications, the maximum payload size is 5 KB".
     static let voipPayloadLimit = 5120
+    static let broadcastPayloadLimit = 5120
     static let collapseIDLimit = 64
     static let devicePath: StaticString = "/3/device/"
+    static let broadcastPath: StaticString = "/4/broadcasts/apps/"
 
     /// What can be said before the provider token is looked at: method and path.
     func target(_ fields: RequestFields, into request: inout CheckedRequest) -> ReasonCode {
@@ -35,10 +45,24 @@ struct RequestCheck: Sendable {
         let path = fields.path
         let prefix = Self.devicePath.utf8CodeUnitCount
         guard path.count >= prefix else { return path.spells("/3/device") ? .missingDeviceToken : .badPath }
-        guard UnsafeRawBufferPointer(rebasing: path[..<prefix]).spells(Self.devicePath) else { return .badPath }
+        guard UnsafeRawBufferPointer(rebasing: path[..<prefix]).spells(Self.devicePath) else {
+            return broadcastTarget(fields, into: &request)
+        }
         let token = UnsafeRawBufferPointer(rebasing: path[prefix...])
         if isDeviceToken(token) { request.token = token }
         if fields.id.baseAddress != nil, let id = uuid(fields.id) { request.id = id }
+        return .none
+    }
+
+    private func broadcastTarget(_ fields: RequestFields, into request: inout CheckedRequest) -> ReasonCode {
+        let prefix = Self.broadcastPath.utf8CodeUnitCount
+        guard fields.path.count > prefix,
+            UnsafeRawBufferPointer(rebasing: fields.path[..<prefix]).spells(Self.broadcastPath)
+        else { return .badPath }
+        let bundleID = UnsafeRawBufferPointer(rebasing: fields.path[prefix...])
+        guard isIdentifier(bundleID) else { return .badPath }
+        request.bundleID = bundleID
+        if fields.requestID.baseAddress != nil, let id = uuid(fields.requestID) { request.id = id }
         return .none
     }
 
@@ -47,6 +71,7 @@ struct RequestCheck: Sendable {
         _ fields: RequestFields, body: UnsafeRawBufferPointer, bodySize: Int, request: borrowing CheckedRequest
     ) -> ReasonCode {
         if fields.hasDuplicate { return .duplicateHeaders }
+        if request.isBroadcast { return broadcast(fields, body: body, bodySize: bodySize, request: request) }
         if fields.path.count == Self.devicePath.utf8CodeUnitCount { return .missingDeviceToken }
         if request.token.isEmpty { return .badDeviceToken }
         if fields.id.baseAddress != nil, request.id == .none, uuid(fields.id) == nil { return .badMessageId }
@@ -71,6 +96,56 @@ struct RequestCheck: Sendable {
         return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
     }
 
+    private func broadcast(
+        _ fields: RequestFields, body: UnsafeRawBufferPointer, bodySize: Int, request: borrowing CheckedRequest
+    ) -> ReasonCode {
+        if let refusal = requestID(fields) { return refusal }
+        if let refusal = bundle(request.bundleID) { return refusal }
+        if fields.channelID.baseAddress == nil { return .missingChannelId }
+        if request.token.isEmpty { return .badChannelId }
+        if fields.pushType.baseAddress == nil { return .missingPushType }
+        // The page's table writes it with a capital letter, its examples without.
+        guard fields.pushType.spells("liveactivity") || fields.pushType.spells("Liveactivity") else {
+            return .invalidPushType
+        }
+        guard priority(fields.priority, of: .liveactivity) else { return .badPriority }
+        guard expiration(fields.expiration) else { return .badExpirationDate }
+        // Ids that ask for an answer need not be made first.
+        let policy =
+            TokenTable.entry(for: request.token) == nil
+            ? channels.policy(of: text(fields.channelID), bundleID: text(request.bundleID)) : .mostRecent
+        guard let policy else { return .channelNotRegistered }
+        // "For channels with a No Messages Stored storage policy, you can only specify a 0 expiration value."
+        if policy == .nothing, fields.expiration.baseAddress != nil, !fields.expiration.spells("0") {
+            return .badExpirationDate
+        }
+        if bodySize == 0 { return .payloadEmpty }
+        if bodySize > Self.broadcastPayloadLimit { return .payloadTooLarge }
+        return PayloadSyntax.isObject(body) ? .none : .payloadEmpty
+    }
+
+    /// What is wrong with `apns-request-id`.
+    func requestID(_ fields: RequestFields) -> ReasonCode? {
+        fields.requestID.baseAddress != nil && uuid(fields.requestID) == nil ? .badMessageId : nil
+    }
+
+    /// What is said to the bundle id in a path of broadcasts.
+    func bundle(_ bundleID: UnsafeRawBufferPointer) -> ReasonCode? {
+        func isAmong(_ ids: [[UInt8]]) -> Bool { ids.contains { bundleID.elementsEqual($0) } }
+        if !isAmong(bundleIDs) {
+            // "Ensure that no push type suffix is added to the bundle ID."
+            let hasSuffix = Self.topicSuffixes.contains { suffix in
+                bundleID.suffix(suffix.utf8CodeUnitCount).elementsEqual(
+                    UnsafeRawBufferPointer(start: suffix.utf8Start, count: suffix.utf8CodeUnitCount))
+            }
+            if hasSuffix { return .topicDisallowed }
+            if !bundleIDs.isEmpty { return .topicMismatch }
+        }
+        return isAmong(withoutBroadcast) ? .featureNotEnabled : nil
+    }
+
+    private func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
+
     private func isDeviceToken(_ token: UnsafeRawBufferPointer) -> Bool {
         guard token.count % 2 == 0, (2...200).contains(token.count) else { return false }
         var seen: UInt8 = 0
@@ -82,16 +157,7 @@ struct RequestCheck: Sendable {
     private func topic(_ topic: UnsafeRawBufferPointer) -> ReasonCode? {
         guard topic.baseAddress != nil else { return defaultTopic == nil ? .missingTopic : nil }
         guard !topic.isEmpty else { return .missingTopic }
-        // A bundle identifier: letters, digits, hyphens and periods (CFBundleIdentifier); underscores are seen.
-        let isWellFormed = topic.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"):
-                true
-            default: false
-            }
-        }
-        guard isWellFormed else { return .badTopic }
+        guard isIdentifier(topic) else { return .badTopic }
         if bundleIDs.isEmpty { return nil }
         let isKnown = bundleIDs.contains { bundle in
             guard topic.count >= bundle.count, topic.starts(with: bundle) else { return false }
@@ -99,6 +165,18 @@ struct RequestCheck: Sendable {
             return suffix.isEmpty || Self.topicSuffixes.contains { suffix.spells($0) }
         }
         return isKnown ? nil : .topicDisallowed
+    }
+
+    /// A bundle identifier: letters, digits, hyphens and periods (CFBundleIdentifier); underscores are seen.
+    func isIdentifier(_ text: UnsafeRawBufferPointer) -> Bool {
+        text.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"):
+                true
+            default: false
+            }
+        }
     }
 
     private static let topicSuffixes: [StaticString] = [
@@ -150,7 +228,7 @@ struct RequestCheck: Sendable {
     }
 
     /// The canonical form, 32 hex digits in groups of 8-4-4-4-12; either case.
-    private func uuid(_ text: UnsafeRawBufferPointer) -> NotificationUUID? {
+    func uuid(_ text: UnsafeRawBufferPointer) -> NotificationUUID? {
         guard text.count == 36 else { return nil }
         var high: UInt64 = 0
         var low: UInt64 = 0

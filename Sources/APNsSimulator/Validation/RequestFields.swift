@@ -13,6 +13,9 @@ struct RequestFields {
     var priority = UnsafeRawBufferPointer(start: nil, count: 0)
     var expiration = UnsafeRawBufferPointer(start: nil, count: 0)
     var id = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// `apns-request-id` and `apns-channel-id`, of broadcasts and of what manages channels.
+    var requestID = UnsafeRawBufferPointer(start: nil, count: 0)
+    var channelID = UnsafeRawBufferPointer(start: nil, count: 0)
     /// Empty where a field is not there, or has no value. Which there are is told by the worker's table; what APNs makes of
     /// them is not.
     var texts = HeaderTexts()
@@ -31,6 +34,8 @@ struct RequestFields {
         case 13 where name.spells("apns-priority"): hasDuplicate = Self.set(&priority, value) || hasDuplicate
         case 14 where name.spells("apns-push-type"): hasDuplicate = Self.set(&pushType, value) || hasDuplicate
         case 15 where name.spells("apns-expiration"): hasDuplicate = Self.set(&expiration, value) || hasDuplicate
+        case 15 where name.spells("apns-request-id"): hasDuplicate = Self.set(&requestID, value) || hasDuplicate
+        case 15 where name.spells("apns-channel-id"): hasDuplicate = Self.set(&channelID, value) || hasDuplicate
         default:
             for header in TextHeaders.all where name.spells(header.row.name) {
                 hasDuplicate = !seenTexts.insert(header) || hasDuplicate

@@ -16,13 +16,13 @@ final class Dialogue {
         case reset
     }
 
-    private let service: Service
-    private let session: ServerSession
+    let service: Service
+    let session: ServerSession
     private let number: ConnectionNumber
-    private var credential = ConnectionCredential()
+    var credential = ConnectionCredential()
     /// A client certificate's bundle id.
     private let certificateTopic: [UInt8]?
-    private let check: RequestCheck
+    let check: RequestCheck
     private(set) var ending = Ending.none
     /// How much of the session's output may still be sent; `nil`: all.
     private var outputLeft: Int?
@@ -124,8 +124,10 @@ final class Dialogue {
             let header = session.header(place)
             fields.add(name: header.name, value: header.value)
         }
+        if service.role == .management { return try manage(fields, stream: stream, now: now) }
         var request = CheckedRequest()
         var refusal = check.target(fields, into: &request)
+        if request.isBroadcast { request.token = service.channelHex(fields.channelID) }
         if refusal == .none, service.wantsProviderToken, !check.isCertificate {
             refusal = credential.check(
                 fields.authorization, reader: &service.reader, lifetimes: service.lifetimes, wallMs: now.wallMs)
@@ -134,15 +136,19 @@ final class Dialogue {
             refusal = check.content(fields, body: session.body, bodySize: session.bodyLength, request: request)
         }
         let decision = service.decide(request, refusal: refusal)
-        if !hasAllStreams, credential.isKnown {
-            hasAllStreams = true
-            try session.changeSettings([.maxConcurrentStreams(service.streams)])
-        }
+        try openAllStreams()
         if let fault = decision.fault {
             try befall(fault, stream: stream, reply: decision.reply, now: now)
         } else {
             try answer(decision.reply, stream: stream, delayNs: decision.delayNs, now: now)
         }
+    }
+
+    /// All streams are for whoever has shown a valid provider token.
+    func openAllStreams() throws(HTTP2Error) {
+        guard !hasAllStreams, credential.isKnown else { return }
+        hasAllStreams = true
+        try session.changeSettings([.maxConcurrentStreams(service.streams)])
     }
 
     /// The request is processed; its answer goes out now or later.

@@ -13,12 +13,14 @@ struct Reply: Sendable {
     var status: UInt16
     var reason: ReasonCode
     var body: Answer.Body
-    /// The client sent no `apns-id`: this one is the simulator's.
+    /// The client sent no id: this one is the simulator's.
     var isOwnID: Bool
     var idHigh: UInt64
     var idLow: UInt64
     /// Of a 410; 0: none.
     var timestampMs: Int64
+    /// Its id is `apns-request-id`.
+    var isBroadcast = false
 }
 
 /// A connection's place in its loop's table; a place taken again has another generation.

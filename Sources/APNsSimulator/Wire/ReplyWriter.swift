@@ -2,11 +2,13 @@ internal import Bytes
 import HTTP2
 import PushRecords
 
-/// Makes responses out of replies without an allocation: two lists of header fields and a few scratch bytes, used again
+/// Makes responses out of replies without an allocation: four lists of header fields and a few scratch bytes, used again
 /// and again. One thread.
 struct ReplyWriter: ~Copyable {
     private var accepted = HeaderList()
     private var refused = HeaderList()
+    private var acceptedBroadcast = HeaderList()
+    private var refusedBroadcast = HeaderList()
     private let scratch: UnsafeMutableRawBufferPointer
     private var random: SplitMix64
     private let hasUniqueID: Bool
@@ -31,6 +33,12 @@ struct ReplyWriter: ~Copyable {
         refused.append(":status", part(Place.status))
         refused.append("content-type", "application/json")
         refused.append("apns-id", part(Place.id), .nameOnly(slot: 0))
+        acceptedBroadcast.append(":status", "200")
+        acceptedBroadcast.append("apns-request-id", part(Place.id), .nameOnly(slot: 2))
+        if hasUniqueID { acceptedBroadcast.append("apns-unique-id", part(Place.uniqueID), .nameOnly(slot: 1)) }
+        refusedBroadcast.append(":status", part(Place.status))
+        refusedBroadcast.append("content-type", "application/json")
+        refusedBroadcast.append("apns-request-id", part(Place.id), .nameOnly(slot: 2))
     }
 
     deinit { scratch.deallocate() }
@@ -51,12 +59,17 @@ struct ReplyWriter: ~Copyable {
                 let unique = newID()
                 writeID(high: unique.high, low: unique.low, isUpper: false, at: Place.uniqueID)
             }
-            return try session.respond(stream: stream, accepted, body: UnsafeRawBufferPointer(start: nil, count: 0))
+            let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
+            return reply.isBroadcast
+                ? try session.respond(stream: stream, acceptedBroadcast, body: nothing)
+                : try session.respond(stream: stream, accepted, body: nothing)
         }
         scratch[Place.status.lowerBound] = UInt8(ascii: "0") + UInt8(reply.status / 100 % 10)
         scratch[Place.status.lowerBound + 1] = UInt8(ascii: "0") + UInt8(reply.status / 10 % 10)
         scratch[Place.status.lowerBound + 2] = UInt8(ascii: "0") + UInt8(reply.status % 10)
-        return try session.respond(stream: stream, refused, body: writeBody(reply))
+        return reply.isBroadcast
+            ? try session.respond(stream: stream, refusedBroadcast, body: writeBody(reply))
+            : try session.respond(stream: stream, refused, body: writeBody(reply))
     }
 
     private func part(_ range: Range<Int>) -> UnsafeRawBufferPointer {

@@ -4,6 +4,14 @@ import PushRecords
 
 /// What the connections of one loop share: the rules, the faults, the books. One thread.
 final class Service {
+    /// What its connections are for.
+    enum Role: Sendable {
+        case notifications
+        /// Channels are made, read, listed and deleted.
+        case management
+    }
+
+    let role: Role
     let books: Books
     let check: RequestCheck
     let lifetimes: TokenLifetimes
@@ -17,11 +25,18 @@ final class Service {
     var schedule: FaultSchedule
     var due = DueQueue()
     private var random: SplitMix64
+    private let channelDigits = UnsafeMutableRawBufferPointer.allocate(byteCount: 200, alignment: 16)
     private let tokenBytes = UnsafeMutableRawBufferPointer.allocate(byteCount: 100, alignment: 16)
 
-    init(options: SimulatorOptions, keys: [ProviderKey], books: Books, nowNs: Int64) {
+    init(
+        options: SimulatorOptions, keys: [ProviderKey], books: Books, channels: ChannelBook = ChannelBook(),
+        nowNs: Int64, role: Role = .notifications
+    ) {
         self.books = books
-        check = RequestCheck(bundleIDs: options.bundleIDs.map { Array($0.utf8) })
+        self.role = role
+        check = RequestCheck(
+            bundleIDs: options.bundleIDs.map { Array($0.utf8) },
+            withoutBroadcast: options.withoutBroadcast.map { Array($0.utf8) }, channels: channels)
         lifetimes = options.lifetimes
         wantsProviderToken = options.wantsProviderToken
         firstStreams = options.firstStreams
@@ -41,7 +56,19 @@ final class Service {
         random = SplitMix64(seed: options.seed)
     }
 
-    deinit { tokenBytes.deallocate() }
+    deinit {
+        tokenBytes.deallocate()
+        channelDigits.deallocate()
+    }
+
+    /// A channel id's bytes in hex, which is how books and fault table know it; empty when it is none. Lent until the next
+    /// call.
+    func channelHex(_ id: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        guard let bytes = channelBytes(id) else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        var writer = LineWriter(channelDigits)
+        bytes.withUnsafeBytes { writer.hex($0) }
+        return UnsafeRawBufferPointer(rebasing: channelDigits[..<writer.used])
+    }
 
     /// What becomes of one request.
     struct Decision {
@@ -84,7 +111,8 @@ final class Service {
         }
         let reply = Reply(
             status: answer.status, reason: answer.reason, body: answer.body, isOwnID: isOwnID, idHigh: id.high,
-            idLow: id.low, timestampMs: answer.status == 410 ? unregisteredAtMs(token: request.token) : 0)
+            idLow: id.low, timestampMs: answer.status == 410 ? unregisteredAtMs(token: request.token) : 0,
+            isBroadcast: request.isBroadcast)
         return Decision(reply: reply, fault: fault, delayNs: delayNs)
     }
 

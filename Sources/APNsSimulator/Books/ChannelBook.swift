@@ -1,0 +1,82 @@
+internal import Bytes
+import Synchronization
+
+/// The broadcast channels of every app, as its requests made and deleted them; they end with the process. For any thread.
+///
+/// Source: Apple, "Sending channel management requests to APNs".
+package final class ChannelBook: Sendable {
+    /// `message-storage-policy`, which stays as the channel was made.
+    package enum Policy: Int, Sendable {
+        case nothing = 0
+        case mostRecent = 1
+    }
+
+    package struct Channel: Sendable, Hashable {
+        package var bundleID: String
+        /// Base64 of 16 bytes.
+        package var id: String
+        package var policy: Policy
+    }
+
+    private struct State {
+        /// By bundle id, in the order in which they were made.
+        var channels: [String: [Channel]] = [:]
+        var random: SplitMix64
+    }
+
+    /// "You can maintain up to 10,000 channels for your app in the development and production environment, respectively."
+    package static let appleLimit = 10_000
+    /// Most channels of one app; a simulator is of one environment.
+    let limit: Int
+    private let state: Mutex<State>
+
+    init(limit: Int = ChannelBook.appleLimit, seed: UInt64 = 1) {
+        self.limit = limit
+        state = Mutex(State(random: SplitMix64(seed: seed ^ 0xC4A7)))
+    }
+
+    /// Makes a channel and returns its id; `nil`: the app has all it may have.
+    func make(bundleID: String, policy: Policy) -> String? {
+        state.withLock { state in
+            guard state.channels[bundleID, default: []].count < limit else { return nil }
+            var bytes: [UInt8] = []
+            for _ in 0..<2 {
+                let word = state.random.next()
+                for place in 0..<8 { bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(place * 8))) }
+            }
+            // None of them asks for a fault (`TokenTable`).
+            if bytes[0] == 0xFA { bytes[0] = 0 }
+            let id = String(decoding: Base64.standard.encode(bytes), as: UTF8.self)
+            state.channels[bundleID, default: []].append(Channel(bundleID: bundleID, id: id, policy: policy))
+            return id
+        }
+    }
+
+    /// `nil`: the app has no such channel.
+    func policy(of id: String, bundleID: String) -> Policy? {
+        state.withLock { $0.channels[bundleID]?.first { $0.id == id }?.policy }
+    }
+
+    /// False: the app has no such channel.
+    func delete(_ id: String, bundleID: String) -> Bool {
+        state.withLock { state in
+            guard let place = state.channels[bundleID]?.firstIndex(where: { $0.id == id }) else { return false }
+            state.channels[bundleID]?.remove(at: place)
+            return true
+        }
+    }
+
+    func ids(bundleID: String) -> [String] { state.withLock { ($0.channels[bundleID] ?? []).map(\.id) } }
+
+    /// All channels of all apps.
+    package var all: [Channel] {
+        state.withLock { state in state.channels.sorted { $0.key < $1.key }.flatMap(\.value) }
+    }
+}
+
+/// The bytes of a channel id; `nil` when it is not base64, or longer than a device token may be, which is the simulator's own
+/// limit ("don't make assumptions on the channel ID size").
+func channelBytes(_ id: UnsafeRawBufferPointer) -> [UInt8]? {
+    guard let bytes = Base64.standard.decode(id), (1...100).contains(bytes.count) else { return nil }
+    return bytes
+}

@@ -1,0 +1,120 @@
+import PushRecords
+
+/// What channel management says to one request, in Apple's vocabulary.
+///
+/// Source: Apple, "Sending channel management requests to APNs" and "Handling error responses from Apple Push Notification
+/// service".
+struct ManagementCheck {
+    enum Operation {
+        case create, read, delete, list
+    }
+
+    /// What is asked for, and for which bundle id.
+    struct Target {
+        var operation: Operation
+        /// Lent, as it stands in the path.
+        var bundleID: UnsafeRawBufferPointer
+    }
+
+    struct Answer: Equatable {
+        var status: UInt16
+        var reason = ReasonCode.none
+        /// Of a channel that was made.
+        var channelID: String?
+        /// Of an answer that is no refusal.
+        var body = ""
+
+        init(status: UInt16, channelID: String? = nil, body: String = "") {
+            self.status = status
+            self.channelID = channelID
+            self.body = body
+        }
+
+        init(_ reason: ReasonCode) {
+            status = APNsSimulator.Answer.status(of: reason)
+            self.reason = reason
+        }
+    }
+
+    /// What broadcasts and their channels have in common.
+    var common: RequestCheck
+
+    private static let prefix: StaticString = "/1/apps/"
+
+    /// What can be said before the provider token is looked at.
+    func target(_ fields: RequestFields) -> (target: Target?, refusal: ReasonCode) {
+        let prefix = Self.prefix.utf8CodeUnitCount
+        guard fields.path.count > prefix, UnsafeRawBufferPointer(rebasing: fields.path[..<prefix]).spells(Self.prefix)
+        else { return (nil, .badPath) }
+        let rest = fields.path[prefix...]
+        guard let slash = rest.firstIndex(of: UInt8(ascii: "/")) else { return (nil, .badPath) }
+        let bundleID = UnsafeRawBufferPointer(rebasing: rest[..<slash])
+        guard !bundleID.isEmpty, common.isIdentifier(bundleID) else { return (nil, .badPath) }
+        let resource = UnsafeRawBufferPointer(rebasing: rest[(slash + 1)...])
+        let operation: Operation
+        if resource.spells("channels") {
+            if fields.method.spells("POST") {
+                operation = .create
+            } else if fields.method.spells("GET") {
+                operation = .read
+            } else if fields.method.spells("DELETE") {
+                operation = .delete
+            } else {
+                return (nil, .methodNotAllowed)
+            }
+        } else if resource.spells("all-channels") {
+            guard fields.method.spells("GET") else { return (nil, .methodNotAllowed) }
+            operation = .list
+        } else {
+            return (nil, .badPath)
+        }
+        return (Target(operation: operation, bundleID: bundleID), .none)
+    }
+
+    /// Does what is asked for, once the sender is known.
+    func answer(_ target: Target, _ fields: RequestFields, body: UnsafeRawBufferPointer) -> Answer {
+        if fields.hasDuplicate { return Answer(.duplicateHeaders) }
+        if let refusal = common.requestID(fields) ?? common.bundle(target.bundleID) { return Answer(refusal) }
+        let bundleID = String(decoding: target.bundleID, as: UTF8.self)
+        switch target.operation {
+        case .create: return create(bundleID, body)
+        case .list:
+            let ids = common.channels.ids(bundleID: bundleID).map { "\"\($0)\"" }
+            return Answer(status: 200, body: "{\"channels\":[\(ids.joined(separator: ","))]}")
+        case .read, .delete: break
+        }
+        guard fields.channelID.baseAddress != nil else { return Answer(.missingChannelId) }
+        guard channelBytes(fields.channelID) != nil else { return Answer(.badChannelId) }
+        let id = String(decoding: fields.channelID, as: UTF8.self)
+        if target.operation == .delete {
+            return common.channels.delete(id, bundleID: bundleID)
+                ? Answer(status: 204) : Answer(.channelNotRegistered)
+        }
+        guard let policy = common.channels.policy(of: id, bundleID: bundleID) else {
+            return Answer(.channelNotRegistered)
+        }
+        return Answer(
+            status: 200, body: "{\"message-storage-policy\":\(policy.rawValue),\"push-type\":\"LiveActivity\"}")
+    }
+
+    private func create(_ bundleID: String, _ body: UnsafeRawBufferPointer) -> Answer {
+        guard let names = PayloadSyntax.memberNames(of: body) else { return Answer(.badRequestPayload) }
+        guard names.allSatisfy({ $0 == "message-storage-policy" || $0 == "push-type" }) else {
+            return Answer(.badRequestParams)
+        }
+        guard let type = PayloadSyntax.member("push-type", of: body) else { return Answer(.missingPushType) }
+        // "The only allowed value is LiveActivity."
+        guard type.spells("\"LiveActivity\"") else { return Answer(.invalidPushType) }
+        let policy: ChannelBook.Policy
+        switch PayloadSyntax.member("message-storage-policy", of: body) {
+        case .some(let value) where value.spells("0"): policy = .nothing
+        case .some(let value) where value.spells("1"): policy = .mostRecent
+        // Apple has no word of its own for a policy that is missing or unknown.
+        default: return Answer(.badRequestParams)
+        }
+        guard let id = common.channels.make(bundleID: bundleID, policy: policy) else {
+            return Answer(.cannotCreateChannelConfig)
+        }
+        return Answer(status: 201, channelID: id)
+    }
+}

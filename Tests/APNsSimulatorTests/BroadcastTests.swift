@@ -1,0 +1,261 @@
+import Foundation
+import HTTP2
+import PushRecords
+import Testing
+
+@testable import APNsSimulator
+
+/// Apple's rules for broadcasts and for their channels, as tables, and both over real connections.
+@Suite(.timeLimit(.minutes(2)))
+struct BroadcastTests {
+    static let bundle = "com.example.app"
+    /// Base64 of 16 bytes that no channel has.
+    static let nobody = "AAECAwQFBgcICQoLDA0ODw=="
+
+    struct Row: Sendable, CustomTestStringConvertible {
+        var name: String
+        var reason: ReasonCode
+        var change: @Sendable (SampleRequest) -> SampleRequest
+        var testDescription: String { name }
+
+        init(_ name: String, _ reason: ReasonCode, _ change: @escaping @Sendable (SampleRequest) -> SampleRequest) {
+            self.name = name
+            self.reason = reason
+            self.change = change
+        }
+
+        init(_ header: String, _ value: String?, _ reason: ReasonCode) {
+            self.init("\(header): \(value?.prefix(60) ?? "absent")", reason) { $0.with(header, value) }
+        }
+    }
+
+    static let rows: [Row] = [
+        Row("as it is", .none) { $0 },
+        Row(":method", "GET", .methodNotAllowed),
+        Row(":path", "/4/broadcasts/apps", .badPath),
+        Row(":path", "/4/broadcasts/apps/", .badPath),
+        Row(":path", "/4/broadcasts/apps/com.example.app/more", .badPath),
+        Row(":path", "/3/broadcasts/apps/com.example.app", .badPath),
+        Row(":path", "/4/broadcasts/apps/com.example.app.push-type.liveactivity", .topicDisallowed),
+        Row(":path", "/4/broadcasts/apps/com.example.app.voip", .topicDisallowed),
+        Row(":path", "/4/broadcasts/apps/com.example.other", .topicMismatch),
+        Row(":path", "/4/broadcasts/apps/com.example.plain", .featureNotEnabled),
+        Row("apns-topic", nil, .none),
+        Row("apns-topic", "com.example.app.push-type.liveactivity", .none),
+        Row("apns-request-id", nil, .none),
+        Row("apns-request-id", "123e4567", .badMessageId),
+        Row("apns-channel-id", nil, .missingChannelId),
+        Row("apns-channel-id", "", .badChannelId),
+        Row("apns-channel-id", "no base64!", .badChannelId),
+        Row("apns-channel-id", String(repeating: "QUFB", count: 34), .badChannelId),
+        Row("apns-channel-id", nobody, .channelNotRegistered),
+        Row("apns-push-type", nil, .missingPushType),
+        Row("apns-push-type", "alert", .invalidPushType),
+        Row("apns-push-type", "", .invalidPushType),
+        Row("apns-push-type", "Liveactivity", .none),
+        Row("apns-priority", nil, .none),
+        Row("apns-priority", "1", .none),
+        Row("apns-priority", "7", .badPriority),
+        Row("apns-expiration", nil, .none),
+        Row("apns-expiration", "soon", .badExpirationDate),
+        Row("apns-expiration", "1790000000", .badExpirationDate),
+        Row("apns-channel-id twice", .duplicateHeaders) { $0.twice("apns-channel-id") },
+        Row("apns-request-id twice", .duplicateHeaders) { $0.twice("apns-request-id") },
+        Row("no payload", .payloadEmpty) { $0.with(body: "") },
+        Row("an array", .payloadEmpty) { $0.with(body: "[1]") },
+        Row("5120 bytes", .none) { $0.with(body: RequestCheckTests.payload(5120)) },
+        Row("5121 bytes", .payloadTooLarge) { $0.with(body: RequestCheckTests.payload(5121)) },
+    ]
+
+    static func check() -> RequestCheck {
+        RequestCheck(
+            bundleIDs: [Array(bundle.utf8), Array("com.example.plain".utf8)],
+            withoutBroadcast: [Array("com.example.plain".utf8)])
+    }
+
+    static func sample(_ channel: String) -> SampleRequest {
+        SampleRequest(headers: [
+            (":method", "POST"), (":scheme", "https"), (":path", "/4/broadcasts/apps/\(bundle)"),
+            (":authority", "localhost"), ("apns-push-type", "liveactivity"), ("apns-priority", "10"),
+            ("apns-expiration", "0"), ("apns-channel-id", channel),
+            ("apns-request-id", "123e4567-e89b-12d3-a456-42665544000a"),
+        ])
+    }
+
+    @Test(arguments: rows)
+    func applesRules(row: Row) throws {
+        let check = Self.check()
+        let channel = try #require(check.channels.make(bundleID: Self.bundle, policy: .nothing))
+        #expect(row.change(Self.sample(channel)).broadcastRefusal(check) == row.reason)
+    }
+
+    @Test func onlyAChannelThatStoresTakesAnExpiration() throws {
+        let check = Self.check()
+        let storing = try #require(check.channels.make(bundleID: Self.bundle, policy: .mostRecent))
+        #expect(Self.sample(storing).with("apns-expiration", "1790000000").broadcastRefusal(check) == .none)
+        // A channel is one app's.
+        let other = try #require(check.channels.make(bundleID: "com.example.other", policy: .nothing))
+        #expect(Self.sample(other).broadcastRefusal(check) == .channelNotRegistered)
+    }
+
+    // MARK: Management
+
+    static let managementRows:
+        [(name: String, reason: ReasonCode, method: String, path: String, channel: String?, body: String)] = [
+            ("a path", .badPath, "GET", "/1/apps/com.example.app", nil, ""),
+            ("another path", .badPath, "GET", "/1/apps/com.example.app/channel", nil, ""),
+            ("no bundle", .badPath, "GET", "/1/apps//channels", nil, ""),
+            ("PUT", .methodNotAllowed, "PUT", "/1/apps/com.example.app/channels", nil, ""),
+            ("POST of all", .methodNotAllowed, "POST", "/1/apps/com.example.app/all-channels", nil, ""),
+            (
+                "a suffix", .topicDisallowed, "GET", "/1/apps/com.example.app.push-type.liveactivity/all-channels", nil,
+                ""
+            ),
+            ("another's", .topicMismatch, "GET", "/1/apps/com.example.other/all-channels", nil, ""),
+            ("not set up", .featureNotEnabled, "GET", "/1/apps/com.example.plain/all-channels", nil, ""),
+            ("read nothing", .missingChannelId, "GET", "/1/apps/com.example.app/channels", nil, ""),
+            ("read no id", .badChannelId, "GET", "/1/apps/com.example.app/channels", "?", ""),
+            ("read none", .channelNotRegistered, "GET", "/1/apps/com.example.app/channels", nobody, ""),
+            ("delete nothing", .missingChannelId, "DELETE", "/1/apps/com.example.app/channels", nil, ""),
+            ("delete none", .channelNotRegistered, "DELETE", "/1/apps/com.example.app/channels", nobody, ""),
+            ("no body", .badRequestPayload, "POST", "/1/apps/com.example.app/channels", nil, ""),
+            ("no JSON", .badRequestPayload, "POST", "/1/apps/com.example.app/channels", nil, "{"),
+            (
+                "unknown", .badRequestParams, "POST", "/1/apps/com.example.app/channels", nil,
+                #"{"message-storage-policy":0,"push-type":"LiveActivity","name":"x"}"#
+            ),
+            (
+                "no policy", .badRequestParams, "POST", "/1/apps/com.example.app/channels", nil,
+                #"{"push-type":"LiveActivity"}"#
+            ),
+            (
+                "policy 2", .badRequestParams, "POST", "/1/apps/com.example.app/channels", nil,
+                #"{"message-storage-policy":2,"push-type":"LiveActivity"}"#
+            ),
+            (
+                "no push type", .missingPushType, "POST", "/1/apps/com.example.app/channels", nil,
+                #"{"message-storage-policy":0}"#
+            ),
+            (
+                "push type", .invalidPushType, "POST", "/1/apps/com.example.app/channels", nil,
+                #"{"message-storage-policy":0,"push-type":"liveactivity"}"#
+            ),
+        ]
+
+    static func manage(
+        _ check: ManagementCheck, _ method: String, _ path: String, channel: String? = nil, body: String = ""
+    ) -> ManagementCheck.Answer {
+        var headers = [(":method", method), (":path", path)]
+        if let channel { headers.append(("apns-channel-id", channel)) }
+        let request = SampleRequest(headers: headers)
+        let (target, refusal) = check.target(request.fields)
+        guard let target else { return ManagementCheck.Answer(refusal) }
+        return check.answer(target, request.fields, body: lent(body))
+    }
+
+    @Test func everyRefusalOfManagement() {
+        let check = ManagementCheck(common: Self.check())
+        for row in Self.managementRows {
+            let answer = Self.manage(check, row.method, row.path, channel: row.channel, body: row.body)
+            #expect(answer.reason == row.reason, "\(row.name)")
+            #expect(answer.status == APNsSimulator.Answer.status(of: row.reason), "\(row.name)")
+        }
+    }
+
+    @Test func theLastChannelIsTheLimit() throws {
+        var common = Self.check()
+        common.channels = ChannelBook(limit: 2)
+        let check = ManagementCheck(common: common)
+        let path = "/1/apps/com.example.app/channels"
+        func make() -> ManagementCheck.Answer {
+            Self.manage(check, "POST", path, body: #"{"message-storage-policy": 1, "push-type": "LiveActivity"}"#)
+        }
+        let first = try #require(make().channelID)
+        #expect(make().status == 201)
+        #expect(make() == ManagementCheck.Answer(.cannotCreateChannelConfig))
+        #expect(Self.manage(check, "DELETE", path, channel: first) == .init(status: 204))
+        #expect(Self.manage(check, "DELETE", path, channel: first) == .init(.channelNotRegistered))
+        let again = try #require(make().channelID)
+        #expect(again != first)
+        #expect(ChannelBook.appleLimit == 10_000)
+    }
+
+    // MARK: Over the wire
+
+    @Test func aChannelFromItsBeginningToItsEnd() throws {
+        var options = SimulatorOptions()
+        options.managementPort = 0
+        let simulator = try Simulator(options)
+        let manager = try Provider(simulator, port: simulator.managementPort, authorization: simulator.bearer())
+        #expect(manager.isReady())
+        let path = "/1/apps/com.example.app/channels"
+        let made = try manager.ask("POST", path, body: #"{"message-storage-policy":0,"push-type":"LiveActivity"}"#)
+        #expect(made.status == 201 && made.body == "" && UUID(uuidString: made.requestID) != nil)
+        let read = try manager.ask("GET", path, channel: made.channelID)
+        #expect(read.status == 200 && read.body == #"{"message-storage-policy":0,"push-type":"LiveActivity"}"#)
+        let list = try manager.ask("GET", "/1/apps/com.example.app/all-channels")
+        #expect(list.body == "{\"channels\":[\"\(made.channelID)\"]}")
+
+        let provider = try simulator.provider()
+        let sent = try provider.ask(
+            "POST", "/4/broadcasts/apps/com.example.app", channel: made.channelID, requestID: Self.id, isPush: true,
+            body: "{}")
+        #expect(sent.status == 200 && sent.requestID == Self.id)
+        #expect(simulator.books.counts(ofChannel: made.channelID) == (1, 1))
+        let unknown = try provider.ask(
+            "POST", "/4/broadcasts/apps/com.example.app", channel: Self.nobody, isPush: true, body: "{}")
+        #expect(unknown.status == 400 && unknown.body == #"{"reason":"ChannelNotRegistered"}"#)
+        #expect(UUID(uuidString: unknown.requestID) != nil)
+
+        #expect(try manager.ask("DELETE", path, channel: made.channelID).status == 204)
+        let gone = try manager.ask("GET", path, channel: made.channelID, requestID: Self.id)
+        #expect(gone.body == #"{"reason":"ChannelNotRegistered"}"# && gone.requestID == Self.id)
+        manager.authorization = "bearer nonsense"
+        let forged = try manager.ask("GET", path)
+        #expect(forged.status == 403 && forged.body == #"{"reason":"InvalidProviderToken"}"#)
+    }
+
+    /// A channel id whose bytes begin as a device token of the table gets its answer, in both places.
+    @Test func aChannelIDAsksForItsAnswer() throws {
+        var options = SimulatorOptions()
+        options.managementPort = 0
+        let simulator = try Simulator(options)
+        let manager = try Provider(simulator, port: simulator.managementPort, authorization: simulator.bearer())
+        #expect(manager.isReady())
+        let provider = try simulator.provider()
+        let cases: [(code: String, status: Int, reason: String)] = [
+            ("fa17c0000000", 400, "FeatureNotEnabled"), ("fa1742910000", 429, "TooManyRequests"),
+            ("fa17c0090000", 503, "Service Unavailable"),
+        ]
+        for (code, status, reason) in cases {
+            let bytes = stride(from: 0, to: code.utf8.count, by: 2).map { place in
+                UInt8(code.dropFirst(place).prefix(2), radix: 16) ?? 0
+            }
+            let channel = Data(bytes).base64EncodedString()
+            for answer in [
+                try provider.ask(
+                    "POST", "/4/broadcasts/apps/com.example.app", channel: channel, isPush: true, body: "{}"),
+                try manager.ask("GET", "/1/apps/com.example.app/channels", channel: channel),
+            ] {
+                #expect(answer.status == status && answer.body == "{\"reason\":\"\(reason)\"}")
+            }
+        }
+    }
+
+    static let id = "123e4567-e89b-12d3-a456-42665544000a"
+}
+
+extension SampleRequest {
+    /// What the simulator says of it as a broadcast, provider token aside.
+    func broadcastRefusal(_ check: RequestCheck) -> ReasonCode {
+        let fields = fields
+        var request = CheckedRequest()
+        let refusal = check.target(fields, into: &request)
+        if refusal != .none { return refusal }
+        guard request.isBroadcast else { return .other }
+        if let bytes = channelBytes(fields.channelID) {
+            request.token = lent(bytes.map { String(format: "%02x", $0) }.joined())
+        }
+        return check.content(fields, body: lent(body), bodySize: body.count, request: request)
+    }
+}
