@@ -8,7 +8,7 @@ package struct LoadedConfiguration: Hashable, Sendable {
     package var warnings: [String]
 }
 
-/// What `run` and `check` take instead of a file: one app, everything else by default.
+/// What `run`, `check` and `channels` take instead of a file: one app, everything else by default.
 package struct AppFlags: Hashable, Sendable {
     package var bootstrapServers: String?
     package var keyFile: String?
@@ -19,6 +19,8 @@ package struct AppFlags: Hashable, Sendable {
     package var host: String?
     package var port: String?
     package var caFile: String?
+    package var manageHost: String?
+    package var managePort: String?
 
     package init() {}
 }
@@ -58,7 +60,8 @@ extension WorkerConfiguration {
                 "apps[0].token": "--key-file", "apps[0].token.key_id": "--key-id",
                 "apps[0].token.team_id": "--team-id", "apps[0].bundle_ids": "--bundle-id",
                 "apps[0].environment": "--environment", "apps[0].host": "--host", "apps[0].port": "--port",
-                "apps[0].tls.ca_file": "--ca-file",
+                "apps[0].tls.ca_file": "--ca-file", "apps[0].broadcast.manage_host": "--manage-host",
+                "apps[0].broadcast.manage_port": "--manage-port",
             ]), environment: nil, folder: "")
         return try load(flags.tree, reading, isComplete: true)
     }
@@ -107,6 +110,10 @@ extension AppFlags {
                 ])
             ),
             ("tls", caFile.map { mapping([("ca_file", scalar($0))]) }),
+            (
+                "broadcast",
+                mapping([("manage_host", manageHost.map(scalar)), ("manage_port", managePort.map(scalar))])
+            ),
         ])
         return mapping([
             ("kafka", mapping([("bootstrap_servers", bootstrapServers.map(scalar))])),

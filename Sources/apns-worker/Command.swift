@@ -11,6 +11,8 @@ struct Command: Sendable {
         Command(name: "run", summary: "the worker: from Kafka to APNs and back", run: runWorker),
         Command(name: "check", summary: "validate the configuration and reach Kafka and APNs", run: checkConfiguration),
         Command(name: "send", summary: "one notification from the command line, and what became of it", run: send),
+        Command(
+            name: "channels", summary: "make, list, read and delete the channels of broadcasts", run: manageChannels),
         Command(name: "tail", summary: "follow results, dead tokens or dead letters", run: tail),
         Command(name: "schema", summary: "print the JSON Schema of a record", run: printSchema),
         Command(name: "demo", summary: "everything in one process, with live progress and a summary", run: runDemo),

@@ -31,7 +31,7 @@ struct CommandTests {
         arguments: [
             (
                 [], 64,
-                "apns-worker: which command? One of run, check, send, tail, schema, demo, simulate "
+                "apns-worker: which command? One of run, check, send, channels, tail, schema, demo, simulate "
                     + "(see apns-worker --help)"
             ),
             (

@@ -301,7 +301,12 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         Wrong(
             "environment_guard: strict",
             "w.yaml:4:24: apps[0].environment_guard: expected one of warn, hold, off, found \"strict\""),
-        Wrong("broadcast: {manage_port: 2196}", "w.yaml:4:5: apps[0].broadcast: is not supported yet"),
+        Wrong(
+            "broadcast: {manage_port: 0}",
+            "w.yaml:4:30: apps[0].broadcast.manage_port: expected a whole number from 1 to 65535, found \"0\""),
+        Wrong(
+            "broadcast: {manage_hst: localhost}",
+            "w.yaml:4:17: apps[0].broadcast.manage_hst: unknown key; did you mean manage_host?"),
         Wrong(
             "certificate: {file: c.pem}", "w.yaml:4:18: apps[0].certificate: an app has either a token or a certificate"
         ),

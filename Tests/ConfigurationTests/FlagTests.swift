@@ -26,11 +26,14 @@ import Testing
         flags.host = "localhost"
         flags.port = "2197"
         flags.caFile = "$HOME/${x}"
+        flags.manageHost = "127.0.0.1"
+        flags.managePort = "2199"
         let app = try WorkerConfiguration.load(flags: flags).configuration.apps[0]
         #expect(app.bundleIDs == ["com.example.shop", "com.example.other"])
         #expect(app.environment == .development)
         #expect(app.host == "localhost")
         #expect(app.port == 2_197)
+        #expect(app.manageHost == "127.0.0.1" && app.managePort == 2_199)
         // The shell has substituted already.
         #expect(app.caFile == "$HOME/${x}")
     }

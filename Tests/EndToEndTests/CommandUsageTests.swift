@@ -52,6 +52,16 @@ extension EndToEnd.Commands {
                 ["send", "-c", "x", "-t", "00", "-a", "Hi", "--collapse-id", String(repeating: "x", count: 65)], 1,
                 "BadCollapseId: apns-collapse-id must be printable ASCII of 1 to 64 bytes"
             ),
+            (["channels"], 64, "what is to be done?; say one of create, list, read, delete first"),
+            (["channels", "lst", "-c", "x"], 64, "did you mean list?"),
+            (["channels", "list"], 64, "needs --config FILE, or flags for one app"),
+            (["channels", "list", "-c", "x", "--key-id", "y"], 64, "give either --config or the flags"),
+            (["channels", "list", "-c", "x", "--channel", "y"], 64, "--channel is for read and delete"),
+            (["channels", "create", "-c", "x"], 64, "needs --storage none or --storage most-recent"),
+            (["channels", "create", "-c", "x", "--storage", "all"], 64, "expected one of none, most-recent"),
+            (["channels", "read", "-c", "x"], 64, "needs --channel ID"),
+            (["channels", "delete", "-c", "x", "--channel", "a b"], 64, "--channel: expected a channel id"),
+            (["channels", "list", "-c", "/nowhere/x"], 78, "cannot read /nowhere/x"),
             (["send", "-c", "/nowhere/x", "-t", "00", "-a", "Hi"], 78, "cannot read /nowhere/x"),
             (
                 ["tail", "results", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t", "--from", "end"], 1,
@@ -67,7 +77,7 @@ extension EndToEnd.Commands {
             #expect(ended.text.split(separator: "\n").count == 1, "\(ended.text)")
         }
 
-        @Test(.needs(.worker), arguments: ["send", "tail", "schema"])
+        @Test(.needs(.worker), arguments: ["send", "channels", "tail", "schema"])
         func helpTellsItsOptions(command: String) throws {
             let ended = try Self.run([command, "--help"])
             #expect(ended.ending == .exited(0) && ended.text.hasPrefix("Usage: apns-worker \(command)"))

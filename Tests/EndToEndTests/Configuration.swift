@@ -22,6 +22,8 @@ struct Configuration {
     /// `requests.topics`, where it is more than the one topic.
     var requestTopics = ""
     var apps = ""
+    /// The apps' section `broadcast`, as YAML.
+    var broadcast = "{}"
     var more = ""
     /// `retry`, but for its braces.
     var retries: String
@@ -51,6 +53,7 @@ struct Configuration {
             token: {key_file: \(keyFile), key_id: SIMULATOR1, team_id: TEAM123456}
             tls: {ca_file: \(caFile)}
             connections: {min: 2, max: 4}
+            broadcast: \(broadcast)
         """
     }
 

@@ -31,6 +31,9 @@ package struct AppSettings: Hashable, Sendable {
     /// A name or an address (IPv6 without brackets).
     package var host: String
     package var port = 443
+    /// Where broadcast channels are managed.
+    package var manageHost: String
+    package var managePort: Int
     package var connections = ConnectionCount()
     /// PEM file of the authorities that may sign for the host; `nil`: the system's.
     package var caFile: String?
@@ -56,12 +59,30 @@ package struct AppSettings: Hashable, Sendable {
         self.credential = credential
         self.environment = environment
         self.host = host ?? Self.appleHost(environment)
+        manageHost = Self.appleManageHost(environment)
+        managePort = Self.appleManagePort(environment)
     }
 
     package static func appleHost(_ environment: PushEnvironment) -> String {
         switch environment {
         case .production: "api.push.apple.com"
         case .development: "api.development.push.apple.com"
+        }
+    }
+
+    /// Source: Apple, "Sending channel management requests to APNs".
+    package static func appleManageHost(_ environment: PushEnvironment) -> String {
+        switch environment {
+        case .production: "api-manage-broadcast.push.apple.com"
+        case .development: "api-manage-broadcast.sandbox.push.apple.com"
+        }
+    }
+
+    /// Source: Apple, "Sending channel management requests to APNs".
+    package static func appleManagePort(_ environment: PushEnvironment) -> Int {
+        switch environment {
+        case .production: 2196
+        case .development: 2195
         }
     }
 }
@@ -86,7 +107,6 @@ extension AppSettings {
         self.init(name: "", bundleIDs: [], credential: .token(nothing), environment: environment)
 
         section.notYet("transport", harmless: "http2")
-        section.notYet("broadcast")
 
         section.required("name", into: &name) {
             $0.text("1 to 100 letters, digits, dots, hyphens or underscores", where: Self.isName)
@@ -95,6 +115,10 @@ extension AppSettings {
         if let credential = Credential(reading: &section) { self.credential = credential }
         section.read("host", into: &host) { $0.hostName() }
         section.read("port", into: &port) { $0.integer(1...65_535) }
+        section.section("broadcast") { section in
+            section.read("manage_host", into: &manageHost) { $0.hostName() }
+            section.read("manage_port", into: &managePort) { $0.integer(1...65_535) }
+        }
         section.section("connections") { section in
             section.read("min", into: &connections.min) { $0.integer(1...1_000) }
             section.read("max", into: &connections.max) { $0.integer(1...1_000) }

@@ -8,7 +8,8 @@ public struct Reason: RawRepresentable, Hashable, Sendable {
 
 /// The reasons known by name, as one byte, so that a completion carries no string; `none` and `other` are not reasons.
 ///
-/// The first 32 are Apple's page, in its order; the rest were seen live or belong to broadcast.
+/// The first 32 are Apple's page, in its order; the rest were seen live, or belong to broadcasts, whose page is "Handling error
+/// responses from Apple Push Notification service".
 package enum ReasonCode: UInt8, CaseIterable, Sendable {
     /// There is no reason: the answer was 200, or its body could not be read.
     case none = 0
@@ -62,7 +63,7 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
     case missingPushType = 40
     /// Broadcast.
     case cannotCreateChannelConfig = 41
-    /// The key is for other topics: it opens the circuit of that topic. Seen of broadcasts.
+    /// The key is for other topics: it opens the circuit of that topic. Broadcast.
     case topicMismatch = 42
     /// Broadcast, with its space.
     case serviceUnavailableSpaced = 43

@@ -1,0 +1,106 @@
+import APNs
+import Configuration
+import JSON
+import PushRecords
+import Worker
+
+/// `apns-worker channels`.
+func manageChannels(_ arguments: [String]) -> ExitCode {
+    let (word, rest) = operand(arguments)
+    switch parsed(ChannelsOptions.table, rest, ChannelsOptions()) {
+    case .failure(let exit): return exit.code
+    case .success(var options):
+        let names = ChannelsOptions.Action.allCases.map(\.rawValue)
+        guard let word else {
+            complain("apns-worker channels: what is to be done?; say one of \(names.joined(separator: ", ")) first")
+            return .wrongUsage
+        }
+        guard let action = ChannelsOptions.Action(rawValue: word) else {
+            let suggestion =
+                nearest(to: word, among: names).map { "did you mean \($0)?" }
+                ?? "expected one of \(names.joined(separator: ", "))"
+            complain("apns-worker channels: there is no \(printable(word)); \(suggestion)")
+            return .wrongUsage
+        }
+        options.action = action
+        if let complaint = options.complaint {
+            complain("apns-worker channels: \(complaint) (see apns-worker channels --help)")
+            return .wrongUsage
+        }
+        switch options.place() {
+        case .failure(let exit): return exit.code
+        case .success(let (app, bundleID)): return manage(options, app, bundleID)
+        }
+    }
+}
+
+private func manage(_ options: ChannelsOptions, _ app: AppSettings, _ bundleID: String) -> ExitCode {
+    let (seconds, attoseconds) = options.deadline.components
+    do throws(ChannelManagement.Failure) {
+        let answer = try ChannelManagement.run(
+            options.operation, bundleID: bundleID, of: app,
+            timeoutNs: seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
+        if options.format == .json {
+            say(answer.json + "\n")
+        } else if answer.isFine {
+            say(answer.text(options.action))
+        } else {
+            complain("apns-worker channels: \(answer.refusal)")
+        }
+        return answer.isFine ? .fine : .failed
+    } catch {
+        complain("apns-worker channels: \(error)")
+        return .failed
+    }
+}
+
+extension ChannelManagement.Answer {
+    private static func storage(_ policy: Int?) -> String {
+        switch policy {
+        case 0: "storage=none"
+        case 1: "storage=most-recent"
+        default: "storage=\(policy.map(String.init) ?? "unknown")"
+        }
+    }
+
+    /// For people; the ids of a list are a line each, for `xargs`.
+    fileprivate func text(_ action: ChannelsOptions.Action) -> String {
+        let place = "\(bundleID) app=\(app) environment=\(environment.text)"
+        switch action {
+        case .list: return (channels ?? []).map { "\($0)\n" }.joined()
+        case .create: return "created \(channelID ?? "") \(place) \(Self.storage(storagePolicy))\n"
+        case .read: return "\(channelID ?? "") \(place) \(Self.storage(storagePolicy))\n"
+        case .delete: return "deleted \(channelID ?? "") \(place)\n"
+        }
+    }
+
+    fileprivate var refusal: String {
+        var text =
+            "\(status) \(reason.map { String(printable($0.rawValue).dropFirst().dropLast()) } ?? "without a reason")"
+        if let advice { text += ": \(advice)" }
+        if let requestID { text += " (apns-request-id \(requestID))" }
+        return text
+    }
+
+    fileprivate var json: String {
+        var json = JSONWriter()
+        json.beginObject()
+        json.member("app", app)
+        json.member("environment", environment.text)
+        json.member("bundle_id", bundleID)
+        json.member("status", status)
+        json.member("reason", reason?.rawValue)
+        json.member("advice", advice)
+        json.member("request_id", requestID)
+        json.member("channel_id", channelID)
+        json.member("message_storage_policy", storagePolicy)
+        if let channels {
+            json.name("channels")
+            json.beginArray()
+            for channel in channels { json.value(channel) }
+            json.endArray()
+        }
+        json.endObject()
+        return json.text
+    }
+}

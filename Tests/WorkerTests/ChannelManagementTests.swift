@@ -1,0 +1,131 @@
+import APNs
+import APNsSimulator
+import Configuration
+import PushRecords
+import Testing
+
+@testable import Worker
+
+/// The channels of broadcasts, managed at the simulator; and what is said to each of Apple's reasons.
+@Suite(.serialized) struct ChannelManagementTests {
+    private static func manage(
+        _ operation: ManagementRequest.Operation, _ app: AppSettings,
+        bundleID: String = SimulatorCredentials.bundleID
+    ) throws -> ChannelManagement.Answer {
+        try ChannelManagement.run(operation, bundleID: bundleID, of: app, timeoutNs: 10_000_000_000)
+    }
+
+    private static func scene(
+        _ prepare: (inout SimulatorOptions) -> Void = { _ in }
+    ) throws -> (scene: LinkScene, apps: [AppSettings]) {
+        let scene = try LinkScene {
+            $0.managementPort = 0
+            prepare(&$0)
+        }
+        let apps = try [scene.tokenApp("shop"), scene.certificateApp("shop")].map { app in
+            var app = app
+            app.manageHost = scene.simulator.host
+            app.managePort = Int(scene.simulator.managementPort ?? 0)
+            return app
+        }
+        return (scene, apps)
+    }
+
+    @Test func aChannelFromItsBeginningToItsEnd() throws {
+        let (scene, apps) = try Self.scene()
+        for app in apps {
+            let made = try Self.manage(.create(storesMostRecent: true), app)
+            #expect(made.isFine && made.status == 201 && made.storagePolicy == 1)
+            #expect(made.app == "shop" && made.environment == .production)
+            #expect(made.bundleID == SimulatorCredentials.bundleID && made.requestID?.isEmpty == false)
+            let id = try #require(made.channelID)
+            let other = try #require(try Self.manage(.create(storesMostRecent: false), app).channelID)
+            #expect(try Self.manage(.list, app).channels == [id, other])
+            #expect(try Self.manage(.read(channel: id), app).storagePolicy == 1)
+            #expect(try Self.manage(.read(channel: other), app).storagePolicy == 0)
+            #expect(try Self.manage(.delete(channel: id), app).status == 204)
+            #expect(try Self.manage(.delete(channel: other), app).isFine)
+            let gone = try Self.manage(.read(channel: id), app)
+            #expect(!gone.isFine && gone.status == 400 && gone.reason == .channelNotRegistered)
+            #expect(gone.advice?.contains("has no such channel in production") == true)
+            #expect(try Self.manage(.list, app).channels == [])
+        }
+        _ = scene
+    }
+
+    /// As many as Apple allows fit into an answer.
+    @Test func aListOfTenThousand() throws {
+        let (scene, apps) = try Self.scene()
+        let ids = try scene.simulator.fill(10_000, bundleID: SimulatorCredentials.bundleID)
+        #expect(try Self.manage(.list, apps[0]).channels == ids)
+        let full = try Self.manage(.create(storesMostRecent: false), apps[0])
+        #expect(full.reason == .cannotCreateChannelConfig && full.advice?.contains("10,000") == true)
+    }
+
+    @Test func refusals() throws {
+        let (scene, apps) = try Self.scene { $0.withoutBroadcast = ["com.example.plain"] }
+        let app = apps[0]
+        let plain = try Self.manage(.list, app, bundleID: "com.example.plain")
+        #expect(plain.reason == .featureNotEnabled && plain.advice?.contains("com.example.plain") == true)
+        #expect(try Self.manage(.read(channel: "?"), app).reason == .badChannelID)
+        let suffixed = try Self.manage(.list, app, bundleID: "com.example.app.push-type.liveactivity")
+        #expect(suffixed.reason == .topicDisallowed)
+        #expect(try Self.manage(.list, apps[1], bundleID: "com.example.other").reason == .topicMismatch)
+        // A server that manages no channels.
+        var elsewhere = app
+        elsewhere.managePort = Int(scene.simulator.port)
+        let lost = try Self.manage(.create(storesMostRecent: false), elsewhere)
+        #expect(lost.status == 404 && lost.reason == .badPath)
+        #expect(lost.advice?.contains("does not manage channels") == true)
+        scene.simulator.stop()
+        #expect(throws: ChannelManagement.Failure.self) { try Self.manage(.list, app) }
+    }
+
+    /// Each reason of Apple's table of broadcasts, with its status there.
+    static let reasons: [(ReasonCode, UInt16)] = [
+        (.featureNotEnabled, 400), (.missingChannelId, 400), (.badChannelId, 400), (.channelNotRegistered, 400),
+        (.badRequestParams, 400), (.badRequestPayload, 400), (.payloadEmpty, 400), (.badMessageId, 400),
+        (.missingPushType, 400), (.invalidPushType, 400), (.cannotCreateChannelConfig, 400), (.topicDisallowed, 400),
+        (.badCertificate, 403), (.badCertificateEnvironment, 403), (.topicMismatch, 403), (.missingProviderToken, 403),
+        (.expiredProviderToken, 403), (.invalidProviderToken, 403), (.badPath, 404), (.methodNotAllowed, 405),
+        (.tooManyRequests, 429), (.tooManyProviderTokenUpdates, 429), (.internalServerError, 500),
+        (.serviceUnavailableSpaced, 503), (.shutdown, 503), (.unrelatedKeyIdInToken, 403), (.forbidden, 403),
+    ]
+
+    @Test(arguments: reasons)
+    func everyReasonHasItsAdvice(reason: ReasonCode, status: UInt16) throws {
+        let app = try Self.scene().apps[0]
+        let word = try #require(reason.text).description
+        let answer = try ChannelManagement.Answer(
+            ManagementRequest.Answer(
+                status: status, requestID: "r", channelID: "", body: Array("{\"reason\":\"\(word)\"}".utf8)),
+            to: .list, "com.example.app", app)
+        #expect(!answer.isFine && answer.reason?.rawValue == word && answer.status == Int(status))
+        #expect(answer.advice?.isEmpty == false)
+    }
+
+    @Test func answersThatNobodyKnows() throws {
+        let app = try Self.scene().apps[0]
+        func answer(
+            _ status: UInt16, _ body: String, _ operation: ManagementRequest.Operation = .list, channelID: String = ""
+        ) throws -> ChannelManagement.Answer {
+            try ChannelManagement.Answer(
+                ManagementRequest.Answer(status: status, requestID: "", channelID: channelID, body: Array(body.utf8)),
+                to: operation, "com.example.app", app)
+        }
+        let tomorrow = try answer(418, #"{"reason":"TeaTime"}"#)
+        #expect(tomorrow.reason?.rawValue == "TeaTime" && tomorrow.advice == nil && tomorrow.requestID == nil)
+        #expect(try answer(502, "<html>").advice?.contains("try again") == true)
+        #expect(try !answer(403, "").isFine)
+        // A success must say what was asked for.
+        for body in ["", "[]", "{}", #"{"channels":[1]}"#, #"{"channels":"a"}"#] {
+            #expect(throws: ChannelManagement.Failure.self) { try answer(200, body) }
+        }
+        for body in ["", "{}", #"{"message-storage-policy":"0"}"#, #"{"message-storage-policy":0.5}"#] {
+            #expect(throws: ChannelManagement.Failure.self) { try answer(200, body, .read(channel: "a")) }
+        }
+        #expect(throws: ChannelManagement.Failure.self) { try answer(201, "", .create(storesMostRecent: false)) }
+        #expect(try answer(200, #"{"more":{},"channels":["a","b"]}"#).channels == ["a", "b"])
+        #expect(try answer(201, "", .create(storesMostRecent: false), channelID: "x").channelID == "x")
+    }
+}
