@@ -25,6 +25,10 @@ package struct APNsConfiguration: Sendable {
     package var idleConnectionNs: Int64 = 600_000_000_000
     /// The quarantine connection closes when it was unused for so long.
     package var quarantineIdleNs: Int64 = 60_000_000_000
+    /// TopicDisallowed over a connection of at least this age makes all connections anew...
+    package var topicAgeNs: Int64 = 60_000_000_000
+    /// ... no more than once in so long.
+    package var topicPauseNs: Int64 = 900_000_000_000
     /// A connection retires when its next stream id reaches this (they end at 2^31).
     package var retirementStreamID: UInt32 = 1 << 30
 

@@ -37,6 +37,8 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private(set) var credentialGeneration = 0
     /// No connection of this credentialGeneration has been tried to its end: what waits goes on waiting.
     private var isReplacing = false
+    /// When connections were made anew for a topic; `nil`: never.
+    private var topicRenewalNs: Int64?
     private var reachability = Reachability()
     /// What was said last; `nil`: nothing yet.
     private var isReachable: Bool?
@@ -132,11 +134,29 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         self.token = token
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
         seenToken = 0
-        isReplacing = true
+        topicRenewalNs = nil
         reachability.replaced()
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
+        replaceConnections()
+    }
+
+    /// The old ones take no more requests and finish what is on them.
+    private func replaceConnections() {
+        isReplacing = true
         tellQuarantine(.replace)
         tell(.replace(minimum: configuration.minimumConnections, maximum: configuration.maximumConnections))
+    }
+
+    /// Apple knows a bundle id that is new on new connections only. Where they do not help, others would not either.
+    func topicDisallowed(lifeNs: Int64) {
+        let nowNs = loop.now.monotonicNs
+        guard !isClosing, lifeNs >= configuration.topicAgeNs,
+            topicRenewalNs.map({ nowNs - $0 >= configuration.topicPauseNs }) ?? true
+        else { return }
+        topicRenewalNs = nowNs
+        credentialGeneration += 1
+        note(.warning("Apple refuses one of the app's topics on connections that are open; they are made anew"))
+        replaceConnections()
     }
 
     /// Hands waiting requests to connections, the first one that can take each: so few connections carry full writes.

@@ -112,7 +112,9 @@ extension DeliveryMachine {
         // A credential that was replaced since, or a token that was renewed: the new one may do.
         if completion.carriedOlderToken, verdict == .credentialFault {
             verdict = .resend
-        } else if verdict == .resend, store[slot].resentFor == completion.reason {
+        } else if verdict == .resend,
+            store[slot].resentFor == completion.reason || (row.needsNewer && !completion.carriedOlderToken)
+        {
             verdict = row.again
         }
         if completion.status == 429, !completion.reason.isOfOurTokens {

@@ -108,8 +108,8 @@ package struct Completion: Sendable {
     /// It was given up because nothing came any more, over it or another one of the app: the network's fault, not the
     /// notification's.
     package var connectionWasSilent: Bool
-    /// The provider token this try carried is older than the one its connection would use now. False of a status 200, which
-    /// nobody asks.
+    /// The next try goes out with another provider token, or over newer connections, than this one did. False of a status
+    /// 200, which nobody asks.
     package var carriedOlderToken: Bool
 
     package init(

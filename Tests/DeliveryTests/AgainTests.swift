@@ -121,6 +121,31 @@ struct AgainTests {
         #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 ExpiredProviderToken sends 2 doubt 0"])
     }
 
+    @Test("TopicDisallowed: resent once where newer connections are there, else rejected", arguments: [true, false])
+    func newBundleID(isTwice: Bool) {
+        let rig = Self.ready()
+        rig.completion("a") {
+            Completion(id: $0, kind: .answered, status: 400, reason: .topicDisallowed, carriedOlderToken: true)
+        }
+        #expect(rig.send() == ["a"])
+        rig.completion("a") {
+            Completion(id: $0, kind: .answered, status: 400, reason: .topicDisallowed, carriedOlderToken: isTwice)
+        }
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.description) == ["a rejected TopicDisallowed sends 2 doubt 0"])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("TopicDisallowed over connections that are new already is no reason to send again")
+    func disallowedTopic() {
+        let rig = Self.ready()
+        rig.answer("a", 400, .topicDisallowed)
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.description) == ["a rejected TopicDisallowed sends 1 doubt 0"])
+    }
+
     @Test("A reason that nobody knows keeps its text")
     func unknownReason() {
         let rig = Self.ready()

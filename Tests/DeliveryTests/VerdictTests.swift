@@ -29,7 +29,7 @@ struct VerdictTests {
         Row(400, "BadTopic", .reject), Row(400, "DeviceTokenNotForTopic", .reject),
         Row(400, "DuplicateHeaders", .reject), Row(400, "IdleTimeout", .resend), Row(400, "InvalidPushType", .reject),
         Row(400, "MissingDeviceToken", .reject), Row(400, "MissingTopic", .reject), Row(400, "PayloadEmpty", .reject),
-        Row(400, "TopicDisallowed", .reject), Row(403, "BadCertificate", .credentialFault),
+        Row(400, "TopicDisallowed", .resend, again: .reject), Row(403, "BadCertificate", .credentialFault),
         Row(403, "BadCertificateEnvironment", .credentialFault), Row(403, "ExpiredProviderToken", .credentialFault),
         Row(403, "Forbidden", .reject), Row(403, "InvalidProviderToken", .credentialFault),
         Row(403, "MissingProviderToken", .credentialFault),

@@ -174,8 +174,10 @@ struct StartTests {
         var slower = one
         slower.rateLimit = 5
         slower.isPaused = true
+        #expect(one.connects(like: slower))
         slower.bundleIDs.append("b")
         #expect(slower.connects(like: one))
+        #expect(!one.connects(like: slower), "APNs refuses a new bundle id on connections from before")
     }
 
     @Test func `Apps of one key share a token`() throws {

@@ -38,6 +38,8 @@ protocol ConnectionOwner: AnyObject {
     func providerTokenExpired()
     /// A GOAWAY said that APNs does not accept the credential.
     func credentialRefused(_ reason: ReasonCode)
+    /// APNs refuses a topic of the app's on a connection that is so old.
+    func topicDisallowed(lifeNs: Int64)
     func note(_ note: TransportNote)
 }
 
@@ -427,6 +429,9 @@ final class Connection: SecureChannelDelegate {
 
     /// A peer that refuses stream after stream and never answers is of no use.
     private func refused() {
+        if body.reason == .topicDisallowed, credentialGeneration == owner.credentialGeneration {
+            owner.topicDisallowed(lifeNs: lifeNs)
+        }
         guard !isAnswered, !isQuarantine else { return }
         refusals += 1
         guard refusals >= owner.refusalsLimit else { return }

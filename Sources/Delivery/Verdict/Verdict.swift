@@ -21,11 +21,18 @@ package struct VerdictRow: Equatable, Sendable {
     package var verdict: Verdict
     /// Of a `resend`: what the same answer to the next try leads to.
     package var again: Verdict
+    /// Of a `resend`: only where a newer connection is there than the try went over (`Completion.carriedOlderToken`),
+    /// else `again`.
+    package var needsNewer = false
     /// Of a `retry` or `credentialFault`: the delay asked for.
     package var delayMs: Int64
 
-    package init(_ verdict: Verdict, again: Verdict? = nil, delayMs: Int64 = VerdictTable.shortDelayMs) {
+    package init(
+        _ verdict: Verdict, again: Verdict? = nil, needsNewer: Bool = false,
+        delayMs: Int64 = VerdictTable.shortDelayMs
+    ) {
         self.verdict = verdict
+        self.needsNewer = needsNewer
         self.again = again ?? verdict
         self.delayMs = delayMs
     }
@@ -86,9 +93,12 @@ package struct VerdictTable: Sendable {
         case .badDeviceToken, .deviceTokenNotForTopic, .forbidden, .payloadTooLarge:
             VerdictRow(.reject)
         case .badCollapseId, .badExpirationDate, .badMessageId, .badPriority, .badTopic, .duplicateHeaders,
-            .invalidPushType, .missingDeviceToken, .missingTopic, .payloadEmpty, .topicDisallowed, .badPath,
-            .methodNotAllowed:
+            .invalidPushType, .missingDeviceToken, .missingTopic, .payloadEmpty, .badPath, .methodNotAllowed:
             VerdictRow(.reject)
+        case .topicDisallowed:
+            // Apple knows a new bundle id on new connections only; the transport makes some before it hands the
+            // completion over, where it did not just do so.
+            VerdictRow(.resend, again: .reject, needsNewer: true)
         case .idleTimeout:
             VerdictRow(.resend)
         case .expiredProviderToken:
