@@ -39,6 +39,9 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private var isReplacing = false
     /// When connections were made anew for a topic; `nil`: never.
     private var topicRenewalNs: Int64?
+    /// Some connections answer nothing but server errors; looked at until they are gone, or well.
+    private var hasErring = false
+    private var errorRetirement: ErrorRetirement
     private var reachability = Reachability()
     /// What was said last; `nil`: nothing yet.
     private var isReachable: Bool?
@@ -83,6 +86,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         quarantine = Quarantine(backOff: BackOff(limits: configuration.backOff))
         batch = CompletionBatch(app: app)
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
+        errorRetirement = ErrorRetirement(spanNs: configuration.errorSpanNs)
         answersAlarm = Alarm(loop: loop) { [unowned self] in
             answersAlarmNs = .max
             askForTurnEnd()
@@ -135,6 +139,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
         seenToken = 0
         topicRenewalNs = nil
+        errorRetirement.replaced()
         reachability.replaced()
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
         replaceConnections()
@@ -277,6 +282,31 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
 
     var refusalsLimit: Int { reachability.isOnProbation ? 1 : Reachability.refusalsLimit }
 
+    func connectionErrs(_ connection: Connection) { if !connection.isQuarantine { hasErring = true } }
+
+    /// What others can take goes to them: so they show whether it is the connection. Then that is replaced.
+    private func replaceErring() {
+        let erring = connections.filter { $0.phase == .ready && $0.errorStreak.isLong }
+        hasErring = !erring.isEmpty
+        guard hasErring else { return }
+        connections = connections.filter { $0.phase != .ready || !$0.errorStreak.isLong } + erring
+        for connection in erring {
+            let streak = connection.errorStreak
+            let isAnotherGood = connections.contains {
+                $0.credentialGeneration == credentialGeneration && $0.goodNs > streak.beganNs
+            }
+            guard errorRetirement.retires(streak, isAnotherGood: isAnotherGood, nowNs: loop.now.monotonicNs) else {
+                continue
+            }
+            let others = isAnotherGood ? ", while other connections answer well" : ""
+            note(
+                .warning(
+                    "\(connection.address): the last \(streak.count) answers were server errors (5xx)\(others); the "
+                        + "connection is replaced"))
+            return tell(.retired(connection.id, isFault: false))
+        }
+    }
+
     func connectionRetires(_ connection: Connection, isFault: Bool) {
         if connection.isQuarantine { return tellQuarantine(.retired(isFault: isFault)) }
         tell(.retired(connection.id, isFault: isFault))
@@ -418,6 +448,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     /// Fills streams that came free, writes, and says what happened.
     package func turnEnded() {
         asksForTurnEnd = false
+        if hasErring { replaceErring() }
         dispatch()
         flush()
         // Writing made room again.

@@ -19,6 +19,8 @@ protocol ConnectionOwner: AnyObject {
     func requestsAnswered(_ connection: Connection)
     /// The peer ended a stream without an answer.
     func streamEnded(_ connection: Connection, _ code: ErrorCode)
+    /// It answers nothing but server errors.
+    func connectionErrs(_ connection: Connection)
     /// Streams in a row that a connection may refuse before it answered anything.
     var refusalsLimit: Int { get }
     /// It must take no more requests.
@@ -36,10 +38,10 @@ protocol ConnectionOwner: AnyObject {
     func text(_ text: String) -> Int32
     /// APNs refused the provider token as too old.
     func providerTokenExpired()
-    /// A GOAWAY said that APNs does not accept the credential.
-    func credentialRefused(_ reason: ReasonCode)
     /// APNs refuses a topic of the app's on a connection that is so old.
     func topicDisallowed(lifeNs: Int64)
+    /// A GOAWAY said that APNs does not accept the credential.
+    func credentialRefused(_ reason: ReasonCode)
     func note(_ note: TransportNote)
 }
 
@@ -92,6 +94,12 @@ final class Connection: SecureChannelDelegate {
     private var isSilent = false
     /// When the last response came.
     private var respondedNs: Int64 = 0
+    /// When the last one came that was no server error (5xx).
+    private(set) var goodNs: Int64 = 0
+    /// Such a one came in this read.
+    private var hasGood = false
+    /// Server errors since.
+    private(set) var errorStreak = ErrorStreak()
     private var seenAnswers: UInt32 = 0
     /// Responses with a status came since `requestsAnswered`.
     private var hasResponses = false
@@ -349,6 +357,11 @@ final class Connection: SecureChannelDelegate {
         if window.answers != seenAnswers {
             seenAnswers = window.answers
             respondedNs = nowNs
+            if hasGood {
+                hasGood = false
+                goodNs = nowNs
+                errorStreak.answered()
+            }
         }
     }
 
@@ -408,6 +421,7 @@ final class Connection: SecureChannelDelegate {
         if !uniqueID.isEmpty {
             completion.uniqueIDText = owner.text(String(decoding: uniqueID.prefix(100), as: UTF8.self))
         }
+        if status < 500 { hasGood = true } else { failed() }
         if status == 200 {
             answered()
         } else {
@@ -415,6 +429,9 @@ final class Connection: SecureChannelDelegate {
             completion.reason = body.reason
             completion.unregisteredAtMs = status == 410 ? body.timestampMs : 0
             if let text = body.text { completion.reasonText = owner.text(text) }
+            if body.reason == .topicDisallowed, credentialGeneration == owner.credentialGeneration {
+                owner.topicDisallowed(lifeNs: lifeNs)
+            }
             completion.carriedOlderToken = carriedOlder(closed.token)
             heed(body.reason, isCurrentToken: !completion.carriedOlderToken)
         }
@@ -427,11 +444,13 @@ final class Connection: SecureChannelDelegate {
         owner.connectionAnswered(self)
     }
 
+    private func failed() {
+        errorStreak.failed(nowNs: loop.now.monotonicNs)
+        if errorStreak.count == ErrorStreak.limit { owner.connectionErrs(self) }
+    }
+
     /// A peer that refuses stream after stream and never answers is of no use.
     private func refused() {
-        if body.reason == .topicDisallowed, credentialGeneration == owner.credentialGeneration {
-            owner.topicDisallowed(lifeNs: lifeNs)
-        }
         guard !isAnswered, !isQuarantine else { return }
         refusals += 1
         guard refusals >= owner.refusalsLimit else { return }
