@@ -31,10 +31,14 @@ package struct DialTarget: Hashable, Sendable {
     }
 }
 
-/// Connects: resolves, then tries the addresses in turn until one answers or the deadline is over. Loop's thread.
+/// Connects: resolves, then tries the addresses one after the other, each 250 ms after the one before or as soon as one
+/// fails, while those before go on; the first that connects is taken (RFC 8305, "Happy Eyeballs"). Loop's thread.
 package final class Dialer {
     let loop: Loop
     let resolver: Resolver
+
+    /// RFC 8305, 8: the "Connection Attempt Delay".
+    static let attemptDelayNs: Int64 = 250_000_000
 
     package init(loop: Loop, resolver: Resolver) {
         self.loop = loop
@@ -49,7 +53,8 @@ package final class Dialer {
 
     /// `then` is called once, never from inside this call, unless the attempt is cancelled before.
     ///
-    /// Each address gets an equal share of what is left of the time, so that silent ones leave some for the others.
+    /// IPv6 and IPv4 addresses take turns (RFC 8305, 4), the resolver's first family first. Where the time is short for
+    /// that many addresses, they follow each other faster.
     @discardableResult
     package func dial(
         _ target: DialTarget, timeoutNs: Int64, userTimeoutMs: Int32 = 15_000,
@@ -84,11 +89,19 @@ package final class DialAttempt {
     private var deadlineNs: Int64 = 0
     private var addresses: ArraySlice<SocketAddress> = []
     private var lastFailure = ""
+    private var isUnresolved = true
 
-    /// The address being tried.
-    private var descriptor: Descriptor?
-    private var registration: Registration?
-    private var share: TimerID?
+    /// An address that is being tried.
+    private struct Try {
+        var address: SocketAddress
+        var descriptor: Descriptor
+        var registration: Registration
+    }
+
+    /// At most as many as a name has addresses.
+    private var tries: [Try] = []
+    /// When the next address is tried beside them.
+    private var next: TimerID?
     private var tunnel: ProxyTunnel?
 
     fileprivate init(
@@ -132,24 +145,54 @@ package final class DialAttempt {
         switch result {
         case .failure(let end): finish(.failure(end))
         case .success(let all):
+            isUnresolved = false
             guard !all.isEmpty else {
                 return finish(.failure(ChannelEnd(.unresolved, "\(host): has no IPv4 or IPv6 address")))
             }
-            let first = ((target.firstAddress % all.count) + all.count) % all.count
-            addresses = (all[first...] + all[..<first])[...]
+            addresses = Self.order(all, from: target.firstAddress)[...]
             tryNext()
         }
     }
 
-    private func tryNext() {
-        drop()
-        guard let address = addresses.popFirst() else {
-            return finish(.failure(ChannelEnd(.unreachable, "\(name): \(lastFailure)")))
+    /// Both families take turns; `first` rotates each of them.
+    static func order(_ all: [SocketAddress], from first: Int) -> [SocketAddress] {
+        func rotated(_ some: [SocketAddress]) -> ArraySlice<SocketAddress> {
+            guard !some.isEmpty else { return [] }
+            let start = ((first % some.count) + some.count) % some.count
+            return (some[start...] + some[..<start])[...]
         }
-        do throws(SystemError) {
-            try connect(address)
-        } catch {
-            lastFailure = "\(address): \(SystemError.text(error.code))"
+        let family = all.first?.isIPv6
+        var preferred = rotated(all.filter { $0.isIPv6 == family })
+        var others = rotated(all.filter { $0.isIPv6 != family })
+        var ordered: [SocketAddress] = []
+        while !preferred.isEmpty || !others.isEmpty {
+            if let address = preferred.popFirst() { ordered.append(address) }
+            if let address = others.popFirst() { ordered.append(address) }
+        }
+        return ordered
+    }
+
+    /// Begins with the next address; those under way go on.
+    private func tryNext() {
+        if let next { loop.cancel(next) }
+        next = nil
+        while let address = addresses.popFirst() {
+            do throws(SystemError) {
+                try connect(address)
+                return waitForNext()
+            } catch {
+                lastFailure = "\(address): \(SystemError.text(error.code))"
+            }
+        }
+        if tries.isEmpty { finish(.failure(ChannelEnd(.unreachable, "\(name): \(lastFailure)"))) }
+    }
+
+    private func waitForNext() {
+        guard !addresses.isEmpty else { return }
+        let leftNs = max(0, deadlineNs - loop.now.monotonicNs)
+        let delayNs = min(Dialer.attemptDelayNs, leftNs / Int64(addresses.count + 1))
+        next = loop.schedule(afterNs: delayNs) { [self] in
+            next = nil
             tryNext()
         }
     }
@@ -160,29 +203,27 @@ package final class DialAttempt {
         let result = unsafe address.withSockaddr { unsafe Glibc.connect(descriptor.raw, $0, $1) }
         // connect(2): EINPROGRESS completes later, EINTR too (it goes on in the background).
         if result != 0, errno != EINPROGRESS, errno != EINTR { throw SystemError(call: "connect", code: errno) }
-        self.descriptor = descriptor
-        registration = try loop.register(descriptor.raw, for: .writable) { [self] _ in connected(address) }
-        let leftNs = max(0, deadlineNs - loop.now.monotonicNs)
-        share = loop.schedule(afterNs: leftNs / Int64(addresses.count + 1)) { [self] in
-            share = nil
-            lastFailure = "\(address): no answer in time"
-            // The last address has until the overall deadline, which words the failure.
-            if !addresses.isEmpty { tryNext() }
+        let registration = try loop.register(descriptor.raw, for: .writable) { [self, raw = descriptor.raw] _ in
+            connected(raw)
         }
+        tries.append(Try(address: address, descriptor: descriptor, registration: registration))
     }
 
-    private func connected(_ address: SocketAddress) {
-        guard let descriptor else { return }
-        let code = descriptor.takeError()
+    private func connected(_ raw: Int32) {
+        guard let index = tries.firstIndex(where: { $0.descriptor.raw == raw }) else { return }
+        let one = tries.remove(at: index)
+        loop.unregister(one.registration)
+        let code = one.descriptor.takeError()
         guard code == 0 else {
-            lastFailure = "\(address): \(SystemError.text(code))"
+            lastFailure = "\(one.address): \(SystemError.text(code))"
             return tryNext()
         }
-        if let registration { loop.unregister(registration) }
-        registration = nil
-        let connected = Dialer.Connected(descriptor: descriptor, address: address)
+        // The others came too late.
+        dropTries()
+        addresses = []
+        let connected = Dialer.Connected(descriptor: one.descriptor, address: one.address)
         guard let proxy = target.proxy else { return finish(.success(connected)) }
-        tunnel = ProxyTunnel(descriptor, to: target, proxy: proxy, loop: loop) { [self] failure in
+        tunnel = ProxyTunnel(one.descriptor, to: target, proxy: proxy, loop: loop) { [self] failure in
             guard let failure else { return finish(.success(connected)) }
             finish(.failure(ChannelEnd(.proxyRefused, "\(name): \(failure)")))
         }
@@ -190,7 +231,7 @@ package final class DialAttempt {
 
     private func timedOut() {
         let text =
-            switch (addresses.isEmpty && descriptor == nil && lastFailure.isEmpty, tunnel != nil) {
+            switch (isUnresolved, tunnel != nil) {
             case (true, _): ChannelEnd(.unresolved, "\(host): was not resolved in time")
             case (_, true): ChannelEnd(.proxyRefused, "\(name): no answer to CONNECT in time")
             default:
@@ -211,19 +252,18 @@ package final class DialAttempt {
         then = nil
         if let overall { loop.cancel(overall) }
         overall = nil
-        drop()
+        tunnel?.cancel()
+        tunnel = nil
+        dropTries()
         addresses = []
     }
 
-    /// Lets go of the address being tried.
-    private func drop() {
-        if let registration { loop.unregister(registration) }
-        registration = nil
-        if let share { loop.cancel(share) }
-        share = nil
-        tunnel?.cancel()
-        tunnel = nil
-        descriptor = nil
+    /// Lets go of the addresses that are being tried.
+    private func dropTries() {
+        if let next { loop.cancel(next) }
+        next = nil
+        for one in tries { loop.unregister(one.registration) }
+        tries = []
     }
 }
 

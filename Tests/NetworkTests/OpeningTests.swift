@@ -85,6 +85,92 @@ import Testing
         withExtendedLifetime(attempt) {}
     }
 
+    private func dialer(_ world: World, _ addresses: [String]) throws -> Dialer {
+        let answer = addresses.map { SocketAddress(literal: $0, port: 0)! }
+        return Dialer(loop: world.loop, resolver: try Resolver { _ in .success(answer) })
+    }
+
+    /// RFC 8305: the next address is tried 250 ms after a silent one, whatever the time for all of them.
+    @Test(arguments: ["127.0.0.2", "::1"])
+    func aSilentAddressOfANameCostsAQuarterOfASecond(other: String) throws {
+        let world = try World()
+        let full = try FullListener()
+        var accepted: [Listener.Accepted] = []
+        guard
+            let listener = try? Listener(
+                host: other, port: full.port, loop: world.loop, onAccept: { accepted.append($0) })
+        else {
+            #expect(other == "::1", "only IPv6 may be missing")
+            return
+        }
+        defer { listener.close() }
+        let dialer = try dialer(world, ["127.0.0.1", other])
+        let start = LoopTime.read().monotonicNs
+        var result: Result<Dialer.Connected, ChannelEnd>?
+        dialer.dial(DialTarget(host: "push.example", port: full.port), timeoutNs: 10_000_000_000) { result = $0 }
+        try world.run { result != nil }
+        let tookNs = LoopTime.read().monotonicNs - start
+        #expect(try result!.get().address.hostText == other)
+        #expect(tookNs >= 240_000_000 && tookNs < 500_000_000, "\(tookNs / 1_000_000) ms")
+        try world.run { accepted.count == 1 }
+        dialer.resolver.stop()
+    }
+
+    /// Those that were begun go on while others are tried: the kernel sends the first one's SYN again after a second.
+    @Test func aSlowAddressMayStillWin() throws {
+        let world = try World()
+        let (slow, silent) = (try FullListener(), try FullListener())
+        let addresses = [slow.port, silent.port].map { SocketAddress(literal: "127.0.0.1", port: $0)! }
+        let start = LoopTime.read().monotonicNs
+        var result: Result<Dialer.Connected, ChannelEnd>?
+        let attempt = world.dialer.dial(
+            DialTarget(host: "push.example", port: 443), addresses: addresses, timeoutNs: 20_000_000_000
+        ) { result = $0 }
+        try world.run { LoopTime.read().monotonicNs - start > 400_000_000 }
+        #expect(result == nil)
+        slow.acceptAll()
+        try world.run { result != nil }
+        #expect(try result!.get().address.port == slow.port)
+        withExtendedLifetime(attempt) {}
+    }
+
+    /// One refusal asks for the next address at once, and the last one for the end.
+    @Test func refusalsTakeNoTime() throws {
+        let world = try World()
+        let addresses = (1...20).map { SocketAddress(literal: "127.0.0.\($0)", port: 1)! }
+        let start = LoopTime.read().monotonicNs
+        var result: Result<Dialer.Connected, ChannelEnd>?
+        let attempt = world.dialer.dial(
+            DialTarget(host: "push.example", port: 443), addresses: addresses, timeoutNs: 10_000_000_000
+        ) { result = $0 }
+        try world.run { result != nil }
+        guard case .failure(let end) = result else {
+            Issue.record("connected")
+            return
+        }
+        #expect(end.kind == .unreachable)
+        #expect(end.text == "push.example:443: 127.0.0.20:1: Connection refused (ECONNREFUSED)")
+        #expect(LoopTime.read().monotonicNs - start < 1_000_000_000)
+        withExtendedLifetime(attempt) {}
+    }
+
+    @Test func familiesTakeTurnsAndConnectionsAreSpread() {
+        func order(_ all: [String], from first: Int) -> [String] {
+            DialAttempt.order(all.map { SocketAddress(literal: $0, port: 443)! }, from: first).map(\.hostText)
+        }
+        let mixed = ["2001:db8::1", "2001:db8::2", "192.0.2.1", "192.0.2.2", "192.0.2.3"]
+        #expect(
+            order(mixed, from: 0) == ["2001:db8::1", "192.0.2.1", "2001:db8::2", "192.0.2.2", "192.0.2.3"])
+        #expect(
+            order(mixed, from: 1) == ["2001:db8::2", "192.0.2.2", "2001:db8::1", "192.0.2.3", "192.0.2.1"])
+        #expect(
+            order(mixed.reversed(), from: -1)
+                == ["192.0.2.1", "2001:db8::1", "192.0.2.3", "2001:db8::2", "192.0.2.2"])
+        #expect(order(["192.0.2.1", "192.0.2.2"], from: 3) == ["192.0.2.2", "192.0.2.1"])
+        #expect(order(["2001:db8::1"], from: .min) == ["2001:db8::1"])
+        #expect(order([], from: 1) == [])
+    }
+
     @Test func aServerThatNeverShakesHandsEndsInTime() throws {
         let world = try World()
         var kept: [Listener.Accepted] = []
@@ -238,6 +324,12 @@ final class FullListener {
                 $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { _ = connect(client, $0, count) }
             }
         }
+    }
+
+    /// Makes room.
+    func acceptAll() {
+        var poll = pollfd(fd: raw, events: Int16(POLLIN), revents: 0)
+        while Glibc.poll(&poll, 1, 0) > 0 { clients.append(accept(raw, nil, nil)) }
     }
 
     deinit {
