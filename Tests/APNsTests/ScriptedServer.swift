@@ -173,8 +173,13 @@ final class World {
 
     deinit { resolver.stop() }
 
+    /// Too young to be renewed, whatever the time of day.
     static func providerToken(keyID: String = "ABC123DEFG") throws -> ProviderToken {
-        ProviderToken(keyID: keyID, teamID: "TEAM123456", key: try SigningKey(pem: SelfSigned.privateKey()))
+        let token = ProviderToken(
+            keyID: keyID, teamID: "TEAM123456", key: try SigningKey(pem: SelfSigned.privateKey()))
+        _ = token.refresh(now: .read())
+        _ = token.renewIfAllowed(now: .read())
+        return token
     }
 
     func start(hasToken: Bool = true) throws {
