@@ -10,7 +10,7 @@ private struct CheckOptions {
 func checkConfiguration(_ arguments: [String]) -> ExitCode {
     let probe = OptionTable<CheckOptions>.Option(
         "probe", nil,
-        "Send one notification per app to a device token of zeros, which nobody has: BadDeviceToken proves the credential, any other answer is explained."
+        "Send one notification for each bundle id (400 of an app at most, one after the other over one connection) to a device token of zeros, which nobody has: BadDeviceToken proves the credential, any other answer is explained."
     ) { $0.probesCredentials = true }
     let table = OptionTable<CheckOptions>(
         command: "apns-worker check", usage: ConfigurationOptions.usage.map { "\($0) [--probe]" },

@@ -47,6 +47,58 @@ import Testing
         #expect(scene.simulator.books.totals.requests == 2)
     }
 
+    @Test func `Every bundle id is tried over one connection`() throws {
+        let scene = try LinkScene {
+            $0.bundleIDs = ["com.example.app", "com.example.news"]
+            $0.faults = [try! FaultRule(text: Self.noDevice)]
+        }
+        var app = try scene.tokenApp("shop")
+        app.bundleIDs = ["com.example.app", "com.example.unknown", "com.example.news"]
+        let answer = check(app)
+        #expect(!answer.isFine)
+        #expect(
+            answer.lines.dropFirst(2) == [
+                "fine: app shop: the credential is accepted for com.example.app (400 BadDeviceToken)",
+                "not fine: app shop: the probe for com.example.unknown was answered 400 TopicDisallowed: the credential is "
+                    + "not for this bundle id",
+                "fine: app shop: the credential is accepted for com.example.news (400 BadDeviceToken)",
+            ])
+        // The handshake's, and the probe's.
+        #expect(scene.simulator.books.totals.connections == 2)
+    }
+
+    @Test func `No more are tried than are allowed, and none after a refused credential`() throws {
+        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        var app = try scene.tokenApp("shop")
+        app.bundleIDs = (0..<403).map { "com.example.app\($0)" }
+        app.bundleIDs[0] = "com.example.app"
+        app.credential = .token(
+            TokenCredential(
+                key: .text(try SelfSigned.privateKey()), keyID: SimulatorCredentials.keyID,
+                teamID: SimulatorCredentials.teamID))
+        let refused = check(app)
+        #expect(refused.lines.count == 4 && scene.simulator.books.totals.requests == 1, "\(refused.lines)")
+        #expect(refused.lines.last == "not fine: app shop: not probed: 402 more of its bundle ids")
+        app.credential = try scene.tokenApp("shop").credential
+        let lines = check(app).lines
+        #expect(lines.count == 2 + 400 + 1)
+        #expect(lines.last == "fine: app shop: not probed: 3 more of its bundle ids (beyond 400)")
+    }
+
+    @Test(arguments: ["goaway@2", "cut-before@2"])
+    func `A connection that ends between two answers is followed by another`(fault: String) throws {
+        let scene = try LinkScene {
+            $0.bundleIDs = ["com.example.app", "com.example.news", "com.example.more"]
+            $0.faults = [try! FaultRule(text: fault)]
+        }
+        var app = try scene.tokenApp("shop")
+        app.bundleIDs = ["com.example.app", "com.example.news", "com.example.more"]
+        let answer = check(app)
+        #expect(answer.isFine, "\(answer.lines)")
+        #expect(answer.lines.count == 5)
+        #expect(scene.simulator.books.totals.connections >= 3)
+    }
+
     @Test func `A simulator takes any token`() throws {
         let scene = try LinkScene()
         let answer = check(try scene.tokenApp("shop"))

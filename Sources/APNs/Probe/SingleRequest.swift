@@ -1,134 +1,21 @@
 package import Delivery
-internal import EventLoop
-internal import Network
 
 /// One request over a connection of its own, without Kafka and without a worker.
 ///
 /// Runs a loop on the calling thread, so it is not for a thread that has one.
 package enum SingleRequest {
-    /// What APNs said.
-    package struct Answer: Sendable {
-        /// `.answered`.
-        package var completion: Completion
-        /// Apple's reason where it is not known by name; `nil`: it is, or there is none.
-        package var reasonText: String?
-        /// `apns-unique-id` (development only).
-        package var uniqueID: String?
-        /// Wall clock, in milliseconds since the epoch.
-        package var answeredAtMs: Int64
-    }
-
-    /// There is no answer. Each has the reason that the connection gave last, with host and cause, where there is one.
-    package enum Failure: Error, Sendable {
-        /// No connection took it.
-        case notSent(String?)
-        /// It was sent, and its time is over.
-        case unanswered(String?)
-        /// Its connection was lost, or gave it back.
-        case lost(String?)
-    }
+    package typealias Answer = Exchange.Answer
+    package typealias Failure = Exchange.Failure
 
     /// - Parameters:
     ///   - request: its bytes stay until this returns.
-    ///   - isPatient: whether it tries again, until its time is over, when no connection can be made, or the connection
-    ///     says that it did not process the request. Otherwise either is the end.
+    ///   - isPatient: as of `Exchange.send`.
     package static func send(
         _ request: OutgoingRequest, _ configuration: APNsConfiguration, token: ProviderToken?, isPatient: Bool,
         timeoutNs: Int64
     ) throws(Failure) -> Answer {
-        var configuration = configuration
-        configuration.minimumConnections = 1
-        configuration.maximumConnections = 1
-        let loop: Loop
-        let resolver: Resolver
-        do {
-            loop = try Loop()
-            resolver = try Resolver()
-        } catch {
-            throw .notSent("\(error)")
-        }
-        defer { resolver.stop() }
-        let errand = Errand(isPatient: isPatient)
-        let transport = APNsTransport(
-            app: AppIndex(0), configuration: configuration, token: token, loop: loop,
-            dialer: Dialer(loop: loop, resolver: resolver), emit: { errand.take($0) })
-        let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
-        while errand.result == nil {
-            if errand.mayGo {
-                errand.isUnderway = true
-                transport.handle(.send([request]))
-            }
-            let leftNs = deadlineNs - LoopTime.read().monotonicNs
-            if leftNs <= 0 { errand.timeIsOver() } else { loop.runOnce(timeoutNs: min(leftNs, 100_000_000)) }
-        }
-        // The request's completion comes before the end, unless its time is over anyway.
-        transport.handle(.close)
-        let closedNs = LoopTime.read().monotonicNs + 1_000_000_000
-        while !errand.isClosed, LoopTime.read().monotonicNs < closedNs { loop.runOnce(timeoutNs: 50_000_000) }
-        return try errand.result!.get()
-    }
-
-    /// What a transport's events come to.
-    private final class Errand {
-        private let isPatient: Bool
-        private(set) var result: Result<Answer, Failure>?
-        private(set) var isClosed = false
-        /// Handed to the transport, and not given back.
-        var isUnderway = false
-        private var capacity = 0
-        /// What the connection said last.
-        private var trouble: String?
-
-        init(isPatient: Bool) { self.isPatient = isPatient }
-
-        var mayGo: Bool { !isUnderway && capacity > 0 }
-
-        func take(_ events: [TransportEvent]) {
-            // A completion comes before the note that says why.
-            for case .note(_, let note) in events { heed(note) }
-            for event in events {
-                switch event {
-                case .completions(let batch):
-                    for completion in batch.completions { take(completion, batch.texts) }
-                case .capacity(_, let requests): capacity = requests
-                case .note(_, .connectFailed): if !isPatient { end(.failure(.notSent(trouble))) }
-                case .closed: isClosed = true
-                case .note, .reachable, .connections, .credentialRefused, .unanswered: break
-                }
-            }
-        }
-
-        private func heed(_ note: TransportNote) {
-            switch note {
-            case .connectFailed(_, let reason, _), .disconnected(_, let reason, _): trouble = reason
-            case .noStreams(let host): trouble = "\(host) allows no stream on its connections"
-            case .goAway(_, let reason, _): trouble = "GOAWAY \(reason)"
-            case .connected, .providerTokenRenewed, .credentialFault, .warning: break
-            }
-        }
-
-        private func take(_ completion: Completion, _ texts: [String]) {
-            switch completion.kind {
-            case .notProcessed where isPatient:
-                // Once more, on another connection.
-                isUnderway = false
-            case .notProcessed, .inDoubt:
-                end(.failure(.lost(trouble)))
-            case .answered:
-                func text(_ index: Int32) -> String? { index >= 0 ? texts[Int(index)] : nil }
-                end(
-                    .success(
-                        Answer(
-                            completion: completion, reasonText: text(completion.reasonText),
-                            uniqueID: text(completion.uniqueIDText),
-                            answeredAtMs: LoopTime.read().wallMs)))
-            }
-        }
-
-        func timeIsOver() { end(.failure(isUnderway ? .unanswered(trouble) : .notSent(trouble))) }
-
-        private func end(_ result: Result<Answer, Failure>) {
-            if self.result == nil { self.result = result }
-        }
+        let exchange = try Exchange(configuration, token: token)
+        defer { exchange.close() }
+        return try exchange.send(request, isPatient: isPatient, timeoutNs: timeoutNs)
     }
 }

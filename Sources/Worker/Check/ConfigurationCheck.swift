@@ -14,12 +14,15 @@ package struct ConfigurationCheck {
         package var text: String
     }
 
+    /// Bundle ids of an app that are probed at most.
+    private static let probeLimit = 400
+
     private let configuration: WorkerConfiguration
     private let probesCredentials: Bool
     private let report: (Finding) -> Void
 
     /// - Parameters:
-    ///   - probesCredentials: each app sends one request for a token of zeros.
+    ///   - probesCredentials: each app sends one request for a token of zeros with each of its bundle ids.
     ///   - report: gets each finding as soon as it is made.
     package init(
         _ configuration: WorkerConfiguration, probesCredentials: Bool = false, report: @escaping (Finding) -> Void
@@ -67,9 +70,7 @@ package struct ConfigurationCheck {
         }
         var isFine = checkCertificate(of: app)
         guard reach(app) else { return false }
-        if probesCredentials {
-            for topic in settings.bundleIDs.prefix(1) where !probe(app, topic) { isFine = false }
-        }
+        if probesCredentials, !probe(app) { isFine = false }
         return isFine
     }
 
@@ -103,16 +104,36 @@ package struct ConfigurationCheck {
         }
     }
 
-    private func probe(_ app: LoadedApp, _ topic: String) -> Bool {
-        let finding: Finding
-        do {
-            let answer = try CredentialProbe.run(
-                app.transportConfiguration(10_000_000_000), token: ProviderTokens().token(of: app), topic: topic)
-            finding = Finding(answer, to: app.settings, topic)
-        } catch {
-            finding = Finding(isFine: false, text: "app \(app.settings.name): the probe: \(error)")
+    /// Each of its bundle ids, over one connection.
+    private func probe(_ app: LoadedApp) -> Bool {
+        let settings = app.settings
+        var isFine = true
+        var tried = 0
+        CredentialProbe.run(
+            app.transportConfiguration(10_000_000_000), token: ProviderTokens().token(of: app),
+            topics: Array(settings.bundleIDs.prefix(Self.probeLimit))
+        ) { topic, result in
+            tried += 1
+            switch result {
+            case .success(let answer):
+                let finding = Finding(answer, to: settings, topic)
+                report(finding)
+                if !finding.isFine { isFine = false }
+                return !answer.isAboutAllTopics
+            case .failure(let end):
+                report(Finding(isFine: false, text: "app \(settings.name): the probe: \(end)"))
+                isFine = false
+                return false
+            }
         }
-        report(finding)
-        return finding.isFine
+        let left = settings.bundleIDs.count - tried
+        if left > 0 {
+            report(
+                Finding(
+                    isFine: isFine,
+                    text: "app \(settings.name): not probed: \(left) more of its bundle ids"
+                        + (isFine ? " (beyond \(Self.probeLimit))" : "")))
+        }
+        return isFine
     }
 }

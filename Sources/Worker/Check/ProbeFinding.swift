@@ -2,6 +2,17 @@ internal import APNs
 internal import Configuration
 internal import PushRecords
 
+extension CredentialProbe.Answer {
+    /// Other bundle ids would be answered the same, or are better not asked for now.
+    var isAboutAllTopics: Bool {
+        switch reason {
+        // A key may be for some topics only.
+        case .topicMismatch, .unrelatedKeyIdInToken: false
+        default: status == 403 || status == 429 || status >= 500
+        }
+    }
+}
+
 extension ConfigurationCheck.Finding {
     /// What the answer to a request for a token of zeros says of the credential. Source: Apple, "Handling notification
     /// responses from APNs".
