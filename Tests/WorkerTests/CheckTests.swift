@@ -1,6 +1,7 @@
 import APNsSimulator
 import Configuration
 import Foundation
+import PushRecords
 import TLS
 import Testing
 
@@ -97,6 +98,47 @@ import Testing
         #expect(answer.isFine, "\(answer.lines)")
         #expect(answer.lines.count == 5)
         #expect(scene.simulator.books.totals.connections >= 3)
+    }
+
+    // MARK: Warnings
+
+    private func app(
+        _ name: String, _ bundleIDs: [String], keyID: String = "ABC123DEFG",
+        _ environment: PushEnvironment = .production
+    ) -> AppSettings {
+        AppSettings(
+            name: name, bundleIDs: bundleIDs,
+            credential: .token(TokenCredential(key: .text(""), keyID: keyID, teamID: "TEAM123456")),
+            environment: environment)
+    }
+
+    @Test func `A key in both environments is warned of once`() {
+        let shop = app("shop", ["a"])
+        let dev = app("shop-dev", ["a"], .development)
+        #expect(ConfigurationWarnings.ofKeys([shop, app("news", ["b"])]) == [])
+        #expect(ConfigurationWarnings.ofKeys([shop, app("dev", ["a"], keyID: "OTHERKEY12", .development)]) == [])
+        #expect(
+            ConfigurationWarnings.ofKeys([dev, app("news", ["b"], .development), shop]) == [
+                "key ABC123DEFG is used in production (app shop) and in development (app shop-dev): a key may be for one "
+                    + "environment only, and APNs answers BadEnvironmentKeyIdInToken in the other; --probe shows it"
+            ])
+    }
+
+    @Test func `A topic that stands for a bundle id is warned of`() {
+        let ids = ["com.example.voip", "com.example.shop", ".voip"]
+        #expect(
+            ConfigurationWarnings.ofBundleIDs(app("shop", ids)) == [
+                "app shop: com.example.voip in bundle_ids is the topic of push type voip: give com.example, whose topics are "
+                    + "taken with it; without apns-push-type a request for com.example.voip is of type alert, which APNs "
+                    + "refuses there"
+            ])
+        var certificate = app("shop", ["com.example.location-query"])
+        certificate.credential = .certificate(CertificateCredential(.pkcs12(.file("/c.p12")), passphrase: nil))
+        #expect(
+            ConfigurationWarnings.ofBundleIDs(certificate) == [
+                "app shop: com.example.location-query in bundle_ids is the topic of push type location, which Apple takes "
+                    + "with a token only, and the app has a certificate"
+            ])
     }
 
     @Test func `A simulator takes any token`() throws {

@@ -37,8 +37,11 @@ package struct ConfigurationCheck {
         let isKafkaFine = checkKafka()
         var areAppsFine = true
         for app in configuration.apps where !check(app) { areAppsFine = false }
+        for line in ConfigurationWarnings.ofKeys(configuration.apps) { warn(line) }
         return isKafkaFine && areAppsFine
     }
+
+    private func warn(_ line: String) { report(Finding(isFine: true, text: "warning: \(line)")) }
 
     private func checkKafka() -> Bool {
         let servers = configuration.kafka.bootstrapServers
@@ -69,6 +72,7 @@ package struct ConfigurationCheck {
             return false
         }
         var isFine = checkCertificate(of: app)
+        for line in ConfigurationWarnings.ofBundleIDs(settings) { warn(line) }
         guard reach(app) else { return false }
         if probesCredentials, !probe(app) { isFine = false }
         return isFine
@@ -83,6 +87,7 @@ package struct ConfigurationCheck {
         let validity = app.certificate.map { ", valid until \($0.notAfterDay)" } ?? ""
         report(Finding(isFine: true, text: "app \(app.settings.name): the credential can be used\(validity)"))
         if let warning = app.certificateWarning(nowMs: nowMs) { report(Finding(isFine: true, text: warning)) }
+        if let topics = ConfigurationWarnings.ofCertificate(app) { report(Finding(isFine: true, text: topics)) }
         return true
     }
 
