@@ -29,6 +29,36 @@ struct ProblemTests {
         #expect(update(&list, [], atSeconds: 14) == [])
     }
 
+    @Test func `A certificate that ends is said once a day`() {
+        var list = ProblemList()
+        let fault = Fault("app shop", .expiring, "its certificate expires on 2026-12-01", "put a new one in its place")
+        let problem = Problem(fault, sinceMs: 1_001_000)
+        #expect(update(&list, [fault], atSeconds: 1) == [.lasts(problem)])
+        #expect(update(&list, [fault], atSeconds: 86_400) == [])
+        #expect(update(&list, [fault], atSeconds: 86_401) == [.lasts(problem)])
+        #expect(list.problems == [problem])
+    }
+
+    @Test func `A certificate's last 30 days are warned of once, and not where that was said when it was loaded`() {
+        let day: Int64 = 86_400_000
+        var expiries = CertificateExpiries()
+        func begins(_ app: Int, endsDay: Int64, onDay: Int64) -> Bool {
+            expiries.beginsToEnd(app, endsMs: endsDay * day, nowMs: onDay * day)
+        }
+        #expect(!begins(0, endsDay: 100, onDay: 0) && !begins(1, endsDay: 20, onDay: 0))
+        #expect(!begins(0, endsDay: 100, onDay: 69))
+        #expect(begins(0, endsDay: 100, onDay: 70))
+        #expect(!begins(0, endsDay: 100, onDay: 71) && !begins(1, endsDay: 20, onDay: 1))
+        // A new one in its place.
+        #expect(!begins(0, endsDay: 465, onDay: 72))
+        #expect(begins(0, endsDay: 465, onDay: 435))
+        for (endsDay, isProblem) in [(8, false), (7, true), (0, true), (-1, true)] as [(Int64, Bool)] {
+            #expect(
+                CertificateExpiries.isWithin(CertificateExpiries.problemMs, endsMs: endsDay * day, nowMs: 0)
+                    == isProblem)
+        }
+    }
+
     @Test func `A fault whose words change goes on; a subject with another fault is not over`() {
         var list = ProblemList()
         _ = update(&list, [Fault("kafka", .silent, "1 record", "look")], atSeconds: 1)

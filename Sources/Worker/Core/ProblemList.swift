@@ -28,9 +28,14 @@ struct Fault: Sendable, Hashable {
         case refused
         case topicCredential(String)
         case slowed
+        /// Its certificate is in its last days, or past them.
+        case expiring
         case unconnected
         /// Its host, or the broker, takes requests and answers none.
         case unanswered
+
+        /// How often it is said while it lasts.
+        fileprivate var sayEveryNs: Int64 { self == .expiring ? 86_400_000_000_000 : 10_000_000_000 }
     }
 
     /// The thing: `kafka`, `topic apns.requests`, `group apns-worker`, `app shop`.
@@ -65,8 +70,8 @@ struct Problem: Sendable, Equatable {
     }
 }
 
-/// The faults there are, and what is to be said about them: a line when one begins, another every 10 s while it lasts, and
-/// one when its subject has none any more.
+/// The faults there are, and what is to be said about them: a line when one begins, another every 10 s while it lasts
+/// (a certificate that ends: every day), and one when its subject has none any more.
 struct ProblemList {
     enum Line: Equatable {
         case lasts(Problem)
@@ -87,7 +92,6 @@ struct ProblemList {
 
     /// More are counted, not named.
     static let limit = 50
-    private static let sayEveryNs: Int64 = 10_000_000_000
 
     var problems: [Problem] { entries.map(\.problem) }
 
@@ -104,7 +108,7 @@ struct ProblemList {
             if let place {
                 var entry = left.remove(at: place)
                 entry.problem = Problem(fault, sinceMs: entry.problem.sinceMs)
-                if nowNs - entry.saidNs >= Self.sayEveryNs {
+                if nowNs - entry.saidNs >= fault.kind.sayEveryNs {
                     entry.saidNs = nowNs
                     lines.append(.lasts(entry.problem))
                 }

@@ -3,6 +3,7 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 internal import PushRecords
+internal import TLS
 
 extension CircuitName {
     /// The app it is of, or one of those that share it.
@@ -90,6 +91,7 @@ extension PushWorker {
     /// Says what has begun to keep the worker from its work, what goes on to, and what is over.
     func lookForProblems(_ now: DeliveryTime) {
         noteDisconnected(now)
+        warnOfCertificates(now)
         for line in problemList.update(faults(now), nowNs: now.ns, nowMs: now.wallMs) {
             switch line {
             case .lasts(let problem):
@@ -125,6 +127,16 @@ extension PushWorker {
             } else if disconnectedSinceNs[index] == nil {
                 disconnectedSinceNs[index] = now.ns
             }
+        }
+    }
+
+    private func warnOfCertificates(_ now: DeliveryTime) {
+        for (index, row) in appRows.enumerated() where !row.isRemoved {
+            guard let endsMs = row.certificateEndsMs,
+                expiries.beginsToEnd(index, endsMs: endsMs, nowMs: now.wallMs),
+                let warning = apps[index].certificateWarning(nowMs: now.wallMs)
+            else { continue }
+            eventLog.write(.warning(warning), of: AppIndex(index))
         }
     }
 
@@ -232,6 +244,16 @@ extension PushWorker {
             add(
                 index, .slowed, "nearly all its device tokens are bad: it is slowed down",
                 "do the device tokens belong to the other environment?")
+        }
+        for (index, row) in appRows.enumerated() where !row.isRemoved {
+            guard let endsMs = row.certificateEndsMs,
+                CertificateExpiries.isWithin(CertificateExpiries.problemMs, endsMs: endsMs, nowMs: now.wallMs),
+                let certificate = apps[index].certificate
+            else { continue }
+            let words = endsMs <= now.wallMs ? "expired" : "expires"
+            add(
+                index, .expiring, "its client certificate \(words) on \(certificate.notAfterDay)",
+                "put a new one in its place; it is read within 10 s")
         }
         for index in appRows.indices where !appRows[index].isRemoved {
             if case .connectFailed(let host, let reason, _)? = transports?[index].unreachable {

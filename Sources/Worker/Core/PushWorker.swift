@@ -83,6 +83,7 @@ package final class PushWorker: @unchecked Sendable {
     var problemList = ProblemList()
     /// Since when an app has had no connection (monotonic).
     var disconnectedSinceNs: [Int: Int64] = [:]
+    var expiries = CertificateExpiries()
     var startedNs: Int64 = 0
     /// False once `run` has ended and something it started has not: the process is to exit without destructors.
     package internal(set) var hasEndedWhole = true

@@ -33,7 +33,7 @@ extension LoadedApp {
     package func certificateWarning(nowMs: Int64) -> String? {
         guard let certificate, case .certificate(let credential) = settings.credential else { return nil }
         let leftMs = certificate.notAfterMs - nowMs
-        guard leftMs > 0, leftMs <= 30 * 86_400_000 else { return nil }
+        guard leftMs > 0, leftMs <= CertificateExpiries.warningMs else { return nil }
         return "app \(settings.name): the certificate in \(credential.place) expires on \(certificate.notAfterDay), in "
             + "\(leftMs / 86_400_000) days"
     }
