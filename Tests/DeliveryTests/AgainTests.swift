@@ -247,7 +247,7 @@ struct AgainTests {
 
     @Test("A tier taken out of the configuration: read with its own delay, and the next tier is a longer one")
     func oldTier() {
-        for (delayMs, tier) in [(60_000, 1), (30_000, 1), (1_800_000, 2), (9_000_000, 2)] as [(Int64, Int)] {
+        for (delayMs, tier) in [(60_000, 1), (30_000, 1), (1_800_000, 2), (4_000_000, 2)] as [(Int64, Int)] {
             let rig = Rig()
             let partition = rig.assignReady(0, topic: "retry.old", role: .retry(delayMs: delayMs))
             let dueMs = rig.now.wallMs + 10_000_000
