@@ -26,8 +26,9 @@ extension DeliveryMachine {
         guard let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) else {
             preconditionFailure("what is held has an assignment")
         }
-        // The tier will send it: whoever comes after us and reads its record again has to know that.
-        guard ledger.reachAllows(slot, partition, in: store) else {
+        // The tier will send it: whoever comes after us and reads its record again has to know that. Of one that was answered
+        // that is known, and of a session that was lost no commit would come.
+        guard cause == .unwritable || ledger.reachAllows(slot, partition, in: store) else {
             store[slot].heldFor = cause
             waitForReach(slot, partition)
             return

@@ -46,6 +46,16 @@ struct SuspendedTests {
         ["a", "b", "c", "b"].enumerated().map { "\(rig.receive(partition, Int64($0.offset), $0.element))" }
     }
 
+    @Test("A dead token that cannot be written down when its session is lost goes to a tier")
+    func unwritable() {
+        let (rig, _, _) = Self.lost()
+        rig.machine.setWritable(.unregistered, false, now: rig.now)
+        rig.wait(ms: 60_000)
+        rig.answer("b", 410, .unregistered)
+        #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
+        #expect(rig.isEmpty)
+    }
+
     @Test("What was dropped and cannot be read any more is one dead letter, and the partition goes on")
     func unreadable() {
         let (rig, _, committed) = Self.lost()
