@@ -51,7 +51,7 @@ struct SuspendedTests {
         let (rig, _, _) = Self.lost()
         rig.machine.setWritable(.unregistered, false, now: rig.now)
         rig.wait(ms: 60_000)
-        rig.answer("b", 410, .unregistered)
+        rig.answer("b", 410, .unregistered, atMs: 1)
         #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
         #expect(rig.isEmpty)
     }

@@ -122,9 +122,7 @@ final class AppTransports: Transports {
         case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
         case .note(let app, let note):
             switch note {
-            case .connectFailed:
-                // One more was wanted; those there are go on.
-                if standings[app.value].connections.open == 0 { standings[app.value].unreachable = note }
+            case .connectFailed: standings[app.value].unreachable = note
             case .noStreams:
                 // A line says so within a second, unless it was for a moment (RFC 9113, 6.5.2).
                 standings[app.value].unreachable = note
