@@ -175,9 +175,10 @@ extension DeliveryMachine {
     /// The share group and tier of what a partition is read for.
     mutating func begin(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
-        case .requests(let weight):
+        case .requests(let weight, let app):
             let (group, isNew) = room.group(of: topic, weight: weight)
             if isNew { dispatch.addGroup(weight: weight) } else { dispatch.setWeight(weight, of: group) }
+            directory.setDefault(app, of: group)
             return (group, 0)
         case .retry(let delayMs):
             precondition(delayMs > 0, "a retry tier has a delay")

@@ -91,7 +91,7 @@ extension DeliveryMachine {
         let isExpired = settings.maxAgeMs > 0 && RecordTime.age(of: firstMs, nowMs: now.wallMs) > settings.maxAgeMs
         // What the parser refuses was refused there too; what has no app may have had one.
         let doubts = request.isInvalid ? 0 : ledger.partitions[partition].ledger.inheritedDoubts(at: offset)
-        let match = findApp(request)
+        let match = findApp(request, of: ledger.partitions[partition].group)
         let size =
             switch match {
             case .app:
@@ -110,8 +110,14 @@ extension DeliveryMachine {
         room.takeRecord(size, group: ledger.partitions[partition].group, app: Int(store[bodyOf: slot].app))
     }
 
-    private mutating func findApp(_ request: ParsedRequest) -> AppDirectory.Match {
+    private mutating func findApp(_ request: ParsedRequest, of group: Int) -> AppDirectory.Match {
         let isBroadcast = request.target == .channel
+        if request.app.isEmpty,
+            let match = directory.findDefault(
+                of: group, environment: request.environment, topic: request.headers.topic, isBroadcast: isBroadcast)
+        {
+            return match
+        }
         let match = directory.find(
             name: request.app, environment: request.environment, topic: request.headers.topic, isBroadcast: isBroadcast)
         // The worker that wrote a retry record knew the app; here it may have another name, while workers are replaced

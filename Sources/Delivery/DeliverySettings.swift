@@ -119,8 +119,8 @@ package struct AppMapping: Sendable, Equatable {
 
 /// What a partition is read for.
 package enum PartitionRole: Sendable, Equatable {
-    /// A request topic and its weight (at least 1).
-    case requests(weight: Int)
+    /// A request topic: its weight (at least 1), and the app, by name, of requests that name none.
+    case requests(weight: Int, app: String? = nil)
     /// A retry topic with the delay of its tier, which may be one that is no longer configured.
     case retry(delayMs: Int64)
 }

@@ -138,10 +138,13 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         Wrong("requests: {topics: [{weight: 3}]}", "w.yaml:6:21: requests.topics[0].name: is missing"),
         Wrong(
             "requests: {topics: [{name: a, wait: 3}]}",
-            "w.yaml:6:31: requests.topics[0].wait: unknown key; valid here: name, weight"),
+            "w.yaml:6:31: requests.topics[0].wait: unknown key; valid here: app, name, weight"),
         Wrong(
             "requests: {topics: [{name: a, weight: 0}]}",
             "w.yaml:6:39: requests.topics[0].weight: expected a whole number from 1 to 1000, found \"0\""),
+        Wrong(
+            "requests: {topics: [{name: a, app: shpo}]}",
+            "w.yaml:6:36: requests.topics[0].app: no app has the name \"shpo\"; did you mean \"shop\"?"),
         Wrong(
             "requests: {topics: ['^a(']}",
             "w.yaml:6:21: requests.topics[0]: \"^a(\" is no POSIX extended regular expression: Unmatched ( or \\("),

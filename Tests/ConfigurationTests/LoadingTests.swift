@@ -97,7 +97,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
               consumer: {fetch.max.bytes: 1000}
               producer: {compression.type: lz4}
             requests:
-              topics: [a, {name: b, weight: 10}, "^c\\\\..*$"]
+              topics: [a, {name: b, weight: 10, app: two}, "^c\\\\..*$"]
             results: {topic: r, publish: failures, copy_headers: [x-campaign, x-user]}
             unregistered: {topic: u, include_bad_tokens: true}
             dead_letters: {topic: d}
@@ -154,7 +154,8 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.kafka.producerProperties.map(\.value) == ["lz4"])
         #expect(
             c.requestTopics == [
-                RequestTopic(name: "a"), RequestTopic(name: "b", weight: 10), RequestTopic(name: "^c\\..*$"),
+                RequestTopic(name: "a"), RequestTopic(name: "b", weight: 10, app: "two"),
+                RequestTopic(name: "^c\\..*$"),
             ])
         #expect(c.requestTopics.map(\.isPattern) == [false, false, true])
         #expect(c.results.publish == .failures)

@@ -230,6 +230,49 @@ struct AppDirectoryTests {
         #expect(Self.find(&directory, test) == test.expected)
     }
 
+    @Test(
+        "A request topic's app is that of requests that name none, unless their topic or environment is another app's",
+        arguments: [
+            Case(expected: "1 com.example.shop"),
+            Case(topic: "com.example.shop", expected: "1"),
+            Case(topic: "com.example.shop.voip", expected: "1"),
+            Case(topic: "com.example.shop", expected: "1", isBroadcast: true),
+            Case(topic: "com.example.paper", expected: "2"),
+            Case(environment: .development, expected: "1 com.example.shop"),
+            Case(environment: .production, topic: "com.example.shop", expected: "0"),
+            Case(environment: .production, expected: "missingTopic"),
+            Case(topic: "com.example.unknown", expected: "badTopic"),
+        ])
+    func findDefault(_ test: Case) {
+        var directory = AppDirectory(Self.routes)
+        directory.setDefault("shop-dev", of: 3)
+        #expect(Self.find(&directory, test, group: 3) == test.expected)
+        // Nobody else's, and not for ever.
+        #expect(Self.find(&directory, Case(expected: ""), group: 2) == "missingTopic")
+        directory.setDefault(nil, of: 3)
+        #expect(Self.find(&directory, Case(expected: ""), group: 3) == "missingTopic")
+        // What of several bundle ids is meant is said of the app, not that none is named.
+        directory.setDefault("news", of: 3)
+        #expect(Self.find(&directory, Case(expected: ""), group: 3) == "missingTopic")
+        directory.setDefault("gone", of: 3)
+        #expect(Self.find(&directory, Case(expected: ""), group: 3) == "badTopic")
+    }
+
+    static func find(_ directory: inout AppDirectory, _ test: Case, group: Int) -> String {
+        let topic = Array(test.topic.utf8)
+        return topic.withUnsafeBytes { topic in
+            let match = directory.findDefault(
+                of: group, environment: test.environment, topic: topic, isBroadcast: test.isBroadcast)
+            switch match {
+            case .app(let app, let defaultTopic)?:
+                let added = String(decoding: defaultTopic, as: UTF8.self)
+                return "\(app.value)" + (added.isEmpty ? "" : " \(added)")
+            case .failure(let reason, _, _)?: return "\(reason)"
+            case nil: return find(&directory, test)
+            }
+        }
+    }
+
     @Test("One app with one bundle id is everybody's")
     func single() {
         var directory = AppDirectory([Self.routes[0]])

@@ -383,6 +383,21 @@ struct MachineTests {
         expect(rig.machine.room(for: partition) > 0, is: true)
     }
 
+    @Test("A request that names no app is for the one of its request topic; one read from a tier for the one it names")
+    func appOfTopic() {
+        let rig = Rig(apps: [Rig.app, Rig.news])
+        let named = rig.assign(0, topic: "named", role: .requests(weight: 1, app: "news"))
+        let other = rig.assign(0, topic: "other")
+        rig.commit()
+        rig.receive(named, 0, "n")
+        rig.receive(named, 1, "s", headers: ["push-app": "shop"])
+        rig.receive(named, 2, "t", headers: ["apns-topic": "com.example.shop"])
+        rig.receive(other, 0, "x")
+        #expect(rig.send().sorted() == ["n", "s", "t"])
+        let topics = rig.sent.map { String(decoding: $0.headers.topic, as: UTF8.self) }
+        #expect(topics.sorted() == ["com.example.news", "com.example.shop", "com.example.shop"])
+    }
+
     @Test("With several apps, one holds at most half; the rest waits five seconds, then it is held")
     func appShare() {
         var settings = DeliverySettings()

@@ -81,6 +81,11 @@ extension WorkerConfiguration {
         for (index, app) in apps.enumerated() where !app.name.isEmpty && !names.insert(app.name).inserted {
             reading.refuse("apps[\(index)].name", "another app has the name \(quoted(app.name))")
         }
+        for (index, topic) in requestTopics.enumerated() {
+            guard let app = topic.app, !names.contains(app) else { continue }
+            let advice = nearest(to: app, among: names.sorted()).map { "; did you mean \(quoted($0))?" } ?? ""
+            reading.refuse("requests.topics[\(index)].app", "no app has the name \(quoted(app))\(advice)")
+        }
     }
 }
 

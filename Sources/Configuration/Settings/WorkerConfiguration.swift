@@ -46,10 +46,14 @@ package struct RequestTopic: Hashable, Sendable {
     /// Its share where streams and room are scarce, 1 to 1,000. A topic that several entries fit has the weight of the
     /// entry with its own name, else of the first pattern.
     package var weight: Int
+    /// The app, by its name, of a request that names neither app nor another app's topic; `nil`: none, of several apps a
+    /// request must name one. Of several entries that fit, the one that gives the weight gives this too.
+    package var app: String?
 
-    package init(name: String, weight: Int = 1) {
+    package init(name: String, weight: Int = 1, app: String? = nil) {
         self.name = name
         self.weight = weight
+        self.app = app
     }
 
     package var isPattern: Bool { name.hasPrefix("^") }
@@ -138,6 +142,7 @@ extension RequestTopic {
             var topic = RequestTopic(name: "")
             section.required("name", into: &topic.name) { $0.topicNameOrPattern() }
             section.read("weight", into: &topic.weight) { $0.integer(1...1_000) }
+            section.read("app", into: &topic.app) { $0.text("the name of an app") }
             return topic.name.isEmpty ? nil : topic
         }
         return topics.contains(nil) ? nil : topics.compactMap(\.self)

@@ -35,6 +35,8 @@ package struct AppDirectory: ~Copyable {
     private var byName: [UInt64: [Int]] = [:]
     /// Names and bundle ids are kept for good: open requests borrow them, whatever becomes of their app.
     private var owned: [String: UnsafeRawBufferPointer] = [:]
+    /// By share group: the name of the app of requests that name none; empty: there is no such app.
+    private var defaults: [UnsafeRawBufferPointer] = []
     /// The topic asked for last by a request that named neither app nor environment, and its app.
     private var lastTopic = UnsafeRawBufferPointer(start: nil, count: 0)
     private var lastApp = AppIndex(0)
@@ -90,6 +92,23 @@ package struct AppDirectory: ~Copyable {
         }
         if name.isEmpty, environment == nil, topic.count <= Self.lastLimit { remember(topic, index) }
         return .app(AppIndex(index), defaultTopic: Self.nothing)
+    }
+
+    /// From now on this is the app of requests of that share group that name none.
+    package mutating func setDefault(_ name: String?, of group: Int) {
+        while defaults.count <= group { defaults.append(Self.nothing) }
+        defaults[group] = name.map { own($0) } ?? Self.nothing
+    }
+
+    /// The app that its request topic gives a request without one; `nil`: none, or the request says by its topic or
+    /// environment that it is for another.
+    package mutating func findDefault(
+        of group: Int, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, isBroadcast: Bool = false
+    ) -> Match? {
+        guard group < defaults.count, !defaults[group].isEmpty else { return nil }
+        let match = find(name: defaults[group], environment: environment, topic: topic, isBroadcast: isBroadcast)
+        if case .failure = match, !topic.isEmpty || environment != nil { return nil }
+        return match
     }
 
     private func findBundle(

@@ -271,7 +271,7 @@ package final class PushWorker: @unchecked Sendable {
                 configuration.consumer(.requests, of: cluster, partitions: requestPartitions),
                 topics: requests.map(\.name), drainNs: drainNs,
                 wakeUpDescriptor: doorbell.descriptor, logger: logger,
-                roleOfTopic: { topic in .requests(weight: Self.weight(of: topic, among: requests)) }),
+                roleOfTopic: { topic in Self.role(of: topic, among: requests) }),
             try GroupReader(
                 configuration.consumer(.retries, of: cluster),
                 topics: tiers.map(\.topic),
@@ -333,8 +333,9 @@ package final class PushWorker: @unchecked Sendable {
         loop.onTurnEnd { [unowned self] in turn() }
     }
 
-    /// A topic has the weight of the entry with its own name, else of the first pattern, as far as one can tell here.
-    private static func weight(of topic: String, among entries: [RequestTopic]) -> Int {
-        (entries.first { $0.name == topic } ?? entries.first(where: \.isPattern))?.weight ?? 1
+    /// A topic has the weight and app of the entry with its own name, else of the first pattern that fits it.
+    private static func role(of topic: String, among entries: [RequestTopic]) -> PartitionRole {
+        let entry = entries.first { $0.name == topic } ?? entries.first { !$0.matching([topic]).isEmpty }
+        return .requests(weight: entry?.weight ?? 1, app: entry?.app)
     }
 }
