@@ -1,4 +1,6 @@
 import Configuration
+import Kafka
+import Worker
 
 /// Where `run` and `check` find their configuration: a file, or flags for one app.
 struct ConfigurationOptions {
@@ -48,8 +50,27 @@ struct ConfigurationOptions {
             complain("\(command): give either --config or the flags for one app, not both (see \(command) --help)")
             return .failure(Exit(code: .wrongUsage))
         }
-        do throws(ConfigurationError) {
-            return .success(try read())
+        return checked { () throws(ConfigurationError) in try read() }
+    }
+}
+
+/// The checked configuration, or the exit after all that is wrong with it has been printed.
+func checked(
+    _ read: () throws(ConfigurationError) -> LoadedConfiguration
+) -> Result<LoadedConfiguration, Exit> {
+    do throws(ConfigurationError) {
+        return .success(try read())
+    } catch {
+        for line in error.lines { complain(line) }
+        return .failure(Exit(code: .wrongConfiguration))
+    }
+}
+
+/// The configuration of a file and its Kafka, or the exit after all that is wrong with them has been printed.
+func loaded(_ file: String) -> Result<(WorkerConfiguration, ClusterSettings), Exit> {
+    checked { () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }.flatMap { loaded in
+        do throws(StartFailure) {
+            return .success((loaded.configuration, try loaded.configuration.cluster()))
         } catch {
             for line in error.lines { complain(line) }
             return .failure(Exit(code: .wrongConfiguration))

@@ -96,12 +96,29 @@ extension EndToEnd.Commands {
             let answer = try #require(try Self.objects(dead.text).first)
             #expect(dead.ending == .exited(1) && answer["status"] as? Int == 410, "\(dead.text)")
             #expect(answer["reason"] as? String == "Unregistered" && answer["app"] as? String == "shop")
+            #expect(answer["outcome"] as? String == "unregistered", "\(dead.text)")
+            #expect((answer["advice"] as? String)?.contains("delete it") == true, "\(dead.text)")
             #expect(answer["apns_id"] as? String == "eabeae54-14a8-11e5-b60b-1697f925ec7b")
             let unknown = try Self.run(send + [Self.token("01"), "-a", "Hi", "--topic", "com.example.other"])
             #expect(unknown.ending == .exited(1) && unknown.text.contains("BadTopic: the topic is not a bundle id"))
             // Refused here as a worker would refuse it, and never sent.
             let wrong = try Self.run(send + [Self.token("01"), "-p", "[]"])
             #expect(wrong.ending == .exited(1) && wrong.text.contains("the payload must be a JSON object"))
+
+            // One person with a key: no file, and nothing of Kafka.
+            let flags =
+                [
+                    "send", "--direct", "--key-file", folder.appending(path: "AuthKey_SIMULATOR1.p8").path, "--key-id",
+                    "SIMULATOR1", "--ca-file", folder.appending(path: "ca.pem").path, "--host", "localhost", "--port",
+                    "\(ports[0])", "--bundle-id", "com.example.shop", "--alert", "Hi",
+                ]
+            let first = try Self.run(flags + ["--team-id", "TEAM123456", "--token", Self.token("01")])
+            #expect(first.ending == .exited(0) && first.text.contains(" accepted 200 "), "\(first.text)")
+            let other = try Self.run(flags + ["--team-id", "TEAM123456", "--token", Self.token("fa174001")])
+            #expect(other.ending == .exited(1) && other.text.contains(" rejected 400 BadDeviceToken "), "\(other.text)")
+            #expect(other.text.contains("(try development)"), "\(other.text)")
+            let team = try Self.run(flags + ["--token", Self.token("01")])
+            #expect(team.ending == .exited(78) && team.text.contains("--team-id: is missing"), "\(team.text)")
 
             configuration.port = ports[2]
             try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)

@@ -61,7 +61,7 @@ import Testing
             answer.lines.dropFirst(2) == [
                 "fine: app shop: the credential is accepted for com.example.app (400 BadDeviceToken)",
                 "not fine: app shop: the probe for com.example.unknown was answered 400 TopicDisallowed: the credential is "
-                    + "not for this bundle id",
+                    + "not for com.example.unknown; look at the key's team and at how the bundle id is written",
                 "fine: app shop: the credential is accepted for com.example.news (400 BadDeviceToken)",
             ])
         // The handshake's, and the probe's.
@@ -174,7 +174,7 @@ import Testing
         #expect(
             answer.lines.last
                 == "not fine: app shop: the probe for com.example.app was answered 400 TopicDisallowed: the credential is "
-                + "not for this bundle id")
+                + "not for com.example.app; look at the key's team and at how the bundle id is written")
     }
 
     @Test func `Through the app's own proxy, with its own trust`() throws {

@@ -39,29 +39,10 @@ extension ConfigurationCheck.Finding {
 
     /// What is wrong, or what to do.
     private static func advice(_ answer: CredentialProbe.Answer, _ app: AppSettings, _ topic: String) -> String? {
-        switch answer.reason {
-        case .invalidProviderToken:
-            "key, key_id and team_id do not belong together, or the key was revoked"
-        case .expiredProviderToken:
-            "this machine's clock is wrong by more than the hour that a token lives"
-        case .missingProviderToken:
-            "APNs did not get the certificate; an app without one needs token"
-        case .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
-            "the key is not for \(app.environment.text), or not for this topic"
-        case .badCertificate:
-            "the certificate is not one for push notifications, or was revoked"
-        case .badCertificateEnvironment:
-            "the certificate is not for \(app.environment.text)"
-        case .topicDisallowed, .badTopic, .missingTopic, .topicMismatch:
-            "the credential is not for this bundle id"
-        case .tooManyProviderTokenUpdates, .tooManyRequests:
-            "APNs wants to be asked less often; try again in 20 minutes"
-        case .forbidden:
-            "Apple refuses this provider; look at the developer account"
-        case .internalServerError, .serviceUnavailable, .serviceUnavailableSpaced, .shutdown:
-            "APNs has a problem of its own; it says nothing about the credential"
-        default:
-            answer.status == 403 ? "the credential is refused" : nil
+        let status = Int(answer.status)
+        if let advice = RefusalAdvice.ofCredential(answer.reason, status: status, topic, of: app) { return advice }
+        return RefusalAdvice.ofService(answer.reason, status: status).map {
+            "\($0); it says nothing about the credential"
         }
     }
 }

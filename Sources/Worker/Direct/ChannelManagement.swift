@@ -160,27 +160,12 @@ extension ChannelManagement.Answer {
             "\(place) wants another kind of request than this version makes; look for a newer one"
         case .cannotCreateChannelConfig:
             "\(bundleID) has all the channels that Apple allows (10,000 in each environment): delete those whose event is over"
-        case .topicMismatch:
-            "the credential is not for \(bundleID); look at the key's team and topics, and at how the bundle id is written"
         case .topicDisallowed: "\(bundleID) must be the bundle id alone, without a push type's suffix"
-        case .invalidProviderToken: "key, key_id and team_id do not belong together, or the key was revoked"
-        case .expiredProviderToken: "this machine's clock is wrong by more than the hour that a token lives"
-        case .missingProviderToken: "APNs did not get the certificate; an app without one needs token"
-        case .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badEnvironmentKeyInToken:
-            "the key is not for \(app.environment.text), or not for this topic"
-        case .badCertificate: "the certificate is not one for push notifications, or was revoked"
-        case .badCertificateEnvironment: "the certificate is not for \(app.environment.text)"
-        case .forbidden: "Apple refuses this provider; look at the developer account"
-        case .tooManyProviderTokenUpdates:
-            "every call makes a provider token, and Apple wants one in 20 minutes at most; try again later"
-        case .tooManyRequests: "APNs wants to be asked less often; try again in a minute"
         case .badPath, .methodNotAllowed:
             "\(place) does not manage channels; broadcast.manage_host and manage_port say where that is done"
-        case .internalServerError, .serviceUnavailable, .serviceUnavailableSpaced, .shutdown:
-            "APNs has a problem of its own; try again"
         default:
-            status == 403
-                ? "the credential is refused" : status >= 500 ? "APNs has a problem of its own; try again" : nil
+            RefusalAdvice.ofCredential(reason, status: Int(status), bundleID, of: app)
+                ?? RefusalAdvice.ofService(reason, status: Int(status))
         }
     }
 }

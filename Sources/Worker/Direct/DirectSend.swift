@@ -17,10 +17,24 @@ package enum DirectSend {
         package var apnsUniqueID: String?
         package var status: Int
         package var reason: Reason?
+        /// What a refusal means, and what to do.
+        package var advice: String?
         /// Of a 410; milliseconds since the epoch.
         package var unregisteredAtMs: Int64?
         package var sentAtMs: Int64
         package var answeredAtMs: Int64
+
+        /// As a worker says it in its result, but that a worker would try some again.
+        package var outcome: Outcome {
+            switch VerdictTable().row(
+                reason: ReasonCode.allCases.first { $0.text?.description == reason?.rawValue } ?? .none,
+                text: reason?.rawValue, status: UInt16(clamping: status)
+            ).verdict {
+            case .accept: .accepted
+            case .unregister: .unregistered
+            case .reject, .resend, .retry, .credentialFault: .rejected
+            }
+        }
     }
 
     /// There is no answer; one line that says why.
@@ -57,12 +71,15 @@ package enum DirectSend {
 extension DirectSend.Answer {
     fileprivate init(_ answer: SingleRequest.Answer, to order: DirectOrder) {
         let completion = answer.completion
+        let reason = completion.reason.reason ?? answer.reasonText.map { Reason(rawValue: $0) }
+        let status = Int(completion.status)
         self.init(
             app: order.settings.name, environment: order.settings.environment, apnsTopic: order.topic,
             apnsID: completion.apnsID == .none ? order.request.headers.apnsID : completion.apnsID,
             apnsUniqueID: answer.uniqueID,
-            status: Int(completion.status),
-            reason: completion.reason.reason ?? answer.reasonText.map { Reason(rawValue: $0) },
+            status: status, reason: reason,
+            advice: status == 200
+                ? nil : RefusalAdvice.text(reason, status: status, topic: order.topic, of: order.settings),
             unregisteredAtMs: completion.unregisteredAtMs == 0 ? nil : completion.unregisteredAtMs,
             sentAtMs: completion.sentAtMs,
             answeredAtMs: answer.answeredAtMs)

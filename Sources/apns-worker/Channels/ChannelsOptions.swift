@@ -118,21 +118,22 @@ struct ChannelsOptions {
 
     /// The app and its bundle id, or the exit after what is wrong has been printed.
     func place() -> Result<(AppSettings, String), Exit> {
-        let configuration: WorkerConfiguration
-        do throws(ConfigurationError) {
-            if let file {
-                configuration = try WorkerConfiguration.load(file: file).configuration
-            } else {
-                var flags = flags
-                // A configuration names brokers; here nobody asks them.
-                flags.bootstrapServers = "localhost:9092"
-                flags.environment = environment?.text.description
-                configuration = try WorkerConfiguration.load(flags: flags).configuration
-            }
-        } catch {
-            for line in error.lines { complain(line) }
-            return .failure(Exit(code: .wrongConfiguration))
+        switch checked({ () throws(ConfigurationError) in try read() }) {
+        case .failure(let exit): return .failure(exit)
+        case .success(let loaded): return place(in: loaded.configuration)
         }
+    }
+
+    private func read() throws(ConfigurationError) -> LoadedConfiguration {
+        if let file { return try WorkerConfiguration.load(file: file) }
+        var flags = flags
+        // A configuration names brokers; here nobody asks them.
+        flags.bootstrapServers = "localhost:9092"
+        flags.environment = environment?.text.description
+        return try WorkerConfiguration.load(flags: flags)
+    }
+
+    private func place(in configuration: WorkerConfiguration) -> Result<(AppSettings, String), Exit> {
         let wanted = flags.bundleIDs.first
         let fitting = configuration.apps.filter { settings in
             (app == nil || settings.name == app) && (environment == nil || settings.environment == environment)

@@ -10,16 +10,21 @@ func send(_ arguments: [String]) -> ExitCode {
             complain("apns-worker send: \(complaint) (see apns-worker send --help)")
             return .wrongUsage
         }
-        guard let token = options.token, let file = options.file else { return .wrongUsage }
+        guard let token = options.token else { return .wrongUsage }
         do throws(CommandFailure) {
             let notification = try options.notification()
             let record = try checkedRecord(of: notification, to: token)
-            switch loaded(file) {
-            case .failure(let exit): return exit.code
-            case .success(let (configuration, cluster)):
-                switch options.via {
-                case .kafka: return sendViaKafka(record, configuration, cluster, options)
-                case .direct: return sendDirectly(record, configuration, options)
+            switch options.via {
+            case .kafka:
+                switch loaded(options.file ?? "") {
+                case .failure(let exit): return exit.code
+                case .success(let (configuration, cluster)):
+                    return sendViaKafka(record, configuration, cluster, options)
+                }
+            case .direct:
+                switch checked({ () throws(ConfigurationError) in try options.configuration() }) {
+                case .failure(let exit): return exit.code
+                case .success(let loaded): return sendDirectly(record, loaded.configuration, options)
                 }
             }
         } catch {

@@ -12,7 +12,8 @@ func sendDirectly(_ record: RequestRecord, _ configuration: WorkerConfiguration,
             record, with: configuration, timeoutNs: seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
         let token = options.token?.hex ?? ""
         say((options.format == .json ? answer.json(token) : answer.line(token)) + "\n")
-        return answer.status == 200 ? .fine : .failed
+        if let advice = answer.advice, options.format == .text { complain("apns-worker send: \(advice)") }
+        return answer.outcome == .accepted ? .fine : .failed
     } catch {
         complain("apns-worker send: \(error)")
         return .failed
@@ -22,7 +23,7 @@ func sendDirectly(_ record: RequestRecord, _ configuration: WorkerConfiguration,
 extension DirectSend.Answer {
     /// For people.
     fileprivate func line(_ token: String) -> String {
-        var words = [Timestamp(wallMs: answeredAtMs).text, status == 200 ? "accepted" : "refused", "\(status)"]
+        var words = [Timestamp(wallMs: answeredAtMs).text, outcome.rawValue, "\(status)"]
         if let reason { words.append(printable(reason.rawValue, limit: 100)) }
         words += [token, apnsTopic, "app=\(app)", "apns-id=\(apnsID)", "took=\(answeredAtMs - sentAtMs)ms"]
         if let unregisteredAtMs { words.append("since=\(Timestamp(wallMs: unregisteredAtMs).text)") }
@@ -39,8 +40,10 @@ extension DirectSend.Answer {
         json.member("apns_topic", apnsTopic)
         json.member("app", app)
         json.member("environment", environment.text)
+        json.member("outcome", outcome.rawValue)
         json.member("status", status)
         json.member("reason", reason?.rawValue)
+        json.member("advice", advice)
         json.member("unregistered_at_ms", unregisteredAtMs)
         json.member("sent_at_ms", sentAtMs)
         json.member("answered_at_ms", answeredAtMs)

@@ -9,6 +9,7 @@ struct SendOptions {
     }
 
     var file: String?
+    var flags = AppFlags()
     var via = Via.kafka
     var token: DeviceToken?
     var payload: String?
@@ -31,10 +32,11 @@ struct SendOptions {
         usage: [
             "--config FILE --token HEX --alert TEXT [OPTIONS]",
             "--config FILE --token HEX --payload JSON|@FILE|- [OPTIONS]",
+            "--direct --key-file FILE --key-id ID --team-id ID --bundle-id ID --token HEX --alert TEXT [OPTIONS]",
         ],
         about: [
-            "Sends one notification and says what became of it. Through Kafka, as any producer would, it asks a running worker for it and waits for its result; with --direct it sends it to APNs itself, with the app's credential, and nothing is published."
-        ], options: options + textOptions + moreOptions,
+            "Sends one notification and says what became of it. Through Kafka, as any producer would, it asks a running worker for it and waits for its result; with --direct it sends it to APNs itself, with the app's credential, and nothing is published; flags can take the place of the configuration then. A refusal is explained."
+        ], options: options + textOptions + moreOptions + appOptions,
         notes:
             "Exit codes: 0 accepted, 1 anything else (no result before the deadline too), 64 wrong usage, 78 wrong configuration."
     )
@@ -59,8 +61,10 @@ struct SendOptions {
             $0.topic = $1
         },
         .init("app", value: "NAME", "An app of the configuration, where the topic does not tell.") { $0.app = $1 },
-        .init("environment", value: "NAME", "production or development, where an app is configured for both.") {
-            options, text throws(UsageError) in
+        .init(
+            "environment", value: "NAME",
+            "production or development, where an app is configured for both; with --key-file, default production."
+        ) { options, text throws(UsageError) in
             guard let environment = PushEnvironment(text: text) else {
                 throw UsageError("expected production or development")
             }
@@ -117,6 +121,32 @@ struct SendOptions {
         },
     ]
 
+    private static let appOptions: [OptionTable<Self>.Option] = [
+        .init("key-file", value: "FILE", "With --direct, without a configuration: the signing key from Apple (.p8).") {
+            $0.flags.keyFile = $1
+        },
+        .init("key-id", value: "ID", "The signing key's 10-character id.") { $0.flags.keyID = $1 },
+        .init("team-id", value: "ID", "The team's 10-character id.") { $0.flags.teamID = $1 },
+        .init("bundle-id", value: "ID", "The app's bundle id.") { $0.flags.bundleIDs = [$1] },
+        .init("host", value: "HOST", "An APNs server other than Apple's, such as the simulator's.") {
+            $0.flags.host = $1
+        },
+        .init("port", value: "PORT", "Its port (default 443).") { $0.flags.port = $1 },
+        .init("ca-file", value: "FILE", "Certificates (PEM) that may sign for it; default: the system's.") {
+            $0.flags.caFile = $1
+        },
+    ]
+
+    /// What the file says, or the flags. Throws all that is wrong with it.
+    func configuration() throws(ConfigurationError) -> LoadedConfiguration {
+        if let file { return try WorkerConfiguration.load(file: file) }
+        var flags = flags
+        // A configuration names brokers; here nobody asks them.
+        flags.bootstrapServers = "localhost:9092"
+        flags.environment = environment?.text.description
+        return try WorkerConfiguration.load(flags: flags)
+    }
+
     private static func expiration(_ text: String) throws(UsageError) -> PushNotification.Expiration {
         if text == "0" { return .nowOrNever }
         if let seconds = Int64(text) { return .at(secondsSinceEpoch: seconds) }
@@ -130,7 +160,14 @@ struct SendOptions {
 
     /// What is missing or does not fit together; `nil`: nothing.
     var complaint: String? {
-        if file == nil { return "needs --config FILE" }
+        if file != nil, flags != AppFlags() { return "give either --config or the flags for one app, not both" }
+        if file == nil, via == .kafka {
+            return flags == AppFlags()
+                ? "needs --config FILE" : "needs --config FILE, or --direct: a key alone reaches no Kafka"
+        }
+        if file == nil, flags == AppFlags() {
+            return "needs --config FILE, or --key-file, --key-id, --team-id and --bundle-id"
+        }
         if token == nil { return "needs --token HEX" }
         if payload == nil, alert == nil, title == nil { return "needs --alert TEXT or --payload JSON" }
         if payload != nil, alert != nil || title != nil { return "give either --payload, or --alert and --title" }

@@ -1,6 +1,7 @@
 import Configuration
 import Kafka
 import PushRecords
+import Worker
 
 /// Asks a worker for the notification, as any producer would, and waits for its result.
 func sendViaKafka(
@@ -28,7 +29,7 @@ func sendViaKafka(
             )
             return .failed
         }
-        return try report(value, options.format)
+        return try report(value, configuration, options.format)
     } catch {
         complain("apns-worker send: \(error.line)")
         return .failed
@@ -36,10 +37,20 @@ func sendViaKafka(
 }
 
 /// Prints a result; whether it was accepted.
-private func report(_ value: [UInt8], _ format: OutputFormat) throws(CommandFailure) -> ExitCode {
+private func report(
+    _ value: [UInt8], _ configuration: WorkerConfiguration, _ format: OutputFormat
+) throws(CommandFailure) -> ExitCode {
     do throws(RecordError) {
         let result = try DeliveryResult(json: value)
         say((format == .json ? String(decoding: value, as: UTF8.self) : result.line) + "\n")
+        // What the worker itself refused or gave up says why in its detail.
+        if format == .text, result.outcome == .rejected || result.outcome == .unregistered,
+            let app = configuration.apps.first(where: { $0.name == result.app }),
+            let advice = RefusalAdvice.text(
+                result.reason, status: Int(result.status ?? 0), topic: result.apnsTopic ?? "", of: app)
+        {
+            complain("apns-worker send: \(advice)")
+        }
         return result.outcome == .accepted ? .fine : .failed
     } catch {
         throw CommandFailure("the result cannot be read: \(error)")

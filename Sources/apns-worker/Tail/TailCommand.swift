@@ -50,23 +50,6 @@ private func tailPlace(_ kind: TailKind, _ options: TailOptions) -> Result<TailP
     }
 }
 
-/// A configuration and its cluster; or the exit, after what is wrong has been printed.
-func loaded(_ file: String) -> Result<(WorkerConfiguration, ClusterSettings), Exit> {
-    let configuration: WorkerConfiguration
-    do throws(ConfigurationError) {
-        configuration = try WorkerConfiguration.load(file: file).configuration
-    } catch {
-        for line in error.lines { complain(line) }
-        return .failure(Exit(code: .wrongConfiguration))
-    }
-    do throws(StartFailure) {
-        return .success((configuration, try configuration.cluster()))
-    } catch {
-        for line in error.lines { complain(line) }
-        return .failure(Exit(code: .wrongConfiguration))
-    }
-}
-
 private func follow(_ kind: TailKind, _ place: TailPlace, _ options: TailOptions) -> ExitCode {
     // Before librdkafka's threads, which inherit the mask.
     let signals = StopSignals()
