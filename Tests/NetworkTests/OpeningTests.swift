@@ -87,7 +87,7 @@ import Testing
 
     private func dialer(_ world: World, _ addresses: [String]) throws -> Dialer {
         let answer = addresses.map { SocketAddress(literal: $0, port: 0)! }
-        return Dialer(loop: world.loop, resolver: try Resolver { _ in .success(answer) })
+        return Dialer(loop: world.loop, resolver: try Resolver { _ in .found(answer) })
     }
 
     /// RFC 8305: the next address is tried 250 ms after a silent one, whatever the time for all of them.
