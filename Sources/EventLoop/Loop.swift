@@ -17,6 +17,7 @@ internal import Glibc
     /// Two buffers for whoever reads on this loop: used inside one callback, their contents mean nothing afterwards.
     package let scratch = Scratch()
 
+    private let clock: () -> LoopTime
     private let epoll: Int32
     private let wakeUp: Int32
     private var watched: [Watched] = []
@@ -62,8 +63,11 @@ internal import Glibc
     /// The wake-up descriptor's name among the ready ones.
     private static let wakeUpName = UInt64.max
 
-    package init() throws(SystemError) {
-        now = LoopTime.read()
+    /// - Parameter clock: read once a turn, and to see how long a turn took. Another one than the machine's is for whoever turns
+    ///   the loop by `runOnce`, without waiting.
+    package init(clock: @escaping () -> LoopTime = { LoopTime.read() }) throws(SystemError) {
+        self.clock = clock
+        now = clock()
         epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
         guard epoll >= 0 else { throw SystemError(call: "epoll_create1", code: errno) }
         wakeUp = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
@@ -83,6 +87,12 @@ internal import Glibc
         if wakeUp >= 0 { close(wakeUp) }
         unsafe ready.deallocate()
     }
+
+    /// The loop's clock at this moment, which is later than `now`. Loop's thread.
+    package func readClock() -> LoopTime { clock() }
+
+    /// When the next timer is due, by the monotonic clock; `nil`: none is set. Loop's thread.
+    package var nextDeadlineNs: Int64? { timers.nextDeadlineNs }
 
     /// How often the thread was woken by another, one system call each. Any thread.
     package var wakeUps: UInt64 { inbound.withLock { $0.wakeUps } }
@@ -244,7 +254,7 @@ internal import Glibc
         }
         wantsAnotherTurn = false
         let count = wait(isIdle ? timeoutMs(atMostNs: waitAtMostNs) : 0)
-        now = LoopTime.read()
+        now = clock()
         turns += 1
         deliverReady(count)
         let isStopping = deliverInbound()
@@ -256,7 +266,7 @@ internal import Glibc
     private func timeoutMs(atMostNs: Int64) -> Int32 {
         var waitNs = atMostNs
         if let deadlineNs = timers.nextDeadlineNs {
-            waitNs = min(waitNs, max(0, deadlineNs - LoopTime.read().monotonicNs))
+            waitNs = min(waitNs, max(0, deadlineNs - clock().monotonicNs))
         }
         if waitNs == .max { return -1 }
         // Rounded up: a timer is never early.

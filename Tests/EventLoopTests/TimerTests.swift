@@ -97,6 +97,22 @@ import Testing
         #expect(firedNs - start >= 20_000_000)
     }
 
+    @Test func timersAreDueByTheLoopsOwnClock() throws {
+        var now = LoopTime(monotonicNs: 1_000, wallMs: 7)
+        let loop = try Loop { now }
+        #expect(loop.now == now && loop.nextDeadlineNs == nil)
+        var fired = 0
+        loop.schedule(afterNs: 3_600_000_000_000) { fired += 1 }
+        #expect(loop.nextDeadlineNs == 3_600_000_001_000)
+        now.monotonicNs = 3_600_000_000_999
+        loop.runOnce()
+        #expect(fired == 0 && loop.now == now)
+        now.monotonicNs += 1
+        #expect(loop.readClock() == now && loop.now != now)
+        loop.runOnce()
+        #expect(fired == 1 && loop.now == now && loop.nextDeadlineNs == nil)
+    }
+
     @Test func aTimerOfNoTimeFiresInTheNextTurnNotInThisOne() throws {
         let loop = try Loop()
         var turns: [UInt64] = []
