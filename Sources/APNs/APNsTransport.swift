@@ -12,7 +12,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private let app: AppIndex
     private var configuration: APNsConfiguration
     private let loop: Loop
-    private let dialer: Dialer
+    private let dialer: any ChannelDialer
     private var token: ProviderToken?
     private let emit: ([TransportEvent]) -> Void
 
@@ -67,11 +67,12 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     ///
     /// - Parameters:
     ///   - token: shared by the apps of one key on this loop; `nil`: the TLS context's client certificate says who sends.
+    ///   - dialer: opens the channels of its connections, on the loop.
     ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: refusals of the
     ///     credential, then completions, then the others.
     package init(
-        app: AppIndex, configuration: APNsConfiguration, token: ProviderToken?, loop: Loop, dialer: Dialer,
-        emit: @escaping ([TransportEvent]) -> Void
+        app: AppIndex, configuration: APNsConfiguration, token: ProviderToken?, loop: Loop,
+        dialer: any ChannelDialer, emit: @escaping ([TransportEvent]) -> Void
     ) {
         self.app = app
         self.configuration = configuration
@@ -516,7 +517,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     /// Grows the pool when every stream stays taken while this thread has time to spare.
     private func noticeSaturation() {
         let isFull = reportedCapacity > 0 && connections.allSatisfy { $0.isFull }
-        let endNs = LoopTime.read().monotonicNs
+        let endNs = loop.readClock().monotonicNs
         if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
     }
 }

@@ -47,9 +47,10 @@ protocol ConnectionOwner: AnyObject {
 
 /// One HTTP/2 connection to APNs: channel, session and window. Loop's thread.
 ///
-/// Lives from its dial until `channelClosed`; every request handed to it is answered by one completion before
+/// Its channel is asked for something once for each read and some 16 KiB of output, not for each notification: which one it
+/// is costs nothing. Lives from its dial until `channelClosed`; every request handed to it is answered by one completion before
 /// `connectionClosed` is said.
-final class Connection: SecureChannelDelegate {
+final class Connection: ByteChannelDelegate {
     enum Phase { case dialing, opening, ready, draining, closed }
 
     let id: PoolPlan.ConnectionID
@@ -61,7 +62,7 @@ final class Connection: SecureChannelDelegate {
     private let configuration: APNsConfiguration
     private let loop: Loop
     private let owner: any ConnectionOwner
-    private var channel: SecureChannel?
+    private var channel: (any ByteChannel)?
     private var session: ClientSession?
     /// Every access is a method call of its own, or `fill`, which says what it may not touch: checking each of them
     /// (`swift_beginAccess`) takes some 120 instructions a notification. The same is true of the others that are unchecked.
@@ -118,8 +119,7 @@ final class Connection: SecureChannelDelegate {
 
     init(
         id: PoolPlan.ConnectionID, firstAddress: Int, isQuarantine: Bool = false, configuration: APNsConfiguration,
-        dialer: Dialer, loop: Loop,
-        owner: any ConnectionOwner
+        dialer: any ChannelDialer, loop: Loop, owner: any ConnectionOwner
     ) {
         self.id = id
         self.isQuarantine = isQuarantine
@@ -133,9 +133,7 @@ final class Connection: SecureChannelDelegate {
         alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }
         let target = DialTarget(
             host: configuration.host, port: configuration.port, proxy: configuration.proxy, firstAddress: firstAddress)
-        channel = SecureChannel(
-            dialing: target, context: configuration.tls, dialer: dialer, loop: loop, options: configuration.channel,
-            delegate: self)
+        channel = dialer.open(target, context: configuration.tls, options: configuration.channel, delegate: self)
     }
 
     /// For log lines: the peer's address, or the host while there is none.
@@ -244,7 +242,7 @@ final class Connection: SecureChannelDelegate {
     /// Sends what the turn gathered, in few large writes.
     func flush() {
         isDirty = false
-        guard let channel, channel.state == .open, let session else { return }
+        guard let channel, channel.isOpen, let session else { return }
         pass(wholeRecords: false)
         channel.flush()
         let nowNs = loop.now.monotonicNs
@@ -263,7 +261,7 @@ final class Connection: SecureChannelDelegate {
     }
 
     /// nghttp2 has nothing more to do: after a GOAWAY whose streams are all answered, or after the peer broke the protocol.
-    private func endSession(_ session: ClientSession, _ channel: SecureChannel) {
+    private func endSession(_ session: ClientSession, _ channel: any ByteChannel) {
         if window.isEmpty && session.errorText == nil {
             isExpectedEnd = true
             channel.close()
@@ -321,7 +319,7 @@ final class Connection: SecureChannelDelegate {
 
     // MARK: Channel
 
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+    func channelOpened(applicationProtocol: String?) {
         guard phase == .dialing else { return }
         guard applicationProtocol == "h2" else {
             return giveUp("\(address): the server did not agree on HTTP/2 (ALPN h2)")
@@ -341,8 +339,8 @@ final class Connection: SecureChannelDelegate {
         markDirty()
     }
 
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
-        guard let session else { return }
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
+        guard let session, let channel else { return }
         let nowNs = loop.now.monotonicNs
         window.kernelTook(channel.writtenBytes, nowNs: nowNs)
         keepalive.heard(nowNs: nowNs)
@@ -365,12 +363,12 @@ final class Connection: SecureChannelDelegate {
         }
     }
 
-    func channelWritable(_ channel: SecureChannel) { markDirty() }
+    func channelWritable() { markDirty() }
 
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+    func channelClosed(_ end: ChannelEnd) {
         // Output that was passed on may have let more be written: whether a body's end has left decides what is in doubt.
         if let session { drainEvents(session) }
-        window.lost(written: channel.writtenBytes, isSilent: isSilent, into: &closedEntries)
+        window.lost(written: channel?.writtenBytes ?? 0, isSilent: isSilent, into: &closedEntries)
         if isQuarantine, !isSilent { diedUnder = closedEntries.filter(\.connectionDied).map(\.id) }
         let unanswered = closedEntries.count
         completeClosedEntries()
@@ -590,4 +588,15 @@ final class Connection: SecureChannelDelegate {
         }
         markDirty()
     }
+}
+
+/// The same over TLS.
+extension Connection: SecureChannelDelegate {
+    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        channelOpened(applicationProtocol: applicationProtocol)
+    }
+
+    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) { channelReceived(bytes) }
+    func channelWritable(_ channel: SecureChannel) { channelWritable() }
+    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { channelClosed(end) }
 }

@@ -1,0 +1,60 @@
+package import TLS
+
+/// Bytes to and from one peer, in order, on one loop: what a connection to APNs stands on.
+///
+/// `SecureChannel` is the one over TLS and TCP. Tests have one in memory, and so has the guard of `apns-bench`, so that both run
+/// the code that the worker runs. Loop's thread. Whoever drops one first calls `close` or `abort`.
+package protocol ByteChannel: AnyObject {
+    /// It takes and delivers bytes.
+    var isOpen: Bool { get }
+    /// The peer's address, once connected; `nil` where there is none.
+    var peerAddress: SocketAddress? { get }
+    /// Bytes that `send` has taken, in all. The mark to compare with `writtenBytes`.
+    var sentBytes: Int64 { get }
+    /// How many of them the kernel has whole: the peer cannot have read anything beyond. Still right after the channel
+    /// was closed.
+    var writtenBytes: Int64 { get }
+    /// Queues bytes; they leave at the end of the turn at the latest, unless the kernel takes no more.
+    ///
+    /// - Returns: how much was taken; 0 unless open. After less than all, `channelWritable` follows.
+    @discardableResult
+    func send(_ bytes: UnsafeRawBufferPointer) -> Int
+    /// Writes now what was queued.
+    func flush()
+    /// Closes in order: what was sent leaves before. `channelClosed` follows.
+    func close()
+    /// Closes at once, dropping what is unsent. `channelClosed` follows at the end of the turn.
+    func abort()
+}
+
+/// Who hears of a byte channel, by the rules of `SecureChannelDelegate`.
+package protocol ByteChannelDelegate: AnyObject {
+    func channelOpened(applicationProtocol: String?)
+    func channelReceived(_ bytes: UnsafeRawBufferPointer)
+    func channelWritable()
+    func channelClosed(_ end: ChannelEnd)
+}
+
+/// Opens channels. `Dialer` opens them over TLS and TCP.
+package protocol ChannelDialer: AnyObject {
+    /// Ends in `channelOpened` or `channelClosed`, neither from inside this call. The channel keeps its delegate alive
+    /// until `channelClosed`. Loop's thread.
+    func open(
+        _ target: DialTarget, context: ClientContext, options: ChannelOptions,
+        delegate: any ByteChannelDelegate & SecureChannelDelegate
+    ) -> any ByteChannel
+}
+
+extension SecureChannel: ByteChannel {
+    package var isOpen: Bool { state == .open }
+}
+
+extension Dialer: ChannelDialer {
+    package func open(
+        _ target: DialTarget, context: ClientContext, options: ChannelOptions,
+        delegate: any ByteChannelDelegate & SecureChannelDelegate
+    ) -> any ByteChannel {
+        SecureChannel(
+            dialing: target, context: context, dialer: self, loop: loop, options: options, delegate: delegate)
+    }
+}
