@@ -77,7 +77,7 @@ struct ForeignServerTests {
         let total: UInt32 = streams == 1 ? 500 : 5_000
         let known = stride(from: 0, to: total, by: 2).map { World.token($0) }
         let server = try Nghttpd(known: known, streams: streams)
-        let world = try World()
+        let world = try World(over: .tls)
         world.configuration.port = server.port
         world.configuration.indexAuthorization = indexAuthorization
         try world.start()
@@ -97,7 +97,7 @@ struct ForeignServerTests {
 
     /// The server dies in the middle: nothing is lost, every request has a completion.
     @Test func theServerIsKilled() throws {
-        let world = try World()
+        let world = try World(over: .tls)
         do {
             let server = try Nghttpd(known: [], streams: 100)
             world.configuration.port = server.port

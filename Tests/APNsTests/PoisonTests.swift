@@ -21,8 +21,12 @@ import Testing
         options.latency = try #require(Latency(text: latency))
         var settings = DeliverySettings()
         settings.maxAttempts = maxAttempts
-        let courier = try Courier(options, settings)
-        defer { courier.stop() }
+        let simulator = try Simulator(options)
+        let courier = try Courier(simulator, settings)
+        defer {
+            courier.stop()
+            simulator.stop()
+        }
         // Its request always cuts the connection (`simulate --help`).
         let poison = "fa17f0200" + String(repeating: "0", count: 55)
         for number in 0..<Self.others {
@@ -42,7 +46,7 @@ import Testing
         let doubted = rest.count { $0.inDoubt > 0 }
         print("poison, latency \(latency): \(doubted) others in doubt, \(mostInDoubt) times at most")
         #expect(mostInDoubt <= 4)
-        #expect(courier.simulator.books.totals.cuts == 6)
+        #expect(simulator.books.totals.cuts == 6)
     }
 }
 
@@ -58,9 +62,10 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
         var attempts: Int
     }
 
-    let simulator: Simulator
+    /// `nil`: of the machine.
+    private let time: TestTime?
     private let loop: Loop
-    private let resolver: Resolver
+    private let resolver: Resolver?
     private var machine: DeliveryMachine
     private var turns = DeliveryTurn()
     private var transport: APNsTransport!
@@ -71,10 +76,36 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
     private(set) var endings: [String: End] = [:]
     private(set) var committed: Int64 = 0
 
-    init(_ options: SimulatorOptions, _ settings: DeliverySettings) throws {
-        simulator = try Simulator(options)
-        loop = try Loop()
-        resolver = try Resolver()
+    /// Over TLS.
+    convenience init(_ simulator: Simulator, _ settings: DeliverySettings) throws {
+        let loop = try Loop()
+        let resolver = try Resolver()
+        let configuration = APNsConfiguration(
+            host: "127.0.0.1", port: simulator.port,
+            tls: try ClientContext(TLS.ClientOptions(trust: .pem(simulator.credentials.caPEM))))
+        let token = ProviderToken(
+            keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID,
+            key: try SigningKey(pem: simulator.credentials.providerKeyPEM))
+        self.init(settings, loop, nil, configuration, token, Dialer(loop: loop, resolver: resolver), resolver)
+    }
+
+    /// In memory.
+    convenience init(_ server: ScriptedServer, _ settings: DeliverySettings) throws {
+        let time = try TestTime()
+        let configuration = APNsConfiguration(
+            host: "127.0.0.1", port: server.port, tls: try ClientContext(TLS.ClientOptions(trust: .anyone)))
+        self.init(
+            settings, time.loop, time, configuration, try World.providerToken(),
+            MemoryDialer(loop: time.loop, server: server), nil)
+    }
+
+    private init(
+        _ settings: DeliverySettings, _ loop: Loop, _ time: TestTime?, _ configuration: APNsConfiguration,
+        _ token: ProviderToken, _ dialer: any ChannelDialer, _ resolver: Resolver?
+    ) {
+        self.loop = loop
+        self.time = time
+        self.resolver = resolver
         machine = DeliveryMachine(
             settings: settings,
             apps: [
@@ -83,25 +114,18 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
         partition = machine.assign(
             topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: 0,
             metadata: UnsafeRawBufferPointer(start: nil, count: 0))
-        var configuration = APNsConfiguration(
-            host: "127.0.0.1", port: simulator.port,
-            tls: try ClientContext(TLS.ClientOptions(trust: .pem(simulator.credentials.caPEM))))
+        var configuration = configuration
         configuration.backOff.firstNs = 20_000_000
         configuration.backOff.lastNs = 100_000_000
-        let token = ProviderToken(
-            keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID,
-            key: try SigningKey(pem: simulator.credentials.providerKeyPEM))
         transport = APNsTransport(
-            app: AppIndex(0), configuration: configuration, token: token, loop: loop,
-            dialer: Dialer(loop: loop, resolver: resolver)
+            app: AppIndex(0), configuration: configuration, token: token, loop: loop, dialer: dialer
         ) { [unowned self] in events += $0 }
     }
 
     func stop() {
         transport.handle(.close)
         run("closed") { isClosed }
-        simulator.stop()
-        resolver.stop()
+        resolver?.stop()
     }
 
     private var isClosed = false
@@ -109,19 +133,24 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
     func receive(_ token: String) { unread.append(Lent(token)) }
 
     func run(_ what: String, until isSo: () -> Bool) {
-        let deadlineNs = LoopTime.read().monotonicNs + 60_000_000_000
+        let deadlineNs = loop.readClock().monotonicNs + 60_000_000_000
         while !isSo() {
-            guard LoopTime.read().monotonicNs < deadlineNs else {
+            guard loop.readClock().monotonicNs < deadlineNs else {
                 Issue.record("not within 60 s: \(what); \(endings.count) ended")
                 return
             }
             turn()
-            loop.runOnce(timeoutNs: 2_000_000)
+            if let time {
+                // The machine has times of its own.
+                time.turn(limitNs: time.nowNs + 10_000_000)
+            } else {
+                loop.runOnce(timeoutNs: 2_000_000)
+            }
         }
     }
 
     private func turn() {
-        let time = LoopTime.read()
+        let time = loop.readClock()
         let now = DeliveryTime(ns: time.monotonicNs, wallMs: time.wallMs)
         _ = turns.run(
             &machine, requests: self, transports: self, records: self, offsets: self,

@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test func anEmptyPoolIsMadeAnewAtOnce() throws {
-        let world = try World()
+        let world = try World(over: .tls)
         let right = world.configuration
         let stranger = try CertificateAuthority(commonName: "someone else")
         world.configuration.tls = try ClientContext(TLS.ClientOptions(trust: .pem(stranger.certificatePEM)))
@@ -86,7 +86,7 @@ import Testing
     }
 
     @Test func whatCannotConnectGivesBackWhatWaits() throws {
-        let world = try World { $0.options.settings = [.maxConcurrentStreams(2)] }
+        let world = try World(over: .tls) { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
         var held: [(ServerPeer, Int32)] = []
         world.server.onRequest = { held.append(($0, $1.stream)) }
@@ -148,7 +148,7 @@ import Testing
     /// With TLS 1.3 our side of the handshake is over before the server looks at our certificate.
     @Test func aRefusedCertificateIsReplacedByAGoodOne() throws {
         let trust = Trust.pem(ScriptedServer.authority.certificatePEM)
-        let world = try World(clientCertificates: .required(trust))
+        let world = try World(over: .tls, clientCertificates: .required(trust))
         func context(_ issued: CertificateAuthority.Issued?) throws -> ClientContext {
             try ClientContext(TLS.ClientOptions(trust: trust, identity: try issued?.identity()))
         }
@@ -177,7 +177,7 @@ import Testing
         world.transport.replace(configuration: world.configuration, token: token)
         let other = APNsTransport(
             app: AppIndex(1), configuration: world.configuration, token: token, loop: world.loop,
-            dialer: Dialer(loop: world.loop, resolver: world.resolver), emit: { _ in })
+            dialer: world.dialer, emit: { _ in })
         world.run("both connected") { world.server.peers.count == 3 }
         world.send(0..<1)
         world.run("one") { world.completions.count == 1 }

@@ -20,10 +20,10 @@ struct Arrived {
 }
 
 /// One accepted connection of a scripted server.
-final class ServerPeer: SecureChannelDelegate {
+final class ServerPeer: ByteChannelDelegate {
     let number: Int
     let session: ServerSession
-    fileprivate(set) var channel: SecureChannel!
+    fileprivate(set) var channel: (any ServerChannel)!
     var arrived: [Arrived] = []
     var cancelled: [Int32] = []
     var isClosed = false
@@ -39,7 +39,7 @@ final class ServerPeer: SecureChannelDelegate {
         session = try ServerSession(options: server.options)
     }
 
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+    func channelOpened(applicationProtocol: String?) {
         if let greeting = server.greeting {
             session.consumeOutput(session.output.count)
             session.appendRaw(Array(greeting.utf8))
@@ -48,7 +48,7 @@ final class ServerPeer: SecureChannelDelegate {
         flush()
     }
 
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
         if isDeaf { return }
         do { try session.receive(bytes) } catch { return channel.abort() }
         while let event = session.nextEvent() {
@@ -64,14 +64,15 @@ final class ServerPeer: SecureChannelDelegate {
                 server.onRequest(self, request)
             case .closed(let stream, let code): if code == .cancel { cancelled.append(stream) }
             case .settings(let isAcknowledgement): if isAcknowledgement { isReady = true }
-            case .headers, .goAway, .pong: break
+            case .headers(let stream): server.onHeaders(self, stream)
+            case .goAway, .pong: break
             }
         }
         flush()
     }
 
-    func channelWritable(_ channel: SecureChannel) { flush() }
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { isClosed = true }
+    func channelWritable() { flush() }
+    func channelClosed(_ end: ChannelEnd) { isClosed = true }
 
     func flush() {
         let output = session.output
@@ -92,7 +93,17 @@ final class ServerPeer: SecureChannelDelegate {
     }
 }
 
-/// A server whose every answer a test decides; TLS, HTTP/2 and sockets are real.
+extension ServerPeer: SecureChannelDelegate {
+    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        channelOpened(applicationProtocol: applicationProtocol)
+    }
+
+    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) { channelReceived(bytes) }
+    func channelWritable(_ channel: SecureChannel) { channelWritable() }
+    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { channelClosed(end) }
+}
+
+/// A server whose every answer a test decides; HTTP/2 is real, and TLS and sockets are where it listens.
 final class ScriptedServer {
     static let authority = try! CertificateAuthority()
 
@@ -100,23 +111,39 @@ final class ScriptedServer {
     /// Said instead of HTTP/2's preface.
     var greeting: String?
     var onRequest: (ServerPeer, Arrived) -> Void = { $0.respond($1.stream) }
+    /// With `announcesHeaders`.
+    var onHeaders: (ServerPeer, Int32) -> Void = { _, _ in }
     private(set) var peers: [ServerPeer] = []
-    private var listener: Listener!
+    /// Connections are refused unless it is.
+    private(set) var isListening = true
+    private var listener: Listener?
 
-    init(loop: Loop, clientCertificates: TLS.ServerOptions.ClientCertificates) throws {
+    /// Listens on a port of its own, with TLS.
+    func listen(loop: Loop, clientCertificates: TLS.ServerOptions.ClientCertificates) throws {
         let identity = try Self.authority.issueServer().identity()
         let context = try ServerContext(
             TLS.ServerOptions(identity: identity, clientCertificates: clientCertificates))
         listener = try Listener(host: "127.0.0.1", port: 0, loop: loop) { [unowned self] accepted in
-            guard let peer = try? ServerPeer(peers.count, self) else { return }
-            peer.channel = SecureChannel(accepted: accepted, context: context, loop: loop, delegate: peer)
-            peers.append(peer)
+            guard let peer = try? makePeer() else { return }
+            accept(peer, SecureChannel(accepted: accepted, context: context, loop: loop, delegate: peer))
         }
     }
 
-    var port: UInt16 { listener.port }
+    func makePeer() throws -> ServerPeer { try ServerPeer(peers.count, self) }
+
+    func accept(_ peer: ServerPeer, _ channel: any ServerChannel) {
+        peer.channel = channel
+        peers.append(peer)
+    }
+
+    var port: UInt16 { listener?.port ?? 2197 }
+
     /// Connections are refused from now on.
-    func stopListening() { listener = nil }
+    func stopListening() {
+        isListening = false
+        listener = nil
+    }
+
     var arrived: Int { peers.reduce(0) { $0 + $1.arrived.count } }
 }
 
@@ -134,11 +161,19 @@ final class Lent {
     deinit { memory.deallocate() }
 }
 
+/// What is between a transport and a scripted server.
+enum Wire: CaseIterable {
+    /// Byte channels in memory, and a clock that passes as timers want it.
+    case memory
+    /// Sockets and TLS.
+    case tls
+}
+
 /// One loop with a scripted server and a transport; everything happens in `run`.
 final class World {
     let loop: Loop
     let server: ScriptedServer
-    let resolver: Resolver
+    let dialer: any ChannelDialer
     var configuration: APNsConfiguration
     private(set) var transport: APNsTransport!
     private(set) var completions: [Completion] = []
@@ -155,38 +190,61 @@ final class World {
     private(set) var reasonText: [UInt32: String] = [:]
     private(set) var uniqueID: [UInt32: String] = [:]
     private var lent: [Lent] = []
+    /// `nil`: of the machine.
+    private let time: TestTime?
+    private let resolver: Resolver?
 
     init(
-        clientCertificates: TLS.ServerOptions.ClientCertificates = .notRequested,
+        over wire: Wire = .memory, clientCertificates: TLS.ServerOptions.ClientCertificates = .notRequested,
         prepare: (ScriptedServer) -> Void = { _ in }
     ) throws {
-        loop = try Loop()
-        resolver = try Resolver()
-        server = try ScriptedServer(loop: loop, clientCertificates: clientCertificates)
+        server = ScriptedServer()
+        switch wire {
+        case .memory:
+            let time = try TestTime()
+            self.time = time
+            loop = time.loop
+            resolver = nil
+            dialer = MemoryDialer(loop: loop, server: server)
+        case .tls:
+            time = nil
+            loop = try Loop()
+            let resolver = try Resolver()
+            self.resolver = resolver
+            dialer = Dialer(loop: loop, resolver: resolver)
+            try server.listen(loop: loop, clientCertificates: clientCertificates)
+        }
         prepare(server)
-        let trust = Trust.pem(ScriptedServer.authority.certificatePEM)
-        configuration = APNsConfiguration(
-            host: "127.0.0.1", port: server.port, tls: try ClientContext(TLS.ClientOptions(trust: trust)))
+        configuration = APNsConfiguration(host: "127.0.0.1", port: server.port, tls: try Self.context.get())
         configuration.backOff.firstNs = 20_000_000
         configuration.backOff.lastNs = 40_000_000
     }
 
-    deinit { resolver.stop() }
+    deinit { resolver?.stop() }
+
+    private static let context = Result {
+        try ClientContext(TLS.ClientOptions(trust: .pem(ScriptedServer.authority.certificatePEM)))
+    }
+
+    /// The clients' ends of connections in memory, in the order of dials.
+    var channels: [MemoryChannel] { (dialer as? MemoryDialer)?.channels ?? [] }
 
     /// Too young to be renewed, whatever the time of day.
-    static func providerToken(keyID: String = "ABC123DEFG") throws -> ProviderToken {
-        let token = ProviderToken(
-            keyID: keyID, teamID: "TEAM123456", key: try SigningKey(pem: SelfSigned.privateKey()))
-        _ = token.refresh(now: .read())
-        _ = token.renewIfAllowed(now: .read())
+    static func providerToken(
+        keyID: String = "ABC123DEFG", now: LoopTime = TestClock.start
+    ) throws -> ProviderToken {
+        let token = ProviderToken(keyID: keyID, teamID: "TEAM123456", key: try key.get())
+        _ = token.refresh(now: now)
+        _ = token.renewIfAllowed(now: now)
         return token
     }
 
+    private static let key = Result { try SigningKey(pem: SelfSigned.privateKey()) }
+
     func start(hasToken: Bool = true) throws {
-        let token = hasToken ? try Self.providerToken() : nil
+        let token = hasToken ? try Self.providerToken(now: loop.now) : nil
         transport = APNsTransport(
-            app: AppIndex(0), configuration: configuration, token: token, loop: loop,
-            dialer: Dialer(loop: loop, resolver: resolver)
+            app: AppIndex(0), configuration: configuration, token: token, loop: loop, dialer: dialer
         ) { [unowned self] events in take(events) }
     }
 
@@ -228,20 +286,24 @@ final class World {
         _ what: String = "", seconds: Double = 10, sourceLocation: SourceLocation = #_sourceLocation,
         until condition: () -> Bool
     ) {
-        let deadlineNs = LoopTime.read().monotonicNs + Int64(seconds * 1e9)
+        let deadlineNs = loop.readClock().monotonicNs + Int64(seconds * 1e9)
         while !condition() {
-            if LoopTime.read().monotonicNs > deadlineNs {
+            if loop.readClock().monotonicNs > deadlineNs {
                 Issue.record("not within \(seconds) s: \(what)", sourceLocation: sourceLocation)
                 return
             }
-            loop.runOnce(timeoutNs: 10_000_000)
+            turn(limitNs: deadlineNs)
         }
     }
 
     /// Turns for a while, for what must not happen.
     func runFor(seconds: Double) {
-        let deadlineNs = LoopTime.read().monotonicNs + Int64(seconds * 1e9)
-        while LoopTime.read().monotonicNs < deadlineNs { loop.runOnce(timeoutNs: 5_000_000) }
+        let deadlineNs = loop.readClock().monotonicNs + Int64(seconds * 1e9)
+        while loop.readClock().monotonicNs < deadlineNs { turn(limitNs: deadlineNs) }
+    }
+
+    private func turn(limitNs: Int64) {
+        if let time { time.turn(limitNs: limitNs) } else { loop.runOnce(timeoutNs: 5_000_000) }
     }
 
     func connect() throws {

@@ -10,8 +10,9 @@ import Testing
 @testable import APNs
 
 @Suite(.serialized) struct TransportTests {
-    @Test func aNotificationAndItsAnswer() throws {
-        let world = try World()
+    @Test(arguments: Wire.allCases)
+    func aNotificationAndItsAnswer(wire: Wire) throws {
+        let world = try World(over: wire)
         try world.connect()
         #expect(world.capacity == 1_000 + 125)
         var request = world.request(1)
@@ -22,7 +23,7 @@ import Testing
         request.headers.pushType = .background
         request.headers.priority = 5
         request.headers.apnsID = NotificationUUID(high: 0x0123_4567_89ab_8def, low: 0x8123_4567_89ab_cdef)
-        let before = LoopTime.read().wallMs
+        let before = world.loop.readClock().wallMs
         world.transport.handle(.send([request]))
         world.run("completion") { !world.completions.isEmpty }
         let arrived = try #require(world.server.peers[0].arrived.first)
@@ -46,7 +47,7 @@ import Testing
         #expect(completion.kind == .answered)
         #expect(completion.status == 200)
         #expect(completion.reason == .none)
-        #expect(completion.sentAtMs >= before - 20 && completion.sentAtMs <= LoopTime.read().wallMs)
+        #expect(completion.sentAtMs >= before - 20 && completion.sentAtMs <= world.loop.readClock().wallMs)
         #expect(!completion.carriedOlderToken && !completion.connectionDied)
         world.close()
     }
@@ -142,7 +143,7 @@ import Testing
     }
 
     @Test func manyOverOneConnection() throws {
-        let world = try World()
+        let world = try World(over: .tls)
         try world.connect()
         var next: UInt32 = 0
         let total: UInt32 = 20_000
@@ -240,8 +241,9 @@ import Testing
         world.close()
     }
 
-    @Test func goAwayAboveAndBelow() throws {
-        let world = try World()
+    @Test(arguments: Wire.allCases)
+    func goAwayAboveAndBelow(wire: Wire) throws {
+        let world = try World(over: wire)
         world.server.onRequest = { peer, request in
             guard peer.number == 0 else { return peer.respond(request.stream) }
             // Streams 1, 3, 5, 7, 9: the first two are processed, and answered after the GOAWAY.
@@ -265,8 +267,9 @@ import Testing
         world.close()
     }
 
-    @Test func resets() throws {
-        let world = try World()
+    @Test(arguments: Wire.allCases)
+    func resets(wire: Wire) throws {
+        let world = try World(over: wire)
         world.server.onRequest = { peer, request in
             try? peer.session.reset(
                 stream: request.stream, request.stream == 1 ? .refusedStream : .internalError)
@@ -280,9 +283,9 @@ import Testing
         world.close()
     }
 
-    @Test(arguments: [true, false])
-    func aLostConnection(isReset: Bool) throws {
-        let world = try World()
+    @Test(arguments: [true, false], Wire.allCases)
+    func aLostConnection(isReset: Bool, wire: Wire) throws {
+        let world = try World(over: wire)
         world.server.onRequest = { peer, request in
             if peer.number > 0 { return peer.respond(request.stream) }
             if request.stream == 1 { peer.respond(request.stream) }
@@ -311,9 +314,9 @@ import Testing
         world.server.onRequest = { peer, request in if request.stream != 3 { peer.respond(request.stream) } }
         try world.connect()
         world.send(0..<3)
-        let began = LoopTime.read().monotonicNs
+        let began = world.loop.now.monotonicNs
         world.run("completions") { world.completions.count == 3 }
-        #expect(LoopTime.read().monotonicNs - began >= 400_000_000)
+        #expect(world.loop.now.monotonicNs - began >= 400_000_000)
         #expect(world.completionOf[1]?.kind == .inDoubt)
         #expect(world.completionOf[1]?.connectionDied == false)
         world.run("cancelled") { world.server.peers[0].cancelled == [3] }
@@ -361,8 +364,9 @@ import Testing
         world.close()
     }
 
-    @Test func closeFinishesWhatIsOnConnections() throws {
-        let world = try World { $0.options.settings = [.maxConcurrentStreams(2)] }
+    @Test(arguments: Wire.allCases)
+    func closeFinishesWhatIsOnConnections(wire: Wire) throws {
+        let world = try World(over: wire) { $0.options.settings = [.maxConcurrentStreams(2)] }
         world.configuration.maximumConnections = 1
         world.server.onRequest = { _, _ in }
         try world.connect()
@@ -382,7 +386,7 @@ import Testing
     }
 
     @Test func aServerThatCannotBeTrusted() throws {
-        let world = try World()
+        let world = try World(over: .tls)
         let other = try CertificateAuthority(commonName: "someone else")
         world.configuration.tls = try ClientContext(TLS.ClientOptions(trust: .pem(other.certificatePEM)))
         try world.start()
@@ -675,7 +679,7 @@ import Testing
     }
 
     @Test func anUnreachableHost() throws {
-        let world = try World()
+        let world = try World(over: .tls)
         world.server.stopListening()
         try world.start()
         world.run("failed twice") { world.notes.count { if case .connectFailed = $0 { true } else { false } } >= 2 }

@@ -1,0 +1,189 @@
+import Delivery
+import EventLoop
+import HTTP2
+import PushRecords
+import Testing
+
+@testable import APNs
+
+/// The product's own times, none of them shortened: in memory, where hours pass at once.
+@Suite(.serialized) struct ConnectionTimesTests {
+    private func seconds(_ world: World, sinceNs: Int64) -> Double {
+        Double(world.loop.now.monotonicNs - sinceNs) / 1e9
+    }
+
+    @Test func anIdleDayIsNoFault() throws {
+        let world = try World()
+        try world.connect()
+        world.send(0..<1)
+        world.run("answered") { world.completions.count == 1 }
+        let before = world.channels[0].sentBytes
+        world.runFor(seconds: 86_400)
+        #expect(world.server.peers.count == 1 && !world.server.peers[0].isClosed)
+        #expect(world.reachable == [true] && world.unanswered.isEmpty)
+        // A PING of 17 bytes each minute.
+        let pings = (world.channels[0].sentBytes - before) / 17
+        #expect(1_430...1_440 ~= pings, "\(pings)")
+        world.send(1..<2)
+        world.run("answered") { world.completions.count == 2 }
+        #expect(world.completions.allSatisfy { $0.status == 200 })
+        world.close()
+    }
+
+    /// Nobody asks anything: a PING after a minute, and ten seconds for its answer.
+    @Test func anIdleConnectionThatDiedIsReplaced() throws {
+        let world = try World()
+        try world.connect()
+        let beganNs = world.loop.now.monotonicNs
+        world.server.peers[0].isDeaf = true
+        world.run("replaced", seconds: 100) { world.server.peers.count == 2 }
+        #expect(70...71 ~= seconds(world, sinceNs: beganNs))
+        #expect(
+            world.notes.contains {
+                if case .disconnected(_, let reason, 0) = $0 {
+                    reason.contains("nothing came after a PING")
+                } else {
+                    false
+                }
+            })
+        world.close()
+    }
+
+    /// Something is unanswered: a PING after five seconds of silence, and ten for its answer; nothing is handed to it meanwhile.
+    @Test func aSilentConnectionIsGivenUpWithinFifteenSeconds() throws {
+        let world = try World()
+        world.configuration.maximumConnections = 1
+        world.server.onRequest = { peer, _ in peer.isDeaf = true }
+        try world.connect()
+        let beganNs = world.loop.now.monotonicNs
+        world.send(0..<1)
+        world.runFor(seconds: 6)
+        let sent = world.channels[0].sentBytes
+        world.send(1..<2)
+        world.runFor(seconds: 3)
+        #expect(world.channels[0].sentBytes == sent, "its PING is unanswered")
+        world.run("given up") { world.completionOf[0] != nil }
+        #expect(15...15.2 ~= seconds(world, sinceNs: beganNs))
+        #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionWasSilent == true)
+        world.server.onRequest = { $0.respond($1.stream) }
+        if world.completionOf[1]?.kind == .notProcessed { world.forgetCompletion(1) }
+        world.run("again") { world.capacity > 0 }
+        world.close()
+    }
+
+    /// PINGs are answered, requests are not: named after nine seconds, given up after thirty.
+    @Test func aHostThatAnswersNothingIsNamedAndGivenUp() throws {
+        let world = try World()
+        world.configuration.maximumConnections = 1
+        world.server.onRequest = { _, _ in }
+        try world.connect()
+        let beganNs = world.loop.now.monotonicNs
+        world.send(0..<1)
+        world.run("named", seconds: 20) { !world.unanswered.isEmpty }
+        #expect(9...9.1 ~= seconds(world, sinceNs: beganNs))
+        #expect(world.completions.isEmpty)
+        world.run("given up", seconds: 40) { world.completions.count == 1 }
+        #expect(30...30.2 ~= seconds(world, sinceNs: beganNs))
+        #expect(world.completions.first?.kind == .inDoubt && world.completions.first?.connectionWasSilent == false)
+        world.close()
+    }
+
+    /// One of several is unanswered for thirty seconds: its stream is cancelled, and the connection stays.
+    @Test func oneThatIsNotAnsweredIsCancelled() throws {
+        let world = try World()
+        world.configuration.maximumConnections = 1
+        world.server.onRequest = { peer, request in if request.stream != 1 { peer.respond(request.stream) } }
+        try world.connect()
+        let beganNs = world.loop.now.monotonicNs
+        world.send(0..<1)
+        for number in 1..<8 as Range<UInt32> {
+            world.runFor(seconds: 4)
+            world.send(number..<(number + 1))
+        }
+        world.run("cancelled") { world.completionOf[0] != nil }
+        #expect(30...30.1 ~= seconds(world, sinceNs: beganNs))
+        #expect(world.completionOf[0]?.kind == .inDoubt && world.completionOf[0]?.connectionDied == false)
+        world.run("its stream") { world.server.peers[0].cancelled == [1] }
+        #expect(world.server.peers.count == 1 && world.completions.count == 8)
+        world.close()
+    }
+
+    /// Nobody could be connected to: 1 s, then twice as long, up to a minute, with jitter.
+    @Test func dialsFollowEachOtherEverMoreSlowly() throws {
+        let world = try World()
+        world.configuration.backOff = BackOff.Limits()
+        world.server.stopListening()
+        try world.start()
+        world.runFor(seconds: 3_600)
+        let waits = world.notes.compactMap {
+            if case .connectFailed(_, _, let retryInMs) = $0 { retryInMs } else { nil }
+        }
+        #expect(waits.first.map { $0 <= 1_500 } == true, "\(waits)")
+        #expect(waits.dropFirst(10).allSatisfy { 20_000...90_000 ~= $0 }, "\(waits)")
+        #expect(world.channels.count == waits.count && 40...180 ~= waits.count, "\(waits.count)")
+        #expect(world.reachable == [false])
+        world.close()
+    }
+
+    @Test func aTokenIsRenewedWhileItsConnectionStays() throws {
+        let world = try World()
+        try world.connect()
+        world.send(0..<1)
+        world.run("answered") { world.completions.count == 1 }
+        world.runFor(seconds: 3_000)
+        world.send(1..<2)
+        world.run("answered") { world.completions.count == 2 }
+        #expect(world.server.peers.count == 1)
+        #expect(Set(world.server.peers[0].arrived.map { $0.headers["authorization"] }).count == 2)
+        #expect(world.notes.count { if case .providerTokenRenewed = $0 { true } else { false } } == 2)
+        #expect(world.completions.allSatisfy { !$0.carriedOlderToken })
+        world.close()
+    }
+
+    /// Apple's new topics: connections a minute old are made anew for one, once in fifteen minutes.
+    @Test func aTopicThatIsRefusedRenewsConnectionsOnceInFifteenMinutes() throws {
+        let world = try World()
+        world.server.onRequest = { $0.respond($1.stream, 400, #"{"reason":"TopicDisallowed"}"#) }
+        try world.connect()
+        var number: UInt32 = 0
+        func refused() {
+            world.send(number..<(number + 1))
+            world.run("refused") { world.completionOf[number] != nil }
+            number += 1
+            world.runFor(seconds: 1)
+        }
+        world.runFor(seconds: 57)
+        refused()
+        #expect(world.server.peers.count == 1, "it is younger than a minute")
+        world.runFor(seconds: 2)
+        refused()
+        #expect(world.server.peers.count == 2)
+        for _ in 0..<14 {
+            world.runFor(seconds: 60)
+            refused()
+        }
+        #expect(world.server.peers.count == 2)
+        world.runFor(seconds: 60)
+        refused()
+        #expect(world.server.peers.count == 3)
+        world.close()
+    }
+
+    /// Server errors alone, for an hour: one new connection after five seconds, the next after fifteen minutes each.
+    @Test func serverErrorsReplaceAConnectionFourTimesAnHour() throws {
+        let world = try World()
+        world.configuration.maximumConnections = 1
+        world.server.onRequest = { $0.respond($1.stream, 503) }
+        try world.connect()
+        for number in 0..<3_600 as Range<UInt32> {
+            world.run("room") { world.capacity > 0 }
+            world.send(number..<(number + 1))
+            world.runFor(seconds: 1)
+            if number == 4 { #expect(world.server.peers.count == 1) }
+            if number == 7 { #expect(world.server.peers.count == 2) }
+        }
+        #expect(world.server.peers.count == 5)
+        #expect(world.completions.count == 3_600 && world.completions.allSatisfy { $0.status == 503 })
+        world.close()
+    }
+}
