@@ -1,42 +1,40 @@
 import APNs
 import Delivery
+import EventLoop
 import HTTP2
+import Network
 import PushRecords
+import TLS
 
-/// `encode`: requests through the HTTP/2 client of one connection and its resend window into memory, and the answers
-/// back, as `Connection` does it (`fill`, `flush`, `channelReceived`). The server that answers 200 is not counted.
+/// `encode`: requests from the batch that the machine hands over through the transport and its connection into memory, and the
+/// answers back, until the batch of completions. The code is the product's (`APNsTransport`, `Connection`); the byte
+/// channel and the clock are not, and the server that answers 200 is not counted.
 final class EncodePart: PartRun {
     private(set) var count = 0
-    private let client: ClientSession
+    private let clock = SteppedClock()
+    private let loop: Loop
+    private let wire = PipeDialer()
+    private var transport: APNsTransport!
     private let server: ServerSession
-    private var headers: RequestHeaders
-    private var window = Window(timeoutNs: 30_000_000_000)
     private var answer = HeaderList()
     private var requests: [OutgoingRequest] = []
     private var made: Int64 = 0
     private let topicHash: UInt64
 
-    private var toServer = Pipe(capacity: 1 << 20)
-    private var toClient = Pipe(capacity: 1 << 20)
-    private var nowNs: Int64 = 1_000_000_000
+    private var capacity = 0
+    /// Of the last turn.
     private var completions: [Completion] = []
 
     /// On one connection at once.
     private static let batch = 256
-    private static let eagerBytes = 32 << 10
-    private static let recordBytes = 16 << 10
 
     init() throws {
-        var options = ClientOptions()
-        options.wantedHeaders = RequestHeaders.wantedHeaders
-        client = try ClientSession(options: options)
+        loop = try Loop { [clock] in clock.now }
         // Its window never holds a batch back, so that all turns are alike.
-        var serverOptions = ServerOptions()
-        serverOptions.connectionWindow = 1 << 20
-        server = try ServerSession(options: serverOptions)
+        var options = ServerOptions()
+        options.connectionWindow = 1 << 20
+        server = try ServerSession(options: options)
         topicHash = DerivedID.topicHash(PartInputs.lasting("apns.requests"))
-        headers = RequestHeaders(authority: "api.push.apple.com", hasToken: true)
-        headers.setAuthorization(PartInputs.lasting(Traffic.authorization))
         answer.append(":status", "200")
         answer.append(
             "apns-id", PartInputs.lasting("0a1b2c3d-4e5f-8a6b-9c7d-8e9fa0b1c2d3"), .nameOnly(slot: 0))
@@ -47,18 +45,46 @@ final class EncodePart: PartRun {
                 id: NotificationID(slot: UInt32(index), generation: 0), token: token, payload: payload,
                 headers: NotificationHeaders(topic: topic, priority: 10))
         }
+        try connect()
+    }
+
+    private func connect() throws {
+        var configuration = APNsConfiguration(
+            host: "api.push.apple.com", tls: try ClientContext(TLS.ClientOptions(trust: .anyone)))
+        configuration.maximumConnections = 1
+        let token = ProviderToken(
+            keyID: "BENCHKEY01", teamID: "BENCHTEAM1", key: try SigningKey(pem: SelfSigned.privateKey()))
+        transport = APNsTransport(
+            app: AppIndex(0), configuration: configuration, token: token, loop: loop, dialer: wire
+        ) { [unowned self] in take($0) }
+        wire.channel.open()
+        loop.runOnce()
+        try serve()
+        wire.channel.deliver()
+        loop.runOnce()
+        guard capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
+    }
+
+    private func take(_ events: [TransportEvent]) {
+        for event in events {
+            switch event {
+            case .completions(let batch):
+                completions = batch.completions
+                count += completions.count
+            case .capacity(_, let requests): capacity = requests
+            default: break
+            }
+        }
     }
 
     func prepare() throws {
-        nowNs += 10_000_000
-        try toServer.take { try server.receive($0) }
-        while let event = server.nextEvent() {
-            guard case .request(let stream) = event else { continue }
-            try server.respond(stream: stream, answer, body: PartInputs.nothing)
+        guard completions.allSatisfy({ $0.kind == .answered && $0.status == 200 }) else {
+            throw BenchFailure("a request of encode was not answered")
         }
-        let output = server.output
-        try toClient.add(output)
-        server.consumeOutput(output.count)
+        completions = []
+        clock.now.monotonicNs += 10_000_000
+        clock.now.wallMs += 10
+        try serve()
         for index in requests.indices {
             requests[index].id.generation &+= 1
             requests[index].headers.apnsID = DerivedID.make(topicHash: topicHash, partition: 3, offset: made, index: 0)
@@ -66,67 +92,71 @@ final class EncodePart: PartRun {
         }
     }
 
+    private func serve() throws {
+        try wire.channel.sent.take { try server.receive($0) }
+        while let event = server.nextEvent() {
+            guard case .request(let stream) = event else { continue }
+            try server.respond(stream: stream, answer, body: PartInputs.nothing)
+        }
+        let output = server.output
+        wire.channel.coming.add(output)
+        server.consumeOutput(output.count)
+    }
+
     func turn() throws {
-        completions.removeAll(keepingCapacity: true)
-        window.kernelTook(toServer.total, nowNs: nowNs)
-        try toClient.take { try client.receive($0) }
-        try drainEvents()
-        count += completions.count
-        try fill(&window, headers: &headers)
-        try pass(wholeRecords: false)
-        window.kernelTook(toServer.total, nowNs: nowNs)
-        _ = window.nextDeadlineNs
+        wire.channel.deliver()
+        transport.handle(.send(requests))
+        loop.runOnce()
+        guard wire.channel.isOpen else { throw BenchFailure("the connection of encode ended") }
+    }
+}
+
+/// Stands still within a turn.
+private final class SteppedClock {
+    var now = LoopTime(monotonicNs: 1_000_000_000_000, wallMs: 1_790_000_000_000)
+}
+
+/// One byte channel in memory; what it sends is taken from it, and what is to come is put there.
+private final class PipeChannel: ByteChannel {
+    var sent = Pipe(capacity: 1 << 20)
+    var coming = Pipe(capacity: 1 << 20)
+    private let delegate: any ByteChannelDelegate
+    private(set) var isOpen = false
+    private(set) var sentBytes: Int64 = 0
+    private(set) var writtenBytes: Int64 = 0
+
+    init(_ delegate: any ByteChannelDelegate) { self.delegate = delegate }
+
+    var peerAddress: SocketAddress? { nil }
+
+    func open() {
+        isOpen = true
+        delegate.channelOpened(applicationProtocol: "h2")
     }
 
-    private func drainEvents() throws {
-        while let event = client.nextEvent() {
-            switch event {
-            case .response(let ticket, let status):
-                guard status == 200, let closed = window.responded(ticket) else {
-                    throw BenchFailure("an answer that nobody waits for")
-                }
-                var completion = Completion(id: closed.id, kind: .answered, status: status, sentAtMs: closed.sentAtMs)
-                let sentID = client.responseHeader(0)
-                if !sentID.isEmpty { completion.apnsID = NotificationUUID(text: sentID) ?? .none }
-                if !client.responseHeader(1).isEmpty { completion.uniqueIDText = 0 }
-                completions.append(completion)
-            case .bodySent(let ticket, let end): window.bodySent(ticket, end: end)
-            case .settings, .pong: break
-            case .ended, .goAway: throw BenchFailure("the server of encode ended a stream")
-            }
-        }
+    func deliver() { coming.take { delegate.channelReceived($0) } }
+
+    func send(_ bytes: UnsafeRawBufferPointer) -> Int {
+        sent.add(bytes)
+        sentBytes += Int64(bytes.count)
+        return bytes.count
     }
 
-    /// One access to the window for the whole batch, as in `Connection`.
-    private func fill(_ window: inout Window, headers: inout RequestHeaders) throws {
-        var next = 0
-        while next < requests.count, window.count < Self.batch, client.freeStreams > 0,
-            client.nextStreamID < 2_000_000_000
-        {
-            guard client.hasWindow(for: requests[next].payload.count) || window.isEmpty else { return }
-            headers.write(requests[next])
-            let ticket = window.open(requests[next].id, token: 1, nowNs: nowNs, nowMs: nowNs / 1_000_000)
-            switch try client.submit(
-                headers.list, body: requests[next].payload, user: ticket,
-                keep: RequestHeaders.keep(for: requests[next]))
-            {
-            case .written(let stream, let end): window.handed(ticket, stream: stream, end: end)
-            case .waiting(let stream): window.handed(ticket, stream: stream, end: nil)
-            case .refused:
-                window.withdraw(ticket)
-                return
-            }
-            next += 1
-            if client.output.count >= Self.eagerBytes { try pass(wholeRecords: true) }
-        }
-    }
+    func flush() { writtenBytes = sentBytes }
+    func close() { isOpen = false }
+    func abort() { isOpen = false }
+}
 
-    private func pass(wholeRecords: Bool) throws {
-        let output = client.output
-        let offered = wholeRecords ? output.count & ~(Self.recordBytes - 1) : output.count
-        guard offered > 0 else { return }
-        try toServer.add(UnsafeRawBufferPointer(rebasing: output[..<offered]))
-        try client.consumeOutput(offered)
+/// Has one channel, for one connection.
+private final class PipeDialer: ChannelDialer {
+    private(set) var channel: PipeChannel!
+
+    func open(
+        _ target: DialTarget, context: ClientContext, options: ChannelOptions,
+        delegate: any ByteChannelDelegate & SecureChannelDelegate
+    ) -> any ByteChannel {
+        channel = PipeChannel(delegate)
+        return channel
     }
 }
 
@@ -134,25 +164,23 @@ final class EncodePart: PartRun {
 private struct Pipe: ~Copyable {
     private let bytes: UnsafeMutableRawBufferPointer
     private var count = 0
-    /// All that ever went in.
-    private(set) var total: Int64 = 0
 
     init(capacity: Int) { bytes = .allocate(byteCount: capacity, alignment: 16) }
 
     deinit { bytes.deallocate() }
 
-    mutating func add(_ more: UnsafeRawBufferPointer) throws {
-        guard count + more.count <= bytes.count else { throw BenchFailure("more bytes than a turn may make") }
+    mutating func add(_ more: UnsafeRawBufferPointer) {
+        precondition(count + more.count <= bytes.count, "a turn makes less than the pipe holds")
         guard !more.isEmpty else { return }
         UnsafeMutableRawBufferPointer(rebasing: bytes[count...]).copyMemory(from: more)
         count += more.count
-        total += Int64(more.count)
     }
 
     /// Lends all of it, which is then gone.
     mutating func take(_ body: (UnsafeRawBufferPointer) throws -> Void) rethrows {
         guard count > 0 else { return }
-        defer { count = 0 }
-        try body(UnsafeRawBufferPointer(rebasing: bytes[..<count]))
+        let lent = UnsafeRawBufferPointer(rebasing: bytes[..<count])
+        count = 0
+        try body(lent)
     }
 }

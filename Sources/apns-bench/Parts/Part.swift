@@ -12,7 +12,7 @@ enum Part: String, CaseIterable {
         case .machine: "the Delivery machine from a record to its acknowledged commit"
         case .fanout: "the same for envelopes of 100 tokens, each a notification"
         case .results: "a result's JSON and headers"
-        case .encode: "request headers, HTTP/2 client session and resend window, until the answer"
+        case .encode: "the transport, request headers, HTTP/2 client session and resend window, until the answer"
         }
     }
 
