@@ -106,7 +106,7 @@ import Testing
             (#""app":"a","app":"a""#, .none, "app"), (#""device_tokens":[]"#, .none, "device_tokens"),
             (#""headers":[]"#, .none, ""), (#""headers":"x""#, .none, ""), (#""app":1"#, .none, ""),
             (#""app":"""#, .none, ""), (#""environment":true"#, .none, ""), (#""environment":"dev""#, .none, "dev"),
-            (#""headers":{"apns-topik":"x"}"#, .none, "apns-topik"),
+            (#""headers":{"apns-topik":"x"}"#, .none, "apns-topik (did you mean apns-topic?)"),
             (#""headers":{"push-app":"x"}"#, .none, "push-app"),
             (#""headers":{"apns-channel-id":"x"}"#, .none, "apns-channel-id"),
             (#""headers":{"authorization":"x"}"#, .none, "authorization"),

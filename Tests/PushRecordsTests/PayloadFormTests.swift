@@ -134,11 +134,51 @@ import Testing
         ("apns-priority", "1"), ("apns-priority", "5"), ("apns-priority", "10"), ("apns-expiration", "0"),
         ("apns-expiration", "4294967295"), ("apns-collapse-id", String(repeating: "c", count: 64)),
         ("apns-collapse-id", "a b~!"), ("apns-id", "123e4567-e89b-12d3-a456-4266554400a0"),
-        ("push-environment", "production"), ("push-retry-request", "nonsense"), ("apns-unknown", "x"), ("push-x", "y"),
-        ("Apns-Topic", "\n"), ("", "x"), ("apns-topi", "\n"), ("apns-topic2", "\n"), ("push-device-tokens", "\n"),
+        ("push-environment", "production"), ("push-retry-request", "nonsense"), ("push-retry-x", "x"),
+        ("Push-Retry-Key", "x"), ("push-dlq-reason", "x"), ("PUSH-DLQ-X", "x"), ("", "x"), ("apns", "x"), ("push", "x"),
+        ("apns_topic", "x"), ("x-apns-topic", "x"), ("apnstopic", "x"), ("pushapp", "x"), ("apps-topic", "x"),
     ])
     func valid(name: String, value: String) {
         #expect(!parse([(name, value)]).isInvalid)
+    }
+
+    /// What begins like a header of Apple's or of the worker's, and is none: the notification would go without it.
+    @Test(arguments: [
+        ("Apns-Topic", "apns-topic"), ("APNS-PRIORITY", "apns-priority"), ("apns-topi", "apns-topic"),
+        ("apns-topic2", "apns-topic"), ("apns-ID", "apns-id"), ("apns-colapse-id", "apns-collapse-id"),
+        ("apns-pushtype", "apns-push-type"), ("apns-expires", nil), ("apns-unknown", nil), ("apns-", nil),
+        ("Push-App", "push-app"), ("push-device-tokens", "push-device-token"), ("push-enviroment", "push-environment"),
+        ("push-x", nil), ("push-retry", nil), ("push-dlq", nil), ("apns-request-id", nil),
+        ("apns-" + String(repeating: "x", count: 500), nil), ("APNS-é\n", nil),
+    ])
+    func unknownHeaders(name: String, meant: String?) {
+        let found = parse([(name, "x")])
+        #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
+        #expect(found.isInvalid && found.reason == .none)
+        #expect(found.detail == "there is no such header")
+        let subject = String(name.prefix(Detail.subjectLimit))
+        #expect(found.subject == meant.map { "\(name) (did you mean \($0)?)" } ?? subject)
+        // Without a value, too: nobody gives one that means nothing.
+        #expect(parse([(name, nil)]).isInvalid)
+        // Whoever names it in `results.copy_headers` knows of it; and a retry record may be a newer version's.
+        #expect(!parse(TestRecord(key: tokenA, hi, [(name, "x")]), copying: [name]).isInvalid)
+        var parser = RequestParser()
+        let retry =
+            [
+                ("push-retry-request", "apns.requests/0/1/0"), ("push-retry-attempt", "1"), ("push-retry-due-ms", "0"),
+                ("push-retry-first-ms", "0"), (name, "x"),
+            ] as [(String, String?)]
+        let again = parser.parse(TestRecord(key: tokenA, hi, retry), role: .retry)
+        #expect(again.retry != nil && !again.isInvalid)
+    }
+
+    /// The parser's scratch has room for it however many are refused.
+    @Test func manyUnknownHeaders() {
+        var parser = RequestParser()
+        for _ in 0..<500 {
+            let found = parser.parse(TestRecord(key: tokenA, hi, [("apns-topik", "x"), ("apns-x", "x")]))
+            #expect(found.subject == "apns-topik (did you mean apns-topic?)")
+        }
     }
 
     @Test func limitsOfExpiration() {

@@ -18,7 +18,7 @@ struct SchemaCheck {
 
     static let known: Set<String> = [
         "$schema", "title", "description", "type", "enum", "required", "properties", "additionalProperties", "oneOf",
-        "items", "minItems", "maxItems", "minLength", "maxLength", "pattern", "minimum", "maximum",
+        "propertyNames", "items", "minItems", "maxItems", "minLength", "maxLength", "pattern", "minimum", "maximum",
     ]
 
     static func faults(_ value: Any, _ schema: [String: Any], _ path: String) -> [String] {
@@ -61,6 +61,9 @@ struct SchemaCheck {
         }
         let properties = schema["properties"] as? [String: [String: Any]] ?? [:]
         for (name, member) in object {
+            if let names = schema["propertyNames"] as? [String: Any] {
+                faults += Self.faults(name, names, "\(path).\(name)")
+            }
             if let property = properties[name] {
                 faults += Self.faults(member, property, "\(path).\(name)")
             } else if schema["additionalProperties"] as? Bool == false {
@@ -144,6 +147,20 @@ struct SchemaCheck {
             }
             #expect(try faults(.deadLetterHeaders, retry.headers) != "")
         }
+    }
+
+    /// The schema and the parser agree on what a request's headers may be called.
+    @Test(arguments: [
+        ("apns-collapse-id", true), ("push-app", true), ("x-mine", true), ("Push-Retry-X", true),
+        ("push-dlq-reason", true),
+        ("Apns-Collapse-Id", false), ("apns-collapse-ids", false), ("xapns-a", true), ("push-", false),
+        ("PUSH-APP", false),
+    ])
+    func headerNames(name: String, isValid: Bool) throws {
+        let faults = try SchemaCheck(.requestHeaders).faults(Array("{\"\(name)\":\"shop\"}".utf8))
+        #expect(faults.isEmpty == isValid, "\(faults)")
+        var parser = RequestParser()
+        #expect(parser.parse(TestRecord(key: tokenA, hi, [(name, "shop")])).isInvalid == !isValid)
     }
 
     /// The schema and the parser agree on what an envelope is.

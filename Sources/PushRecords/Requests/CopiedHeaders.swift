@@ -27,21 +27,23 @@ struct CopiedHeaders: ~Copyable {
         bytes = 0
     }
 
+    /// Whether it is one of those to carry on, also where it has no value or finds no room.
     @inline(__always)
-    mutating func consider(_ header: RecordHeader) {
-        guard lengths & 1 &<< UInt64(min(header.name.count, 63)) != 0 else { return }
-        compare(header)
+    @discardableResult
+    mutating func consider(_ header: RecordHeader) -> Bool {
+        guard lengths & 1 &<< UInt64(min(header.name.count, 63)) != 0 else { return false }
+        return compare(header)
     }
 
-    private mutating func compare(_ header: RecordHeader) {
-        guard header.value.baseAddress != nil, names.contains(where: { $0.utf8.elementsEqual(header.name) }) else {
-            return
-        }
+    private mutating func compare(_ header: RecordHeader) -> Bool {
+        guard names.contains(where: { $0.utf8.elementsEqual(header.name) }) else { return false }
+        guard header.value.baseAddress != nil else { return true }
         let size = header.name.count + header.value.count
-        guard count < RecordLimits.copiedHeaders, bytes + size <= RecordLimits.copiedBytes else { return }
+        guard count < RecordLimits.copiedHeaders, bytes + size <= RecordLimits.copiedBytes else { return true }
         (found + count).initialize(to: header)
         count += 1
         bytes += size
+        return true
     }
 
     /// What was gathered, lent until `removeAll`.

@@ -94,7 +94,7 @@ extension RequestParser {
         for member in members[..<count] {
             let text = headers.part(member.nameStart, member.nameEnd)
             guard let name = KnownHeader(scratch.resolve(text)), name.isOfEnvelope else {
-                request.fail(Fault(.none, "headers has no such member", text))
+                request.fail(unknownHeader("headers has no such member", text, inEnvelope: true))
                 continue
             }
             let value = headers.part(member.valueStart, member.valueEnd)

@@ -154,19 +154,33 @@ enum HeaderName: UInt8, CaseIterable {
     /// How many there are.
     static let count = HeaderName.retryInDoubt.rawValue + 1
 
-    /// Whether a name, not known, begins like a producer's instruction: `apns-` or `push-`, but not with the `push-retry-`
-    /// and `push-dlq-` of records that this worker wrote and somebody sends again.
+    /// Whether a name, not known, begins like a producer's instruction, in any case of its letters: `apns-` or `push-`, but
+    /// not with the `push-retry-` and `push-dlq-` of records that this worker wrote and somebody sends again.
+    @inline(__always)
     static func isOwn(_ name: UnsafeRawBufferPointer) -> Bool {
-        func begins(_ prefix: StaticString) -> Bool {
-            name.count >= prefix.utf8CodeUnitCount && prefix.spells(name.part(0, prefix.utf8CodeUnitCount))
+        guard let base = name.baseAddress, name.count >= 5, base.load(fromByteOffset: 4, as: UInt8.self) == 0x2D else {
+            return false
         }
-        return begins("apns-") || (begins("push-") && !begins("push-retry-") && !begins("push-dlq-"))
+        // "apns", "push"
+        let head = UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)) | 0x2020_2020
+        if head == 0x736E_7061 { return true }
+        return head == 0x6873_7570 && !name.begins("push-retry-") && !name.begins("push-dlq-")
     }
 
     private static func isID(_ base: UnsafeRawPointer) -> Bool {
         // "apns", "s-id"
         UInt32(littleEndian: base.loadUnaligned(as: UInt32.self)) == 0x736E_7061
             && UInt32(littleEndian: (base + 3).loadUnaligned(as: UInt32.self)) == 0x6469_2D73
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// Whether it begins with `prefix`, which is in lower case, in any case of its letters.
+    fileprivate func begins(_ prefix: StaticString) -> Bool {
+        count >= prefix.utf8CodeUnitCount
+            && zip(self, prefix.lentBytes).allSatisfy { byte, expected in
+                byte == expected || (byte | 0x20 == expected && 0x61...0x7A ~= expected)
+            }
     }
 }
 

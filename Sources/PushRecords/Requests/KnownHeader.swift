@@ -9,6 +9,15 @@ struct KnownHeader: Equatable {
     @inline(__always)
     init(_ text: TextHeader) { place = HeaderName.count &+ text.rawValue }
 
+    /// `nil`: none has this place.
+    init?(place: UInt8) {
+        guard place < Self.count else { return nil }
+        self.place = place
+    }
+
+    /// How many there are, at the places from 0 on.
+    static let count = HeaderName.count + UInt8(TextHeader.allCases.count)
+
     /// The header of that name, in exactly that spelling. Runs for every header of every record.
     @inline(__always)
     init?(_ name: UnsafeRawBufferPointer) {

@@ -43,6 +43,28 @@ struct ParserScratch: ~Copyable {
         return UnsafeRawBufferPointer(rebasing: free[..<count])
     }
 
+    /// `NAME (did you mean MEANT?)`; where no room is left for it, the name alone.
+    mutating func suggestion(
+        _ meant: StaticString, for name: UnsafeRawBufferPointer
+    ) -> UnsafeRawBufferPointer {
+        let opening: StaticString = " (did you mean "
+        let closing: StaticString = "?)"
+        let size =
+            name.count + opening.utf8CodeUnitCount + meant.utf8CodeUnitCount + closing.utf8CodeUnitCount
+        guard used + size <= Self.textLimit else { return name }
+        let start = used
+        append(name)
+        append(opening.lentBytes)
+        append(meant.lentBytes)
+        append(closing.lentBytes)
+        return UnsafeRawBufferPointer(rebasing: text[start..<used])
+    }
+
+    private mutating func append(_ bytes: UnsafeRawBufferPointer) {
+        UnsafeMutableRawBufferPointer(rebasing: text[used...]).copyMemory(from: bytes)
+        used += bytes.count
+    }
+
     /// `prefix` and a number, as text.
     mutating func decimal(_ number: Int, _ prefix: StaticString) -> UnsafeRawBufferPointer {
         used = 0

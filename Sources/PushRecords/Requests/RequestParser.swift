@@ -62,6 +62,8 @@ package struct RequestParser: ~Copyable {
         var duplicate: UnsafeRawBufferPointer = .nothing
         /// The first `apns-` or `push-` header that a producer, not this worker, wrote.
         var own: UnsafeRawBufferPointer = .nothing
+        /// The first of those that there is not: misspelt, in another case, or unknown to this version.
+        var unknown: UnsafeRawBufferPointer = .nothing
     }
 
     /// Puts the headers into the field table.
@@ -78,8 +80,11 @@ package struct RequestParser: ~Copyable {
                 }
                 if known.own.baseAddress == nil && header.value.baseAddress != nil { known.own = header.name }
             } else {
-                copied.consider(header)
-                if known.own.baseAddress == nil && HeaderName.isOwn(header.name) { known.own = header.name }
+                // What the configuration names is somebody's header, whatever it is called.
+                if !copied.consider(header) && HeaderName.isOwn(header.name) {
+                    if known.own.baseAddress == nil { known.own = header.name }
+                    if known.unknown.baseAddress == nil { known.unknown = header.name }
+                }
             }
         }
         return known
@@ -128,12 +133,27 @@ package struct RequestParser: ~Copyable {
             request.cutToken()
         } else {
             request.keepKey(key)
+            // A retry record of a newer version may have more headers than are known here.
+            if known.unknown.baseAddress != nil {
+                scratch.removeTexts()
+                request.fail(unknownHeader("there is no such header", known.unknown))
+            }
         }
         if known.duplicate.baseAddress != nil {
             request.fail(Fault(.duplicateHeaders, "a header that comes twice", known.duplicate))
         }
         readFields(&request)
         checkPayload(&request, kind)
+    }
+
+    /// The fault of a header that there is not, with the name that is nearest to it.
+    mutating func unknownHeader(
+        _ complaint: StaticString, _ name: UnsafeRawBufferPointer, inEnvelope: Bool = false
+    ) -> Fault {
+        guard let known = KnownHeader(nearest: name, inEnvelope: inEnvelope) else {
+            return Fault(.none, complaint, name)
+        }
+        return Fault(.none, complaint, scratch.suggestion(known.text, for: name))
     }
 
     /// Whether a record's key is taken for its device token when nothing else names one: 64 or more hex digits, an even

@@ -26,11 +26,22 @@ extension RecordSchema {
         }.joined(separator: "\n" + String(repeating: " ", count: indent))
     }
 
+    /// Of the names that begin like Apple's headers or the worker's, those that there are; and all others.
+    private static let requestNames: String = {
+        let known = KnownHeader.all.filter { !$0.isRetry }.map { $0.text.description }
+        return "^(?!(?:[Aa][Pp][Nn][Ss]|[Pp][Uu][Ss][Hh])-)|^(?:\(known.joined(separator: "|")))$|"
+            + "^[Pp][Uu][Ss][Hh]-(?:[Rr][Ee][Tt][Rr][Yy]|[Dd][Ll][Qq])-"
+    }()
+
     static let requestHeadersText = #"""
         {
           "$schema": "https://json-schema.org/draft/2020-12/schema",
           "title": "A push request in payload form: the headers of a record of apns.requests",
           "type": "object",
+          "propertyNames": {
+            "pattern": "\#(requestNames)",
+            "description": "No other apns- or push- header, but those that results.copy_headers names"
+          },
           "properties": {
             \#(appleHeaders),
             "push-device-token": {"type": "string", "pattern": "^([0-9A-Fa-f]{2}){1,100}$"},
