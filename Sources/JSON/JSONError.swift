@@ -25,7 +25,7 @@ package struct JSONError: Error, Equatable, Sendable {
             case .endOfInput: "ends too early"
             case .unexpectedByte: "unexpected byte"
             case .trailingBytes: "something follows the value"
-            case .tooDeep: "nested too deep"
+            case .tooDeep: "nested deeper than 64 levels"
             case .controlCharacter: "control character in a string"
             case .badEscape: "bad escape in a string"
             case .badUTF8: "not UTF-8"

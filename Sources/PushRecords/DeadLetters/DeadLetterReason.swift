@@ -2,7 +2,7 @@
 package enum DeadLetterReason: UInt8, CaseIterable, Sendable {
     /// The value is null.
     case tombstone
-    /// The value is not JSON (RFC 8259).
+    /// The value is not JSON (RFC 8259), or nested deeper than `JSONScanner.depthLimit`, which its detail says.
     case notJSON
     /// Payload form without a device token or channel id; an envelope whose list is empty.
     case noDeviceToken
