@@ -1,5 +1,6 @@
 internal import CLinux
 import CRdkafka
+import Glibc
 
 /// A property that librdkafka does not know, or whose value it does not take.
 package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
@@ -115,5 +116,24 @@ extension KafkaProperties {
     /// take.
     package func validate() throws(InvalidProperty) {
         for list in [common, consumer, producer] { try ClientHandle.validate(list) }
+    }
+}
+
+extension KafkaLibrary {
+    /// What the library that runs calls its properties, aliases among them: the first column of the table that it prints.
+    package static var propertyNames: [String] {
+        var text: UnsafeMutablePointer<CChar>?
+        var size = 0
+        guard let file = unsafe open_memstream(&text, &size) else { return [] }
+        unsafe rd_kafka_conf_properties_show(file)
+        unsafe fclose(file)
+        guard let text = unsafe text else { return [] }
+        defer { unsafe free(text) }
+        let rows = unsafe String(cString: text).split(separator: "\n").filter { $0.contains("|") }
+        let names = rows.compactMap { row in
+            row.split(whereSeparator: { $0 == " " || $0 == "|" }).first.map(String.init)
+        }
+        // The table's own lines have no such words.
+        return names.filter { $0.first?.isLowercase == true && $0 != "property" }
     }
 }

@@ -19,10 +19,47 @@ struct StartTests {
 
     @Test func `A property that breaks the promise is refused by name`() {
         var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
-        configuration.kafka.producerProperties = [UserProperty(name: "acks", value: "1", place: "")]
+        configuration.kafka.producerProperties = [
+            UserProperty(name: "acks", value: "1", place: "w.yaml:3:5: kafka.producer.acks")
+        ]
         let failure = #expect(throws: StartFailure.self) { try configuration.cluster() }
         #expect(failure?.lines.count == 1)
-        #expect(failure?.lines.first?.contains("kafka.producer: acks cannot be set") == true)
+        #expect(
+            failure?.lines.first?.hasPrefix("w.yaml:3:5: kafka.producer.acks: cannot be set: results count") == true)
+    }
+
+    /// With its place; what is only misspelt, with the nearest name.
+    @Test(arguments: [
+        ("socket.timout.ms", "1", "librdkafka has no such property; did you mean socket.timeout.ms?"),
+        ("ssl.ca.locaton", "x", "librdkafka has no such property; did you mean ssl.ca.location?"),
+        ("foo.bar.of.nobody", "1", "librdkafka has no such property"),
+        ("socket.timeout.ms", "abc", "Invalid value for configuration property \"socket.timeout.ms\""),
+    ])
+    func `A property that librdkafka does not take is named with its place`(name: String, value: String, words: String)
+    {
+        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
+        let place = "w.yaml:3:5: kafka.librdkafka.\(name)"
+        configuration.kafka.properties = [UserProperty(name: name, value: value, place: place)]
+        let failure = #expect(throws: StartFailure.self) { try configuration.cluster() }
+        #expect(failure?.lines == ["\(place): \(words)"])
+    }
+
+    @Test func `A file of librdkafka's that cannot be read is named with its place`() {
+        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
+        configuration.kafka.properties = [
+            UserProperty(
+                name: "security.protocol", value: "SSL", place: "w.yaml:3:5: kafka.librdkafka.security.protocol"),
+            UserProperty(
+                name: "ssl.ca.location", value: "/nowhere/ca.pem", place: "w.yaml:4:5: kafka.librdkafka.ssl.ca.location"
+            ),
+        ]
+        let failure = #expect(throws: StartFailure.self) {
+            try ClusterReadiness(configuration, try configuration.cluster())
+        }
+        #expect(
+            failure?.lines == [
+                "w.yaml:4:5: kafka.librdkafka.ssl.ca.location: /nowhere/ca.pem: cannot be read: No such file or directory"
+            ])
     }
 
     @Test(.enabled(if: KafkaLibrary.version < 0x020A_0000, "the library that runs mends it"))

@@ -29,7 +29,7 @@ package struct ClusterReadiness {
         do throws(KafkaError) {
             topics = try Topics(cluster)
         } catch {
-            throw StartFailure(["kafka: \(error)"], isPassing: error.code == .noResources)
+            throw StartFailure([configuration.line(of: error)], isPassing: error.code == .noResources)
         }
     }
 

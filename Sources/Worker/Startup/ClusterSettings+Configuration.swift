@@ -1,10 +1,12 @@
 package import Configuration
+internal import Glibc
 package import Kafka
 
 extension WorkerConfiguration {
     /// What all Kafka clients share.
     ///
-    /// - Throws: `StartFailure` when the user set a property that would break the promise.
+    /// - Throws: `StartFailure` when the user set a property that would break the promise, that librdkafka does not know, or
+    ///   whose value it does not take.
     package func cluster() throws(StartFailure) -> ClusterSettings {
         let properties: KafkaProperties
         do throws(RefusedProperty) {
@@ -13,8 +15,18 @@ extension WorkerConfiguration {
                 consumer: kafka.consumerProperties.map { Kafka.KafkaProperty($0.name, $0.value) },
                 producer: kafka.producerProperties.map { Kafka.KafkaProperty($0.name, $0.value) })
         } catch {
-            let place = kafka.place(ofProperty: error.name).map { "\($0): " } ?? ""
-            throw StartFailure(["\(place)\(error)"])
+            guard let place = kafka.place(ofProperty: error.name) else { throw StartFailure(["\(error)"]) }
+            throw StartFailure(["\(place): cannot be set: \(error.reason)"])
+        }
+        do throws(InvalidProperty) {
+            try properties.validate()
+        } catch {
+            let name = error.property.name
+            let names = KafkaLibrary.propertyNames
+            let isKnown = names.isEmpty || names.contains(name)
+            let suggestion = nearest(to: name, among: names).map { "; did you mean \($0)?" } ?? ""
+            let text = isKnown ? error.text : "librdkafka has no such property\(suggestion)"
+            throw StartFailure(["\(kafka.place(ofProperty: name) ?? name): \(text)"])
         }
         if kafka.assignment == .cooperative, KafkaLibrary.version < Self.cooperativeVersion {
             let found = KafkaLibrary.version
@@ -25,6 +37,18 @@ extension WorkerConfiguration {
             ])
         }
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
+    }
+
+    /// A line for a client that could not be made: with the place of the property that is to blame, and the file it names.
+    func line(of error: KafkaError) -> String {
+        let all = kafka.properties + kafka.consumerProperties + kafka.producerProperties
+        guard let property = all.last(where: { error.text.hasPrefix("\($0.name) ") }) else { return "kafka: \(error)" }
+        // Other values may be secrets.
+        guard property.name.hasSuffix(".location") else { return "\(property.place): \(error.text)" }
+        // OpenSSL's words for a file that is not there do not say so.
+        let isReadable = access(property.value, R_OK) == 0
+        let reason = isReadable ? error.text : "cannot be read: \(String(cString: strerror(errno)))"
+        return "\(property.place): \(property.value): \(reason)"
     }
 
     /// 2.10.0, as `KafkaLibrary.version` counts.
