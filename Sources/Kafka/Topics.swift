@@ -78,8 +78,13 @@ package struct TopicConfiguration: Hashable, Sendable {
     }
 
     /// Creates topics; for each name what became of it: `.none`, `.topicAlreadyExists`, or an error.
-    package func create(_ topics: [NewTopic], timeoutMs: Int32) throws(KafkaError) -> [String: KafkaError] {
+    ///
+    /// - Parameter onlyTries: nothing is created: the brokers say what would become of it.
+    package func create(
+        _ topics: [NewTopic], onlyTries: Bool = false, timeoutMs: Int32
+    ) throws(KafkaError) -> [String: KafkaError] {
         let request = AdminRequest(client, RD_KAFKA_ADMIN_OP_CREATETOPICS, timeoutMs: timeoutMs)
+        if onlyTries { try request.onlyTry() }
         var list: [OpaquePointer?] = unsafe []
         defer { unsafe rd_kafka_NewTopic_destroy_array(&list, list.count) }
         for topic in topics {
@@ -180,6 +185,12 @@ extension ClientHandle {
         if kind == RD_KAFKA_ADMIN_OP_CREATETOPICS {
             _ = unsafe rd_kafka_AdminOptions_set_operation_timeout(options, timeoutMs, &text, text.count)
         }
+    }
+
+    func onlyTry() throws(KafkaError) {
+        var text = [CChar](repeating: 0, count: 256)
+        try check(
+            unsafe rd_kafka_AdminOptions_set_validate_only(options, 1, &text, text.count), ClientHandle.string(text))
     }
 
     deinit {

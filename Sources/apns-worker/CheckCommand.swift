@@ -30,7 +30,9 @@ func checkConfiguration(_ arguments: [String]) -> ExitCode {
         let check = ConfigurationCheck(
             loaded.configuration, probesCredentials: options.probesCredentials
         ) { finding in
-            if finding.isFine { say("fine: \(finding.text)\n") } else { complain("not fine: \(finding.text)") }
+            guard finding.isFine else { return complain("not fine: \(finding.text)") }
+            // A warning is no praise.
+            say(finding.text.hasPrefix("warning: ") ? "\(finding.text)\n" : "fine: \(finding.text)\n")
         }
         return check.run() ? .fine : .failed
     }

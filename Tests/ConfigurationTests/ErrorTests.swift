@@ -238,8 +238,8 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             "{bootstrap_servers: a, assignment: cooperativ}",
             "w.yaml:1:43: kafka.assignment: expected one of eager, cooperative, found \"cooperativ\""),
         Wrong(
-            "{bootstrap_servers: a, create_topics: true}",
-            "w.yaml:1:46: kafka.create_topics: expected false or {partitions: …, replication_factor: …}, found \"true\""
+            "{bootstrap_servers: a, create_topics: yes}",
+            "w.yaml:1:46: kafka.create_topics: expected false, true or {partitions: …, replication_factor: …}, found \"yes\""
         ),
         Wrong(
             "{bootstrap_servers: a, create_topics: {partition: 3}}",

@@ -141,6 +141,39 @@ extension EndToEnd.Commands {
             #expect(ended.ending == .exited(78) && ended.text.contains("results.publish is failures"), "\(ended.text)")
         }
 
+        /// `check` says beforehand what the brokers say when the topics are made.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
+        func topicsThatCannotBeMadeAreExplained() throws {
+            let scene = try Scene("uncreated", partitions: 1)
+            let simulator = try scene.startSimulator()
+            scene.configuration.results = "\(scene.name).missing"
+            func check(_ creation: String) throws -> Scene.Finished {
+                let ended = try scene.startWorker("check", kafka: "create_topics: \(creation)")
+                return Scene.Finished(ending: try ended.wait(seconds: 60), text: ended.text)
+            }
+            // Three replicas, of which one broker has no room.
+            let refused = try check("true")
+            #expect(refused.ending == .exited(1), "\(refused.text)")
+            let words = "the brokers do not make topic \(scene.configuration.results) (kafka.create_topics): "
+            #expect(refused.text.contains("not fine: kafka: \(words)"), "\(refused.text)")
+            #expect(
+                refused.text.contains("set kafka.create_topics.replication_factor to the number of brokers at most"))
+            #expect(!refused.text.contains("cannot be reached: ") && !refused.text.contains("all topics are there"))
+            let worker = try scene.startWorker(kafka: "create_topics: true")
+            let log = try worker.waitFor("topics cannot be made; trying again", seconds: 60)
+            #expect(!log.contains("cannot reach Kafka"), "\(log)")
+            try scene.stop(worker)
+
+            let fine = try check("{partitions: 1, replication_factor: 1}")
+            #expect(fine.ending == .exited(0), "\(fine.text)")
+            let verdict = " reached, run makes the topics that are missing: \(scene.configuration.results)\n"
+            #expect(fine.text.contains(verdict), "\(fine.text)")
+            #expect(!fine.text.contains("does not exist") && !fine.text.contains("cannot be read"), "\(fine.text)")
+            // Nothing was made.
+            #expect(try check("false").ending == .exited(1))
+            withExtendedLifetime(simulator) {}
+        }
+
         @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
         func tailFollows() throws {
             let scene = try Scene("tail", partitions: 4)

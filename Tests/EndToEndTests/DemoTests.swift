@@ -10,6 +10,10 @@ extension EndToEnd.Commands {
             #expect(try demo.wait(seconds: 150) == .exited(0), "\(demo.text)")
             #expect(demo.text.contains("The books agree."))
             #expect(demo.text.contains("20,000 of 20,000 settled"))
+            // Nothing is warned of, and no line of progress says what the one before said.
+            let lines = demo.text.split(separator: "\n")
+            #expect(!lines.contains { $0.contains(" warning ") }, "\(demo.text)")
+            #expect(!zip(lines, lines.dropFirst()).contains { $0 == $1 }, "\(demo.text)")
         }
 
         @Test(.needs(.worker), .timeLimit(.minutes(3)))

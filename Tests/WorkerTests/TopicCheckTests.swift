@@ -31,7 +31,7 @@ struct TopicCheckTests {
         #expect(
             lines == [
                 "topic apns.results (results.topic) does not exist at kafka:9092, or may not be described by this worker: "
-                    + "create it, set kafka.create_topics, or allow Describe on it"
+                    + "create it, set kafka.create_topics: true, or allow Describe on it"
             ])
         #expect(TopicCheck(configuration).missingLines(in: described(all)).isEmpty)
     }
@@ -45,6 +45,31 @@ struct TopicCheckTests {
         let hours = try #require(new.first { $0.name == "apns.retry.2h" })
         #expect(hours.configuration == [Kafka.KafkaProperty("retention.ms", "\(7_200_000 + 7 * 86_400_000)")])
         #expect(try #require(new.first).configuration.isEmpty)
+    }
+
+    @Test func `Topics that brokers do not make are named with their reason and what to do`() {
+        let few = KafkaError(.invalidReplicationFactor, "Only 1 broker(s) are registered.")
+        let lines = TopicCheck(configuration).uncreatedLines([
+            "b": few, "a": few, "c": KafkaError(.none), "d": KafkaError(.topicAlreadyExists),
+            "e": KafkaError(.policyViolation, "no"),
+        ])
+        #expect(
+            lines == [
+                "the brokers do not make topic e (kafka.create_topics): no (POLICY_VIOLATION): look which policy of the "
+                    + "brokers that breaks, or make them yourself",
+                "the brokers do not make topics a, b (kafka.create_topics): Only 1 broker(s) are registered "
+                    + "(INVALID_REPLICATION_FACTOR): set kafka.create_topics.replication_factor to the number of brokers at "
+                    + "most, or start more of them",
+            ])
+        #expect(TopicCheck(configuration).uncreatedLines([:]).isEmpty)
+    }
+
+    @Test func `Topics that are still to be made are not called unreadable`() {
+        #expect(TopicCheck(configuration).warningLines([:], of: []).isEmpty)
+        #expect(TopicCheck(configuration).warningLines([:], of: ["apns.results"]).count == 1)
+        var inProcess = configuration
+        inProcess.kafka.tellsTopicConfigurations = false
+        #expect(TopicCheck(inProcess).warningLines(nil).isEmpty)
     }
 
     @Test(arguments: ["apns.requests", "apns.results", "apns.dead-letters", "apns.retry.15m"])

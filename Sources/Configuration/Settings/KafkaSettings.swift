@@ -26,6 +26,9 @@ package struct KafkaSettings: Hashable, Sendable {
     package var unpackMemory = 1 << 30
     /// `nil`: topics are never created.
     package var createTopics: TopicCreation?
+    /// False of librdkafka's in-process brokers, which answer no DescribeConfigs: so nobody is told to allow it. No key of the
+    /// file.
+    package var tellsTopicConfigurations = true
     /// librdkafka properties of all clients, of the consumers, and of the producer, as the user wrote them; which of
     /// them break the promise is for the Kafka module to say.
     package var properties: [UserProperty] = []
@@ -106,12 +109,13 @@ extension KafkaSettings {
 }
 
 extension KafkaSettings.TopicCreation {
-    /// `false`, or how: `nil` inside means that topics are not created.
+    /// `false`, `true` or how: `nil` inside means that topics are not created.
     fileprivate static func read(_ value: Value) -> Self?? {
         guard value.isMapping, var section = value.section() else {
-            let isOff = value.choice(
-                of: [("false", true)], expectation: "false or {partitions: …, replication_factor: …}")
-            return isOff == true ? .some(nil) : nil
+            let isOn = value.choice(
+                of: [("false", false), ("true", true)],
+                expectation: "false, true or {partitions: …, replication_factor: …}")
+            return isOn.map { $0 ? Self() : nil }
         }
         var creation = Self()
         section.read("partitions", into: &creation.partitions) { $0.integer(1...10_000) }

@@ -45,16 +45,28 @@ package struct ConfigurationCheck {
 
     private func checkKafka() -> Bool {
         let servers = configuration.kafka.bootstrapServers
+        var readiness: ClusterReadiness
         do throws(StartFailure) {
-            var readiness = try ClusterReadiness(
-                configuration, try configuration.cluster(), makesTopics: false)
+            readiness = try ClusterReadiness(configuration, try configuration.cluster(), makesTopics: false)
+        } catch {
+            // Each line says itself what it is about.
+            for line in error.lines { report(Finding(isFine: false, text: line)) }
+            return false
+        }
+        do throws(StartFailure) {
             switch try readiness.attempt(timeoutMs: 10_000) {
-            case .ready(_, let warnings):
-                for line in warnings { report(Finding(isFine: true, text: "kafka: warning: \(line)")) }
-                report(Finding(isFine: true, text: "kafka: \(servers) reached, all topics are there"))
+            case .ready(_, let warnings, let toBeMade):
+                for line in warnings { warn("kafka: \(line)") }
+                let topics =
+                    toBeMade.isEmpty
+                    ? "all topics are there"
+                    : "run makes the topics that are missing: \(toBeMade.joined(separator: ", "))"
+                report(Finding(isFine: true, text: "kafka: \(servers) reached, \(topics)"))
                 return true
             case .unreachable(let reason):
                 report(Finding(isFine: false, text: "kafka: \(servers) cannot be reached: \(reason)"))
+            case .uncreated(let lines):
+                for line in lines { report(Finding(isFine: false, text: "kafka: \(line)")) }
             }
         } catch {
             for line in error.lines { report(Finding(isFine: false, text: "kafka: \(line)")) }

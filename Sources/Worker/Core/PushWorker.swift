@@ -203,7 +203,7 @@ package final class PushWorker: @unchecked Sendable {
         }
         while !stopRequested.load(ordering: .relaxed) {
             switch try readiness.attempt(timeoutMs: 2_000) {
-            case .ready(let requestPartitions, let warnings):
+            case .ready(let requestPartitions, let warnings, _):
                 for line in warnings { logger.warning(.kafka, "topics", about: line, ["text": .text(line)]) }
                 self.requestPartitions = requestPartitions
                 return true
@@ -213,6 +213,12 @@ package final class PushWorker: @unchecked Sendable {
                 logger.warning(
                     .kafka, "cannot reach Kafka; trying again",
                     ["bootstrap_servers": "\(configuration.kafka.bootstrapServers)", "reason": "\(reason)"])
+            case .uncreated(let lines):
+                waitingFor = lines.joined(separator: "; ")
+                postSnapshot(now)
+                for line in lines {
+                    logger.warning(.kafka, "topics cannot be made; trying again", about: line, ["text": .text(line)])
+                }
             }
             loop.runOnce(timeoutNs: 500_000_000)
             board.turned(nowNs: loop.now.monotonicNs)

@@ -12,7 +12,7 @@ package struct ClusterReadiness {
     /// The client lacks a thread of its own, and will for ever.
     private var isLame = false
 
-    /// Makes what is missing where `kafka.create_topics` says so; else says that it would be made.
+    /// Makes what is missing where `kafka.create_topics` says so; else asks the brokers whether it could be made.
     private let makesTopics: Bool
 
     /// How long brokers may take to know a topic that was just made.
@@ -34,10 +34,14 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        /// With so many partitions of request topics, those that patterns find now included, and lines about what may lose records one day.
-        case ready(requestPartitions: Int, warnings: [String])
+        /// With so many partitions of request topics, those that patterns find now included, lines about what may lose records
+        /// one day, and the topics that a worker would make, where this one does not.
+        case ready(requestPartitions: Int, warnings: [String], toBeMade: [String])
         /// No broker answered; the text says why.
         case unreachable(String)
+        /// The brokers do not make the topics that are missing; the lines say why. Later they may: some of them are still
+        /// starting.
+        case uncreated([String])
     }
 
     /// One try, which waits at most `timeoutMs` for each of its questions.
@@ -65,24 +69,30 @@ package struct ClusterReadiness {
             if let later = try? topics.all(showing: names, withinMs: 3_000, timeoutMs: timeoutMs) { found = later }
         }
         var toBeMade: [String] = []
+        var doubts: [String] = []
         if let how = configuration.kafka.createTopics, !check.missing(in: found).isEmpty {
-            if makesTopics {
-                do throws(KafkaError) {
-                    found = try make(check.creations(in: found, how), timeoutMs: timeoutMs)
-                } catch {
-                    return .unreachable("\(error)")
+            let new = check.creations(in: found, how)
+            do throws(KafkaError) {
+                let refused = check.uncreatedLines(
+                    try topics.create(new, onlyTries: !makesTopics, timeoutMs: timeoutMs))
+                guard refused.isEmpty else { return .uncreated(refused) }
+                if makesTopics {
+                    found = try topics.all(showing: new.map(\.name), withinMs: Self.showingMs, timeoutMs: timeoutMs)
+                    // A broker may know what its controller made a moment later.
+                    guard check.missing(in: found).isEmpty else {
+                        return .unreachable("the topics that were just made do not show yet")
+                    }
                 }
-                // A broker may know what its controller made a moment later.
-                guard check.missing(in: found).isEmpty else {
-                    return .unreachable("the topics that were just made do not show yet")
-                }
-            } else {
-                toBeMade = check.creations(in: found, how).map { "topic \($0.name) does not exist yet: run makes it" }
+            } catch {
+                guard !makesTopics else { return .unreachable("\(error)") }
+                doubts = ["the brokers do not say whether the missing topics can be made: \(error)"]
             }
+            if !makesTopics { toBeMade = new.map(\.name) }
         }
         let missing = toBeMade.isEmpty ? check.missingLines(in: found) : []
         guard missing.isEmpty else { throw StartFailure(missing) }
-        let configurations = try? topics.configurations(of: check.expected.map(\.name), timeoutMs: timeoutMs)
+        let there = check.expected.map(\.name).filter { !toBeMade.contains($0) }
+        let configurations = try? topics.configurations(of: there, timeoutMs: timeoutMs)
         let unsafeLines = check.unsafeLines(configurations ?? [:])
         guard unsafeLines.isEmpty else { throw StartFailure(unsafeLines) }
         var requests: Set<String> = []
@@ -91,18 +101,8 @@ package struct ClusterReadiness {
         }
         requests.subtract(configuration.outputTopics.map(\.name))
         let partitions = requests.reduce(0) { $0 + (found[$1]?.partitions ?? 0) }
-        return .ready(
-            requestPartitions: partitions, warnings: toBeMade + check.warningLines(configurations))
-    }
-
-    /// The topics there are once these were made.
-    private func make(_ new: [NewTopic], timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
-        let results = try topics.create(new, timeoutMs: timeoutMs)
-        let failed = results.filter { $0.value.code != .none && $0.value.code != .topicAlreadyExists }
-        if let first = failed.min(by: { $0.key < $1.key }) {
-            throw KafkaError(first.value.code, "topic \(first.key) could not be created: \(first.value.text)")
-        }
-        return try topics.all(showing: new.map(\.name), withinMs: Self.showingMs, timeoutMs: timeoutMs)
+        let warnings = check.warningLines(configurations, of: there)
+        return .ready(requestPartitions: partitions, warnings: doubts + warnings, toBeMade: toBeMade)
     }
 
     private mutating func lastClientError() -> String? {

@@ -22,7 +22,7 @@ package struct TopicCheck {
     package func missingLines(in topics: [String: TopicDescription]) -> [String] {
         missing(in: topics).map { topic in
             "topic \(topic.name) (\(topic.path)) does not exist at \(configuration.kafka.bootstrapServers), or may not "
-                + "be described by this worker: create it, set kafka.create_topics, or allow Describe on it"
+                + "be described by this worker: create it, set kafka.create_topics: true, or allow Describe on it"
         }
     }
 
@@ -43,13 +43,45 @@ package struct TopicCheck {
         }
     }
 
+    /// A line for the topics that brokers refuse to make for the same reason.
+    ///
+    /// - Parameter results: what became of each, by its name.
+    func uncreatedLines(_ results: [String: KafkaError]) -> [String] {
+        let failed = results.filter { $0.value.code != .none && $0.value.code != .topicAlreadyExists }
+        let alike = Dictionary(grouping: failed.keys.sorted()) { failed[$0] }
+        return alike.compactMap { error, names in
+            guard let error else { return nil }
+            // Brokers end some of their sentences with a full stop.
+            let text = error.text.hasSuffix(".") ? String(error.text.dropLast()) : error.text
+            let advice = Self.advice(error.code)
+            return "the brokers do not make \(names.count == 1 ? "topic" : "topics") \(names.joined(separator: ", ")) "
+                + "(kafka.create_topics): \(text) (\(error.code.name)): \(advice)"
+        }.sorted()
+    }
+
+    private static func advice(_ code: KafkaCode) -> String {
+        switch code {
+        case .invalidReplicationFactor:
+            "set kafka.create_topics.replication_factor to the number of brokers at most, or start more of them"
+        case .invalidPartitions: "set kafka.create_topics.partitions to another number"
+        case .topicAuthorizationFailed, .clusterAuthorizationFailed:
+            "allow Create on the cluster, or on these topics, to the worker's user, or make them yourself"
+        case .policyViolation: "look which policy of the brokers that breaks, or make them yourself"
+        default: "look at the brokers' logs, or make them yourself"
+        }
+    }
+
     /// A line for what may lose records one day, or cannot be known to be safe; the worker starts all the same.
     ///
-    /// - Parameter configurations: of the topics that the brokers told about; `nil`: they told nothing.
-    package func warningLines(_ configurations: [String: TopicConfiguration]?) -> [String] {
+    /// - Parameters:
+    ///   - configurations: of the topics that the brokers told about; `nil`: they told nothing.
+    ///   - topics: those that are there; `nil`: all.
+    package func warningLines(
+        _ configurations: [String: TopicConfiguration]?, of topics: [String]? = nil
+    ) -> [String] {
         var lines: [String] = []
-        let untold = expected.filter { configurations?[$0.name] == nil }.map(\.name)
-        if !untold.isEmpty {
+        let untold = (topics ?? expected.map(\.name)).filter { configurations?[$0] == nil }
+        if !untold.isEmpty, configuration.kafka.tellsTopicConfigurations {
             lines.append(
                 "the configuration of these topics cannot be read, so nobody looks whether it loses records: "
                     + "\(untold.joined(separator: ", ")): allow DescribeConfigs on them to the worker's user")

@@ -3,12 +3,15 @@ import Observability
 import PushRecords
 import Synchronization
 
-/// Where the demo shows how far it is: one line drawn again and again on a terminal, a plain line a second otherwise.
+/// Where the demo shows how far it is: one line drawn again and again on a terminal, a plain line a second otherwise, unless
+/// it is the one before.
 /// Log lines of the worker come between without tearing it. Any thread.
 final class DemoScreen: LogSink {
     private let isTerminal = isatty(STDOUT_FILENO) == 1
     /// A progress line is on the terminal's last line.
     private let isDrawn = Mutex(false)
+    /// What was shown last where there is no terminal.
+    private let lastLine = Mutex("")
 
     /// How often `show` should be called, in milliseconds.
     var intervalMs: Int { isTerminal ? 100 : 1_000 }
@@ -19,7 +22,12 @@ final class DemoScreen: LogSink {
                 say("\r\u{1B}[K\(progress.line(width: width, withBar: true))")
                 isDrawn = true
             } else {
-                say(progress.line(width: nil, withBar: false) + "\n")
+                let line = progress.line(width: nil, withBar: false)
+                let isNew = lastLine.withLock { last in
+                    defer { last = line }
+                    return line != last
+                }
+                if isNew { say(line + "\n") }
             }
         }
     }

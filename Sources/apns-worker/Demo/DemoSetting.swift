@@ -48,6 +48,7 @@ final class DemoSetting {
         result.kafka.sessionTimeout = .seconds(3)
         // It answers a fetch that found nothing only after this wait, whatever is written meanwhile.
         result.kafka.consumerProperties = [Self.fetchWait]
+        result.kafka.tellsTopicConfigurations = false
         result.retry.tiers = [RetrySettings.Tier(name: "1s", delay: .seconds(1), topic: "apns.retry.1s")]
         result.admin.listen = nil
         result.log.level = .warning
