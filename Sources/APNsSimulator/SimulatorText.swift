@@ -31,6 +31,8 @@ extension Simulator {
 
     /// What it prints when it has started: where it listens, and how a worker is pointed at it.
     package var instructions: String {
+        // As URLs have it (RFC 3986, 3.2.2).
+        let host = host.contains(":") ? "[\(host)]" : host
         var text = "APNs simulator on \(host):\(port)\n"
         if let managementPort { text += "channel management on \(host):\(managementPort)\n" }
         if let controlPort { text += "control endpoint: http://\(host):\(controlPort)/\n" }

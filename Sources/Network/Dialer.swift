@@ -181,10 +181,16 @@ package final class DialAttempt {
                 try connect(address)
                 return waitForNext()
             } catch {
-                lastFailure = "\(address): \(SystemError.text(error.code))"
+                lastFailure = failure(error.code, at: address)
             }
         }
         if tries.isEmpty { finish(.failure(ChannelEnd(.unreachable, "\(name): \(lastFailure)"))) }
+    }
+
+    /// With the address, unless that is what was dialled: every error names that first.
+    private func failure(_ code: Int32, at address: SocketAddress) -> String {
+        let text = SystemError.text(code)
+        return name.hasSuffix("\(address)") ? text : "\(address): \(text)"
     }
 
     private func waitForNext() {
@@ -215,7 +221,7 @@ package final class DialAttempt {
         loop.unregister(one.registration)
         let code = one.descriptor.takeError()
         guard code == 0 else {
-            lastFailure = "\(one.address): \(SystemError.text(code))"
+            lastFailure = failure(code, at: one.address)
             return tryNext()
         }
         // The others came too late.

@@ -27,7 +27,7 @@ struct Command: Sendable {
         }
         if let command = all.first(where: { $0.name == first }) { return command.run(Array(arguments.dropFirst())) }
         switch first {
-        case "--version":
+        case "--version", "-V", "version":
             say("apns-worker \(version)\n")
             return .fine
         case "--help", "-h", "help":
@@ -58,8 +58,8 @@ struct Command: Sendable {
 
             Commands:
             \(commands.joined())
-              --version  print the version
-              --help     print this; apns-worker COMMAND --help tells a command's options
+              --version, -V  print the version
+              --help, -h     print this; apns-worker COMMAND --help tells a command's options
 
             Exit codes: 0 fine, 1 failed, 64 wrong usage, 78 wrong configuration.
 

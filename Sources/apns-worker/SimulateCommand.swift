@@ -144,12 +144,17 @@ func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
 
 /// `HOST:PORT`, or a port alone; an IPv6 address stands in brackets.
 private func hostAndPort(_ text: String) throws(UsageError) -> (host: String?, port: UInt16) {
+    let expectation = "expected HOST:PORT with a port up to 65535 (an IPv6 address in brackets: [::1]:2197)"
     let colon = text.lastIndex(of: ":")
     let port = colon.map { text[text.index(after: $0)...] } ?? text[...]
-    guard let number = UInt16(port) else { throw UsageError("expected HOST:PORT with a port up to 65535") }
+    guard let number = UInt16(port) else { throw UsageError(expectation) }
     guard let colon else { return (nil, number) }
     var host = text[..<colon]
-    if host.hasPrefix("["), host.hasSuffix("]") { host = host.dropFirst().dropLast() }
-    guard !host.isEmpty else { throw UsageError("expected HOST:PORT") }
+    if host.hasPrefix("["), host.hasSuffix("]") {
+        host = host.dropFirst().dropLast()
+    } else if host.contains(":") {
+        throw UsageError(expectation)
+    }
+    guard !host.isEmpty else { throw UsageError(expectation) }
     return (String(host), number)
 }

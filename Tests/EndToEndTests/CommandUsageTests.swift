@@ -65,6 +65,9 @@ extension EndToEnd.Commands {
             (["channels", "read", "-c", "x"], 64, "needs --channel ID"),
             (["channels", "delete", "-c", "x", "--channel", "a b"], 64, "--channel: expected a channel id"),
             (["channels", "list", "-c", "/nowhere/x"], 78, "cannot read /nowhere/x"),
+            (["simulate", "--listen", "[::1]"], 64, "an IPv6 address in brackets: [::1]:2197"),
+            (["simulate", "--listen", "::1:0"], 64, "an IPv6 address in brackets: [::1]:2197"),
+            (["versoin"], 64, "there is no command \"versoin\""),
             (["send", "-c", "/nowhere/x", "-t", "00", "-a", "Hi"], 78, "cannot read /nowhere/x"),
             (
                 ["tail", "results", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t", "--from", "end"], 1,
@@ -78,6 +81,12 @@ extension EndToEnd.Commands {
             #expect(ended.ending == .exited(status), "\(ended.text)")
             #expect(ended.text.contains(words), "\(ended.text)")
             #expect(ended.text.split(separator: "\n").count == 1, "\(ended.text)")
+        }
+
+        @Test(.needs(.worker), arguments: ["--version", "-V", "version"])
+        func theVersionIsPrinted(word: String) throws {
+            let ended = try Self.run([word])
+            #expect(ended.ending == .exited(0) && ended.text.hasPrefix("apns-worker 0."), "\(ended.text)")
         }
 
         @Test(.needs(.worker), arguments: ["send", "channels", "tail", "schema"])
