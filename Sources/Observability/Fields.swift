@@ -17,6 +17,13 @@ package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
         pairs = elements.map { (name: $0.0, value: $0.1) }
     }
 
+    /// Without what counted from the line's own time (`retry_in_ms`), for a line that is written later.
+    var withoutCountdowns: Fields {
+        var fields = self
+        fields.pairs.removeAll { $0.name.description.hasPrefix("retry_in") }
+        return fields
+    }
+
     package mutating func append(_ name: StaticString, _ value: Value) {
         pairs.append((name: name, value: value))
     }

@@ -57,6 +57,26 @@ package final class Logger: Sendable {
         }
     }
 
+    /// A warning of something that lasts. That it is said again is nothing that happened again, so none is counted as left out.
+    ///
+    /// - Parameter subject: it is written where no line like it was within ten seconds; `nil`: always, for the caller keeps a
+    ///   pace of its own.
+    package func remind(
+        _ part: Part, _ message: StaticString, about subject: String? = nil, _ fields: @autoclosure () -> Fields = [:]
+    ) {
+        guard writes(.warning, of: part) else { return }
+        let now = clock()
+        let line = Line(
+            wallMs: now.wallMs, level: .warning, part: part, message: message, fields: fields().withoutCountdowns,
+            repeated: 0)
+        state.withLock { state in
+            guard let subject else { return write(line, &state.line) }
+            if let line = state.limit.admit(line, about: subject, nowNs: now.monotonicNs, isReminder: true) {
+                write(line, &state.line)
+            }
+        }
+    }
+
     /// Writes what was left out and has had no successor for ten seconds; call it every few seconds. `all`: at the end.
     package func writeLeftOut(all: Bool = false) {
         let now = clock()

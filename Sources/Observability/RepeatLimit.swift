@@ -29,7 +29,9 @@ struct RepeatLimit {
     }
 
     /// The line to write now, with the count of those left out before it; `nil`: this one is left out.
-    mutating func admit(_ line: Line, about subject: String, nowNs: Int64) -> Line? {
+    ///
+    /// - Parameter isReminder: nothing new happened, so it is not counted.
+    mutating func admit(_ line: Line, about subject: String, nowNs: Int64, isReminder: Bool = false) -> Line? {
         var key = Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
         if states[key] == nil, states.count >= capacity {
             prune(nowNs: nowNs)
@@ -42,6 +44,7 @@ struct RepeatLimit {
         }
         defer { states[key] = state }
         guard nowNs - state.writtenAtNs >= Self.intervalNs else {
+            if isReminder { return nil }
             if state.leftOut == 0 { state.firstMs = line.wallMs }
             state.leftOut += 1
             state.last = line
@@ -71,6 +74,7 @@ struct RepeatLimit {
             }
             line.repeated = state.leftOut
             line.leftOutMs = (state.firstMs, line.wallMs)
+            line.fields = line.fields.withoutCountdowns
             lines.append(line)
             states[key] = State(writtenAtNs: nowNs, leftOut: 0)
         }

@@ -37,7 +37,7 @@ import Testing
         scene.run("unreachable") { scene.transports[0].isOutOfReach }
         #expect(scene.transports[0].unreachable == failure)
         scene.transports.noteUnreachable()
-        #expect(scene.notes.suffix(2) == [failure, failure])
+        #expect(scene.notes.suffix(2) == [failure, failure] && scene.reminders == 1)
         // It takes connections now and then, and answers nothing.
         scene.frames.say([.capacity(app: AppIndex(0), requests: 1)])
         scene.frames.say([.unanswered(app: AppIndex(0), Unanswered(host: "apns", endedBy: nil))])
@@ -80,10 +80,12 @@ private final class Scene {
     private final class Inbox {
         var notes: [TransportNote] = []
         var wakeUps = 0
+        var reminders = 0
     }
 
     var notes: [TransportNote] { inbox.notes }
     var wakeUps: Int { inbox.wakeUps }
+    var reminders: Int { inbox.reminders }
 
     init(apps count: Int) throws {
         let settings = AppSettings(
@@ -107,7 +109,11 @@ private final class Scene {
             metadata: UnsafeRawBufferPointer(start: nil, count: 0))
         let (inbox, frames, apps) = (inbox, frames, [LoadedApp](repeating: app, count: count))
         transports = try AppTransports(
-            count, loop: loop, onWakeUp: { inbox.wakeUps += 1 }, onNote: { note, _ in inbox.notes.append(note) },
+            count, loop: loop, onWakeUp: { inbox.wakeUps += 1 },
+            onNote: { note, _, isReminder in
+                inbox.notes.append(note)
+                inbox.reminders += isReminder ? 1 : 0
+            },
             start: { try TransportLink(apps, events: $0) { frames.started(on: $0) } })
     }
 

@@ -23,17 +23,18 @@ final class AppTransports: Transports {
     private var standings: [Standing]
     /// Since the last turn.
     private var told: [TransportEvent] = []
-    private let onNote: (TransportNote, AppIndex) -> Void
+    private let onNote: (TransportNote, AppIndex, _ isReminder: Bool) -> Void
 
     /// Starts the transports of so many apps.
     ///
     /// - Parameters:
     ///   - start: makes the link, whose transports tell the mailbox what happened.
     ///   - onWakeUp: they said something, which the next turn takes.
-    ///   - onNote: is told what a log should say.
+    ///   - onNote: is told what a log should say, and whether that is so still, and did not just happen.
     init(
         _ count: Int, loop: Loop, onWakeUp: @escaping () -> Void,
-        onNote: @escaping (TransportNote, AppIndex) -> Void, start: (Mailbox<TransportEvent>) throws -> TransportLink
+        onNote: @escaping (TransportNote, AppIndex, _ isReminder: Bool) -> Void,
+        start: (Mailbox<TransportEvent>) throws -> TransportLink
     ) throws {
         standings = (0..<count).map { _ in Standing() }
         self.onNote = onNote
@@ -131,7 +132,7 @@ final class AppTransports: Transports {
             case .providerTokenRenewed: standings[app.value].tokenMadeMs = now.wallMs
             case .connected, .disconnected, .goAway, .credentialFault, .warning: break
             }
-            onNote(note, app)
+            onNote(note, app, false)
         case .closed(let app): standings[app.value].isClosed = true
         }
     }
@@ -139,7 +140,7 @@ final class AppTransports: Transports {
     /// Says again who still cannot be reached.
     func noteUnreachable() {
         for (app, standing) in standings.enumerated() {
-            if let note = standing.unreachable { onNote(note, AppIndex(app)) }
+            if let note = standing.unreachable { onNote(note, AppIndex(app), true) }
         }
     }
 }

@@ -139,18 +139,27 @@ struct EventLog {
         }
     }
 
-    func write(_ note: TransportNote, of app: AppIndex) {
+    /// - Parameter isReminder: nothing happened: it is so still.
+    func write(_ note: TransportNote, of app: AppIndex, isReminder: Bool = false) {
         let name = name(of: app)
+        func warn(_ message: StaticString, about host: String, _ fields: Fields) {
+            let subject = "\(name) \(host)"
+            if isReminder {
+                logger.remind(.apns, message, about: subject, fields)
+            } else {
+                logger.warning(.apns, message, about: subject, fields)
+            }
+        }
         switch note {
         case .connected(let address, let streams):
             logger.info(.apns, "connected", ["app": "\(name)", "address": "\(address)", "streams": .count(streams)])
         case .connectFailed(let host, let reason, let retryInMs):
-            logger.warning(
-                .apns, "cannot connect; trying again", about: "\(name) \(host)",
+            warn(
+                "cannot connect; trying again", about: host,
                 ["app": "\(name)", "host": "\(host)", "reason": "\(reason)", "retry_in_ms": .count(retryInMs)])
         case .noStreams(let host):
-            logger.warning(
-                .apns, "connected, but no stream is allowed; waiting", about: "\(name) \(host)",
+            warn(
+                "connected, but no stream is allowed; waiting", about: host,
                 ["app": "\(name)", "host": "\(host)"])
         case .disconnected(let address, let reason, let unanswered):
             logger.log(
@@ -170,7 +179,8 @@ struct EventLog {
                 .apns, "Apple refuses the credential", about: "\(name) \(reason)",
                 ["app": "\(name)", "reason": "\(reason)"])
         case .warning(let text):
-            logger.warning(.apns, "warning", about: "\(name) \(text)", ["app": "\(name)", "text": "\(text)"])
+            logger.warning(
+                .apns, "connections are replaced", about: "\(name) \(text)", ["app": "\(name)", "text": "\(text)"])
         }
     }
 

@@ -95,8 +95,8 @@ extension PushWorker {
         for line in problemList.update(faults(now), nowNs: now.ns, nowMs: now.wallMs) {
             switch line {
             case .lasts(let problem):
-                logger.warning(
-                    .worker, "degraded", about: "\(problem.subject) \(problem.text)",
+                logger.remind(
+                    .worker, "degraded",
                     [
                         "subject": .text(problem.subject), "problem": .text(problem.text),
                         "advice": .text(problem.advice),

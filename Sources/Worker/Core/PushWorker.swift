@@ -307,7 +307,9 @@ package final class PushWorker: @unchecked Sendable {
         let responseTimeoutNs = configuration.delivery.responseTimeout.nanoseconds
         transports = try AppTransports(
             apps.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
-            onNote: { [unowned self] note, app in eventLog.write(note, of: app) },
+            onNote: { [unowned self] note, app, isReminder in
+                eventLog.write(note, of: app, isReminder: isReminder)
+            },
             start: { try TransportLink(apps, responseTimeoutNs: responseTimeoutNs, events: $0) })
         let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
             for report in batch { take(report) }
