@@ -78,6 +78,26 @@ struct ProblemTests {
         #expect(update(&list, faults, atSeconds: 2) == [])
     }
 
+    @Test func `Many faults of one kind hide none of another`() {
+        var list = ProblemList()
+        func many(_ count: Int) -> [Fault] {
+            (0..<count).map { Fault("topic \($0)", .missing, "gone", "create it") }
+                + (0..<count).map { Fault("app \($0)", .topicCredential("t\($0)"), "refused", "look") }
+        }
+        let last = Fault("app shop", .credential, "Apple refuses it", "make a new key")
+        _ = update(&list, many(200) + [last], atSeconds: 1)
+        #expect(list.problems.count == ProblemList.limit && list.leftOut == 351)
+        #expect(list.problems.last?.subject == "app shop")
+        // The first of each kind, in the order in which they came.
+        let subjects = list.problems.map(\.subject)
+        #expect(subjects == (0..<25).map { "topic \($0)" } + (0..<24).map { "app \($0)" } + ["app shop"])
+        // Those that make room for another kind are not over.
+        let newer = (0..<30).map { Fault("group \($0)", .unjoined, "not joined", "look") }
+        let lines = update(&list, many(200) + [last] + newer, atSeconds: 2)
+        #expect(list.problems.contains { $0.subject == "group 0" } && list.leftOut == 381)
+        #expect(lines.allSatisfy { if case .lasts = $0 { true } else { false } })
+    }
+
     // MARK: Lost records
 
     @Test func `Records that were gone before they were read are counted and named for ten minutes`() {

@@ -34,6 +34,9 @@ struct Fault: Sendable, Hashable {
         /// Its host, or the broker, takes requests and answers none.
         case unanswered
 
+        /// The kind, whatever it names.
+        fileprivate var family: Self { if case .topicCredential = self { .topicCredential("") } else { self } }
+
         /// How often it is said while it lasts.
         fileprivate var sayEveryNs: Int64 { self == .expiring ? 86_400_000_000_000 : 10_000_000_000 }
     }
@@ -102,7 +105,7 @@ struct ProblemList {
         var fresh: [Entry] = []
         var left = entries
         leftOut = max(0, faults.count - Self.limit)
-        for fault in faults.prefix(Self.limit) {
+        for fault in Self.named(of: faults) {
             let place =
                 left.firstIndex { $0.problem.subject == fault.subject && $0.kind == fault.kind }
             if let place {
@@ -122,10 +125,25 @@ struct ProblemList {
         entries = fresh
         var over: [String: Int64] = [:]
         for entry in left { over[entry.problem.subject] = min(over[entry.problem.subject] ?? .max, entry.sinceNs) }
+        // What is only not named any more is not over.
         for (subject, sinceNs) in over.sorted(by: { $0.key < $1.key })
-        where !fresh.contains(where: { $0.problem.subject == subject }) {
+        where !faults.contains(where: { $0.subject == subject }) {
             lines.append(.isOver(subject: subject, afterMs: (nowNs - sinceNs) / 1_000_000))
         }
         return lines
+    }
+
+    /// Those that there is room for, in their order: the first of each kind, then the second of each, and so on, so that many
+    /// of one kind hide none of another.
+    private static func named(of faults: [Fault]) -> [Fault] {
+        guard faults.count > limit else { return faults }
+        var counts: [Fault.Kind: Int] = [:]
+        let ranked = faults.indices.map { index in
+            let kind = faults[index].kind.family
+            defer { counts[kind, default: 0] += 1 }
+            return (rank: counts[kind] ?? 0, index: index)
+        }
+        let kept = ranked.sorted { ($0.rank, $0.index) < ($1.rank, $1.index) }.prefix(limit)
+        return kept.map(\.index).sorted().map { faults[$0] }
     }
 }
