@@ -117,7 +117,7 @@ extension DeliveryMachine {
         {
             verdict = row.again
         }
-        if completion.status == 429, !completion.reason.isOfOurTokens {
+        if completion.status == 429, completion.reason.subject != .ourTokens {
             devices.slow(slot, untilNs: now.ns + Dispatch.backOffNs, in: store)
         }
         if store[slot].isProbe {
@@ -131,7 +131,7 @@ extension DeliveryMachine {
         case .unregister:
             conclude(slot, .unregistered)
         case .reject:
-            if completion.reason.isBadToken, dispatch.doubtsBadTokens(app) {
+            if completion.reason.subject == .badToken, dispatch.doubtsBadTokens(app) {
                 retry(slot, delayMs: VerdictTable.shortDelayMs)
             } else {
                 conclude(slot, .rejected)
@@ -222,15 +222,5 @@ extension DeliveryMachine {
         leaveDeviceQueue(slot)
         store[slot].state = .concluded
         settlement.produce(slot, .retry(tier: tier), in: &store)
-    }
-}
-
-extension ReasonCode {
-    /// A 429 that is about us, not about the device.
-    fileprivate var isOfOurTokens: Bool {
-        switch self {
-        case .tooManyProviderTokenUpdates: true
-        default: false
-        }
     }
 }

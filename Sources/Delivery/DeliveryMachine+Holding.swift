@@ -174,7 +174,7 @@ extension DeliveryMachine {
         let handedNs = handedNs(slot)
         breakers.tellFault(app, reason, now: now.ns, journal: &journal)
         let effect =
-            reason.isOfTopic
+            reason.subject == .topic
             ? breakers.topicFault(slot, reason, handedNs: handedNs, in: store, now: now.ns, journal: &journal)
             : breakers.credentialFault(app, reason, handedNs: handedNs, now: now.ns, journal: &journal)
         switch effect {

@@ -105,7 +105,7 @@ struct Dispatch: ~Copyable {
     @inline(__always)
     mutating func watchAnswer(_ app: Int, status: UInt16, reason: ReasonCode, journal: inout Journal) {
         let change = apps[app].environmentGuard.answered(
-            isBad: reason.isBadToken, isProof: status == 200 || status == 410)
+            isBad: reason.subject == .badToken, isProof: status == 200 || status == 410)
         switch change {
         case .none: break
         case .proven, .tripped, .released: tellGuard(change, of: app, journal: &journal)
@@ -264,16 +264,6 @@ extension AppRoute {
         switch guardPolicy {
         case .hold: true
         case .warn, .off: false
-        }
-    }
-}
-
-extension ReasonCode {
-    /// What Apple says of a token of the other environment, or of another app.
-    var isBadToken: Bool {
-        switch self {
-        case .badDeviceToken, .deviceTokenNotForTopic: true
-        default: false
         }
     }
 }

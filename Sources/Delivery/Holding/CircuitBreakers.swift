@@ -286,7 +286,9 @@ struct CircuitBreakers: ~Copyable {
         guard let found = takeProbe(slot, in: &store) else { return nil }
         switch found {
         case .credential(let place):
-            guard let fault, !fault.isOfTopic else { return closeCircuit(at: place, now: now, journal: &journal) }
+            guard let fault, fault.subject != .topic else {
+                return closeCircuit(at: place, now: now, journal: &journal)
+            }
             credentials[place].circuit.probeFailed(now: now)
         case .topic(let place):
             if fault == nil { return closeTopicCircuit(at: place, journal: &journal) }
@@ -480,15 +482,5 @@ struct CircuitBreakers: ~Copyable {
     func openCircuit(_ app: Int) -> Circuit? {
         let circuit = credentials[apps[app].credential].circuit
         return circuit.isOpen && !apps[app].isRemoved ? circuit : nil
-    }
-}
-
-extension ReasonCode {
-    /// The key is for other topics; it may well be accepted for those.
-    var isOfTopic: Bool {
-        switch self {
-        case .topicMismatch: true
-        default: false
-        }
     }
 }

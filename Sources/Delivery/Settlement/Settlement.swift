@@ -56,7 +56,7 @@ struct Settlement: ~Copyable {
         case .unregistered where store[slot].status == 410:
             return store[slot].unregisteredAtMs != 0
         case .rejected:
-            guard store[slot].reason.isBadToken, includesBadTokens else { return false }
+            guard store[slot].reason.subject == .badToken, includesBadTokens else { return false }
             store[slot].unregisteredAtMs = store[slot].sentAtMs
             return true
         case .unregistered:

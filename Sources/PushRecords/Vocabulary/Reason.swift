@@ -74,7 +74,15 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
     package var isFinal: Bool {
         switch self {
         case .badDeviceToken, .deviceTokenNotForTopic, .forbidden, .expiredToken, .unregistered, .payloadTooLarge: true
-        default: false
+        case .none, .badCollapseId, .badExpirationDate, .badMessageId, .badPriority, .badTopic, .duplicateHeaders,
+            .idleTimeout, .invalidPushType, .missingDeviceToken, .missingTopic, .payloadEmpty, .topicDisallowed,
+            .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .invalidProviderToken,
+            .missingProviderToken, .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badPath, .methodNotAllowed,
+            .tooManyRequests, .internalServerError, .serviceUnavailable, .shutdown, .badEnvironmentKeyInToken,
+            .featureNotEnabled, .missingChannelId, .badChannelId, .channelNotRegistered, .badRequestParams,
+            .badRequestPayload, .missingPushType, .cannotCreateChannelConfig, .serviceUnavailableSpaced,
+            .tooManyProviderTokenUpdates, .topicMismatch, .other:
+            false
         }
     }
 
