@@ -31,7 +31,7 @@ extension DeliveryMachine {
         if let partition = ledger.partitions.find(slot: store[record: slot].partition),
             ledger.partitions[partition].phase == .active
         {
-            left = min(left, roomBehindCommit(slot, partition))
+            left = min(left, notificationsBehindCommit(slot, partition))
             if left == 0 { raiseReach(to: slot, partition) }
         }
         while !store[record: slot].isAdmitted {
@@ -60,7 +60,7 @@ extension DeliveryMachine {
 
     /// How many more of this record may be admitted: those below the reach, and a share of those above.
     @inline(__always)
-    private func roomBehindCommit(_ slot: UInt32, _ partition: UInt32) -> Int {
+    private func notificationsBehindCommit(_ slot: UInt32, _ partition: UInt32) -> Int {
         let offset = store[record: slot].offset
         let below = ledger.partitions[partition].reach.allowed.indexes(at: offset)
         guard below < store[record: slot].count else { return .max }

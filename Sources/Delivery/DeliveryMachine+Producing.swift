@@ -10,9 +10,6 @@ extension DeliveryMachine {
         settlement.next(for: target, in: store)
     }
 
-    /// Whether something waits to be produced to this topic.
-    package mutating func hasProductions(for target: ProductionTarget) -> Bool { nextProduction(for: target) != nil }
-
     /// Lends what a `result` or `unregistered` production says, for the time of the call.
     package func withResult<R>(
         _ id: NotificationID, now: DeliveryTime, _ body: (borrowing NotificationContent, borrowing Ending) -> R

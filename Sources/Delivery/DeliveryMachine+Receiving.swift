@@ -7,13 +7,13 @@ extension DeliveryMachine {
     package func room(for id: PartitionID) -> Int {
         guard let partition = ledger.partitions.find(id), ledger.partitions[partition].takesRecords else { return 0 }
         if ledger.partitions[partition].deadLetters >= Self.unwrittenDeadLetters, !isWritable(.deadLetters) { return 0 }
-        let most = min(roomBehindCommit(partition), ledger.partitions[partition].isSpanFull ? 1 : .max)
+        let most = min(recordsBehindCommit(partition), ledger.partitions[partition].isSpanFull ? 1 : .max)
         return min(room.records(for: ledger.partitions[partition].group), most)
     }
 
     /// How many records may be read beside a commit that may never be taken: those below the reach, and a share of those
     /// above. While its commits are taken, one more: what waits to be admitted has the reach raised.
-    private func roomBehindCommit(_ partition: UInt32) -> Int {
+    private func recordsBehindCommit(_ partition: UInt32) -> Int {
         let next = ledger.partitions[partition].nextOffset
         let below = max(0, ledger.partitions[partition].reach.allowed.offset - next)
         let most = min(Int(clamping: below), room.total) + roomAboveReach(partition, at: next)

@@ -47,7 +47,6 @@ package struct Setting: Hashable, Sendable {
     }
 
     package static func headerTableSize(_ value: UInt32) -> Setting { Setting(id: 1, value: value) }
-    package static func enablePush(_ value: UInt32) -> Setting { Setting(id: 2, value: value) }
     package static func maxConcurrentStreams(_ value: UInt32) -> Setting { Setting(id: 3, value: value) }
     package static func initialWindowSize(_ value: UInt32) -> Setting { Setting(id: 4, value: value) }
     package static func maxFrameSize(_ value: UInt32) -> Setting { Setting(id: 5, value: value) }

@@ -37,11 +37,6 @@ import CRdkafka
         }
     }
 
-    /// What the brokers say about a topic from now on when they are asked which there are.
-    package func setError(_ code: KafkaCode, of topic: String) {
-        unsafe rd_kafka_mock_topic_set_error(raw, topic, code.c)
-    }
-
     /// Answers of a broker (counted from 1) take so long from now on.
     package func setRoundTrip(milliseconds: Int, broker: Int = 1) throws(KafkaError) {
         try check(

@@ -31,10 +31,10 @@ struct MachineTopicTests {
         let rig = Self.answered([("a", 200, .none), ("b", 503, .shutdown), ("c", 410, .unregistered)])
         rig.machine.setWritable(.results, false, now: rig.now)
         for target in [.results, .unregistered, .retry(tier: 1)] as [ProductionTarget] {
-            expect(rig.machine.hasProductions(for: target), is: true)
+            expect(rig.machine.nextProduction(for: target) != nil, is: true)
         }
-        expect(rig.machine.hasProductions(for: .retry(tier: 0)), is: false)
-        expect(rig.machine.hasProductions(for: .deadLetters), is: false)
+        expect(rig.machine.nextProduction(for: .retry(tier: 0)) != nil, is: false)
+        expect(rig.machine.nextProduction(for: .deadLetters) != nil, is: false)
         let retries = Self.take(rig, .retry(tier: 1))
         let tokens = Self.take(rig, .unregistered)
         #expect(retries.count == 1 && tokens.count == 1)
@@ -83,12 +83,12 @@ struct MachineTopicTests {
     func emptied() {
         let rig = Self.answered([("a", 503, .shutdown), ("b", 503, .shutdown)])
         rig.machine.setWritable(.retry(tier: 1), false, now: rig.now)
-        expect(rig.machine.hasProductions(for: .retry(tier: 1)), is: false)
+        expect(rig.machine.nextProduction(for: .retry(tier: 1)) != nil, is: false)
         rig.machine.setWritable(.retry(tier: 0), false, now: rig.now)
         expect(rig.machine.isAnyTierWritable, is: true)
         rig.machine.setWritable(.retry(tier: 2), false, now: rig.now)
         expect(rig.machine.isAnyTierWritable, is: false)
-        expect(rig.machine.hasProductions(for: .retry(tier: 2)), is: true)
+        expect(rig.machine.nextProduction(for: .retry(tier: 2)) != nil, is: true)
         rig.wait(ms: 10)
         rig.machine.setWritable(.retry(tier: 0), true, now: rig.now)
         expect(rig.machine.isAnyTierWritable, is: true)
@@ -165,9 +165,9 @@ struct MachineTopicTests {
         rig.machine.acknowledged(production.id, now: rig.now)
         for tier in 0..<3 { rig.machine.setWritable(.retry(tier: tier), false, now: rig.now) }
         rig.machine.setWritable(.unregistered, false, now: rig.now)
-        for tier in 0..<3 { expect(rig.machine.hasProductions(for: .retry(tier: tier)), is: false) }
+        for tier in 0..<3 { expect(rig.machine.nextProduction(for: .retry(tier: tier)) != nil, is: false) }
         rig.machine.setWritable(.retry(tier: 2), true, now: rig.now)
-        expect(rig.machine.hasProductions(for: .results), is: false)
+        expect(rig.machine.nextProduction(for: .results) != nil, is: false)
         #expect(Self.take(rig, .retry(tier: 2)).count == 1)
         rig.machine.setWritable(.unregistered, true, now: rig.now)
         #expect(Self.take(rig, .unregistered) == [production.id])

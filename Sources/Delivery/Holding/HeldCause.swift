@@ -1,4 +1,4 @@
-/// Why a notification moves to a retry tier without having been tried: <doc:Held>.
+/// Why a notification moves to a retry tier without using up an attempt, whether it was tried or not: <doc:Held>.
 package enum HeldCause: Int8, CaseIterable, Sendable {
     /// Its device has as many open as a device queue takes.
     case device

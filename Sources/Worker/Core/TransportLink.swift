@@ -49,7 +49,8 @@ final class TransportLink: Sendable {
         orders.post(contentsOf: apps.map { .add($0) })
     }
 
-    /// Core thread. A transport's queue is bounded by the capacity it reports, so the mailbox is.
+    /// Core thread. What is posted is bounded: requests by the capacity that the transport reports and the few suspects beside
+    /// it, recalls by the requests that were sent, and there is one close.
     func post(_ app: AppIndex, _ command: TransportCommand) {
         orders.post(.command(app, command))
     }

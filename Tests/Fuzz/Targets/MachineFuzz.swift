@@ -86,7 +86,7 @@ private struct MachineDriver: ~Copyable {
             }
             for target in targets {
                 machine.setWritable(target, true, now: now)
-                while machine.hasProductions(for: target) { produce(to: target) }
+                while machine.nextProduction(for: target) != nil { produce(to: target) }
             }
             while !produced.isEmpty { acknowledge() }
             commit()
