@@ -141,6 +141,25 @@ extension EndToEnd.Commands {
             #expect(ended.ending == .exited(78) && ended.text.contains("results.publish is failures"), "\(ended.text)")
         }
 
+        /// What waits in a tier has no result yet, and that is no sign that no worker runs.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
+        func sendSaysWhereItsNotificationWaits() throws {
+            let scene = try Scene("putoff", partitions: 1)
+            let simulator = try scene.startSimulator()
+            let tier = "\(scene.name).retry.1h"
+            scene.configuration.retries = "tiers: {1h: \(tier)}, max_attempts: 3"
+            let worker = try scene.startWorker(kafka: "create_topics: {partitions: 1, replication_factor: 1}")
+            let file = scene.file("worker.yaml")
+            let sent = try Self.run(
+                ["send", "-c", file, "-t", Self.token("fa174291"), "-a", "Hi", "--deadline", "15s"])
+            #expect(sent.ending == .exited(1), "\(sent.text)")
+            let words = "a worker put it off to \(tier) (TooManyRequests), to be sent again at 2"
+            #expect(sent.text.contains(words), "\(sent.text)")
+            #expect(sent.text.contains("apns-worker tail results --config \(file) --apns-id "), "\(sent.text)")
+            try scene.stop(worker)
+            withExtendedLifetime(simulator) {}
+        }
+
         /// `check` says beforehand what the brokers say when the topics are made.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
         func topicsThatCannotBeMadeAreExplained() throws {
@@ -277,6 +296,13 @@ extension EndToEnd.Commands {
             let third = try Self.run(tail + [command, "--deadline", "3s"])
             #expect(third.ending == .exited(0))
             #expect(try lines("taken").count == 100)
+            // A command that takes nothing is no success, however long it was tried.
+            try produce(["k\u{1e}\(values[0])"])
+            let refused = try Self.run(tail + ["exit 4", "--deadline", "8s"])
+            #expect(refused.ending == .exited(1), "\(refused.text)")
+            #expect(
+                refused.text.contains(" times in a row, and 1 records were not taken before the end"), "\(refused.text)"
+            )
 
             func lines(_ name: String) throws -> [String] {
                 try String(contentsOfFile: scene.file(name), encoding: .utf8).split(separator: "\n").map(String.init)

@@ -1,5 +1,7 @@
 import Configuration
+import EventLoop
 import Kafka
+import Observability
 import PushRecords
 import Worker
 
@@ -21,12 +23,15 @@ func sendViaKafka(
         let deadline = Deadline(after: options.deadline)
         // First, so that the result cannot have come before.
         let results = try TopicReader(cluster, topic: configuration.results.topic, from: .end)
+        let sentMs = LoopTime.read().wallMs
         let request = try produce(record, to: requests, cluster, until: deadline)
         guard let value = try results.result(of: request, until: deadline) else {
             let id = derivedID(requests, request.partition, request.offset, 0)
+            let place = putOff(request, sentMs: sentMs, configuration, cluster)
             complain(
-                "apns-worker send: no result of \(request) within \(options.deadline.components.seconds) s; is a worker running? It may still come: apns-worker tail results --apns-id \(id)"
-            )
+                "apns-worker send: no result of \(request) within \(options.deadline.components.seconds) s; "
+                    + (place.map { "\($0); its result will come:" } ?? "is a worker running? It may still come:")
+                    + " apns-worker tail results --config \(shellWord(options.file ?? "FILE")) --apns-id \(id)")
             return .failed
         }
         return try report(value, configuration, options.format)
@@ -34,6 +39,45 @@ func sendViaKafka(
         complain("apns-worker send: \(error.line)")
         return .failed
     }
+}
+
+/// Where a worker put off what has no result yet, and until when; `nil`: nowhere, or nobody tells.
+private func putOff(
+    _ request: DeliveryResult.Request, sentMs: Int64, _ configuration: WorkerConfiguration, _ cluster: ClusterSettings
+) -> String? {
+    let place = request.description
+    var last: (topic: String, reason: String, dueMs: Int64)?
+    for tier in configuration.retry.tiers {
+        // A minute earlier: the brokers' clocks, by which records are found, are not ours.
+        guard let reader = try? TopicReader(cluster, topic: tier.topic, from: .time(max(0, sentMs - 60_000))) else {
+            continue
+        }
+        let limit = Deadline(after: .seconds(3))
+        while !reader.isCaughtUp, !limit.hasPassed {
+            let isRead: Void? = try? reader.read(timeoutMs: limit.leftMs(atMost: 200)) { record in
+                func header(_ name: String) -> String? { record.headers.first { $0.name == name }?.text }
+                guard header("push-retry-request") == place else { return true }
+                let dueMs = header("push-retry-due-ms").flatMap { Int64($0) } ?? 0
+                guard dueMs >= last?.dueMs ?? 0 else { return true }
+                last = (tier.topic, header("push-retry-reason") ?? "", dueMs)
+                return true
+            }
+            guard isRead != nil else { break }
+        }
+    }
+    guard let last else { return nil }
+    let reason = last.reason.isEmpty ? "" : " (\(printable(last.reason, limit: 64)))"
+    return "a worker put it off to \(last.topic)\(reason), to be sent again at \(Timestamp(wallMs: last.dueMs).text)"
+}
+
+/// A word as a shell takes it.
+private func shellWord(_ text: String) -> String {
+    let isPlain = text.utf8.allSatisfy { byte in
+        byte >= 0x80 || "/._-+=:@%".utf8.contains(byte) || Unicode.Scalar(byte).properties.isAlphabetic
+            || (0x30...0x39).contains(byte)
+    }
+    return isPlain && !text.isEmpty
+        ? text : "'\(text.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''"))'"
 }
 
 /// Prints a result; whether it was accepted.

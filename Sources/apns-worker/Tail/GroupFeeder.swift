@@ -35,6 +35,8 @@ final class GroupFeeder {
     private var isLost = false
     private var batch = Batch()
     private var handedOver = 0
+    /// How often the command failed since it last took something.
+    private var refusals = 0
     private var commits: UInt64 = 0
     private var answered: UInt64 = 0
     private var troubles = Troubles()
@@ -72,11 +74,13 @@ final class GroupFeeder {
             let ending = try hand(to: command, signals, &isStopping)
             if ending == .exited(0) {
                 handedOver += batch.records
+                refusals = 0
                 pauseMs = 1_000
                 commit()
                 settle()
                 continue
             }
+            refusals += 1
             complain(
                 "the command \(ending); "
                     + (isStopping
@@ -86,10 +90,20 @@ final class GroupFeeder {
             pauseMs = min(2 * pauseMs, 30_000)
             settle(keepsBatch: true)
         }
+        // Leaving forgets both.
+        let (left, refused) = (batch.records, refusals)
         leave()
-        guard let total = limits.total, handedOver < total else { return .fine }
-        complain("apns-worker tail: \(handedOver) of \(total) records were taken before the end")
-        return .failed
+        var isComplete = true
+        if left > 0, refused > 0 {
+            let times = refused == 1 ? "once" : "\(refused) times in a row"
+            complain("apns-worker tail: the command failed \(times), and \(left) records were not taken before the end")
+            isComplete = false
+        }
+        if let total = limits.total, handedOver < total {
+            complain("apns-worker tail: \(handedOver) of \(total) records were taken before the end")
+            isComplete = false
+        }
+        return isComplete ? .fine : .failed
     }
 
     // MARK: Batches
@@ -211,6 +225,8 @@ final class GroupFeeder {
         isLost = false
         queues = []
         batch = Batch()
+        // What it refused is another member's now.
+        refusals = 0
         do throws(KafkaError) {
             try consumer.unassign()
         } catch {

@@ -34,7 +34,7 @@ struct TailOptions {
             "With --group and --exec it hands records, as JSON lines, to the standard input of a shell command: when that exits with 0 they are committed, else the same ones are handed over again after a pause. Several may share a group.",
         ], options: options,
         notes:
-            "Ends at --count, at --deadline, or with Ctrl-C. Exit codes: 0 done, 1 failed, or --deadline came before what was asked for\n(--count records, the notification of --apns-id), 64 wrong usage, 78 wrong configuration."
+            "Ends at --count, at --deadline, or with Ctrl-C. Exit codes: 0 done, 1 failed, or --deadline came before what was asked for\n(--count records, the notification of --apns-id) or while --exec had not taken what it was handed last, 64 wrong usage, 78 wrong configuration."
     )
 
     private static let options: [OptionTable<Self>.Option] = [
