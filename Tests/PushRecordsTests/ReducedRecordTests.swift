@@ -77,7 +77,7 @@ import Testing
         var writer = RetryWriter(apps: ContentFixture.apps)
         let order = RetryOrder(attempt: 2, dueMs: 9, reason: lend("TooManyRequests"), sends: 4, inDoubt: 1)
         let refused = owned(writer.write(fixture.content, order))
-        let record = try #require(ReducedRecord.abandonedResult(ofRetry: refused, settledAtMs: 77))
+        let record = try #require(ReducedRecord.abandonedResult(ofRetry: refused, because: .tooLarge, settledAtMs: 77))
         let result = try DeliveryResult(json: try #require(record.value))
         #expect(result.outcome == .abandoned && result.reason == .tooManyRequests && result.deviceToken == tokenA)
         #expect(result.attempts == 4 && result.inDoubt == 1 && result.requestedAtMs == 1_780_000_000_000)
@@ -90,10 +90,12 @@ import Testing
         // What was only held had no reason.
         let held = RetryOrder(attempt: 0, dueMs: 9, reason: lend("held"), sends: 0, inDoubt: 0)
         let other = ReducedRecord.abandonedResult(
-            ofRetry: owned(writer.write(fixture.content, held)), settledAtMs: 77)
-        #expect(try DeliveryResult(json: try #require(other?.value)).reason == nil)
+            ofRetry: owned(writer.write(fixture.content, held)), because: .named("INVALID_RECORD"), settledAtMs: 77)
+        let heldResult = try DeliveryResult(json: try #require(other?.value))
+        #expect(heldResult.reason == nil && heldResult.detail == "the retry topic refuses the record: INVALID_RECORD")
         #expect(
-            ReducedRecord.abandonedResult(ofRetry: OwnedRecord(key: nil, value: [], headers: []), settledAtMs: 1) == nil
+            ReducedRecord.abandonedResult(
+                ofRetry: OwnedRecord(key: nil, value: [], headers: []), because: .tooLarge, settledAtMs: 1) == nil
         )
     }
 
@@ -141,19 +143,25 @@ import Testing
         var writer = ResultWriter(apps: ContentFixture.apps)
         let ending = Ending(outcome: .accepted, status: 200, attempts: 1, inDoubt: 0, sentAtMs: 5, settledAtMs: 6)
         let record = owned(writer.write(fixture.content, ending))
-        let letter = try decoded(ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", atMs: 9))
+        let letter = try decoded(
+            ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", because: .tooLarge, atMs: 9))
         #expect(
             letter.reason == "output-too-large" && letter.place == "apns.requests/3/1234" && letter.timestampMs == 9)
         #expect(letter.detail == "topic apns.results refuses the record as too large")
         #expect(letter.key == record.key && letter.value == record.value)
-        let bare = ReducedRecord.bareDeadLetter(ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", atMs: 9))
+        let bare = ReducedRecord.bareDeadLetter(
+            ReducedRecord.deadLetter(ofOutput: record, of: "apns.results", because: .tooLarge, atMs: 9))
         #expect(try decoded(bare).place == "apns.requests/3/1234")
         #expect(bare.byteCount < 250)
     }
 
     @Test func `A dead token that is refused is a dead letter that names the topic which refused it`() throws {
         let record = OwnedRecord(key: Array("abcd".utf8), value: Array(#"{"device_token":"abcd"}"#.utf8), headers: [])
-        let letter = try decoded(ReducedRecord.deadLetter(ofOutput: record, of: "apns.unregistered", atMs: 9))
+        let letter = try decoded(
+            ReducedRecord.deadLetter(
+                ofOutput: record, of: "apns.unregistered", because: .named("INVALID_RECORD"), atMs: 9))
+        #expect(letter.reason == "output-refused")
+        #expect(letter.detail == "topic apns.unregistered refuses the record: INVALID_RECORD")
         #expect(letter.place == "apns.unregistered/-1/-1" && letter.value == record.value)
     }
 

@@ -54,11 +54,13 @@ final class PublisherScene {
 
     var now: DeliveryTime {
         let (ns, wallMs) = Logger.systemClock()
-        return DeliveryTime(ns: ns + lateNs, wallMs: wallMs)
+        return DeliveryTime(ns: stoppedNs ?? ns + lateNs, wallMs: wallMs)
     }
 
     /// How much later it is than the clock says.
     var lateNs: Int64 = 0
+    /// The time stands still there.
+    var stoppedNs: Int64?
 
     var settled: Int { Int(machine.counters.notificationsSettled) }
 

@@ -112,6 +112,32 @@ import Testing
         #expect(try scene.count(scene.deadLetters) == 1)
     }
 
+    @Test func `A record that its topic refuses while it takes others ends as a dead letter, and blocks nothing`()
+        throws
+    {
+        let scene = try PublisherScene()
+        // The batch; the first record by itself; another one; the first again, with the third behind it.
+        scene.cluster.fail(0, with: [.invalidRecord, .invalidRecord, .none, .invalidRecord])
+        scene.request(3)
+        try scene.run("the two others, and the third refusal") {
+            scene.settled == 2 && scene.isWritable(.results)
+                && scene.publisher.problems(nowNs: scene.now.ns).map(\.trouble) == [.refusingSingle]
+        }
+        // That it is tried again waits for the clock, and the topic does not wait for it.
+        scene.stoppedNs = scene.now.ns
+        scene.request(1)
+        try scene.run("one more result") { scene.settled == 3 }
+        scene.cluster.fail(0, with: [.invalidRecord])
+        scene.stoppedNs = nil
+        try scene.run("the dead letter") { scene.settled == 4 && scene.publisher.isIdle }
+        #expect(try scene.count(scene.results) == 3 && scene.count(scene.deadLetters) == 1)
+        let headers = try scene.firstHeaders(of: scene.deadLetters)
+        #expect(headers["push-dlq-reason"] == "output-refused" && headers["push-dlq-offset"] == "0", "\(headers)")
+        #expect(scene.publisher.rejected.map(\.topic) == [scene.results])
+        #expect(scene.lines(containing: "for the record's own sake").count == 1)
+        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty && scene.isWritable(.results))
+    }
+
     @Test func `What a new producer finds unwritten is written once more, and nothing is forgotten`() throws {
         let scene = try PublisherScene(producer: [UserProperty(name: "linger.ms", value: "2000", place: "")])
         scene.request(40)

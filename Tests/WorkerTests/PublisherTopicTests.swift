@@ -49,7 +49,7 @@ struct PublisherTopicTests {
             #expect(write(&topic, at: now) == [1])
             #expect(topic.nextTryNs == nil, "while a probe is under way nothing is due")
             #expect(write(&topic, at: now + 100 * second) == [])
-            topic.refused(record(1), .topicAuthorizationFailed, nowNs: now)
+            topic.refused(record(1), .topicAuthorizationFailed, partition: 0, nowNs: now)
         }
         #expect(topic.cause?.sinceNs == 0)
         #expect(topic.refusedCount == 3)
@@ -88,12 +88,28 @@ struct PublisherTopicTests {
         #expect(write(&topic, at: second) == [1])
         topic.written(1)
         #expect(write(&topic, at: second) == [2, 3])
-        topic.refused(record(2), .unknownTopicOrPartition, nowNs: second)
+        topic.refused(record(2), .unknownTopicOrPartition, partition: 0, nowNs: second)
         #expect(topic.nextTryNs == nil, "nothing can be written before the report of 3")
         #expect(write(&topic, at: 9 * second) == [])
-        topic.refused(record(3), .unknownTopicOrPartition, nowNs: 9 * second)
+        topic.refused(record(3), .unknownTopicOrPartition, partition: 0, nowNs: 9 * second)
         #expect(topic.nextTryNs == 2 * second)
-        #expect(write(&topic, at: 9 * second) == [3])
+        #expect(write(&topic, at: 9 * second) == [2])
+    }
+
+    @Test func `Records that come back while many are under way keep the order of their production`() throws {
+        var topic = TargetTopic("results")
+        for tag in 1...5 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        topic.block(.topicAuthorizationFailed, nowNs: 0)
+        #expect(write(&topic, at: second) == [1])
+        topic.written(1)
+        #expect(write(&topic, at: second) == [2, 3, 4, 5])
+        topic.take(record(6), .alone)
+        for tag in [2, 4, 3, 5] as [UInt64] {
+            topic.refused(record(tag), .topicAuthorizationFailed, partition: 0, nowNs: second)
+        }
+        #expect(write(&topic, at: 9 * second) == [2])
+        topic.written(2)
+        #expect(write(&topic, at: 9 * second) == [3, 4, 5, 6])
     }
 
     @Test func `A record that is too large closes nothing, and takes each form once`() throws {

@@ -5,6 +5,13 @@ import JSON
 ///
 /// They say what became of the notification, and where it was asked for; what else there is room for.
 package enum ReducedRecord {
+    /// Why a topic refuses a record.
+    package enum Refusal: Hashable {
+        case tooLarge
+        /// With Kafka's name of the error.
+        case named(String)
+    }
+
     /// The small form of a result; `nil` when `refused` is none.
     ///
     /// Copied headers, the request's key, Apple's unique id and the detail are left out; then, until it fits, topic and
@@ -15,9 +22,22 @@ package enum ReducedRecord {
         return reduced(result, key: refused.key)
     }
 
-    /// The result of a notification that cannot be retried, since the retry topic refuses its record as too large:
-    /// `abandoned`. `nil` when `refused` is no retry record.
-    package static func abandonedResult(ofRetry refused: OwnedRecord, settledAtMs: Int64) -> OwnedRecord? {
+    /// The result of a notification that cannot be retried, since the retry topic refuses its record: `abandoned`. `nil`
+    /// when `refused` is no retry record.
+    package static func abandonedResult(
+        ofRetry refused: OwnedRecord, because refusal: Refusal, settledAtMs: Int64
+    ) -> OwnedRecord? {
+        let detail =
+            switch refusal {
+            case .tooLarge: "the retry topic refuses a record of \(refused.byteCount) bytes as too large"
+            case .named(let code): "the retry topic refuses the record: \(code)"
+            }
+        return abandonedResult(ofRetry: refused, detail, settledAtMs: settledAtMs)
+    }
+
+    private static func abandonedResult(
+        ofRetry refused: OwnedRecord, _ detail: String, settledAtMs: Int64
+    ) -> OwnedRecord? {
         refused.withLent { key, value, headers in
             var parser = RequestParser()
             let request = parser.parse(key: key, value: value, headers: headers, role: .retry)
@@ -33,7 +53,7 @@ package enum ReducedRecord {
                 apnsTopic: text(request.headers.topic), app: text(request.app), environment: request.environment,
                 outcome: .abandoned, status: nil,
                 reason: reason == "held" ? nil : reason.map { Reason(rawValue: $0) },
-                detail: "the retry topic refuses a record of \(refused.byteCount) bytes as too large",
+                detail: detail,
                 unregisteredAtMs: nil, attempts: Int(retry.sends), inDoubt: Int(retry.inDoubt),
                 requestedAtMs: retry.firstMs, sentAtMs: nil, settledAtMs: settledAtMs,
                 request: DeliveryResult.Request(
@@ -43,16 +63,22 @@ package enum ReducedRecord {
         }
     }
 
-    /// The dead letter of a record of the worker's own which its topic refuses as too large in every form it has: its key
-    /// and value as they are, `output-too-large`, and the place of the request that it is about. A record that does not say
+    /// The dead letter of a record of the worker's own which its topic refuses, as too large in every form it has
+    /// (`output-too-large`) or for another reason (`output-refused`): its key and value as they are, and the place of the request that it is about. A record that does not say
     /// where that was has the topic which refused it, and -1 for partition and offset.
-    package static func deadLetter(ofOutput refused: OwnedRecord, of topic: String, atMs: Int64) -> OwnedRecord {
+    package static func deadLetter(
+        ofOutput refused: OwnedRecord, of topic: String, because refusal: Refusal, atMs: Int64
+    ) -> OwnedRecord {
         let request = refused.value.flatMap { try? DeliveryResult(json: $0) }?.request
-        let detail = "topic \(topic) refuses the record as too large"
+        let (reason, detail) =
+            switch refusal {
+            case .tooLarge: ("output-too-large", "topic \(topic) refuses the record as too large")
+            case .named(let code): ("output-refused", "topic \(topic) refuses the record: \(code)")
+            }
         return OwnedRecord(
             key: refused.key, value: refused.value,
             headers: [
-                OwnedRecord.Header("push-dlq-reason", "output-too-large"),
+                OwnedRecord.Header("push-dlq-reason", reason),
                 OwnedRecord.Header("push-dlq-detail", String(detail.prefix(RecordLimits.detail))),
                 OwnedRecord.Header("push-dlq-topic", request?.topic ?? topic),
                 OwnedRecord.Header("push-dlq-partition", "\(request?.partition ?? -1)"),

@@ -116,7 +116,7 @@ extension RecordSchema {
             "push-dlq-reason": {
               "type": "string", "minLength": 1,
               "maxLength": 64,
-              "description": "tombstone, not-json, no-device-token, bad-envelope, too-many-tokens, bad-retry-headers, worker-crashed, unreadable-headers, unreadable-batch, output-too-large"
+              "description": "tombstone, not-json, no-device-token, bad-envelope, too-many-tokens, bad-retry-headers, worker-crashed, unreadable-headers, unreadable-batch, output-too-large, output-refused"
             },
             "push-dlq-detail": {"type": "string", "maxLength": 256, "description": "For people"},
             "push-dlq-topic": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"},

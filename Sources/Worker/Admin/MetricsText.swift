@@ -265,6 +265,10 @@ struct MetricsText {
             "apns_worker_too_large_records_total", .counter,
             "Records that were too large for a topic and were written smaller, or as a dead letter, by topic.")
         for (topic, records) in snapshot.tooLarge { out.sample(["topic": topic], records) }
+        out.family(
+            "apns_worker_rejected_records_total", .counter,
+            "Records that a topic refused for their own sake while it took others, by topic.")
+        for (topic, records) in snapshot.rejected { out.sample(["topic": topic], records) }
     }
 
     // MARK: Process

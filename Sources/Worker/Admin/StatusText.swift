@@ -44,11 +44,16 @@ struct StatusText: ~Copyable {
         if snapshot.problemsLeftOut > 0 { json.member("problems_left_out", snapshot.problemsLeftOut) }
     }
 
-    /// What was too large for a topic and was written smaller.
+    /// What was too large for a topic and was written smaller, and what one refused for another reason.
     private mutating func writeTooLarge() {
-        json.name("too_large_for_topic")
+        write("too_large_for_topic", snapshot.tooLarge)
+        write("rejected_by_topic", snapshot.rejected)
+    }
+
+    private mutating func write(_ name: StaticString, _ counts: [(topic: String, records: Int)]) {
+        json.name(name)
         json.beginArray()
-        for (topic, records) in snapshot.tooLarge {
+        for (topic, records) in counts {
             json.beginObject()
             json.member("topic", topic)
             json.member("records", records)

@@ -89,6 +89,8 @@ struct WorkerSnapshot: Sendable {
     var refused = 0
     /// Records that were too large for a topic, by topic, since the start.
     var tooLarge: [(topic: String, records: Int)] = []
+    /// Records that a topic refused for their own sake, by topic, since the start.
+    var rejected: [(topic: String, records: Int)] = []
 
     /// Whether the groups have answered once, which an empty assignment does too.
     var isReady: Bool { phase == .running || phase == .stopping && hasBeenReady }

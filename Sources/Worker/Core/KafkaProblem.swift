@@ -10,6 +10,7 @@ struct KafkaProblem: Equatable {
 
     enum Trouble: String {
         case unreported = "what was written to it by itself is not reported"
+        case refusingSingle = "it refuses single records while it takes others; they are tried again"
         case writing = "it cannot be written; what needs it waits"
         case reading = "it cannot be read"
         case refusing = "a broker refuses an offset which its log has; it is asked again, and reading goes on there"
@@ -19,7 +20,7 @@ struct KafkaProblem: Equatable {
 
         var kind: Fault.Kind {
             switch self {
-            case .writing, .unreported: .unwritable
+            case .writing, .unreported, .refusingSingle: .unwritable
             case .reading, .refusing, .unthreaded: .unreadable
             case .committing: .uncommitted
             case .joining: .unjoined

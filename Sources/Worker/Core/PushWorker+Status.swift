@@ -58,6 +58,7 @@ extension PushWorker {
         snapshot.unacknowledged = publisher?.unacknowledgedCount ?? 0
         snapshot.refused = publisher?.refusedCount ?? 0
         snapshot.tooLarge = publisher?.tooLarge ?? []
+        snapshot.rejected = publisher?.rejected ?? []
         for (reader, role) in zip(readers, WorkerSnapshot.Role.allCases) {
             reader.forEachAssigned { id, partition in
                 guard let status = machine.status(of: id) else { return }

@@ -38,6 +38,8 @@ final class RecordPublisher {
     var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
     private var health = ProducerHealth()
     private var lonelyHealth = ProducerHealth()
+    /// Some topic refused something: what is acknowledged shows whether it is the record or the topic.
+    private var isWatching = false
     /// Records that may be unacknowledged before nothing more is read: two for each notification that may be open. More
     /// than that are of assignments that are gone.
     private let outstandingLimit: Int
@@ -102,6 +104,11 @@ final class RecordPublisher {
         targets.filter { $0.tooLargeCount > 0 }.map { ($0.name, $0.tooLargeCount) }
     }
 
+    /// Records that a topic refused for their own sake while it took others, by topic; those without any are left out.
+    var rejected: [(topic: String, records: Int)] {
+        targets.filter { $0.rejectedCount > 0 }.map { ($0.name, $0.rejectedCount) }
+    }
+
     /// The topics that cannot be written now, or of which nobody says so.
     func problems(nowNs: Int64) -> [KafkaProblem] {
         // All topics wait for a thread that is not there; for anything else they do while no broker answers, which is said.
@@ -111,6 +118,11 @@ final class RecordPublisher {
             if let cause = target.cause {
                 return KafkaProblem(
                     subject: .topic(target.name), trouble: .writing, code: cause.code,
+                    advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
+            }
+            if let cause = target.causeOfSingle {
+                return KafkaProblem(
+                    subject: .topic(target.name), trouble: .refusingSingle, code: cause.code,
                     advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
             }
             guard let cause = (target.awaitsReport ? lonelySilence : nil) ?? silence else { return nil }
@@ -212,7 +224,7 @@ final class RecordPublisher {
     /// Hands a dead letter over. What the producer does not take now is kept, since nobody else has it.
     private func takeLetter(_ record: EncodedRecord, _ id: NotificationID, _ now: DeliveryTime) {
         let code =
-            targets[deadLetters.index].isOpen
+            targets[deadLetters.index].isClear
             ? producer.produce(
                 to: deadLetters, key: record.key, value: record.value, headers: record.headers.asMessageHeaders,
                 tag: id.tag)
@@ -231,13 +243,16 @@ final class RecordPublisher {
     }
 
     /// Hands a record over; false: the producer's queue is full, or it is to be made anew. A topic that refuses it at once
-    /// keeps it among what it refused.
+    /// keeps it among what it refused, and so does one that is to be tried with it.
     @inline(__always)
     private func hand(
         _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
     ) -> Bool {
-        let code = producer.produce(
-            to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
+        let code =
+            targets[topic.index].isClear
+            ? producer.produce(
+                to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
+            : targets[topic.index].cause?.code ?? .queueFull
         switch code {
         case .none: return true
         case .queueFull: return false
@@ -272,7 +287,7 @@ final class RecordPublisher {
             tell(.unregistered)
             tell(.deadLetters)
             for tier in tiers.indices { tell(.retry(tier: tier)) }
-            if saidOpen[index] {
+            if targets[index].isClear {
                 logger.info(.kafka, "the topic is written again", ["topic": "\(topic)"])
             }
         }
@@ -297,6 +312,7 @@ final class RecordPublisher {
         }
         for index in targets.indices { writeAgain(index, now) }
         tellOpen(&machine, now)
+        isWatching = targets.contains { !$0.isIdle }
     }
 
     private func take(
@@ -305,6 +321,7 @@ final class RecordPublisher {
         let topic = report.topic
         let code = report.code
         guard code != .none else {
+            if isWatching { targets[topic.index].noteTaken(partition: report.partition) }
             if wasAlone { targets[topic.index].written(report.tag) }
             if topic == deadLetters, let size = deadLetterSizes.removeValue(forKey: report.tag) {
                 deadLetterBytes -= size
@@ -312,6 +329,7 @@ final class RecordPublisher {
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
             return
         }
+        let partition = report.partition
         let record = report.detach()
         // It may be there twice then, and be sent twice: the second one says so.
         if record.mayBeWritten, tiers.contains(topic) {
@@ -328,8 +346,21 @@ final class RecordPublisher {
         case .messageTooLarge:
             shrink(record, form, now)
         default:
-            targets[topic.index].refused(record, code, nowNs: now.ns)
+            guard targets[topic.index].refused(record, code, partition: partition, nowNs: now.ns) else { return }
+            noteRejected(record, code)
+            replace(record, form, code, now)
         }
+    }
+
+    private func noteRejected(_ record: UndeliveredRecord, _ code: KafkaCode) {
+        let name = targets[record.topic.index].name
+        logger.warning(
+            .kafka, "a topic refuses a record for the record's own sake; what it says is written elsewhere",
+            about: name,
+            [
+                "topic": "\(name)", "error": "\(code)", "request": "\(smaller.request(of: record) ?? "unknown")",
+                "advice": "\(Advice.writing(name, code))",
+            ])
     }
 
     private func noteTooLarge(_ topic: ProducerTopic, _ form: TargetTopic.Form) {
@@ -343,14 +374,21 @@ final class RecordPublisher {
     /// A record by itself was too large: its next form is written, until there is none.
     private func shrink(_ record: UndeliveredRecord, _ form: TargetTopic.Form, _ now: DeliveryTime) {
         noteTooLarge(record.topic, form)
-        switch smaller.form(after: form, of: record, nowMs: now.wallMs) {
+        replace(record, form, .messageTooLarge, now)
+    }
+
+    /// A record by itself was refused for its own sake: what is there in its place is written.
+    private func replace(
+        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, _ now: DeliveryTime
+    ) {
+        switch smaller.form(after: form, of: record, because: code, nowMs: now.wallMs) {
         case .same(let smaller, let form):
             targets[record.topic.index].shrunk(to: smaller, form, nowNs: now.ns)
         case .other(let other):
             targets[record.topic.index].handedOn(record.tag, nowNs: now.ns)
             targets[other.topic.index].take(other, .alone)
         case nil:
-            targets[record.topic.index].refused(record, .messageTooLarge, nowNs: now.ns)
+            targets[record.topic.index].refused(record, code, partition: 0, nowNs: now.ns)
         }
     }
 
@@ -389,12 +427,13 @@ final class RecordPublisher {
             case .messageTooLarge:
                 noteTooLarge(refused.record.topic, max(refused.form, .alone))
                 switch smaller.form(
-                    after: max(refused.form, .alone), of: refused.record, nowMs: now.wallMs)
+                    after: max(refused.form, .alone), of: refused.record, because: .messageTooLarge,
+                    nowMs: now.wallMs)
                 {
                 case .same(let smaller, let form):
-                    targets[index].replaceFirst(by: smaller, form)
+                    targets[index].replaceNamed(by: smaller, form)
                 case .other(let other):
-                    targets[index].removeFirst()
+                    targets[index].removeNamed()
                     targets[other.topic.index].take(other, .alone)
                 case nil:
                     targets[index].couldNotWrite(.messageTooLarge, nowNs: now.ns)

@@ -1,7 +1,8 @@
 internal import Kafka
 internal import PushRecords
 
-/// What is written in the place of a record that is too large for its topic even by itself.
+/// What is written in the place of a record that its topic refuses for the record's own sake: mostly it is too large even by
+/// itself.
 struct SmallerForms {
     enum Next {
         /// For the same topic.
@@ -19,10 +20,15 @@ struct SmallerForms {
     /// The form after `form`; `nil`: nothing smaller says what it must.
     ///
     /// - A dead letter: without its value; then its place, its reason and the first bytes; then without these.
-    /// - A result: what became of which notification; then a dead letter.
+    /// - A result: if it is too large, what became of which notification; then a dead letter.
     /// - A retry record: its notification is abandoned, since there is no place where it could wait.
     /// - A dead token: a dead letter.
-    func form(after form: TargetTopic.Form, of record: UndeliveredRecord, nowMs: Int64) -> Next? {
+    ///
+    /// - Parameter code: why it was refused.
+    func form(
+        after form: TargetTopic.Form, of record: UndeliveredRecord, because code: KafkaCode, nowMs: Int64
+    ) -> Next? {
+        let refusal: ReducedRecord.Refusal = code == .messageTooLarge ? .tooLarge : .named(code.name)
         let owned = record.withParts { key, value, headers in
             OwnedRecord(copying: key, value, headers: headers.asRecordHeaders)
         }
@@ -48,15 +54,31 @@ struct SmallerForms {
             }
             return .same(made(ReducedRecord.deadLetter(owned), for: deadLetters), .least)
         }
-        if record.topic == results, form < .least, let reduced = ReducedRecord.result(owned) {
+        if record.topic == results, refusal == .tooLarge, form < .least, let reduced = ReducedRecord.result(owned) {
             return .same(made(reduced, for: results), .least)
         }
         if tiers.contains(record.topic),
-            let result = ReducedRecord.abandonedResult(ofRetry: owned, settledAtMs: nowMs)
+            let result = ReducedRecord.abandonedResult(ofRetry: owned, because: refusal, settledAtMs: nowMs)
         {
             return .other(made(result, for: results))
         }
-        let letter = ReducedRecord.deadLetter(ofOutput: owned, of: names[record.topic.index], atMs: nowMs)
+        let letter = ReducedRecord.deadLetter(
+            ofOutput: owned, of: names[record.topic.index], because: refusal, atMs: nowMs)
         return .other(made(letter, for: deadLetters))
+    }
+
+    /// Where the request of a record was, as its headers have it; `nil`: they do not say.
+    func request(of record: UndeliveredRecord) -> String? {
+        record.withParts { _, _, headers in
+            var place: [String] = []
+            for header in headers.asRecordHeaders {
+                switch String(decoding: header.name, as: UTF8.self) {
+                case "request", "push-retry-request", "push-dlq-topic", "push-dlq-partition", "push-dlq-offset":
+                    place.append(String(decoding: header.value, as: UTF8.self))
+                default: break
+                }
+            }
+            return place.isEmpty ? nil : place.joined(separator: "/")
+        }
     }
 }

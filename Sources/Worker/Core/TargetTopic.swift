@@ -2,9 +2,13 @@ internal import Kafka
 
 /// A topic that the worker writes to: whether it can be written, and what it refused. Decides only; no clock, no I/O.
 ///
-/// A topic that refuses records is blocked: nothing more goes to it but one refused record at a time, with a growing
-/// pause, until one is taken; then all of them go. A record that is only too large blocks nothing: it is tried alone,
-/// then in ever smaller forms, each once.
+/// A topic that refuses records is blocked: nothing more goes to it but one refused record at a time, each in its turn,
+/// with a growing pause, until one is taken; then all of them go. A record that is only too large blocks nothing: it is
+/// tried alone, then in ever smaller forms, each once.
+///
+/// A record that is refused while others are taken blocks nothing either: it stands apart, and is tried again with
+/// growing pauses of its own. When others were taken between its refusals, `ownRefusals` times, they are for its own sake,
+/// and it is written elsewhere. A topic that takes nothing is the topic's trouble, however often it refuses.
 struct TargetTopic {
     /// How a record is written; each form is tried once by a record that is too large.
     enum Form: Int, Comparable {
@@ -20,9 +24,32 @@ struct TargetTopic {
         static func < (left: Form, right: Form) -> Bool { left.rawValue < right.rawValue }
     }
 
+    /// What a record has behind it.
+    struct Past {
+        var form: Form
+        /// The order in which records came back, which is that of their production.
+        let order: UInt64
+        /// How often it was refused by itself, for a reason that may be its own.
+        var refusals = 0
+        /// How often others had been taken since the refusal before.
+        var refusalsBesideOthers = 0
+        /// Others were taken since it was refused first: it blocks nothing.
+        var isApart = false
+        /// What the topic had taken when it was refused last, and of this the partition that refused it.
+        var takenThen: UInt64
+        var partition: Int32 = -1
+        var takenByPartitionThen: UInt64 = 0
+        /// Why it was refused last; since when it is, and when it is tried again (monotonic).
+        var code = KafkaCode.none
+        var sinceNs: Int64 = 0
+        var nextTryNs: Int64 = 0
+    }
+
     struct Refused {
         let record: UndeliveredRecord
-        var form: Form
+        var past: Past
+
+        var form: Form { past.form }
     }
 
     /// Times are monotonic.
@@ -35,15 +62,29 @@ struct TargetTopic {
         case returning
     }
 
+    /// What `next` named.
+    private enum Place {
+        case queue(Int)
+        case apart(Int)
+    }
+
     let name: String
     private(set) var state = State.writable
     private var queue = RefusedQueue()
-    /// How records by themselves that have no report yet were written, by their tags.
-    private var underWay: [UInt64: Form] = [:]
+    /// Refused while others were taken.
+    private var apart = RefusedQueue()
+    /// Records by themselves that have no report yet, by their tags.
+    private var underWay: [UInt64: Past] = [:]
+    private var named: Place?
+    /// Counted while something is refused or under way by itself.
+    private var taken = TakenRecords()
+    private var lastOrder: UInt64 = 0
     private var pauseNs = Self.leastPauseNs
     private var isFull = false
     /// Records that were too large for it even by themselves, and were written smaller or elsewhere.
     private(set) var tooLargeCount = 0
+    /// Records that it refused for their own sake, and that were written smaller or elsewhere.
+    private(set) var rejectedCount = 0
 
     static let leastPauseNs: Int64 = 1_000_000_000
     static let longestPauseNs: Int64 = 30_000_000_000
@@ -52,11 +93,22 @@ struct TargetTopic {
     static let refusedBytesLimit = 8 << 20
     /// Records by themselves that are under way at once, each in a request of its own.
     static let underWayLimit = 64
+    /// So many refusals, each after others were taken, are for the record's own sake.
+    static let ownRefusals = 2
 
     init(_ name: String) { self.name = name }
 
-    /// Whether new records may be written.
-    var isOpen: Bool { state == .writable && !isFull }
+    /// Whether new records may be written among others.
+    var isClear: Bool { state == .writable && !isFull }
+
+    /// Whether a new record may be handed over: as all are, or, where `isClear` is false, as the next one that a blocked
+    /// topic is tried with. Else a topic that has only a bad record to be tried with would be blocked by it for ever.
+    var isOpen: Bool { isClear || wantsProbe }
+
+    private var wantsProbe: Bool {
+        guard !isFull, case .blocked(let code, _, _) = state, code.blame != .topic else { return false }
+        return queue.count > 0 && queue.untriedCount == 0
+    }
 
     /// Why it is blocked, and since when (monotonic); `nil`: it is not.
     var cause: (code: KafkaCode, sinceNs: Int64)? {
@@ -66,16 +118,25 @@ struct TargetTopic {
         }
     }
 
-    var refusedCount: Int { queue.count }
-    var refusedBytes: Int { queue.bytes }
+    /// Why it refuses single records, and since when (monotonic); `nil`: none stands apart.
+    var causeOfSingle: (code: KafkaCode, sinceNs: Int64)? {
+        (apart.first?.past ?? underWay.values.first(where: \.isApart)).map { ($0.code, $0.sinceNs) }
+    }
+
+    var refusedCount: Int { queue.count + apart.count }
+    var refusedBytes: Int { queue.bytes + apart.bytes }
     /// Whether a record by itself has no report yet.
     var awaitsReport: Bool { !underWay.isEmpty }
-    var isIdle: Bool { queue.count == 0 && underWay.isEmpty }
+    var isIdle: Bool { isQueueDone && apart.count == 0 }
+    private var isQueueDone: Bool { queue.count == 0 && underWay.isEmpty }
 
     /// When a record is to be tried again without any report (monotonic); `nil`: nothing is. A report is waited for first.
     var nextTryNs: Int64? {
-        guard case .blocked(_, _, let nextTryNs) = state, queue.count > 0, underWay.isEmpty else { return nil }
-        return nextTryNs
+        switch state {
+        case .blocked(_, _, let nextTryNs): queue.count > 0 && underWay.isEmpty ? nextTryNs : nil
+        case .writable: underWay.count < Self.underWayLimit ? apart.earliest?.past.nextTryNs : nil
+        case .probing, .returning: nil
+        }
     }
 
     // MARK: Refusals
@@ -96,8 +157,9 @@ struct TargetTopic {
 
     /// A record that was written among others comes back, or never left: it is written after those before it.
     mutating func take(_ record: UndeliveredRecord, _ form: Form) {
-        queue.append(Refused(record: record, form: form))
-        if queue.count >= Self.refusedLimit || queue.bytes >= Self.refusedBytesLimit { isFull = true }
+        lastOrder += 1
+        queue.insert(Refused(record: record, past: Past(form: form, order: lastOrder, takenThen: taken.count)))
+        lookWhetherFull()
     }
 
     /// A record in this form, by itself, was too large for the topic. True: it is the first of all.
@@ -109,45 +171,93 @@ struct TargetTopic {
     }
 
     /// How a record under this tag was written by itself; `nil`: it was not.
-    func form(of tag: UInt64) -> Form? { underWay[tag] }
+    func form(of tag: UInt64) -> Form? { underWay[tag]?.form }
+
+    /// The topic took a record into this partition, by itself or among others.
+    mutating func noteTaken(partition: Int32) { if !isIdle { taken.note(partition) } }
 
     /// A record by itself was written.
     mutating func written(_ tag: UInt64) {
         guard underWay.removeValue(forKey: tag) != nil else { return }
         if state != .writable { state = .returning }
-        returnIfIdle()
+        settle()
     }
 
-    /// A record by itself was refused for a reason that is not its own.
-    mutating func refused(_ record: UndeliveredRecord, _ code: KafkaCode, nowNs: Int64) {
-        guard let form = underWay.removeValue(forKey: record.tag) else { return }
-        queue.insertFirst(Refused(record: record, form: form))
+    /// A record by itself was refused.
+    ///
+    /// - Parameter partition: which refused it; negative: none was asked.
+    /// - Returns: true: it is for the record's own sake, and `shrunk` or `handedOn` follows. Else it is tried again.
+    @discardableResult
+    mutating func refused(_ record: UndeliveredRecord, _ code: KafkaCode, partition: Int32, nowNs: Int64) -> Bool {
+        guard var past = underWay[record.tag] else { return false }
+        let mayBeItsOwn = code.blame != .topic && partition >= 0
+        if mayBeItsOwn {
+            if past.refusals > 0, hasTakenOthers(since: past, code) { past.refusalsBesideOthers += 1 }
+            if taken.count > past.takenThen { past.isApart = true }
+            if past.refusals == 0 { past.sinceNs = nowNs }
+            past.code = code
+            past.takenThen = taken.count
+            past.partition = partition
+            past.takenByPartitionThen = taken.count(of: partition)
+            past.nextTryNs = nowNs + Self.pauseNs(after: past.refusals)
+            past.refusals += 1
+            // The last form has no other: it is tried for as long as it takes.
+            if past.refusalsBesideOthers >= Self.ownRefusals, past.form < .bare {
+                if past.form == .alone { rejectedCount += 1 }
+                underWay[record.tag] = past
+                return true
+            }
+        }
+        underWay[record.tag] = nil
+        let standsApart = mayBeItsOwn && past.isApart
+        if standsApart {
+            apart.insert(Refused(record: record, past: past))
+        } else {
+            queue.insert(Refused(record: record, past: past))
+        }
         if case .probing(_, let sinceNs) = state {
             pause(code, sinceNs: sinceNs, nowNs)
-        } else {
+        } else if !standsApart {
             block(code, nowNs: nowNs)
         }
+        settle()
+        return false
     }
+
+    /// Whether the topic took what shows that it is the record which is refused: a code that speaks of records is shown by
+    /// any other, one that may speak of the partition by one of the same partition.
+    private func hasTakenOthers(since past: Past, _ code: KafkaCode) -> Bool {
+        code.blame == .record
+            ? taken.count > past.takenThen : taken.count(of: past.partition) > past.takenByPartitionThen
+    }
+
+    private static func pauseNs(after refusals: Int) -> Int64 { min(leastPauseNs << min(refusals, 8), longestPauseNs) }
 
     /// A record by itself was dropped by the producer, which was made anew: it is written again, as it was.
     mutating func dropped(_ record: UndeliveredRecord, nowNs: Int64) {
-        guard let form = underWay.removeValue(forKey: record.tag) else { return }
-        queue.insertFirst(Refused(record: record, form: form))
+        guard let past = underWay.removeValue(forKey: record.tag) else { return }
+        queue.insert(Refused(record: record, past: past))
         probeAgain(nowNs)
     }
 
-    /// A record by itself was too large, and is written in a smaller form.
+    /// A record by itself was refused for its own sake, and is written in a smaller form.
     mutating func shrunk(to smaller: UndeliveredRecord, _ form: Form, nowNs: Int64) {
-        guard underWay.removeValue(forKey: smaller.tag) != nil else { return }
-        queue.insertFirst(Refused(record: smaller, form: form))
+        guard let past = underWay.removeValue(forKey: smaller.tag) else { return }
+        queue.insert(Refused(record: smaller, past: smallerPast(of: past, form)))
         probeAgain(nowNs)
+    }
+
+    private func smallerPast(of past: Past, _ form: Form) -> Past {
+        Past(
+            form: form, order: past.order, isApart: past.isApart, takenThen: taken.count, code: past.code,
+            sinceNs: past.sinceNs)
     }
 
     /// A record by itself goes on under another topic.
     mutating func handedOn(_ tag: UInt64, nowNs: Int64) {
         guard underWay.removeValue(forKey: tag) != nil else { return }
         probeAgain(nowNs)
-        returnIfIdle()
+        settle()
     }
 
     /// The probe said nothing about the topic.
@@ -166,37 +276,71 @@ struct TargetTopic {
 
     /// The next record to be written now, and whether by itself; `nil`: none, or not yet. The same one until `wrote` or
     /// `couldNotWrite`.
-    func next(nowNs: Int64) -> (refused: Refused, byItself: Bool)? {
-        guard let first = queue.first else {
-            // A blocked topic without a refused record is tried by the next new one.
-            return nil
-        }
+    mutating func next(nowNs: Int64) -> (refused: Refused, byItself: Bool)? {
         switch state {
-        case .writable:
-            guard first.form > .together else { return (first, false) }
-            return underWay.count < Self.underWayLimit ? (first, true) : nil
-        case .returning:
-            return underWay.count < Self.underWayLimit ? (first, true) : nil
+        case .probing: return nil
         case .blocked(_, _, let nextTryNs):
-            return nowNs >= nextTryNs && underWay.isEmpty ? (first, true) : nil
-        case .probing:
-            return nil
+            // A blocked topic without a refused record is tried by the next new one.
+            guard nowNs >= nextTryNs, underWay.isEmpty, let place = queue.leastRefused else { return nil }
+            return offer(.queue(place), byItself: true)
+        case .writable, .returning: break
         }
+        setApart(nowNs)
+        if let first = queue.first {
+            if state == .writable, first.form == .together { return offer(.queue(0), byItself: false) }
+            return underWay.count < Self.underWayLimit ? offer(.queue(0), byItself: true) : nil
+        }
+        guard state == .writable, underWay.count < Self.underWayLimit, let place = apart.placeOfEarliest,
+            apart[place].past.nextTryNs <= nowNs
+        else { return nil }
+        return offer(.apart(place), byItself: true)
+    }
+
+    private mutating func offer(_ place: Place, byItself: Bool) -> (refused: Refused, byItself: Bool) {
+        named = place
+        switch place {
+        case .queue(let place): return (queue[place], byItself)
+        case .apart(let place): return (apart[place], byItself)
+        }
+    }
+
+    private mutating func takeNamed() -> Refused? {
+        defer { named = nil }
+        switch named {
+        case .queue(let place): return queue.remove(at: place)
+        case .apart(let place): return apart.remove(at: place)
+        case nil: return nil
+        }
+    }
+
+    /// Those that were refused a moment before others were taken wait for their own next try.
+    private mutating func setApart(_ nowNs: Int64) {
+        while let first = queue.first, first.past.refusals > 0, first.past.nextTryNs > nowNs,
+            taken.count > first.past.takenThen
+        {
+            var refused = queue.remove(at: 0)
+            refused.past.isApart = true
+            apart.insert(refused)
+        }
+        settle()
     }
 
     /// A producer took what `next` named.
     mutating func wrote(byItself: Bool) {
-        guard let first = queue.removeFirst() else { return }
-        if queue.count == 0 { isFull = false }
+        guard let refused = takeNamed() else { return }
         if byItself {
-            underWay[first.record.tag] = max(first.form, .alone)
+            var past = refused.past
+            past.form = max(past.form, .alone)
+            underWay[refused.record.tag] = past
             if case .blocked(let code, let sinceNs, _) = state { state = .probing(code, sinceNs: sinceNs) }
         }
-        returnIfIdle()
+        settle()
     }
 
     /// A producer refused at once what `next` named, for a reason that is not the record's.
     mutating func couldNotWrite(_ code: KafkaCode, nowNs: Int64) {
+        // The topic is tried with it as with any other.
+        if case .apart = named, let refused = takeNamed() { queue.insert(refused) }
         if case .blocked(_, let sinceNs, _) = state {
             pause(code, sinceNs: sinceNs, nowNs)
         } else {
@@ -205,61 +349,68 @@ struct TargetTopic {
     }
 
     /// A producer found what `next` named too large at once: it stands in the queue in its smaller form.
-    mutating func replaceFirst(by smaller: UndeliveredRecord, _ form: Form) {
-        guard queue.removeFirst() != nil else { return }
-        queue.insertFirst(Refused(record: smaller, form: form))
+    mutating func replaceNamed(by smaller: UndeliveredRecord, _ form: Form) {
+        guard let refused = takeNamed() else { return }
+        queue.insert(Refused(record: smaller, past: smallerPast(of: refused.past, form)))
     }
 
     /// What `next` named goes on under another topic.
-    mutating func removeFirst() {
-        _ = queue.removeFirst()
-        if queue.count == 0 { isFull = false }
-        returnIfIdle()
+    mutating func removeNamed() {
+        _ = takeNamed()
+        settle()
     }
 
-    private mutating func returnIfIdle() {
-        if isIdle, state == .returning { state = .writable }
+    private mutating func lookWhetherFull() {
+        if refusedCount >= Self.refusedLimit || refusedBytes >= Self.refusedBytesLimit { isFull = true }
+    }
+
+    /// Looks what holds when something has come or gone.
+    private mutating func settle() {
+        if isQueueDone, state == .returning { state = .writable }
         // A block that nothing is left to end: the next new record shows whether it still stands.
-        if isIdle, case .blocked = state { state = .writable }
+        if isQueueDone, case .blocked = state { state = .writable }
+        if queue.count == 0 {
+            isFull = false
+            lookWhetherFull()
+        }
+        if isIdle { taken = TakenRecords() }
     }
 }
 
-/// Refused records in the order in which they are written.
-private struct RefusedQueue {
-    private var places: [TargetTopic.Refused?] = []
-    private var head = 0
-    private(set) var bytes = 0
+/// How many records a topic took, in all and by partition.
+private struct TakenRecords {
+    private(set) var count: UInt64 = 0
+    private var byPartition: [Int32: UInt64] = [:]
 
-    var count: Int { places.count - head }
-    var first: TargetTopic.Refused? { head < places.count ? places[head] : nil }
+    func count(of partition: Int32) -> UInt64 { byPartition[partition] ?? 0 }
 
-    mutating func append(_ refused: TargetTopic.Refused) {
-        places.append(refused)
-        bytes += refused.record.byteCount
+    mutating func note(_ partition: Int32) {
+        count += 1
+        byPartition[partition, default: 0] += 1
+    }
+}
+
+extension KafkaCode {
+    /// What a refusal may be due to.
+    enum Blame {
+        case topic
+        /// The record, where the topic takes others.
+        case record
+        /// The record, where the partition takes others.
+        case recordOrPartition
     }
 
-    mutating func insertFirst(_ refused: TargetTopic.Refused) {
-        bytes += refused.record.byteCount
-        if head > 0 {
-            head -= 1
-            places[head] = refused
-        } else {
-            places.insert(refused, at: 0)
+    var blame: Blame {
+        switch self {
+        case .invalidRecord, .messageTooLarge: .record
+        // The client's own: no broker has seen the record.
+        case _ where rawValue < -1: .topic
+        case .topicAuthorizationFailed, .clusterAuthorizationFailed, .invalidTopic, .unsupportedForMessageFormat,
+            // A record is given its time anew with each try.
+            .invalidTimestamp, .requestTimedOut:
+            .topic
+        case _ where isUnknownTopic: .topic
+        default: .recordOrPartition
         }
-    }
-
-    mutating func removeFirst() -> TargetTopic.Refused? {
-        guard head < places.count, let first = places[head] else { return nil }
-        places[head] = nil
-        head += 1
-        if head == places.count {
-            places.removeAll(keepingCapacity: true)
-            head = 0
-        } else if head > 1_024, 2 * head > places.count {
-            places.removeFirst(head)
-            head = 0
-        }
-        bytes -= first.record.byteCount
-        return first
     }
 }

@@ -1,0 +1,207 @@
+import Kafka
+import Testing
+
+@testable import Worker
+
+/// A topic that refuses single records, or all of them, by a broker that knows which; without a broker.
+struct RejectedRecordTests {
+    private let scene: Scene
+
+    init() throws { scene = try Scene() }
+
+    @Test func `One bad record among a hundred goes elsewhere, wherever it stands, and the rest is written in order`()
+        throws
+    {
+        for bad in 0..<100 as Range<UInt64> {
+            var run = scene.run { tag, _ in tag == bad ? .invalidRecord : nil }
+            run.produce(0..<100)
+            run.go(seconds: 5)
+            #expect(Set(run.written) == Set(0..<100).subtracting([bad]), "with \(bad)")
+            #expect(run.written == run.written.sorted(), "with \(bad)")
+            #expect(run.topic.isClear, "with \(bad)")
+            // One more each second: they show that it is the record.
+            for tag in 100..<120 as Range<UInt64> {
+                run.produce(tag..<tag + 1)
+                run.go(seconds: 1)
+            }
+            #expect(run.rejected == [bad] && run.written.count == 119 && run.topic.rejectedCount == 1, "with \(bad)")
+            #expect(run.topic.isIdle && run.topic.isClear && run.topic.refusedBytes == 0, "with \(bad)")
+        }
+    }
+
+    @Test func `A topic that refuses all is the topic's trouble, and is tried ever less often`() throws {
+        for code in [.invalidRecord, .policyViolation, .topicAuthorizationFailed] as [KafkaCode] {
+            var run = scene.run { _, _ in code }
+            run.produce(0..<100)
+            for tag in 100..<700 as Range<UInt64> {
+                run.produce(tag..<tag + 1)
+                run.go(seconds: 1)
+            }
+            #expect(run.written.isEmpty && run.rejected.isEmpty)
+            #expect(run.topic.cause?.code == code && run.topic.causeOfSingle == nil)
+            #expect(run.tries < 30, "\(run.tries) in 10 minutes")
+            run.verdict = { _, _ in nil }
+            run.go(seconds: 31)
+            // All but the one that it was tried with last, in order.
+            #expect(run.written.count == 700 && Set(run.written) == Set(0..<700) && run.topic.isIdle)
+            #expect(run.written.dropFirst().elementsEqual(run.written.dropFirst().sorted()))
+        }
+    }
+
+    @Test func `A bad record alone does not keep the next ones away`() throws {
+        var run = scene.run { tag, _ in tag == 0 ? .policyViolation : nil }
+        run.produce(0..<1)
+        run.go(seconds: 60)
+        #expect(run.topic.isOpen && !run.topic.isClear, "the next one shows whose fault it is")
+        for tag in 1..<60 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 2)
+        }
+        #expect(run.rejected == [0] && run.written == Array(1..<60))
+    }
+
+    @Test func `A topic that is denied is tried with nothing new`() throws {
+        var run = scene.run { _, _ in .topicAuthorizationFailed }
+        run.produce(0..<1)
+        run.go(seconds: 60)
+        #expect(!run.topic.isOpen)
+    }
+
+    @Test func `Where all of one partition are refused, its records wait and those of others are written`() throws {
+        var run = scene.run { _, partition in partition == 1 ? .policyViolation : nil }
+        for tag in 0..<200 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 3)
+        }
+        #expect(run.rejected.isEmpty && run.written == (0..<200).filter { $0 % 3 != 1 })
+        run.verdict = { _, _ in nil }
+        run.go(seconds: 61)
+        #expect(run.written.count == 200 && run.topic.isIdle)
+    }
+
+    @Test func `The last form of a dead letter is tried for as long as it takes, and blocks nothing`() throws {
+        var run = scene.run { tag, _ in tag == 7 ? .invalidRecord : nil }
+        run.smallest = .bare
+        for tag in 0..<300 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 1)
+        }
+        #expect(run.rejected.isEmpty && run.shrunk == [7, 7, 7] && run.topic.form(of: 7) == nil)
+        #expect(run.written.count == 299 && run.topic.isClear)
+        #expect(run.topic.causeOfSingle?.code == .invalidRecord)
+        run.verdict = { _, _ in nil }
+        run.go(seconds: 31)
+        #expect(run.written.count == 300 && run.topic.isIdle && run.topic.causeOfSingle == nil)
+    }
+
+    @Test func `Many records that stand apart keep new ones away`() throws {
+        var run = scene.run { tag, _ in tag > 0 ? .policyViolation : nil }
+        for tag in 1...UInt64(TargetTopic.refusedLimit) { run.topic.take(run.record(tag), .alone) }
+        #expect(!run.topic.isClear && !run.topic.isOpen)
+    }
+}
+
+/// Makes records, and a broker for them.
+private struct Scene {
+    /// Never asked for anything; a record names its topic by one.
+    let handle: ProducerTopic
+
+    init() throws {
+        let producer = try Producer(ProducerSettings(cluster: ClusterSettings(bootstrapServers: "127.0.0.1:1")))
+        handle = try producer.topic("results")
+    }
+
+    func run(_ verdict: @escaping (UInt64, Int32) -> KafkaCode?) -> Run { Run(handle: handle, verdict: verdict) }
+}
+
+/// A topic of three partitions, chosen by the tag, and its time.
+private struct Run {
+    let handle: ProducerTopic
+    /// Why the broker refuses a record; `nil`: it does not.
+    var verdict: (UInt64, Int32) -> KafkaCode?
+    var topic = TargetTopic("results")
+    /// By the order of acknowledgement.
+    var written: [UInt64] = []
+    /// Given away.
+    var rejected: [UInt64] = []
+    var shrunk: [UInt64] = []
+    /// `bare`: a rejected one takes smaller forms.
+    var smallest = TargetTopic.Form.alone
+    /// Records written by themselves, and batches.
+    var tries = 0
+    private var nowNs: Int64 = 0
+    /// Waits for the topic, as it does at the machine.
+    private var waiting: [UInt64] = []
+
+    init(handle: ProducerTopic, verdict: @escaping (UInt64, Int32) -> KafkaCode?) {
+        self.handle = handle
+        self.verdict = verdict
+    }
+
+    func record(_ tag: UInt64) -> UndeliveredRecord {
+        let none = UnsafeRawBufferPointer(start: nil, count: 0)
+        return UndeliveredRecord(
+            copying: none, none, headers: UnsafeBufferPointer(start: nil, count: 0), to: handle, tag: tag, code: .none)
+    }
+
+    private func partition(_ tag: UInt64) -> Int32 { Int32(tag % 3) }
+
+    mutating func produce(_ tags: Range<UInt64>) { waiting += tags }
+
+    mutating func go(seconds: Int64) {
+        for _ in 0..<seconds * 10 {
+            nowNs += 100_000_000
+            turn()
+        }
+    }
+
+    private mutating func turn() {
+        if topic.isClear {
+            writeTogether(waiting)
+            waiting = []
+        } else if topic.isOpen, !waiting.isEmpty {
+            topic.take(record(waiting.removeFirst()), .alone)
+        }
+        var isDone = false
+        while !isDone {
+            var alone: [UInt64] = []
+            var together: [UInt64] = []
+            while let (refused, byItself) = topic.next(nowNs: nowNs) {
+                topic.wrote(byItself: byItself)
+                if byItself { alone.append(refused.record.tag) } else { together.append(refused.record.tag) }
+            }
+            for tag in alone { report(tag) }
+            writeTogether(together)
+            isDone = alone.isEmpty && together.isEmpty
+        }
+    }
+
+    private mutating func writeTogether(_ batch: [UInt64]) {
+        if batch.isEmpty { return }
+        tries += 1
+        guard let code = batch.compactMap({ verdict($0, partition($0)) }).first else {
+            written += batch
+            return batch.forEach { topic.noteTaken(partition: partition($0)) }
+        }
+        for tag in batch {
+            topic.take(record(tag), .alone)
+            topic.block(code, nowNs: nowNs)
+        }
+    }
+
+    private mutating func report(_ tag: UInt64) {
+        tries += 1
+        guard let code = verdict(tag, partition(tag)) else {
+            topic.noteTaken(partition: partition(tag))
+            topic.written(tag)
+            return written.append(tag)
+        }
+        guard topic.refused(record(tag), code, partition: partition(tag), nowNs: nowNs) else { return }
+        if smallest == .bare, let form = topic.form(of: tag).flatMap({ TargetTopic.Form(rawValue: $0.rawValue + 1) }) {
+            shrunk.append(tag)
+            return topic.shrunk(to: record(tag), form, nowNs: nowNs)
+        }
+        rejected.append(tag)
+        topic.handedOn(tag, nowNs: nowNs)
+    }
+}
