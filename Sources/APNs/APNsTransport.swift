@@ -206,7 +206,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         headers.setAuthorization(token.headerValue)
         guard token.generation != announcedToken else { return }
         announcedToken = token.generation
-        note(.providerTokenRenewed(keyID: token.keyID))
+        note(.providerTokenRenewed(keyID: token.keyID, issuedMs: token.issuedMs))
     }
 
     func providerTokenExpired() { _ = token?.renewIfAllowed(now: loop.now) }

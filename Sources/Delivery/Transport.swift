@@ -219,7 +219,8 @@ package enum TransportNote: Sendable, Equatable {
     case disconnected(address: String, reason: String, unanswered: Int)
     /// The peer ended a connection in order (of HTTP/2: GOAWAY); `resent` were not processed.
     case goAway(address: String, reason: String, resent: Int)
-    case providerTokenRenewed(keyID: String)
+    /// Requests carry another token from now on; `issuedMs`: its `iat`, in milliseconds since the epoch.
+    case providerTokenRenewed(keyID: String, issuedMs: Int64)
     case credentialFault(reason: String)
     case warning(String)
 }

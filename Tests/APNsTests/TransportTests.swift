@@ -462,7 +462,12 @@ import Testing
         #expect(world.completions.allSatisfy { $0.reason == .expiredProviderToken && !$0.carriedOlderToken })
         let tokens = Set(world.server.peers[0].arrived.map { $0.headers["authorization"] })
         #expect(tokens.count == 1)
-        #expect(world.notes.count { if case .providerTokenRenewed = $0 { true } else { false } } == 1)
+        let issuedMs = world.notes.compactMap { note -> Int64? in
+            if case .providerTokenRenewed(_, let issuedMs) = note { issuedMs } else { nil }
+        }
+        #expect(issuedMs.count == 1)
+        // It is of the grid, not of when it was made.
+        #expect(issuedMs.first.map { $0 % 2_400_000 } == 0)
         world.close()
     }
 

@@ -32,6 +32,9 @@ package final class ProviderToken {
     /// Counts tokens taken into use; the current one's number.
     package var generation: UInt32 { age.generation }
 
+    /// The current one's `iat`, in milliseconds since the epoch.
+    package var issuedMs: Int64 { age.issuedMs }
+
     /// The header's value; valid until `refresh` or `renewIfAllowed` returned true.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
 
@@ -151,6 +154,9 @@ package struct TokenAge: Sendable {
     package private(set) var generation: UInt32 = 0
 
     package init() {}
+
+    /// The current one's `iat`, in milliseconds since the epoch.
+    package var issuedMs: Int64 { current.wallMs }
 
     /// The time of the grid that is in force at `wallMs`, in milliseconds.
     package static func gridTime(wallMs: Int64) -> Int64 {

@@ -141,10 +141,10 @@ struct MetricsText {
             $0.status?.isPaused == true ? 1 : 0
         }
         out.family(
-            "apns_worker_provider_token_age_seconds", .gauge, "Age of the provider token in use (renewed at 3000).")
+            "apns_worker_provider_token_age_seconds", .gauge, "Age of the provider token in use, since its iat.")
         for app in snapshot.apps where !app.isRemoved {
-            guard let madeMs = app.tokenMadeMs else { continue }
-            out.sample(["app": app.name], (Double(snapshot.takenMs) - Double(madeMs)) / 1_000)
+            guard let issuedMs = app.tokenIssuedMs else { continue }
+            out.sample(["app": app.name], (Double(snapshot.takenMs) - Double(issuedMs)) / 1_000)
         }
         out.family(
             "apns_worker_certificate_expiry_timestamp_seconds", .gauge, "When the client certificate ends, Unix time.")

@@ -23,8 +23,8 @@ struct WorkerSnapshot: Sendable {
         var connections = ConnectionCounts()
         /// As the machine has it.
         var status: AppStatus?
-        /// Wall clock at which the provider token in use was made; `nil`: none yet, or a certificate is used.
-        var tokenMadeMs: Int64?
+        /// The `iat` of the provider token in use (wall clock); `nil`: none yet, or a certificate is used.
+        var tokenIssuedMs: Int64?
         /// When the client certificate ends; `nil`: a provider token is used.
         var certificateEndsMs: Int64?
     }

@@ -6,8 +6,8 @@ final class AppTransports: Transports {
     /// What they told of one app, for pages and log.
     struct Standing {
         var connections = ConnectionCounts()
-        /// Wall clock at which the provider token in use was made; `nil`: none yet.
-        var tokenMadeMs: Int64?
+        /// The `iat` of the provider token in use (wall clock); `nil`: none yet.
+        var tokenIssuedMs: Int64?
         /// Why it cannot be reached now.
         var unreachable: TransportNote?
         /// Its transport said so last; one that takes connections and answers nothing has capacity now and then.
@@ -67,7 +67,7 @@ final class AppTransports: Transports {
 
     /// An app's next connections are made as it says now.
     func replace(_ index: AppIndex, with app: LoadedApp) {
-        if app.certificate != nil { standings[index.value].tokenMadeMs = nil }
+        if app.certificate != nil { standings[index.value].tokenIssuedMs = nil }
         link.replace(index, with: app)
     }
 
@@ -129,7 +129,7 @@ final class AppTransports: Transports {
                 standings[app.value].unreachable = note
                 return
             // Each app says so itself, also when it shares the token of a key.
-            case .providerTokenRenewed: standings[app.value].tokenMadeMs = now.wallMs
+            case .providerTokenRenewed(_, let issuedMs): standings[app.value].tokenIssuedMs = issuedMs
             case .connected, .disconnected, .goAway, .credentialFault, .warning: break
             }
             onNote(note, app, false)

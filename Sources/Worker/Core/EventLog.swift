@@ -172,7 +172,7 @@ struct EventLog {
             logger.info(
                 .apns, "APNs asks for a new connection (GOAWAY)", about: name,
                 ["app": "\(name)", "address": "\(address)", "reason": "\(reason)", "resent": .count(resent)])
-        case .providerTokenRenewed(let keyID):
+        case .providerTokenRenewed(let keyID, _):
             logger.debug(.apns, "provider token renewed", ["app": "\(name)", "key_id": "\(keyID)"])
         case .credentialFault(let reason):
             logger.error(

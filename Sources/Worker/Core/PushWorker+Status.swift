@@ -38,7 +38,7 @@ extension PushWorker {
             appRows[index].status = status
             guard let standing = transports?[index] else { continue }
             appRows[index].connections = standing.connections
-            appRows[index].tokenMadeMs = standing.tokenMadeMs
+            appRows[index].tokenIssuedMs = standing.tokenIssuedMs
         }
         var snapshot = WorkerSnapshot(
             groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: now.wallMs, apps: appRows,
