@@ -48,12 +48,47 @@ import Testing
         #expect(scene.transports[0].unreachable == nil)
     }
 
+    @Test func `One more connection that cannot be made is nothing while others take requests`() throws {
+        let scene = try Scene(apps: 1)
+        let failure = TransportNote.connectFailed(host: "apns", reason: "refused", retryInMs: 1)
+        func counts(open: Int) -> TransportEvent {
+            var counts = ConnectionCounts()
+            counts.open = open
+            return .connections(app: AppIndex(0), counts)
+        }
+        func failures() -> Int { scene.notes.count { $0 == failure } }
+        // As told by a turn: in any order, what holds at its end counts.
+        scene.frames.say([.note(app: AppIndex(0), failure), counts(open: 1)])
+        scene.run("the first failure") { failures() == 1 }
+        #expect(scene.transports[0].unreachable == nil)
+        scene.frames.say([counts(open: 2), .note(app: AppIndex(0), failure)])
+        scene.run("the second failure") { failures() == 2 }
+        #expect(scene.transports[0].unreachable == nil)
+        // The ones there are answer nothing.
+        scene.frames.say([.reachable(app: AppIndex(0), false), .note(app: AppIndex(0), failure)])
+        scene.run("the third failure") { failures() == 3 }
+        #expect(scene.transports[0].unreachable == failure)
+        scene.frames.say([.reachable(app: AppIndex(0), true), counts(open: 0), .note(app: AppIndex(0), failure)])
+        scene.run("the last failure") { failures() == 4 }
+        #expect(scene.transports[0].unreachable == failure)
+    }
+
+    @Test func `The age of a provider token counts from its iat`() throws {
+        let scene = try Scene(apps: 1)
+        scene.frames.say([.note(app: AppIndex(0), .providerTokenRenewed(keyID: "KEYKEYKEY1", issuedMs: 77_000))])
+        scene.run("the token") { scene.transports[0].tokenIssuedMs != nil }
+        #expect(scene.transports[0].tokenIssuedMs == 77_000)
+    }
+
     @Test func `An app that is added, changed and taken out; all are closed in the end`() throws {
         let scene = try Scene(apps: 1)
         #expect(scene.transports.add(scene.app) == AppIndex(1))
         scene.transports.replace(AppIndex(1), with: scene.app)
         scene.run("the change") { scene.frames.replaced == 1 }
-        scene.frames.say([.note(app: AppIndex(1), .connectFailed(host: "apns", reason: "refused", retryInMs: 1))])
+        scene.frames.say([
+            .note(app: AppIndex(1), .connectFailed(host: "apns", reason: "refused", retryInMs: 1)),
+            .reachable(app: AppIndex(1), false),
+        ])
         scene.run("unreachable") { scene.transports[1].unreachable != nil }
         scene.transports.remove(AppIndex(1))
         #expect(scene.transports[1].unreachable == nil && !scene.transports.isClosed)

@@ -23,6 +23,8 @@ final class AppTransports: Transports {
     private var standings: [Standing]
     /// Since the last turn.
     private var told: [TransportEvent] = []
+/// Apps for which a connection could not be made, since the last turn.
+    private var failed: [Int] = []
     private let onNote: (TransportNote, AppIndex, _ isReminder: Bool) -> Void
 
     /// Starts the transports of so many apps.
@@ -98,6 +100,11 @@ final class AppTransports: Transports {
     func deliver(to machine: inout DeliveryMachine, now: DeliveryTime) {
         for event in told { take(event, &machine, now) }
         told.removeAll(keepingCapacity: true)
+        // Their connections were told of by the same turn of the transport: where some take requests, it was one more.
+        for app in failed where standings[app].connections.open > 0 && !standings[app].isOutOfReach {
+            standings[app].unreachable = nil
+        }
+        failed.removeAll()
     }
 
     func send(from machine: inout DeliveryMachine, now: DeliveryTime) {
@@ -123,7 +130,9 @@ final class AppTransports: Transports {
         case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
         case .note(let app, let note):
             switch note {
-            case .connectFailed: standings[app.value].unreachable = note
+            case .connectFailed:
+                standings[app.value].unreachable = note
+                failed.append(app.value)
             case .noStreams:
                 // A line says so within a second, unless it was for a moment (RFC 9113, 6.5.2).
                 standings[app.value].unreachable = note
