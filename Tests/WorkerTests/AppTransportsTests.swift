@@ -92,9 +92,13 @@ import Testing
         scene.run("unreachable") { scene.transports[1].unreachable != nil }
         scene.transports.remove(AppIndex(1))
         #expect(scene.transports[1].unreachable == nil && !scene.transports.isClosed)
+        scene.run("the end of the one that was taken out") { scene.frames.ended == [1] }
+        // It is given nothing that comes late.
+        scene.transports.replace(AppIndex(1), with: scene.app)
         scene.transports.close()
         scene.run("closed") { scene.transports.isClosed }
         #expect(scene.frames.closed == [1, 0], "one that was taken out is closed once")
+        #expect(scene.frames.replaced == 1)
     }
 }
 
@@ -218,12 +222,15 @@ private final class Frames: TransportMaker, @unchecked Sendable {
         var written: [String] = []
         var closed: [Int] = []
         var replaced = 0
+        var ended: [Int] = []
     }
 
     /// Devices, in the order of their frames.
     var written: [String] { lock.withLock { state.written } }
     var closed: [Int] { lock.withLock { state.closed } }
     var replaced: Int { lock.withLock { state.replaced } }
+    /// Those that are let go.
+    var ended: [Int] { lock.withLock { state.ended } }
 
     func note(_ body: (inout State) -> Void) { lock.withLock { body(&state) } }
 
@@ -268,6 +275,11 @@ private final class FrameTransport: AppTransport {
     init(_ app: AppIndex, _ loop: Loop, _ frames: Frames, _ emit: @escaping ([TransportEvent]) -> Void) {
         (self.app, self.loop, self.frames, self.emit) = (app, loop, frames, emit)
         connect()
+    }
+
+    deinit {
+        let place = app.value
+        frames.note { $0.ended.append(place) }
     }
 
     private func connect() {

@@ -40,7 +40,7 @@ final class TransportLink: Sendable {
         orders = Mailbox(loop: thread.loop) { batch in
             for order in batch {
                 switch order {
-                case .command(let app, let command): net.transports[app.value].handle(command)
+                case .command(let app, let command): net.transports[app.value]?.handle(command)
                 case .replace(let index, let app): net.replace(index, with: app)
                 case .add(let app): net.add(app)
                 }
@@ -77,7 +77,8 @@ final class TransportLink: Sendable {
 
     /// What only the net thread touches.
     private final class Net: @unchecked Sendable {
-        private(set) var transports: [any AppTransport] = []
+        /// By `AppIndex`; `nil`: closed.
+        private(set) var transports: [(any AppTransport)?] = []
         private let loop: Loop
         private let maker: any TransportMaker
         private let events: Mailbox<TransportEvent>
@@ -90,12 +91,20 @@ final class TransportLink: Sendable {
 
         func add(_ app: LoadedApp) {
             let index = AppIndex(transports.count)
-            transports.append(maker.make(app, index) { [events] in events.post(contentsOf: $0) })
+            transports.append(
+                maker.make(app, index) { [events, unowned self] said in
+                    events.post(contentsOf: said)
+                    if said.contains(where: \.isClosed) { letGo(index) }
+                })
             warn(of: app, index)
         }
 
+        /// It is closed, and says so: in the next turn it has nothing more to do.
+        private func letGo(_ index: AppIndex) { loop.perform { [weak self] in self?.transports[index.value] = nil } }
+
         func replace(_ index: AppIndex, with app: LoadedApp) {
-            transports[index.value].replace(with: app)
+            guard let transport = transports[index.value] else { return }
+            transport.replace(with: app)
             warn(of: app, index)
         }
 
@@ -105,4 +114,8 @@ final class TransportLink: Sendable {
             events.post(contentsOf: lines.map { .note(app: index, .warning($0)) })
         }
     }
+}
+
+extension TransportEvent {
+    fileprivate var isClosed: Bool { if case .closed = self { true } else { false } }
 }
