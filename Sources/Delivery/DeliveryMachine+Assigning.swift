@@ -176,7 +176,8 @@ extension DeliveryMachine {
     mutating func begin(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
         case .requests(let weight, let app):
-            let (group, isNew) = room.group(of: topic, weight: weight)
+            let (group, isNew) = room.group(
+                of: topic, weight: weight, kept: room.hasGroup(topic) ? [] : ledger.groups)
             if isNew { dispatch.addGroup(weight: weight) } else { dispatch.setWeight(weight, of: group) }
             directory.setDefault(app, of: group)
             return (group, 0)

@@ -177,6 +177,35 @@ struct DispatchTests {
         expect(dispatch.ready(0), is: 0)
     }
 
+    @Test("Streams go round the topics by weight, however many there are; only those with something ready count")
+    func shares() {
+        var store = NotificationStore.forTests()
+        var ready = ReadyQueues()
+        let groups = 150
+        for group in 0..<groups { ready.addGroup(weight: group == 140 ? 2 : 1) }
+        expect(ready.removeFirst(from: &store), is: nil)
+        var waiting: [UInt32: Int] = [:]
+        for group in [3, 63, 64, 140] {
+            for _ in 0..<4 {
+                let slot = store.add("a", group: Int32(group))
+                ready.append(slot, group: group, in: &store)
+                waiting[slot] = group
+            }
+        }
+        var order: [Int] = []
+        while let slot = ready.removeFirst(from: &store) { order.append(waiting[slot] ?? -1) }
+        expect(order, is: [3, 63, 64, 140, 140, 3, 63, 64, 140, 140, 3, 63, 64, 3, 63, 64])
+        expect(ready.count, is: 0)
+        expect(ready.oldestNs(in: store), is: nil)
+        // One that is taken out leaves its queue empty; a later one waits no longer than others.
+        let slot = store.add("a", group: 64)
+        ready.append(slot, group: 64, in: &store)
+        ready.remove(slot, group: 64, from: &store)
+        expect(ready.removeFirst(from: &store), is: nil)
+        ready.prepend(slot, group: 64, in: &store)
+        expect(ready.removeFirst(from: &store), is: slot)
+    }
+
     @Test("A pause is over in the order in which pauses began, and wakes the machine")
     func backOff() {
         var store = NotificationStore.forTests()
@@ -231,6 +260,30 @@ struct RoomTests {
         expect(room.isEmpty, is: false)
         room.giveBack(group: group.group, app: 0)
         expect(room.isEmpty, is: true)
+    }
+
+    @Test("Topics that come and go share as many groups as there are at once, and none that is needed")
+    func recycled() {
+        var room = Room(mostOpen: 10, mostBytes: 10_000)
+        room.addApp()
+        for round in 0..<1_000 {
+            let (group, isNew) = room.group(of: "topic\(round)", weight: round % 7 + 1)
+            expect([group, room.weights.count, room.weights[group]], is: [1, 2, round % 7 + 1])
+            expect(isNew, is: round == 0)
+        }
+        // Read; or with something open; or of a partition that is there, though nothing is read of it.
+        room.setRead(true, 1)
+        expect(room.group(of: "other", weight: 1).group, is: 2)
+        room.setRead(false, 1)
+        room.take(group: 1, app: 0)
+        expect(room.group(of: "another", weight: 1, kept: [2]).group, is: 3)
+        room.giveBack(group: 1, app: 0)
+        room.takeBlock(64, group: 1, app: 0)
+        expect(room.group(of: "one more", weight: 1, kept: [2, 3]).group, is: 4)
+        room.giveBackBlock(64, group: 1, app: 0)
+        expect(room.group(of: "the last", weight: 1, kept: [2, 3, 4]).group, is: 1)
+        expect(room.hasGroup("topic999"), is: false)
+        expect(room.group(of: "other", weight: 9).group, is: 2)
     }
 
     @Test("An app is full with half of the room, and its share is waited for so long")

@@ -10,12 +10,15 @@ struct ReadyQueues {
     private static let unit: UInt64 = 1 << 20
 
     private var queues: [Queue] = []
+    /// A bit for each queue that is not empty, 64 to a word: who is served next is looked for among those only.
+    private var occupied: [UInt64] = []
     /// The clock of the queue that was served last.
     private var clock: UInt64 = 0
     private(set) var count = 0
 
     mutating func addGroup(weight: Int) {
         queues.append(Queue(stride: max(1, Self.unit / UInt64(max(1, weight)))))
+        if queues.count > 64 * occupied.count { occupied.append(0) }
     }
 
     mutating func setWeight(_ weight: Int, of group: Int) {
@@ -36,33 +39,51 @@ struct ReadyQueues {
     @inline(__always)
     private mutating func enter(_ group: Int) {
         count += 1
-        if queues[group].list.isEmpty { queues[group].clock = max(queues[group].clock, clock) }
+        if queues[group].list.isEmpty {
+            queues[group].clock = max(queues[group].clock, clock)
+            occupied[group >> 6] |= 1 << UInt64(group & 63)
+        }
+    }
+
+    @inline(__always)
+    private mutating func leave(_ slot: UInt32, _ group: Int, _ store: inout NotificationStore) {
+        queues[group].list.remove(slot, from: &store)
+        count -= 1
+        if queues[group].list.isEmpty { occupied[group >> 6] &= ~(1 << UInt64(group & 63)) }
     }
 
     mutating func remove(_ slot: UInt32, group: Int, from store: inout NotificationStore) {
-        queues[group].list.remove(slot, from: &store)
-        count -= 1
+        leave(slot, group, &store)
     }
 
     mutating func removeFirst(from store: inout NotificationStore) -> UInt32? {
         guard count > 0 else { return nil }
         var next = -1
-        for group in queues.indices where !queues[group].list.isEmpty {
-            if next < 0 || queues[group].clock < queues[next].clock { next = group }
+        for word in occupied.indices {
+            var left = occupied[word]
+            while left != 0 {
+                let group = word << 6 | left.trailingZeroBitCount
+                left &= left &- 1
+                if next < 0 || queues[group].clock < queues[next].clock { next = group }
+            }
         }
         clock = queues[next].clock
         queues[next].clock += queues[next].stride
         let slot = queues[next].list.head
-        queues[next].list.remove(slot, from: &store)
-        count -= 1
+        leave(slot, next, &store)
         return slot
     }
 
     /// Since when the first of each queue waits: the longest wait, nearly.
     func oldestNs(in store: borrowing NotificationStore) -> Int64? {
         var oldest: Int64?
-        for queue in queues where !queue.list.isEmpty {
-            oldest = min(oldest ?? .max, store[queue.list.head].sinceNs)
+        for word in occupied.indices {
+            var left = occupied[word]
+            while left != 0 {
+                let group = word << 6 | left.trailingZeroBitCount
+                left &= left &- 1
+                oldest = min(oldest ?? .max, store[queues[group].list.head].sinceNs)
+            }
         }
         return oldest
     }

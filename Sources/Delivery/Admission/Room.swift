@@ -21,7 +21,7 @@ struct Room {
     private var apps: [App] = []
     private var notifications: Shares
     private var bytes: Shares
-    /// Share group of each request topic; all tiers are group 0.
+    /// Share group of each request topic; all tiers are group 0. A topic keeps its group until another one needs it.
     private var groups: [String: Int] = [:]
     private let mostOpen: Int
     private let mostBytes: Int
@@ -47,8 +47,21 @@ struct Room {
     /// Weights of the share groups that there are.
     var weights: [Int] { notifications.groups.map(\.weight) }
 
+    /// Whether a request topic has a share group.
+    func hasGroup(_ topic: String) -> Bool { groups[topic] != nil }
+
     /// The share group of a request topic, with this weight from now on, and whether it is a new one.
-    mutating func group(of topic: String, weight: Int) -> (group: Int, isNew: Bool) {
+    ///
+    /// - Parameter kept: groups of partitions that there are, read or not: a topic that has no group gets that of one that
+    ///   is gone for good, if nothing of it is open. So there are no more groups than topics were read at once.
+    mutating func group(of topic: String, weight: Int, kept: Set<Int> = []) -> (group: Int, isNew: Bool) {
+        if groups[topic] == nil {
+            let free = groups.filter { !kept.contains($0.value) && isUnused($0.value) }
+            if let (old, group) = free.min(by: { $0.value < $1.value }) {
+                groups[old] = nil
+                groups[topic] = group
+            }
+        }
         guard let known = groups[topic] else {
             let group = addGroup(weight: weight)
             groups[topic] = group
@@ -57,6 +70,11 @@ struct Room {
         notifications.setWeight(weight, of: known)
         bytes.setWeight(weight, of: known)
         return (known, false)
+    }
+
+    private func isUnused(_ group: Int) -> Bool {
+        notifications.groups[group].partitions == 0 && notifications.groups[group].used == 0
+            && bytes.groups[group].used == 0
     }
 
     private mutating func addGroup(weight: Int) -> Int {

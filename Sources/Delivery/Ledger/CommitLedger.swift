@@ -100,6 +100,13 @@ struct CommitLedger: ~Copyable {
         partitions[partition].ledger.forEachOpen { _, record in store.endLending(of: record) }
     }
 
+    /// Share groups of all partitions, read or not.
+    var groups: Set<Int> {
+        var groups: Set<Int> = []
+        for partition in partitions.slots { groups.insert(partitions[partition].group) }
+        return groups
+    }
+
     /// What this partition left behind when its session was lost.
     func suspended(topic: String, _ number: Int32) -> UInt32? {
         guard unassignedCount > 0 else { return nil }

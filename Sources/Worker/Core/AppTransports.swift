@@ -23,7 +23,7 @@ final class AppTransports: Transports {
     private var standings: [Standing]
     /// Since the last turn.
     private var told: [TransportEvent] = []
-/// Apps for which a connection could not be made, since the last turn.
+    /// Apps for which a connection could not be made, since the last turn.
     private var failed: [Int] = []
     private let onNote: (TransportNote, AppIndex, _ isReminder: Bool) -> Void
 
