@@ -1,9 +1,21 @@
+import CLinux
 import Testing
 
 @testable import Worker
 
 struct CrashHistoryTests {
     private let place = CrashHistory.Place(topic: "apns.requests", partition: 3, offset: 1_234)
+
+    @Test func `Names of topics stay where they are, up to a number of them`() {
+        func name(_ number: Int) -> UnsafeRawPointer? {
+            var text = "topic.\(number)"
+            return text.withUTF8 { crash_topic($0.baseAddress, Int32($0.count)) }
+        }
+        let first = name(0)
+        #expect(first != nil && name(0) == first)
+        #expect((1...Int(CRASH_TOPIC_LIMIT)).contains { name($0) == nil }, "more of them are not kept")
+        #expect(name(0) == first)
+    }
 
     /// As `crash_contain` appends it.
     private func note(_ signal: Int32 = 4, atMs: Int64 = 0, _ place: CrashHistory.Place?) -> String {

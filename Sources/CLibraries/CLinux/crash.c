@@ -251,10 +251,13 @@ struct name {
 const void *crash_topic(const void *bytes, int32_t count) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct name *names;
+    static int32_t known;
     pthread_mutex_lock(&lock);
     struct name *name = names;
     while (name && (name->count != count || memcmp(name->bytes, bytes, (size_t)count) != 0)) name = name->next;
-    if (!name && (name = malloc(sizeof *name + (size_t)count))) {
+    // So many that they are not those of a cluster: a name stays for ever, and this list is gone through.
+    if (!name && known < CRASH_TOPIC_LIMIT && (name = malloc(sizeof *name + (size_t)count))) {
+        known++;
         name->next = names;
         name->count = count;
         memcpy(name->bytes, bytes, (size_t)count);

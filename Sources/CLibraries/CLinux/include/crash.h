@@ -25,7 +25,11 @@ static inline void crash_next(struct crash_place *place, int64_t offset) {
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/// A topic's name that stays where it is for ever, for places; the same for the same name. Names are few: each stays.
+/// So many names are kept.
+#define CRASH_TOPIC_LIMIT 4096
+
+/// A topic's name that stays where it is for ever, for places; the same for the same name. NULL, which no line names, where
+/// `CRASH_TOPIC_LIMIT` others were asked for before.
 const void *crash_topic(const void *bytes, int32_t count);
 
 /// From now on a death by SIGILL, SIGTRAP, SIGSEGV, SIGBUS or SIGABRT writes a line that names the record, and a
