@@ -227,7 +227,8 @@ struct RequestCheck: Sendable {
         }
     }
 
-    /// The canonical form, 32 hex digits in groups of 8-4-4-4-12; either case.
+    /// The canonical form, 32 hex digits in groups of 8-4-4-4-12; either case. As `PayloadSyntax`, a reading of its own: what
+    /// the worker takes for an id, and sends, must be one to another reader.
     func uuid(_ text: UnsafeRawBufferPointer) -> NotificationUUID? {
         guard text.count == 36 else { return nil }
         var high: UInt64 = 0
