@@ -475,7 +475,7 @@ import Testing
 
     @Test func `The topic that a subscription cannot have is read from librdkafka's sentence`() {
         let text = "Subscribed topic not available: apns.requests: Broker: Topic authorization failed"
-        #expect(GroupReader.unavailableTopic(in: text) == "apns.requests")
-        #expect(GroupReader.unavailableTopic(in: "Connection refused") == nil)
+        #expect(ReadingProblems.unavailableTopic(in: text) == "apns.requests")
+        #expect(ReadingProblems.unavailableTopic(in: "Connection refused") == nil)
     }
 }

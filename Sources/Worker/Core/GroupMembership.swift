@@ -1,0 +1,299 @@
+internal import Configuration
+internal import Delivery
+internal import Kafka
+internal import Observability
+
+/// The member of one consumer group: what it is subscribed to, what was assigned and is not read yet, what is revoked and
+/// drains, and how it leaves. Every event of the group is answered here, in the order in which librdkafka wants it. Core thread.
+final class GroupMembership {
+    /// What only we can tell: until librdkafka takes it, the group stands still for this member.
+    private enum GroupCall {
+        case unassign, subscribe, rejoin
+    }
+
+    /// Calls that librdkafka did not take, in this order; and when it is told again (monotonic).
+    private struct Untold {
+        var calls: [GroupCall]
+        var retryNs: Int64
+        var pauseNs: Int64
+
+        /// Only this one, where it is among them.
+        func only(_ call: GroupCall) -> Untold? {
+            calls.contains(call) ? Untold(calls: [call], retryNs: retryNs, pauseNs: pauseNs) : nil
+        }
+    }
+
+    /// Partitions on their way out, until they are drained or it is too late.
+    private struct Revocation {
+        let partitions: [PartitionID]
+        /// When to stop waiting for answers, and when for the last commit too (monotonic).
+        let deadlineNs: Int64
+        let lastCommitDeadlineNs: Int64
+        var hasStoppedWaiting = false
+        /// Whether the group asked for them (and is to be answered), or we leave by ourselves.
+        var mustUnassign: Bool
+    }
+
+    private let consumer: Consumer
+    /// The group's id.
+    private let name: String
+    private let partitions: AssignedPartitions
+    private let problems: ReadingProblems
+    private let logger: Logger
+    private let drainNs: Int64
+    /// As subscribed to.
+    var topics: [String]
+    /// What is asked about partitions given to us before they are read, and when to ask on (monotonic).
+    private var waiting: (questions: AssignmentQuestions, retryNs: Int64)?
+    /// Partitions given to us that are not read.
+    private var left: UntoldPartitions?
+    private var untold: Untold?
+    private var revocation: Revocation?
+    private(set) var isLeaving = false
+    private var hasStartedClosing = false
+    /// Whether the group has answered once; an empty assignment counts.
+    private(set) var hasJoined = false
+
+    private static let questionPauseNs: Int64 = 500_000_000
+    private static let callPauseNs: Int64 = 500_000_000
+    private static let longestCallPauseNs: Int64 = 10_000_000_000
+    /// How long after the drain limit the last commit may take.
+    private static let lastCommitNs = WorkerConfiguration.lastCommitMs * 1_000_000
+
+    /// Subscribes.
+    init(
+        _ consumer: Consumer, of name: String, topics: [String], drainNs: Int64, _ partitions: AssignedPartitions,
+        problems: ReadingProblems, logger: Logger
+    ) throws(KafkaError) {
+        self.consumer = consumer
+        self.name = name
+        self.topics = topics
+        self.drainNs = drainNs
+        self.partitions = partitions
+        self.problems = problems
+        self.logger = logger
+        try consumer.subscribe(to: topics)
+    }
+
+    /// Nothing is on its way out: what is assigned may be read.
+    var mayRead: Bool { revocation == nil }
+
+    /// The group may be joined anew: nothing is on its way out, nor are we.
+    var isSettled: Bool { revocation == nil && !isLeaving }
+
+    /// Whether the group was left.
+    var hasLeft: Bool { hasStartedClosing && consumer.isClosed }
+
+    /// When something is to be done without a wake-up (monotonic).
+    var nextDeadlineNs: Int64? {
+        var deadline: Int64?
+        func consider(_ ns: Int64) { deadline = min(deadline ?? ns, ns) }
+        if let waiting { consider(waiting.retryNs) }
+        if let untold { consider(untold.retryNs) }
+        if let left, waiting == nil, isSettled { consider(left.retryNs) }
+        if let revocation {
+            consider(revocation.hasStoppedWaiting ? revocation.lastCommitDeadlineNs : revocation.deadlineNs)
+        }
+        return deadline
+    }
+
+    // MARK: What librdkafka is told
+
+    /// Has other topics from now on.
+    func subscribe(to topics: [String], _ now: DeliveryTime) {
+        self.topics = topics
+        tell(.subscribe, now)
+    }
+
+    /// Leaves the group and joins it again: everything is given out anew.
+    func rejoin(_ reason: String, _ now: DeliveryTime) {
+        logger.info(.kafka, "joining the group anew", ["group": "\(name)", "reason": "\(reason)"])
+        tell(.rejoin, now)
+    }
+
+    /// Tells librdkafka, again and again until it takes it; what it did not take before comes first.
+    private func tell(_ call: GroupCall, _ now: DeliveryTime) {
+        var calls = untold?.calls ?? []
+        if !calls.contains(call) { calls.append(call) }
+        tell(calls, now)
+    }
+
+    /// Tells it again, where that is due.
+    func tellAgain(_ now: DeliveryTime) {
+        if let untold, untold.retryNs <= now.ns { tell(untold.calls, now) }
+    }
+
+    private func tell(_ calls: [GroupCall], _ now: DeliveryTime) {
+        var calls = calls
+        while let call = calls.first {
+            do throws(KafkaError) {
+                switch call {
+                case .unassign: try consumer.unassign()
+                case .subscribe: try consumer.subscribe(to: topics)
+                case .rejoin: try consumer.rejoin(topics)
+                }
+            } catch {
+                let pauseNs = untold.map { min(2 * $0.pauseNs, Self.longestCallPauseNs) } ?? Self.callPauseNs
+                untold = Untold(calls: calls, retryNs: now.ns + pauseNs, pauseNs: pauseNs)
+                problems.cannotJoin(error.code, now)
+                logger.warning(
+                    .kafka, "the group cannot be joined anew; trying again", about: name,
+                    ["group": "\(name)", "error": "\(error.text)", "retry_in_ms": .count(pauseNs / 1_000_000)])
+                return
+            }
+            calls.removeFirst()
+        }
+        untold = nil
+        problems.canJoin()
+    }
+
+    // MARK: Assignment
+
+    /// The group gave us partitions: they are read once it is known where (`moveAssignment`).
+    func assigned(_ partitions: [TopicPartition], _ now: DeliveryTime) {
+        hasJoined = true
+        // What is new must not be given up for the sake of what was given up before: the group has moved on.
+        untold = untold?.only(.subscribe)
+        if untold == nil { problems.canJoin() }
+        waiting = (AssignmentQuestions(isLeaving ? [] : partitions), now.ns)
+    }
+
+    /// Begins to read what was assigned, once it is known where.
+    ///
+    /// - Returns: what the watch saw of their logs before.
+    func moveAssignment(_ machine: inout DeliveryMachine, _ now: DeliveryTime) -> [LogMarks.Change] {
+        guard var questions = waiting?.questions, let retryNs = waiting?.retryNs, retryNs <= now.ns else { return [] }
+        do throws(KafkaError) {
+            let isAllKnown = try questions.ask(consumer, TurnBudget()) { partitions.start(of: $0, now) }
+            guard isAllKnown else {
+                waiting = (questions, now.ns)
+                return []
+            }
+            let changes = try begin(questions.places(roleOfTopic: partitions.roleOfTopic), &machine, now)
+            waiting = nil
+            leave(questions, now)
+            return changes
+        } catch {
+            logger.warning(
+                .kafka, "what was assigned cannot be read yet; trying again", about: name,
+                ["group": "\(name)", "error": "\(error.text)"])
+            waiting = (questions, now.ns + Self.questionPauseNs)
+            return []
+        }
+    }
+
+    private func begin(
+        _ places: [AssignmentQuestions.Place], _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) throws(KafkaError) -> [LogMarks.Change] {
+        let queues = try consumer.assign(places.map { PartitionStart($0.committed.partition, offset: $0.start) })
+        guard !places.isEmpty else { return [] }
+        partitions.begin(places, queues, &machine, now)
+        logger.info(
+            .kafka, "partitions assigned",
+            [
+                "group": "\(name)",
+                "partitions": "\(places.map(\.committed.partition.description).sorted().joined(separator: ","))",
+            ])
+        // Where partitions move one by one, the others may be on their way still.
+        return partitions.takeKept(of: queues.map(\.partition), forgetsOthers: !consumer.isCooperative, now)
+    }
+
+    /// Leaves out the partitions that cannot be read: they hinder no other.
+    private func leave(_ questions: AssignmentQuestions, _ now: DeliveryTime) {
+        for (partition, code) in questions.failed {
+            problems.note(.partition(partition), code, of: partition.topic, now)
+        }
+        var failed = questions.failed.map(\.partition)
+        // Where partitions move one by one, those left out before are still ours.
+        if consumer.isCooperative, let before = left {
+            failed += before.partitions.filter { !questions.partitions.contains($0) }
+        }
+        left = UntoldPartitions(failed, nowNs: now.ns)
+    }
+
+    /// Asks again for what could not be told; once it can, the group is joined anew, which gives it to somebody.
+    func askForLeft(_ now: DeliveryTime) {
+        guard var left, left.retryNs <= now.ns, waiting == nil, isSettled else { return }
+        let canBeRead = left.ask(consumer, TurnBudget(), nowNs: now.ns)
+        self.left = canBeRead ? nil : left
+        if canBeRead { rejoin("partitions can be read again", now) }
+    }
+
+    // MARK: Revocation
+
+    /// The group takes partitions away: they drain, at most for `drainNs`, and are given up then.
+    ///
+    /// - Parameter lost: another member may own them already.
+    func revoked(_ revoked: [TopicPartition], lost: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        waiting = nil
+        let remaining = consumer.isCooperative ? left?.partitions.filter { !revoked.contains($0) } ?? [] : []
+        left = UntoldPartitions(remaining, nowNs: now.ns)
+        let leaving = partitions.all.filter { revoked.contains($0.partition) }.map(\.id)
+        logger.info(
+            .kafka, lost ? "partitions lost" : "partitions revoked; draining",
+            ["group": "\(name)", "count": .count(revoked.count)])
+        if lost {
+            revocation = nil
+            giveUp(leaving, isLost: true, mustUnassign: true, &machine, now)
+        } else {
+            machine.revoke(leaving)
+            revocation = Revocation(
+                partitions: leaving, deadlineNs: now.ns + drainNs,
+                lastCommitDeadlineNs: now.ns + drainNs + Self.lastCommitNs, mustUnassign: true)
+        }
+    }
+
+    /// Begins to leave the group: everything is drained, at most for `limitNs`; then `hasLeft` becomes true.
+    func leave(_ machine: inout DeliveryMachine, limitNs: Int64, _ now: DeliveryTime) {
+        isLeaving = true
+        waiting = nil
+        left = nil
+        untold = untold?.only(.unassign)
+        guard revocation == nil else { return }
+        let leaving = partitions.all.map(\.id)
+        machine.revoke(leaving)
+        revocation = Revocation(
+            partitions: leaving, deadlineNs: now.ns + limitNs,
+            lastCommitDeadlineNs: now.ns + limitNs + Self.lastCommitNs, mustUnassign: false)
+    }
+
+    /// Gives up what is drained, or was waited for long enough; and leaves the group after that, where we leave.
+    func moveRevocation(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        if var revocation {
+            if consumer.isAssignmentLost, revocation.mustUnassign {
+                logger.warning(.kafka, "partitions were lost while they drained", ["group": "\(name)"])
+                self.revocation = nil
+                giveUp(revocation.partitions, isLost: true, mustUnassign: true, &machine, now)
+            } else if revocation.partitions.allSatisfy({ machine.isDrained($0) })
+                || now.ns >= revocation.lastCommitDeadlineNs
+            {
+                self.revocation = nil
+                giveUp(revocation.partitions, isLost: false, mustUnassign: revocation.mustUnassign, &machine, now)
+            } else if now.ns >= revocation.deadlineNs, !revocation.hasStoppedWaiting {
+                logger.warning(
+                    .delivery, "the drain limit passed with notifications unanswered; they stay in doubt",
+                    ["group": "\(name)"])
+                machine.stopWaiting(revocation.partitions)
+                revocation.hasStoppedWaiting = true
+                self.revocation = revocation
+            }
+        }
+        if isLeaving, revocation == nil, !hasStartedClosing {
+            hasStartedClosing = true
+            do throws(KafkaError) {
+                try consumer.startClosing()
+            } catch {
+                logger.warning(.kafka, "the group could not be left in order", ["error": "\(error.text)"])
+            }
+        }
+    }
+
+    private func giveUp(
+        _ ids: [PartitionID], isLost: Bool, mustUnassign: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+    ) {
+        partitions.giveUp(ids, isLost: isLost, &machine)
+        guard mustUnassign else { return }
+        tell(.unassign, now)
+        logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
+    }
+}
