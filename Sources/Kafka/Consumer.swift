@@ -14,6 +14,7 @@ import CRdkafka
     private let wakeUpDescriptor: Int32
     /// Of what librdkafka reads for us.
     private var queues: [TopicPartition: PartitionQueue] = [:]
+    private var knownToBeCooperative: Bool?
     /// What `revoked` named and `unassign` is to answer.
     private var revoked: [TopicPartition] = []
 
@@ -126,8 +127,13 @@ import CRdkafka
     package var isAssignmentLost: Bool { unsafe rd_kafka_assignment_lost(client.raw) != 0 }
 
     /// Whether partitions move one by one (cooperative) and not all at once (eager).
+    ///
+    /// librdkafka's main thread is asked until it has joined the group, and waited for; then that does not change any more.
     package var isCooperative: Bool {
-        unsafe rd_kafka_rebalance_protocol(client.raw).map { unsafe String(cString: $0) } == "COOPERATIVE"
+        if let knownToBeCooperative { return knownToBeCooperative }
+        let word = unsafe rd_kafka_rebalance_protocol(client.raw).map { unsafe String(cString: $0) }
+        if word == "COOPERATIVE" || word == "EAGER" { knownToBeCooperative = word == "COOPERATIVE" }
+        return word == "COOPERATIVE"
     }
 
     /// Answers `assigned`: starts reading the partitions, each into its own queue, in the order given.

@@ -37,6 +37,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let fencedInstance = KafkaCode(RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID)
     package static let unknownTopic = KafkaCode(RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
     package static let unknownPartition = KafkaCode(RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION)
+    package static let invalidTopic = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION)
+    package static let unsupportedForMessageFormat = KafkaCode(RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT)
     package static let invalidRecord = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_RECORD)
     package static let invalidReplicationFactor = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR)
     package static let invalidPartitions = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_PARTITIONS)

@@ -85,13 +85,14 @@ final class AssignedPartitions {
     /// Gives partitions up.
     ///
     /// - Parameter isLost: the session was: what is known is kept, in case that nobody else gets them.
-    func giveUp(_ ids: [PartitionID], isLost: Bool, _ machine: inout DeliveryMachine) {
+    func giveUp(_ given: [PartitionID], isLost: Bool, _ machine: inout DeliveryMachine) {
+        let ids = Set(given)
         // Its last commit was taken: it says where to begin, to whoever has the partition next.
         for one in all where !isLost && ids.contains(one.id) && machine.isDrained(one.id) {
             changed[one.partition] = nil
         }
         for one in all where machine.status(of: one.id)?.committed != nil { hadCommitted.insert(one.partition) }
-        if isLost { machine.suspend(ids) } else { machine.release(ids) }
+        if isLost { machine.suspend(given) } else { machine.release(given) }
         for one in all where ids.contains(one.id) {
             context.problems.forget(one.partition)
             reserve.forget(one.partition)

@@ -226,9 +226,10 @@ final class GroupMembership {
     /// - Parameter lost: another member may own them already.
     func revoked(_ revoked: [TopicPartition], lost: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         waiting = nil
-        let remaining = consumer.isCooperative ? left?.partitions.filter { !revoked.contains($0) } ?? [] : []
+        let taken = Set(revoked)
+        let remaining = consumer.isCooperative ? left?.partitions.filter { !taken.contains($0) } ?? [] : []
         left = UntoldPartitions(remaining, nowNs: now.ns)
-        let leaving = partitions.all.filter { revoked.contains($0.partition) }.map(\.id)
+        let leaving = partitions.all.filter { taken.contains($0.partition) }.map(\.id)
         logger.info(
             .kafka, lost ? "partitions lost" : "partitions revoked; draining",
             ["group": "\(name)", "count": .count(revoked.count)])
