@@ -41,6 +41,8 @@ import Testing
         /// Whether letters of batches are not acknowledged.
         var holdsBatches = false
         private var held: [NotificationID] = []
+        /// Whether letters of records are not acknowledged.
+        var holdsLetters = false
         var events: [DeliveryEvent] = []
 
         init(
@@ -153,8 +155,10 @@ import Testing
                 ends = []
             }
             wantsMore = reader.read(into: &machine, now: now, deadLetters: deadLetters)
-            for id in acknowledged { machine.acknowledged(id, now: now) }
-            acknowledged = []
+            if !holdsLetters {
+                for id in acknowledged { machine.acknowledged(id, now: now) }
+                acknowledged = []
+            }
             if !holdsBatches {
                 for id in held { machine.acknowledged(id, now: now) }
                 held = []
@@ -394,6 +398,40 @@ import Testing
         scene.holdsBatches = false
         try scene.run("the commit") { try scene.committed() == 6 }
         #expect(scene.reader.unreadableBatches == 1)
+    }
+
+    // MARK: Leaving
+
+    @Test func `A group is left although what it assigned is not read yet`() throws {
+        let cluster = try MockCluster()
+        let scene = try Scene(cluster: cluster)
+        // What is asked takes longer than one turn.
+        try cluster.setRoundTrip(milliseconds: 600)
+        try scene.run("the assignment", seconds: 60) { scene.reader.hasJoined }
+        #expect(scene.assigned.isEmpty)
+        try cluster.setRoundTrip(milliseconds: 0)
+        scene.reader.leave(&scene.machine, limitNs: 1_000_000_000, now: scene.now)
+        try scene.run("the end", seconds: 15) { scene.reader.hasLeft }
+        #expect(scene.assigned.isEmpty)
+    }
+
+    @Test func `What the group takes back drains no longer than leaving it may take`() throws {
+        let scene = try Scene()
+        try scene.write(value: nil)
+        try scene.run("the letter") { scene.letters.count == 1 }
+        try scene.run("the commit") { try scene.committed() == 1 }
+        scene.holdsLetters = true
+        try scene.write(value: nil)
+        try scene.run("the letter that is not acknowledged") { scene.letters.count == 2 }
+        // It is revoked, with five seconds to drain.
+        scene.reader.subscribe(to: scene.topics + ["another"], now: scene.now)
+        try scene.run("the revocation") { scene.log.lines.contains { $0.contains("partitions revoked") } }
+        #expect(scene.assigned == [0])
+        scene.reader.leave(&scene.machine, limitNs: 300_000_000, now: scene.now)
+        let since = scene.now.ns
+        try scene.run("the end") { scene.reader.hasLeft }
+        #expect(scene.now.ns - since < 4_000_000_000)
+        #expect(!scene.log.lines.contains { $0.contains("partitions lost") }, "\(scene.log.lines)")
     }
 
     // MARK: Offsets that a broker refuses

@@ -25,13 +25,24 @@ final class GroupMembership {
 
     /// Partitions on their way out, until they are drained or it is too late.
     private struct Revocation {
-        let partitions: [PartitionID]
-        /// When to stop waiting for answers, and when for the last commit too (monotonic).
+        var partitions: [PartitionID]
+        /// When to stop waiting for answers (monotonic).
         let deadlineNs: Int64
-        let lastCommitDeadlineNs: Int64
         var hasStoppedWaiting = false
         /// Whether the group asked for them (and is to be answered), or we leave by ourselves.
-        var mustUnassign: Bool
+        let mustUnassign: Bool
+
+        /// When to stop waiting for the last commit, too.
+        var lastCommitDeadlineNs: Int64 { deadlineNs + GroupMembership.lastCommitNs }
+        /// When there is something to do without a wake-up.
+        var nextNs: Int64 { hasStoppedWaiting ? lastCommitDeadlineNs : deadlineNs }
+
+        /// The same for these only, until this time at most.
+        func only(_ isIn: (PartitionID) -> Bool, untilNs: Int64) -> Revocation {
+            Revocation(
+                partitions: partitions.filter(isIn), deadlineNs: min(deadlineNs, untilNs),
+                hasStoppedWaiting: hasStoppedWaiting, mustUnassign: mustUnassign)
+        }
     }
 
     private let consumer: Consumer
@@ -48,8 +59,10 @@ final class GroupMembership {
     /// Partitions given to us that are not read.
     private var left: UntoldPartitions?
     private var untold: Untold?
-    private var revocation: Revocation?
-    private(set) var isLeaving = false
+    /// What the group asked for, and what is left since we leave: each partition is in one of them at most.
+    private var revocations: [Revocation] = []
+    /// When to stop waiting for answers, since we leave (monotonic).
+    private var leaveDeadlineNs: Int64?
     private var hasStartedClosing = false
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
@@ -76,10 +89,12 @@ final class GroupMembership {
     }
 
     /// Nothing is on its way out: what is assigned may be read.
-    var mayRead: Bool { revocation == nil }
+    var mayRead: Bool { revocations.isEmpty }
+
+    var isLeaving: Bool { leaveDeadlineNs != nil }
 
     /// The group may be joined anew: nothing is on its way out, nor are we.
-    var isSettled: Bool { revocation == nil && !isLeaving }
+    var isSettled: Bool { mayRead && !isLeaving }
 
     /// Whether the group was left.
     var hasLeft: Bool { hasStartedClosing && consumer.isClosed }
@@ -91,9 +106,7 @@ final class GroupMembership {
         if let waiting { consider(waiting.retryNs) }
         if let untold { consider(untold.retryNs) }
         if let left, waiting == nil, isSettled { consider(left.retryNs) }
-        if let revocation {
-            consider(revocation.hasStoppedWaiting ? revocation.lastCommitDeadlineNs : revocation.deadlineNs)
-        }
+        for revocation in revocations { consider(revocation.nextNs) }
         return deadline
     }
 
@@ -234,52 +247,59 @@ final class GroupMembership {
             .kafka, lost ? "partitions lost" : "partitions revoked; draining",
             ["group": "\(name)", "count": .count(revoked.count)])
         if lost {
-            revocation = nil
+            revocations = []
             giveUp(leaving, isLost: true, mustUnassign: true, &machine, now)
         } else {
             machine.revoke(leaving)
-            revocation = Revocation(
-                partitions: leaving, deadlineNs: now.ns + drainNs,
-                lastCommitDeadlineNs: now.ns + drainNs + Self.lastCommitNs, mustUnassign: true)
+            // Those that drain already, since we leave, are to be answered now.
+            revocations = revocations.filter { !$0.mustUnassign }
+                .map { $0.only({ !leaving.contains($0) }, untilNs: .max) }.filter { !$0.partitions.isEmpty }
+            revocations.append(
+                Revocation(
+                    partitions: leaving, deadlineNs: min(now.ns + drainNs, leaveDeadlineNs ?? .max),
+                    mustUnassign: true))
         }
     }
 
-    /// Begins to leave the group: everything is drained, at most for `limitNs`; then `hasLeft` becomes true.
+    /// Begins to leave the group: everything is drained, at most for `limitNs`; then `hasLeft` becomes true. What the group
+    /// asks for already has no longer than that, and is answered.
     func leave(_ machine: inout DeliveryMachine, limitNs: Int64, _ now: DeliveryTime) {
-        isLeaving = true
+        let deadlineNs = now.ns + limitNs
+        leaveDeadlineNs = deadlineNs
         waiting = nil
         left = nil
         untold = untold?.only(.unassign)
-        guard revocation == nil else { return }
-        let leaving = partitions.all.map(\.id)
-        machine.revoke(leaving)
-        revocation = Revocation(
-            partitions: leaving, deadlineNs: now.ns + limitNs,
-            lastCommitDeadlineNs: now.ns + limitNs + Self.lastCommitNs, mustUnassign: false)
+        let draining = revocations.flatMap(\.partitions)
+        let others = partitions.all.map(\.id).filter { !draining.contains($0) }
+        machine.revoke(others)
+        revocations = revocations.map { $0.only({ _ in true }, untilNs: deadlineNs) }
+        revocations.append(Revocation(partitions: others, deadlineNs: deadlineNs, mustUnassign: false))
     }
 
     /// Gives up what is drained, or was waited for long enough; and leaves the group after that, where we leave.
     func moveRevocation(_ machine: inout DeliveryMachine, _ now: DeliveryTime) {
-        if var revocation {
+        let moving = revocations
+        revocations = []
+        for var revocation in moving {
             if consumer.isAssignmentLost, revocation.mustUnassign {
                 logger.warning(.kafka, "partitions were lost while they drained", ["group": "\(name)"])
-                self.revocation = nil
                 giveUp(revocation.partitions, isLost: true, mustUnassign: true, &machine, now)
             } else if revocation.partitions.allSatisfy({ machine.isDrained($0) })
                 || now.ns >= revocation.lastCommitDeadlineNs
             {
-                self.revocation = nil
                 giveUp(revocation.partitions, isLost: false, mustUnassign: revocation.mustUnassign, &machine, now)
-            } else if now.ns >= revocation.deadlineNs, !revocation.hasStoppedWaiting {
-                logger.warning(
-                    .delivery, "the drain limit passed with notifications unanswered; they stay in doubt",
-                    ["group": "\(name)"])
-                machine.stopWaiting(revocation.partitions)
-                revocation.hasStoppedWaiting = true
-                self.revocation = revocation
+            } else {
+                if now.ns >= revocation.deadlineNs, !revocation.hasStoppedWaiting {
+                    logger.warning(
+                        .delivery, "the drain limit passed with notifications unanswered; they stay in doubt",
+                        ["group": "\(name)"])
+                    machine.stopWaiting(revocation.partitions)
+                    revocation.hasStoppedWaiting = true
+                }
+                revocations.append(revocation)
             }
         }
-        if isLeaving, revocation == nil, !hasStartedClosing {
+        if isLeaving, revocations.isEmpty, !hasStartedClosing {
             hasStartedClosing = true
             do throws(KafkaError) {
                 try consumer.startClosing()
