@@ -400,6 +400,42 @@ import Testing
         #expect(scene.reader.unreadableBatches == 1)
     }
 
+    @Test func `An error of an idle partition is named until it is over`() throws {
+        let scene = try Scene()
+        try scene.write(value: nil)
+        try scene.run("the letter") { scene.letters.count == 1 }
+        // Of the first answer that meets the log's end librdkafka takes only that (rdkafka_fetcher.c).
+        try scene.pass(seconds: 1.5)
+        scene.cluster.fail(1, with: [.invalidRecord])
+        try scene.run("its name") { !scene.reader.problems(scene.now).isEmpty }
+        let partition = TopicPartition(scene.topic, 0)
+        #expect(scene.reader.problems(scene.now).map(\.subject) == [.partition(partition)])
+        var later = scene.now
+        later.ns += ReadingProblems.namedNs
+        #expect(scene.reader.problems(later).isEmpty, "said at every fetch, and not any more")
+
+        scene.cluster.fail(1, with: [.topicAuthorizationFailed])
+        try scene.run("the denial") {
+            scene.reader.problems(scene.now).map(\.code) == [.topicAuthorizationFailed]
+        }
+        later.ns = scene.now.ns + ReadingProblems.namedNs
+        #expect(scene.reader.problems(later).count == 1, "said once")
+        func report(_ atNs: Int64, _ reading: KafkaCode?) -> ClusterReport {
+            var report = ClusterReport(atNs: atNs)
+            report.topics = [
+                ClusterReport.Topic(
+                    name: scene.topic, path: "", use: .requests, metadata: KafkaCode.none, reading: reading)
+            ]
+            return report
+        }
+        scene.reader.take(report(0, KafkaCode.none))
+        scene.reader.take(report(later.ns, nil))
+        scene.reader.take(report(later.ns, .topicAuthorizationFailed))
+        #expect(scene.reader.problems(scene.now).count == 1, "asked before, not told, or denied still")
+        scene.reader.take(report(later.ns, KafkaCode.none))
+        #expect(scene.reader.problems(scene.now).isEmpty)
+    }
+
     // MARK: Leaving
 
     @Test func `A group is left although what it assigned is not read yet`() throws {

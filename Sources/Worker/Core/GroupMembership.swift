@@ -214,7 +214,7 @@ final class GroupMembership {
     /// Leaves out the partitions that cannot be read: they hinder no other.
     private func leave(_ questions: AssignmentQuestions, _ now: DeliveryTime) {
         for (partition, code) in questions.failed {
-            problems.note(.partition(partition), code, of: partition.topic, now)
+            problems.note(.partition(partition), code, of: partition.topic, isOfFetch: false, now)
         }
         var failed = questions.failed.map(\.partition)
         // Where partitions move one by one, those left out before are still ours.

@@ -132,11 +132,11 @@ final class GroupReader: CommitPlace {
         case .offsetReset(let partition, let text):
             if let one = partitions[partition], !one.isStopped { one.refuse(text, now) }
         case .partitionFailed(let partition, let error):
-            standing.note(.partition(partition), error.code, of: partition.topic, now)
+            standing.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
         case .batchFailed(let partition, .putOff(let batch), _): partitions.putOff(partition, batch, now)
         case .batchFailed(let partition, let failure, let error):
             if partitions[partition]?.failed(failure, machine, now) == true {
-                standing.note(.partition(partition), error.code, of: partition.topic, now)
+                standing.note(.partition(partition), error.code, of: partition.topic, isOfFetch: true, now)
             }
         case .client(let event): take(event, now)
         }
@@ -146,7 +146,7 @@ final class GroupReader: CommitPlace {
         switch event {
         case .error(let error):
             if let topic = ReadingProblems.unavailableTopic(in: error.text) {
-                return standing.note(.topic(topic), error.code, of: topic, now)
+                return standing.note(.topic(topic), error.code, of: topic, isOfFetch: true, now)
             }
             lastError = error
             if error.code == .noResources { standing.missesThread(now) }
@@ -164,6 +164,9 @@ final class GroupReader: CommitPlace {
 
     /// What cannot be read now, or is refused though it is there.
     func problems(_ now: DeliveryTime) -> [KafkaProblem] { standing.all(now) }
+
+    /// Takes what the watch was told of the topics: what kept one from being read may be over.
+    func take(_ report: ClusterReport) { standing.take(report) }
 
     // MARK: Records
 

@@ -277,6 +277,7 @@ extension PushWorker {
 
     func take(_ report: ClusterReport) {
         clusterReport = report
+        for reader in readers { reader.take(report) }
         if let unsafe = report.unsafeTopics { unsafeTopics = unsafe }
         if let failure = report.leftTiersFailure { missLeftTiers(failure) }
         for change in report.changedLogs {

@@ -2,12 +2,30 @@ internal import Delivery
 internal import Kafka
 internal import Observability
 
-/// What keeps one group from being joined or read, as its consumer said it. Core thread.
+/// What keeps one group from being joined or read, as its consumer said it, until it is over. Core thread.
+///
+/// librdkafka says that a fetch failed, and never that one succeeded again: of a partition with no new records nothing else
+/// tells. Most errors it says again at every fetch (`fetch.error.backoff.ms`, half a second): such a one is over when it was
+/// not said for `namedNs`. That a topic is unknown or denied it says once (rdkafka_fetcher.c,
+/// rd_kafka_fetch_reply_handle_partition_error): that is over when the watch asked later, and the group may read the topic.
 final class ReadingProblems {
+    private struct Standing {
+        var problem: KafkaProblem
+        /// When it was said last (monotonic).
+        var lastNs: Int64
+        /// Whether a fetch failed; else it lasts until the group has answered.
+        var isOfFetch = false
+
+        var isSaidOnce: Bool { problem.code == .topicAuthorizationFailed || problem.code.isUnknownTopic }
+    }
+
+    /// How long an error is named that is said again at every fetch.
+    static let namedNs: Int64 = 20_000_000_000
+
     /// The group's id.
     private let group: String
     private let logger: Logger
-    private var standing: [KafkaProblem.Subject: KafkaProblem] = [:]
+    private var standing: [KafkaProblem.Subject: Standing] = [:]
     private var falseRefusals = FalseRefusals()
     private var missingThread = MissingThread()
 
@@ -18,19 +36,44 @@ final class ReadingProblems {
 
     /// What cannot be read now, or is refused though it is there.
     func all(_ now: DeliveryTime) -> [KafkaProblem] {
-        Array(standing.values) + falseRefusals.problems(nowNs: now.ns)
+        standing.values.filter { !isOver($0, now) }.map(\.problem) + falseRefusals.problems(nowNs: now.ns)
             + [missingThread.problem(ofGroup: group, nowNs: now.ns)].compactMap(\.self)
     }
 
+    private func isOver(_ one: Standing, _ now: DeliveryTime) -> Bool {
+        one.isOfFetch && !one.isSaidOnce && now.ns - one.lastNs >= Self.namedNs
+    }
+
     /// A topic, or a partition of it, cannot be read.
-    func note(_ subject: KafkaProblem.Subject, _ code: KafkaCode, of topic: String, _ now: DeliveryTime) {
+    ///
+    /// - Parameter isOfFetch: a fetch failed, which goes on by itself; else it lasts until the group has answered.
+    func note(
+        _ subject: KafkaProblem.Subject, _ code: KafkaCode, of topic: String, isOfFetch: Bool, _ now: DeliveryTime
+    ) {
         let advice = Advice.reading(topic, group: group, code)
-        standing[subject] = KafkaProblem(
+        let before = standing[subject].flatMap { isOver($0, now) ? nil : $0 }
+        let problem = KafkaProblem(
             subject: subject, trouble: .reading, code: code, advice: advice,
-            sinceNs: standing[subject]?.sinceNs ?? now.ns)
+            sinceNs: before?.problem.sinceNs ?? now.ns)
+        standing[subject] = Standing(problem: problem, lastNs: now.ns, isOfFetch: isOfFetch)
         logger.debug(
             .kafka, "cannot be read; trying on", about: "\(subject) \(code.name)",
             ["subject": "\(subject)", "error": "\(code.name)", "advice": "\(advice)"])
+    }
+
+    /// Takes what the watch was told: what was said once, before it asked, is over where the topic may be read.
+    func take(_ report: ClusterReport) {
+        guard !standing.isEmpty else { return }
+        let known = report.topics.filter(\.isKnown)
+        standing = standing.filter { subject, one in
+            guard one.isOfFetch, one.isSaidOnce, one.lastNs < report.atNs else { return true }
+            switch subject {
+            case .topic(let name): return !known.contains { $0.name == name }
+            case .partition(let partition):
+                return !known.contains { $0.name == partition.topic && $0.reading == KafkaCode.none }
+            case .group: return true
+            }
+        }
     }
 
     /// Records of it came.
@@ -49,9 +92,10 @@ final class ReadingProblems {
 
     /// The group cannot be joined anew.
     func cannotJoin(_ code: KafkaCode, _ now: DeliveryTime) {
-        standing[.group(group)] = KafkaProblem(
+        let problem = KafkaProblem(
             subject: .group(group), trouble: .joining, code: code, advice: Advice.group(group, code),
-            sinceNs: standing[.group(group)]?.sinceNs ?? now.ns)
+            sinceNs: standing[.group(group)]?.problem.sinceNs ?? now.ns)
+        standing[.group(group)] = Standing(problem: problem, lastNs: now.ns)
     }
 
     /// The group can be joined.
