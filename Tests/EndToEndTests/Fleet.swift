@@ -63,6 +63,16 @@ final class Fleet {
         }
     }
 
+    /// Waits for a worker that ends by itself, with an error; returns what it said.
+    func failed(_ name: String) throws -> String {
+        guard let worker = members.removeValue(forKey: name) else { throw Unexpected("no member \(name)") }
+        let ending = try worker.wait(seconds: 60)
+        guard ending == .exited(1) else {
+            throw Unexpected("\(name) ended with \(ending):\n\(worker.text.suffix(4_000))")
+        }
+        return worker.text
+    }
+
     /// Whoever was told last that a partition is his reads it.
     private func partitions(of name: String, _ worker: ChildProcess) -> [Int] {
         var told: [(time: Substring, name: String, partitions: [Int])] = []

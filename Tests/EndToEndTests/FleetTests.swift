@@ -52,6 +52,20 @@ extension EndToEnd.Troubles {
             try fleet.finish("--crashed", "--repeats-at-most", "\(repeatable)")
         }
 
+        /// Two have one name by mistake: the broker puts the first one out, for good. What it has on connections settles and
+        /// has its results; what it could not commit the other sends again, and says so.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
+        func aMemberWhoseNameIsTakenLetsItsOwnSettle() throws {
+            let fleet = try Fleet("fenced")
+            try fleet.join("first", kafka: "group_instance_id: same")
+            try fleet.join("second", after: 0.05, kafka: "group_instance_id: same")
+            let said = try fleet.failed("first")
+            #expect(said.contains("cannot go on; what is in flight has time to settle"), "\(said)")
+            #expect(said.contains("Static consumer fenced"), "\(said)")
+            #expect(!said.contains("something does not end"), "\(said)")
+            try fleet.finish("--crashed", "--repeats-at-most", "\(Fleet.notifications / 8)")
+        }
+
         /// Partitions move one by one. On a newer librdkafka: on 2.0.2 a commit during such a rebalance can lose the
         /// assignment.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))

@@ -5,7 +5,7 @@ internal import Kafka
 /// The two groups of a worker, of the request topics and of the retry topics: what each reads goes into the machine, and
 /// what is settled is committed for it. Core thread.
 struct ConsumerGroups: RequestSource, OffsetSink {
-    typealias Failure = KafkaError
+    typealias Failure = Never
 
     /// In the same order: of the request topics, of the retry topics.
     let readers: [GroupReader]
@@ -13,13 +13,12 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     /// Takes the dead letters of what is read.
     let publisher: RecordPublisher
 
-    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(KafkaError) -> DeliveryTime {
+    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) -> DeliveryTime {
         for (reader, committer) in zip(readers, committers) {
             reader.markReadable()
             reader.serve(&machine, now: now) { reply, machine in committer.take(reply, &machine, now: now) }
             for partition in committer.takeDoubted() { reader.onLogDoubted(partition) }
             for partition in committer.takeGone() { reader.topicIsGone(partition, &machine, now: now) }
-            if let error = reader.fatalError { throw error }
         }
         let after = LoopTime.read()
         return DeliveryTime(ns: after.monotonicNs, wallMs: after.wallMs)
@@ -46,6 +45,9 @@ struct ConsumerGroups: RequestSource, OffsetSink {
     func commit(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         for (reader, committer) in zip(readers, committers) { committer.commit(&machine, reader, now: now) }
     }
+
+    /// Why one of them is of no use any more.
+    var fatalError: KafkaError? { readers.lazy.compactMap(\.fatalError).first }
 
     /// How a log stands that one of them doubted.
     func take(_ answer: LogQuestions.Answer, _ machine: inout DeliveryMachine, now: DeliveryTime) {

@@ -64,6 +64,8 @@ final class GroupMembership {
     /// When to stop waiting for answers, since we leave (monotonic).
     private var leaveDeadlineNs: Int64?
     private var hasStartedClosing = false
+    /// The client is of no use any more, and with it the membership.
+    private var isAbandoned = false
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
 
@@ -97,7 +99,7 @@ final class GroupMembership {
     var isSettled: Bool { mayRead && !isLeaving }
 
     /// Whether the group was left.
-    var hasLeft: Bool { hasStartedClosing && consumer.isClosed }
+    var hasLeft: Bool { isAbandoned || hasStartedClosing && consumer.isClosed }
 
     /// When something is to be done without a wake-up (monotonic).
     var nextDeadlineNs: Int64? {
@@ -164,6 +166,7 @@ final class GroupMembership {
 
     /// The group gave us partitions: they are read once it is known where (`moveAssignment`).
     func assigned(_ partitions: [TopicPartition], _ now: DeliveryTime) {
+        guard !isAbandoned else { return }
         hasJoined = true
         // What is new must not be given up for the sake of what was given up before: the group has moved on.
         untold = untold?.only(.subscribe)
@@ -238,6 +241,7 @@ final class GroupMembership {
     ///
     /// - Parameter lost: another member may own them already.
     func revoked(_ revoked: [TopicPartition], lost: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        guard !isAbandoned else { return }
         waiting = nil
         let taken = Set(revoked)
         let remaining = consumer.isCooperative ? left?.partitions.filter { !taken.contains($0) } ?? [] : []
@@ -264,16 +268,32 @@ final class GroupMembership {
     /// Begins to leave the group: everything is drained, at most for `limitNs`; then `hasLeft` becomes true. What the group
     /// asks for already has no longer than that, and is answered.
     func leave(_ machine: inout DeliveryMachine, limitNs: Int64, _ now: DeliveryTime) {
+        guard !isAbandoned else { return }
         let deadlineNs = now.ns + limitNs
         leaveDeadlineNs = deadlineNs
         waiting = nil
         left = nil
         untold = untold?.only(.unassign)
-        let draining = revocations.flatMap(\.partitions)
+        let draining = Set(revocations.flatMap(\.partitions))
         let others = partitions.all.map(\.id).filter { !draining.contains($0) }
         machine.revoke(others)
         revocations = revocations.map { $0.only({ _ in true }, untilNs: deadlineNs) }
         revocations.append(Revocation(partitions: others, deadlineNs: deadlineNs, mustUnassign: false))
+    }
+
+    /// The client had a fatal error: nothing more can be read, committed or left in order. Somebody else may own what was
+    /// assigned, so what is on connections settles, and nothing more is sent of it.
+    func abandon(because error: KafkaError, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
+        guard !isAbandoned else { return }
+        isAbandoned = true
+        leaveDeadlineNs = now.ns
+        waiting = nil
+        left = nil
+        untold = nil
+        revocations = []
+        hasStartedClosing = true
+        logger.error(.kafka, "the group cannot be read any more", ["group": "\(name)", "error": "\(error.text)"])
+        partitions.giveUp(partitions.all.map(\.id), isLost: true, &machine)
     }
 
     /// Gives up what is drained, or was waited for long enough; and leaves the group after that, where we leave.

@@ -34,6 +34,7 @@ final class GroupReader: CommitPlace {
     private var headers: [RecordHeader] = []
     /// A broker did not answer a request in time.
     var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
+    /// The client is of no use any more: what it read is given up.
     private(set) var fatalError: KafkaError?
     /// What its client said last, which may be over.
     private(set) var lastError: KafkaError?
@@ -117,6 +118,7 @@ final class GroupReader: CommitPlace {
         consumer.serve { event in
             if case .committed(let reply) = event { committed(reply, &machine) } else { take(event, &machine, now) }
         }
+        if let fatalError { membership.abandon(because: fatalError, &machine, now) }
         membership.tellAgain(now)
         for change in membership.moveAssignment(&machine, now) { logIsAnother(change, &machine, now: now) }
         membership.moveRevocation(&machine, now)

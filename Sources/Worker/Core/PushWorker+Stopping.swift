@@ -19,8 +19,10 @@ extension PushWorker {
         case nil: return
         case .draining(let deadlineNs):
             let staying = readers.filter { !$0.hasLeft }
-            // What is open of a log that is gone is nobody's once we are: it has as long as what is on connections.
-            let isWaiting = !staying.isEmpty || machine.hasDetached && now.ns < deadlineNs - Self.leaveNs
+            // What is open of a log that is gone is nobody's once we are: it has as long as what is on connections. So has
+            // what was sent for a group that could not be left.
+            let isOpen = machine.hasDetached || ending != nil && machine.gauges.inFlight.contains { $0 > 0 }
+            let isWaiting = !staying.isEmpty || isOpen && now.ns < deadlineNs - Self.leaveNs
             guard !isWaiting || now.ns >= deadlineNs else { break }
             if !staying.isEmpty {
                 logger.warning(
@@ -40,10 +42,11 @@ extension PushWorker {
         loop.schedule(afterNs: 5_000_000) {}
     }
 
-    func fail(_ reason: String) {
-        logger.error(.worker, "cannot go on", ["reason": "\(reason)"])
+    /// It cannot go on: what is on connections settles, what can be committed is, and the process ends with an error.
+    func stop(because reason: String) {
+        logger.error(.worker, "cannot go on; what is in flight has time to settle", ["reason": "\(reason)"])
         ending = .failed(reason)
-        loop.stop()
+        beginStopping()
     }
 
     // MARK: After the loop

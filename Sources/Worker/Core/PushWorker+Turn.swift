@@ -18,15 +18,11 @@ extension PushWorker {
         if stopping != nil { wakeUps.insert(.leaving) }
         let wokenBy = wakeUps
         wakeUps = []
-        let end: DeliveryTurn.End
-        do throws(KafkaError) {
-            end = try deliveryTurn.run(
-                &machine, requests: groups, transports: transports, records: publisher, offsets: groups,
-                wokenBy: wokenBy, now: now)
-        } catch {
-            return fail("Kafka: \(error.text)")
-        }
+        let end = deliveryTurn.run(
+            &machine, requests: groups, transports: transports, records: publisher, offsets: groups,
+            wokenBy: wokenBy, now: now)
         for event in end.events { note(event, now) }
+        if stopping == nil, let error = groups.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(now)
         publishProgress(now)
         if now.ns - lastSnapshotNs >= Self.snapshotEveryNs {
