@@ -290,7 +290,7 @@ final class GroupReader: CommitPlace {
         partitions.all.map { one in
             OpenTransactions.Ends(
                 partition: one.partition, lastStable: lastStable[one.partition],
-                highWatermark: context.logEnd(of: one.partition))
+                highWatermark: standing.isUnknown(one.partition) ? -1 : context.logEnd(of: one.partition))
         }
     }
 

@@ -76,6 +76,12 @@ final class ReadingProblems {
         }
     }
 
+    /// Whether brokers say that there is no such partition. librdkafka looks for such a one among all others of its topic that
+    /// are not there: of thousands, each second is too often.
+    func isUnknown(_ partition: TopicPartition) -> Bool {
+        !standing.isEmpty && standing[.partition(partition)]?.problem.code.isUnknownTopic == true
+    }
+
     /// Records of it came.
     func isRead(_ partition: TopicPartition) {
         if !standing.isEmpty { standing[.partition(partition)] = nil }
