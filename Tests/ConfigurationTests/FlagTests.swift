@@ -35,7 +35,7 @@ import Testing
         #expect(app.port == 2_197)
         #expect(app.manageHost == "127.0.0.1" && app.managePort == 2_199)
         // The shell has substituted already.
-        #expect(app.caFile == "$HOME/${x}")
+        #expect(app.authorities == .file("$HOME/${x}"))
     }
 
     @Test func errorsNameTheFlag() {

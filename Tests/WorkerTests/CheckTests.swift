@@ -187,7 +187,7 @@ import Testing
         #expect(answer.isFine, "\(answer.lines)")
         #expect(answer.lines.contains { $0.contains("reached through the proxy 127.0.0.1:\(proxy.port), TLSv1.3") })
         #expect(proxy.heads.count == 2, "the handshake's and the probe's")
-        app.caFile = nil
+        app.authorities = nil
         let untrusted = check(app)
         #expect(!untrusted.isFine)
         #expect(untrusted.lines.last?.hasPrefix("not fine: app shop: ") == true)
@@ -201,6 +201,16 @@ import Testing
         #expect(!answer.isFine)
         #expect(answer.lines.last?.hasPrefix("not fine: app shop: the probe: 127.0.0.1:") == true)
         #expect(answer.lines.last?.contains(words) == true, "\(answer.lines)")
+    }
+
+    @Test func `Authorities may stand in the configuration itself`() throws {
+        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        var app = try scene.tokenApp("shop")
+        app.authorities = .text(try String(contentsOfFile: #require(app.authorities?.path), encoding: .utf8))
+        let answer = check(app)
+        #expect(answer.isFine, "\(answer.lines)")
+        app.authorities = .text("no certificate")
+        #expect(check(app).lines.contains { $0.hasPrefix("not fine: app shop: tls: ca") }, "\(check(app).lines)")
     }
 
     @Test func `Nobody listens`() throws {

@@ -43,7 +43,7 @@ final class LinkScene {
         var app = AppSettings(
             name: name, bundleIDs: [SimulatorCredentials.bundleID], credential: credential, host: simulator.host)
         app.port = Int(simulator.port)
-        app.caFile = folder.path("ca.pem")
+        app.authorities = .file(folder.path("ca.pem"))
         return app
     }
 

@@ -98,7 +98,7 @@ struct StartTests {
     @Test func `Each credential that cannot be used has a line that names app and file`() throws {
         let fine = app("fine", key: .text(try SelfSigned.privateKey()))
         var untrusting = app("untrusting", key: .text(try SelfSigned.privateKey()))
-        untrusting.caFile = "/nowhere/ca.pem"
+        untrusting.authorities = .file("/nowhere/ca.pem")
         let apps = [
             fine, app("missing", key: .file("/nowhere/key.p8")), app("broken", key: .text("no key")), untrusting,
         ]
@@ -190,7 +190,7 @@ struct StartTests {
 
     @Test func `Each credential's files are known, and who reads them`() {
         var one = app("one", key: .file("/k/a.p8"))
-        one.caFile = "/ca.pem"
+        one.authorities = .file("/ca.pem")
         let two = app("two", key: .file("/k/a.p8"))
         let inline = app("inline", key: .text("pem"))
         let pem = AppSettings(
@@ -201,7 +201,7 @@ struct StartTests {
         var bundle = AppSettings(
             name: "bundle", bundleIDs: ["a"],
             credential: .certificate(CertificateCredential(.pkcs12(.file("/c.p12")), passphrase: .file("/pass"))))
-        bundle.caFile = "/ca.pem"
+        bundle.authorities = .file("/ca.pem")
         let files = CredentialFiles([one, two, inline, pem, bundle])
         #expect(files.paths == ["/k/a.p8", "/ca.pem", "/c.pem", "/k.pem", "/pass", "/c.p12"])
         #expect(files.apps(using: ["/k/a.p8"]) == [AppIndex(0), AppIndex(1)])

@@ -35,8 +35,8 @@ package struct AppSettings: Hashable, Sendable {
     package var manageHost: String
     package var managePort: Int
     package var connections = ConnectionCount()
-    /// PEM file of the authorities that may sign for the host; `nil`: the system's.
-    package var caFile: String?
+    /// The authorities (PEM) that may sign for the host, in place of the system's; `nil`: the system's.
+    package var authorities: Secret?
     /// False: anyone may answer for the host.
     package var verifiesHost = true
     /// `authorization` is sent so that HPACK indexes it, which saves some 155 bytes a request.
@@ -133,7 +133,7 @@ extension AppSettings {
         section.read("rate_limit", into: &rateLimit) { $0.integer(0...10_000_000) }
         section.read("paused", into: &isPaused) { $0.boolean() }
         section.section("tls") { section in
-            section.read("ca_file", into: &caFile) { $0.filePath() }
+            authorities = section.secret("ca")
             section.read("verify", into: &verifiesHost) { $0.boolean() }
             if !verifiesHost {
                 section.reading.warn(

@@ -36,7 +36,7 @@ extension AppSettings {
                 case .pkcs12(let bundle): [bundle, certificate.passphrase]
                 }
             }
-        return secrets.compactMap { $0?.path } + [caFile].compactMap(\.self)
+        return secrets.compactMap { $0?.path } + [authorities?.path].compactMap(\.self)
     }
 
     /// Whether `other` can go on with the connections of this one: it dials the same host in the same way, and has no bundle
@@ -44,7 +44,8 @@ extension AppSettings {
     package func connects(like other: AppSettings) -> Bool {
         Set(bundleIDs).isSuperset(of: other.bundleIDs)
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
-            && connections == other.connections && caFile == other.caFile && verifiesHost == other.verifiesHost
+            && connections == other.connections && authorities == other.authorities
+            && verifiesHost == other.verifiesHost
             && indexesAuthorization == other.indexesAuthorization
     }
 }

@@ -45,7 +45,7 @@ package struct LoadedApp: Sendable {
         do {
             let trust: Trust =
                 !settings.verifiesHost
-                ? .anyone : try settings.caFile.map { .pem(try files.text($0), name: $0) } ?? .system
+                ? .anyone : try settings.authorities.map { try files.trust($0) } ?? .system
             context = try ClientContext(ClientOptions(trust: trust, identity: identity))
         } catch {
             lines.append("app \(settings.name): tls: \(error)")
@@ -109,8 +109,11 @@ private struct ReadFiles {
         return bytes
     }
 
-    mutating func text(_ path: String) throws(TLSError) -> String {
-        String(decoding: try bytes(path), as: UTF8.self)
+    mutating func trust(_ authorities: Secret) throws(TLSError) -> Trust {
+        switch authorities {
+        case .text(let text): .pem(text, name: "ca")
+        case .file(let path): .pem(String(decoding: try bytes(path), as: UTF8.self), name: path)
+        }
     }
 
     mutating func source(_ secret: Secret, _ name: String) throws(TLSError) -> CredentialSource {

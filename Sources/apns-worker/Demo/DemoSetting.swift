@@ -40,7 +40,7 @@ final class DemoSetting {
         var app = AppSettings(
             name: "demo", bundleIDs: [DemoTraffic.bundleID], credential: .token(token), host: simulator.host)
         app.port = Int(simulator.port)
-        app.caFile = simulator.credentials.caFile
+        app.authorities = simulator.credentials.caFile.map { .file($0) }
         app.connections.min = 2
         app.connections.max = 2
         var result = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: broker.bootstrapServers), apps: [app])
