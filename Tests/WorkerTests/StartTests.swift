@@ -1,3 +1,4 @@
+import APNs
 import Configuration
 import Delivery
 import EventLoop
@@ -93,6 +94,15 @@ struct StartTests {
         #expect(warning?.contains("\(most)") == true && warning?.contains("1024") == true)
         configuration.admin.listen = nil
         #expect(DescriptorNeed.most(of: configuration) == most - 64)
+    }
+
+    @Test func `How its connections are kept is as configured`() throws {
+        var settings = app("shop", key: .text(try SelfSigned.privateKey()))
+        settings.connections.ping = .seconds(20)
+        settings.connections.idle = .seconds(90)
+        let configuration = try LoadedApp(settings).transportConfiguration(1_000)
+        #expect(configuration.keepalive.idleNs == 20_000_000_000)
+        #expect(configuration.idleConnectionNs == 90_000_000_000)
     }
 
     @Test func `Each credential that cannot be used has a line that names app and file`() throws {

@@ -16,9 +16,13 @@ package struct AppSettings: Hashable, Sendable {
         case off
     }
 
-    package struct ConnectionCount: Hashable, Sendable {
+    package struct Connections: Hashable, Sendable {
         package var min = 1
         package var max = 8
+        /// A connection on which nothing came for so long is asked whether it lives.
+        package var ping = Duration.seconds(60)
+        /// One beyond `min` that was unused for so long closes.
+        package var idle = Duration.seconds(600)
 
         package init() {}
     }
@@ -34,7 +38,7 @@ package struct AppSettings: Hashable, Sendable {
     /// Where broadcast channels are managed.
     package var manageHost: String
     package var managePort: Int
-    package var connections = ConnectionCount()
+    package var connections = Connections()
     /// The authorities (PEM) that may sign for the host, in place of the system's; `nil`: the system's.
     package var authorities: Secret?
     /// False: anyone may answer for the host.
@@ -122,6 +126,9 @@ extension AppSettings {
         section.section("connections") { section in
             section.read("min", into: &connections.min) { $0.integer(1...1_000) }
             section.read("max", into: &connections.max) { $0.integer(1...1_000) }
+            let range = Duration.seconds(1)...Duration.seconds(86_400)
+            section.read("ping", into: &connections.ping) { $0.duration(range) }
+            section.read("idle", into: &connections.idle) { $0.duration(range) }
             if connections.min > connections.max {
                 section.reading.refuse(
                     section.path, "min (\(connections.min)) is more than max (\(connections.max))")

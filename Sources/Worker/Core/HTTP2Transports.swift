@@ -62,6 +62,8 @@ extension LoadedApp {
         result.proxy = proxy
         result.minimumConnections = settings.connections.min
         result.maximumConnections = settings.connections.max
+        result.keepalive.idleNs = settings.connections.ping.nanoseconds
+        result.idleConnectionNs = settings.connections.idle.nanoseconds
         result.responseTimeoutNs = responseTimeoutNs
         result.indexAuthorization = settings.indexesAuthorization
         return result
