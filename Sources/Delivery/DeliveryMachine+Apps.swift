@@ -20,6 +20,7 @@ extension DeliveryMachine {
         }
         room.setStreams(dispatch.capacity)
         breakers.endStrayProbes(in: &store)
+        for probe in breakers.closeLeft(now: now.ns, journal: &journal) { forgetProbe(probe) }
         holdWaiting(of: breakers.gated)
         return mapping
     }

@@ -233,6 +233,30 @@ struct MachineCircuitTests {
         #expect(rig.send() == ["a"])
     }
 
+    @Test("A reload that gives the only app of an open circuit another credential closes it, and its probe is none")
+    func left() {
+        for hasProbe in [false, true] {
+            let (rig, partition) = Self.open([ReloadTests.changed(Rig.app) { $0.credential = 7 }])
+            rig.wait(ms: 1_000)
+            if hasProbe {
+                rig.receive(partition, 1, "p", headers: Self.shop)
+                #expect(rig.send() == ["p"])
+            }
+            _ = rig.machine.takeEvents()
+            _ = rig.machine.replaceApps([ReloadTests.changed(Rig.app) { $0.credential = 8 }], now: rig.now)
+            #expect(rig.machine.takeEvents().contains(Self.closed))
+            expect(rig.machine.appStatuses.map { $0.credentialOpenNs != nil }, is: [false])
+            rig.receive(partition, 2, "a", headers: Self.shop)
+            #expect(rig.send() == ["a"])
+            if hasProbe { rig.answer("p", 403, .badCertificate) }
+            rig.answer("a")
+            // Back to the one before: it is tried as a new one is.
+            _ = rig.machine.replaceApps([ReloadTests.changed(Rig.app) { $0.credential = 7 }], now: rig.now)
+            rig.receive(partition, 3, "b", headers: Self.shop)
+            #expect(rig.send() == ["b"])
+        }
+    }
+
     @Test("TopicMismatch: only that topic of the app is held, and a probe of it closes it")
     func topic() {
         let other = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]

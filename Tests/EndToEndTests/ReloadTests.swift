@@ -97,6 +97,28 @@ extension EndToEnd.Commands {
             try scene.stop(worker)
         }
 
+        /// The same, by another name in the configuration.
+        @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(2)))
+        func aKeyIsReplacedByAnother() throws {
+            let scene = try Scene("otherkey", partitions: 1)
+            _ = try scene.startSimulator()
+            try scene.makeSigningKey("wrong.p8")
+            let right = scene.configuration.keyFile
+            scene.configuration.keyFile = "wrong.p8"
+            scene.configuration.admin = "127.0.0.1:0"
+            let worker = try scene.startWorker()
+            let pages = try Pages(of: worker)
+            try scene.send(5)
+            try pages.await("/status") {
+                $0.1.contains(#""health":"degraded""#) && $0.1.contains("InvalidProviderToken")
+            }
+            scene.configuration.keyFile = right
+            try scene.reload(worker, saying: "app changed")
+            try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
+            try pages.await("/metrics") { $0.1.contains(count("accepted", of: "shop", 5)) }
+            try scene.stop(worker)
+        }
+
         private func count(_ outcome: String, of app: String, _ number: Int) -> String {
             "\napns_worker_notifications_total{app=\"\(app)\",outcome=\"\(outcome)\"} \(number)\n"
         }

@@ -86,6 +86,8 @@ struct CredentialCircuit {
     var credential: Int
     var environment: PushEnvironment
     var owner: Int
+    /// The app by which it was told of when it opened.
+    var name = -1
     var circuit = Circuit()
 }
 

@@ -128,7 +128,12 @@ struct CircuitBreakers: ~Copyable {
     mutating func refresh(
         _ app: Int, _ route: AppRoute, ofMany: Bool, now: Int64, journal: inout Journal
     ) -> NotificationID? {
-        if !apps[app].isRemoved { apps[app].credential = place(of: route, app: app) }
+        if !apps[app].isRemoved {
+            let place = place(of: route, app: app)
+            // Another credential was not refused yet.
+            if place != apps[app].credential { endHolding(.credential, of: app) }
+            apps[app].credential = place
+        }
         let probe = watchConnection(of: app, ofMany: ofMany, now: now, journal: &journal)
         refreshGate(of: app)
         return probe
@@ -143,6 +148,16 @@ struct CircuitBreakers: ~Copyable {
             guard let probe = credentials[place].circuit.probe, apps[Int(store[probe.slot].app)].credential != place
             else { continue }
             endProbe(probe.slot, in: &store)
+        }
+    }
+
+    /// After a reload: the open circuit of a credential that no app has any more closes, since no answer will end it.
+    ///
+    /// - Returns: probes that are none any more.
+    mutating func closeLeft(now: Int64, journal: inout Journal) -> [NotificationID] {
+        credentials.indices.compactMap { place in
+            let isUsed = apps.contains { $0.credential == place && !$0.isRemoved }
+            return isUsed ? nil : closeCredential(at: place, now: now, journal: &journal)
         }
     }
 
@@ -209,8 +224,8 @@ struct CircuitBreakers: ~Copyable {
         let effect = credentials[place].circuit.fault(reason, handedNs: handedNs, now: now)
         if case .opened = effect {
             journal.counters.circuitsOpened &+= 1
-            // By the name under which it is closed.
             let first = apps.firstIndex { $0.credential == place } ?? app
+            credentials[place].name = first
             journal.events.append(.circuitOpened(.credential(of: AppIndex(first)), reason: reason))
             for app in apps.indices where apps[app].credential == place { refreshGate(of: app) }
         }
@@ -229,8 +244,7 @@ struct CircuitBreakers: ~Copyable {
     private mutating func closeCircuit(at place: Int, now: Int64, journal: inout Journal) -> NotificationID? {
         let probe = credentials[place].circuit.probe
         credentials[place].circuit.close(now: now)
-        guard let first = apps.firstIndex(where: { $0.credential == place }) else { return nil }
-        journal.events.append(.circuitClosed(.credential(of: AppIndex(first))))
+        journal.events.append(.circuitClosed(.credential(of: AppIndex(credentials[place].name))))
         for app in apps.indices where apps[app].credential == place {
             endHolding(.credential, of: app)
             refreshGate(of: app)
