@@ -39,6 +39,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let unknownPartition = KafkaCode(RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION)
     package static let invalidTopic = KafkaCode(RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION)
     package static let unsupportedForMessageFormat = KafkaCode(RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    /// `_INVALID_DIFFERENT_RECORD`, which librdkafka 2.0.2 does not have yet: another record of the batch is invalid.
+    package static let batchWithInvalidRecord = KafkaCode(rawValue: -138)
     package static let invalidRecord = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_RECORD)
     package static let invalidReplicationFactor = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_REPLICATION_FACTOR)
     package static let invalidPartitions = KafkaCode(RD_KAFKA_RESP_ERR_INVALID_PARTITIONS)

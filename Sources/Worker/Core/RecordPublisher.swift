@@ -223,8 +223,9 @@ final class RecordPublisher {
 
     /// Hands a dead letter over. What the producer does not take now is kept, since nobody else has it.
     private func takeLetter(_ record: EncodedRecord, _ id: NotificationID, _ now: DeliveryTime) {
+        let wasClear = targets[deadLetters.index].isClear
         let code =
-            targets[deadLetters.index].isClear
+            wasClear
             ? producer.produce(
                 to: deadLetters, key: record.key, value: record.value, headers: record.headers.asMessageHeaders,
                 tag: id.tag)
@@ -238,7 +239,7 @@ final class RecordPublisher {
         case .fatal:
             health.noteFatal()
             targets[deadLetters.index].take(kept, .together)
-        default: refuse(kept, code, now)
+        default: refuse(kept, code, isNew: !wasClear, now)
         }
     }
 
@@ -248,8 +249,9 @@ final class RecordPublisher {
     private func hand(
         _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
     ) -> Bool {
+        let wasClear = targets[topic.index].isClear
         let code =
-            targets[topic.index].isClear
+            wasClear
             ? producer.produce(
                 to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
             : targets[topic.index].cause?.code ?? .queueFull
@@ -264,13 +266,15 @@ final class RecordPublisher {
         let refused = UndeliveredRecord(
             copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: topic, tag: id.tag,
             code: code)
-        refuse(refused, code, now)
+        refuse(refused, code, isNew: !wasClear, now)
         return true
     }
 
     /// A record did not get into its topic among others.
-    private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, _ now: DeliveryTime) {
-        targets[record.topic.index].take(record, .alone)
+    ///
+    /// - Parameter isNew: it was not tried to.
+    private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, isNew: Bool, _ now: DeliveryTime) {
+        targets[record.topic.index].take(record, .alone, isNew: isNew)
         if code != .messageTooLarge { targets[record.topic.index].block(code, nowNs: now.ns) }
     }
 
@@ -338,7 +342,7 @@ final class RecordPublisher {
         }
         let isPurged = code == .purgedInQueue || code == .purgedInFlight
         guard wasAlone, let form = targets[topic.index].form(of: record.tag) else {
-            return isPurged ? targets[topic.index].take(record, .together) : refuse(record, code, now)
+            return isPurged ? targets[topic.index].take(record, .together) : refuse(record, code, isNew: false, now)
         }
         switch code {
         case .purgedInQueue, .purgedInFlight:

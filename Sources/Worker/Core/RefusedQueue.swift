@@ -7,6 +7,8 @@ struct RefusedQueue {
     private(set) var bytes = 0
     /// Those that were not refused by themselves.
     private(set) var untriedCount = 0
+    /// Of these, those that came back among others: whether the refusal is theirs is not known.
+    private(set) var unshownCount = 0
 
     var count: Int { places.count - head }
     var first: TargetTopic.Refused? { head < places.count ? places[head] : nil }
@@ -20,6 +22,9 @@ struct RefusedQueue {
     /// The first one of those that were refused least often.
     var leastRefused: Int? { (0..<count).min { self[$0].past.refusals < self[$1].past.refusals } }
 
+    /// The first one that came back among others, and was not tried by itself.
+    var firstUnshown: Int? { (0..<count).first { self[$0].isUnshown } }
+
     /// The one that is to be tried next.
     var placeOfEarliest: Int? { (0..<count).min { self[$0].past.nextTryNs < self[$1].past.nextTryNs } }
     var earliest: TargetTopic.Refused? { placeOfEarliest.map { self[$0] } }
@@ -27,6 +32,7 @@ struct RefusedQueue {
     mutating func insert(_ refused: TargetTopic.Refused) {
         bytes += refused.record.byteCount
         if refused.past.refusals == 0 { untriedCount += 1 }
+        if refused.isUnshown { unshownCount += 1 }
         guard let first, first.past.order < refused.past.order else {
             if head > 0 {
                 head -= 1
@@ -47,6 +53,7 @@ struct RefusedQueue {
         let refused = self[place]
         bytes -= refused.record.byteCount
         if refused.past.refusals == 0 { untriedCount -= 1 }
+        if refused.isUnshown { unshownCount -= 1 }
         guard place == 0 else {
             places.remove(at: head + place)
             return refused
@@ -62,4 +69,8 @@ struct RefusedQueue {
         }
         return refused
     }
+}
+
+extension TargetTopic.Refused {
+    fileprivate var isUnshown: Bool { past.refusals == 0 && !past.isNew }
 }

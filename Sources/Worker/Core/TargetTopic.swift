@@ -2,9 +2,10 @@ internal import Kafka
 
 /// A topic that the worker writes to: whether it can be written, and what it refused. Decides only; no clock, no I/O.
 ///
-/// A topic that refuses records is blocked: nothing more goes to it but one refused record at a time, each in its turn,
-/// with a growing pause, until one is taken; then all of them go. A record that is only too large blocks nothing: it is
-/// tried alone, then in ever smaller forms, each once.
+/// A topic that refuses records is blocked: nothing more goes to it but refused records by themselves, until one is taken;
+/// then all of them go. Where the refusal may be a record's own, all that came back among others are tried once, at once:
+/// the bad ones show themselves, however many they are. Else, and after that, one is tried at a time, each in its turn, with
+/// a growing pause. A record that is only too large blocks nothing: it is tried alone, then in ever smaller forms, each once.
 ///
 /// A record that is refused while others are taken blocks nothing either: it stands apart, and is tried again with
 /// growing pauses of its own. When others were taken between its refusals, `ownRefusals` times, they are for its own sake,
@@ -31,6 +32,8 @@ struct TargetTopic {
         let order: UInt64
         /// How often it was refused by itself, for a reason that may be its own.
         var refusals = 0
+        /// Nothing refused it yet: a blocked topic is tried with it, in its time.
+        var isNew = false
         /// How often others had been taken since the refusal before.
         var refusalsBesideOthers = 0
         /// Others were taken since it was refused first: it blocks nothing.
@@ -56,7 +59,7 @@ struct TargetTopic {
     enum State: Equatable {
         case writable
         case blocked(KafkaCode, sinceNs: Int64, nextTryNs: Int64)
-        /// As `blocked`, with one record under way.
+        /// As `blocked`, with records under way by themselves.
         case probing(KafkaCode, sinceNs: Int64)
         /// A probe was taken: what was refused follows, by itself, before anything new.
         case returning
@@ -146,19 +149,25 @@ struct TargetTopic {
         switch state {
         case .writable, .returning:
             pauseNs = Self.leastPauseNs
-            state = .blocked(code, sinceNs: nowNs, nextTryNs: nowNs + pauseNs)
+            state = .blocked(code, sinceNs: nowNs, nextTryNs: mayShow(code) ? nowNs : nowNs + pauseNs)
         case .blocked(_, let sinceNs, let nextTryNs):
-            state = .blocked(code, sinceNs: sinceNs, nextTryNs: nextTryNs)
+            state = .blocked(code, sinceNs: sinceNs, nextTryNs: mayShow(code) ? min(nowNs, nextTryNs) : nextTryNs)
         case .probing:
             // The answer to the probe is still to come.
             break
         }
     }
 
+    /// Whether records that came back among others, and were not tried by themselves, may show that it is theirs.
+    private func mayShow(_ code: KafkaCode) -> Bool { code.blame != .topic && queue.unshownCount > 0 }
+
     /// A record that was written among others comes back, or never left: it is written after those before it.
-    mutating func take(_ record: UndeliveredRecord, _ form: Form) {
+    ///
+    /// - Parameter isNew: it never left, and the topic is to be tried with it.
+    mutating func take(_ record: UndeliveredRecord, _ form: Form, isNew: Bool = false) {
         lastOrder += 1
-        queue.insert(Refused(record: record, past: Past(form: form, order: lastOrder, takenThen: taken.count)))
+        queue.insert(
+            Refused(record: record, past: Past(form: form, order: lastOrder, isNew: isNew, takenThen: taken.count)))
         lookWhetherFull()
     }
 
@@ -216,7 +225,7 @@ struct TargetTopic {
             queue.insert(Refused(record: record, past: past))
         }
         if case .probing(_, let sinceNs) = state {
-            pause(code, sinceNs: sinceNs, nowNs)
+            endProbe(code, sinceNs: sinceNs, nowNs)
         } else if !standsApart {
             block(code, nowNs: nowNs)
         }
@@ -267,6 +276,17 @@ struct TargetTopic {
         }
     }
 
+    /// A probe was refused. The topic is left alone for longer only when none of those that may show more is left.
+    private mutating func endProbe(_ code: KafkaCode, sinceNs: Int64, _ nowNs: Int64) {
+        if !underWay.isEmpty {
+            state = .probing(code, sinceNs: sinceNs)
+        } else if mayShow(code) {
+            state = .blocked(code, sinceNs: sinceNs, nextTryNs: nowNs)
+        } else {
+            pause(code, sinceNs: sinceNs, nowNs)
+        }
+    }
+
     private mutating func pause(_ code: KafkaCode, sinceNs: Int64, _ nowNs: Int64) {
         pauseNs = min(2 * pauseNs, Self.longestPauseNs)
         state = .blocked(code, sinceNs: sinceNs, nextTryNs: nowNs + pauseNs)
@@ -278,10 +298,13 @@ struct TargetTopic {
     /// `couldNotWrite`.
     mutating func next(nowNs: Int64) -> (refused: Refused, byItself: Bool)? {
         switch state {
-        case .probing: return nil
-        case .blocked(_, _, let nextTryNs):
+        case .probing(let code, _):
+            guard mayShow(code), underWay.count < Self.underWayLimit, let place = queue.firstUnshown else { return nil }
+            return offer(.queue(place), byItself: true)
+        case .blocked(let code, _, let nextTryNs):
             // A blocked topic without a refused record is tried by the next new one.
-            guard nowNs >= nextTryNs, underWay.isEmpty, let place = queue.leastRefused else { return nil }
+            guard nowNs >= nextTryNs, underWay.isEmpty else { return nil }
+            guard let place = mayShow(code) ? queue.firstUnshown : queue.leastRefused else { return nil }
             return offer(.queue(place), byItself: true)
         case .writable, .returning: break
         }
@@ -402,7 +425,7 @@ extension KafkaCode {
 
     var blame: Blame {
         switch self {
-        case .invalidRecord, .messageTooLarge: .record
+        case .invalidRecord, .batchWithInvalidRecord, .messageTooLarge: .record
         // The client's own: no broker has seen the record.
         case _ where rawValue < -1: .topic
         case .topicAuthorizationFailed, .clusterAuthorizationFailed, .invalidTopic, .unsupportedForMessageFormat,
