@@ -116,21 +116,27 @@ import Testing
         throws
     {
         let scene = try PublisherScene()
-        // The batch; the first record by itself; another one; the first again, with the third behind it.
-        scene.cluster.fail(0, with: [.invalidRecord, .invalidRecord, .none, .invalidRecord])
+        func problems() -> [KafkaProblem] { scene.publisher.problems(nowNs: scene.now.ns) }
+        // The batch; the first record by itself; the others.
+        scene.cluster.fail(0, with: [.invalidRecord, .invalidRecord, .none, .none])
         scene.request(3)
-        try scene.run("the two others, and the third refusal") {
-            scene.settled == 2 && scene.isWritable(.results)
-                && scene.publisher.problems(nowNs: scene.now.ns).map(\.trouble) == [.refusingSingle]
+        try scene.run("the two others") {
+            scene.settled == 2 && scene.isWritable(.results) && problems().map(\.trouble) == [.refusingSingle]
         }
         // That it is tried again waits for the clock, and the topic does not wait for it.
         scene.stoppedNs = scene.now.ns
         scene.request(1)
         try scene.run("one more result") { scene.settled == 3 }
+        scene.cluster.fail(0, with: [.policyViolation])
+        scene.stoppedNs = nil
+        try scene.run("the refusal beside others") { problems().first?.code == .policyViolation }
+        scene.stoppedNs = scene.now.ns
+        scene.request(1)
+        try scene.run("one more result") { scene.settled == 4 }
         scene.cluster.fail(0, with: [.invalidRecord])
         scene.stoppedNs = nil
-        try scene.run("the dead letter") { scene.settled == 4 && scene.publisher.isIdle }
-        #expect(try scene.count(scene.results) == 3 && scene.count(scene.deadLetters) == 1)
+        try scene.run("the dead letter") { scene.settled == 5 && scene.publisher.isIdle }
+        #expect(try scene.count(scene.results) == 4 && scene.count(scene.deadLetters) == 1)
         let headers = try scene.firstHeaders(of: scene.deadLetters)
         #expect(headers["push-dlq-reason"] == "output-refused" && headers["push-dlq-offset"] == "0", "\(headers)")
         #expect(scene.publisher.rejected.map(\.topic) == [scene.results])

@@ -87,10 +87,14 @@ package enum ReducedRecord {
             ])
     }
 
-    /// What a dead letter cannot do without: its reason and its coordinates.
+    /// What a dead letter cannot do without: its reason and its coordinates, which are its key, too: a compacted topic takes
+    /// no record without one.
     package static func bareDeadLetter(_ refused: OwnedRecord) -> OwnedRecord {
         var bare = deadLetter(refused)
-        bare.key = nil
+        let place = ["push-dlq-topic", "push-dlq-partition", "push-dlq-offset"].compactMap { name in
+            bare.headers.first { $0.name.elementsEqual(name.utf8) }?.value
+        }
+        bare.key = Array(place.joined(separator: Array("/".utf8)))
         bare.value = nil
         bare.headers.removeAll { $0.name.elementsEqual("push-dlq-detail".utf8) }
         return bare
