@@ -1,3 +1,5 @@
+import Glibc
+
 extension Simulator {
     /// What `simulate --help` prints below its options: the table of device tokens, the names of faults, the control
     /// endpoint.
@@ -36,8 +38,11 @@ extension Simulator {
         var text = "APNs simulator on \(host):\(port)\n"
         if let managementPort { text += "channel management on \(host):\(managementPort)\n" }
         if let controlPort { text += "control endpoint: http://\(host):\(controlPort)/\n" }
-        guard let caFile = credentials.caFile, let keyFile = credentials.providerKeyFile,
-            let clientFile = credentials.clientCertificateFile, let clientKeyFile = credentials.clientKeyFile
+        // Relative ones would start from the folder of the configuration that they are put into.
+        guard let caFile = credentials.caFile.map(Self.absolute),
+            let keyFile = credentials.providerKeyFile.map(Self.absolute),
+            let clientFile = credentials.clientCertificateFile.map(Self.absolute),
+            let clientKeyFile = credentials.clientKeyFile.map(Self.absolute)
         else { return text }
         return text + """
             certificates and keys:
@@ -55,5 +60,12 @@ extension Simulator {
                 tls: {ca_file: \(caFile)}
             \(managementPort.map { "    broadcast: {manage_host: localhost, manage_port: \($0)}\n" } ?? "")
             """
+    }
+
+    /// The path from the root, without links; as it is, when there is nothing.
+    private static func absolute(_ path: String) -> String {
+        guard let found = realpath(path, nil) else { return path }
+        defer { free(found) }
+        return String(cString: found)
     }
 }

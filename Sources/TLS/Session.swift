@@ -208,7 +208,21 @@ internal import Glibc
         case X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH:
             return "the certificate of \(peer) is for another name (\(why))"
         default:
-            return "the certificate of \(peer) is not trusted: \(why)"
+            let advice =
+                unsafe SSL_is_server(raw) == 0 && Self.isUnknownAuthority(result)
+                ? " (tls.ca_file names the authorities to trust in place of the system's)" : ""
+            return "the certificate of \(peer) is not trusted: \(why)\(advice)"
+        }
+    }
+
+    /// Whether what is missing is trust in who signed it, as for a simulator's or a proxy's own authority.
+    private static func isUnknownAuthority(_ result: Int) -> Bool {
+        switch Int32(truncatingIfNeeded: result) {
+        case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
+            X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
+            X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+            true
+        default: false
         }
     }
 }

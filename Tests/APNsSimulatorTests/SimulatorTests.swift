@@ -217,6 +217,22 @@ struct SimulatorTests {
         #expect(error?.description.contains(directory) == true)
     }
 
+    /// What it prints goes into a file in whatever folder, and relative paths start from that.
+    @Test func itPrintsPathsFromTheRoot() throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let here = FileManager.default.currentDirectoryPath
+        let up = here.split(separator: "/").map { _ in ".." }.joined(separator: "/")
+        var options = SimulatorOptions()
+        options.directory = up.isEmpty ? String(directory.dropFirst()) : up + directory
+        let simulator = try Simulator(options)
+        defer { simulator.stop() }
+        let root = URL(filePath: directory).resolvingSymlinksInPath().path
+        #expect(simulator.instructions.contains("tls: {ca_file: \(root)/ca.pem}"))
+        #expect(simulator.instructions.contains("token: {key_file: \(root)/AuthKey_SIMULATOR1.p8,"))
+        #expect(!simulator.instructions.contains(".."))
+    }
+
     @Test func aKeyOfTheUsersOwn() throws {
         let maker = try TokenMaker()
         let path = FileManager.default.temporaryDirectory.appending(path: "key-\(UUID().uuidString).pem").path

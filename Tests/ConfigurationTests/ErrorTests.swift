@@ -203,6 +203,17 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         ),
         Wrong("admin: {listn: off}", "w.yaml:6:9: admin.listn: unknown key; did you mean listen?"),
         Wrong("drain: *x", "w.yaml:6:8: aliases (*) are not supported"),
+        Wrong(
+            "requests: {topics: [a, ${TOPIC}]}",
+            "w.yaml:6:25: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence; inside of [] and {} write \"${NAME}\", in quotes"
+        ),
+        Wrong(
+            "results: {topic: é${TOPIC:-a}}",
+            "w.yaml:6:20: not valid YAML: did not find expected ',' or '}' while parsing a flow mapping; inside of [] and {} write \"${NAME}\", in quotes"
+        ),
+        Wrong(
+            "requests: {topics: [\"${TOPIC}\" {",
+            "w.yaml:6:32: not valid YAML: did not find expected ',' or ']' while parsing a flow sequence"),
         Wrong("drain: {", "w.yaml:7:1: not valid YAML: did not find expected node content while parsing a flow node"),
         Wrong(
             "results: {topic: \"${NOT_SET}\"}",

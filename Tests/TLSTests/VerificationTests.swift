@@ -28,6 +28,7 @@ import Testing
         let error = failure { try pair.settle() }
         #expect(error?.kind == .verification)
         #expect(error?.text.contains("not trusted") == true)
+        #expect(error?.text.contains("(tls.ca_file names the authorities to trust") == true)
     }
 
     @Test func theSystemDoesNotTrustOurAuthority() throws {
@@ -47,6 +48,7 @@ import Testing
         let error = failure { try pair.settle() }
         #expect(error?.kind == .verification)
         #expect(error?.text.contains("expired") == true)
+        #expect(error?.text.contains("tls.ca_file") == false, "another authority would not help")
     }
 
     @Test func theServerLearnsWhyItWasRefused() throws {

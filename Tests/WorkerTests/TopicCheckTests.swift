@@ -31,7 +31,8 @@ struct TopicCheckTests {
         #expect(
             lines == [
                 "topic apns.results (results.topic) does not exist at kafka:9092, or may not be described by this worker: "
-                    + "create it, set kafka.create_topics: true, or allow Describe on it"
+                    + "create it, set kafka.create_topics: true (on a cluster of one broker "
+                    + "{partitions: 8, replication_factor: 1}), or allow Describe on it"
             ])
         #expect(TopicCheck(configuration).missingLines(in: described(all)).isEmpty)
     }
@@ -59,7 +60,7 @@ struct TopicCheckTests {
                     + "brokers that breaks, or make them yourself",
                 "the brokers do not make topics a, b (kafka.create_topics): Only 1 broker(s) are registered "
                     + "(INVALID_REPLICATION_FACTOR): set kafka.create_topics.replication_factor to the number of brokers at "
-                    + "most, or start more of them",
+                    + "most (for one broker: {partitions: 8, replication_factor: 1}), or start more of them",
             ])
         #expect(TopicCheck(configuration).uncreatedLines([:]).isEmpty)
     }

@@ -20,7 +20,10 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
         switch read.failure {
         case .none: self.hex = read.text
         case .missingDeviceToken: throw RequestError(.missingDeviceToken, "the device token is empty")
-        default: throw RequestError(.badDeviceToken, "a device token is 2 to 200 hex digits, an even number of them")
+        default:
+            throw RequestError(
+                .badDeviceToken,
+                "a device token is 2 to 200 hex digits, an even number of them; Apple's have 64 or more")
         }
     }
 

@@ -141,7 +141,9 @@ struct MetricsText {
             $0.status?.isPaused == true ? 1 : 0
         }
         out.family(
-            "apns_worker_provider_token_age_seconds", .gauge, "Age of the provider token in use, since its iat.")
+            "apns_worker_provider_token_age_seconds", .gauge,
+            "Age of the provider token in use since its iat, a time that all replicas share: a new one does not begin at 0."
+        )
         for app in snapshot.apps where !app.isRemoved {
             guard let issuedMs = app.tokenIssuedMs else { continue }
             out.sample(["app": app.name], (Double(snapshot.takenMs) - Double(issuedMs)) / 1_000)

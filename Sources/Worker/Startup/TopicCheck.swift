@@ -22,7 +22,8 @@ package struct TopicCheck {
     package func missingLines(in topics: [String: TopicDescription]) -> [String] {
         missing(in: topics).map { topic in
             "topic \(topic.name) (\(topic.path)) does not exist at \(configuration.kafka.bootstrapServers), or may not "
-                + "be described by this worker: create it, set kafka.create_topics: true, or allow Describe on it"
+                + "be described by this worker: create it, set kafka.create_topics: true (on a cluster of one broker "
+                + "{partitions: 8, replication_factor: 1}), or allow Describe on it"
         }
     }
 
@@ -62,7 +63,8 @@ package struct TopicCheck {
     private static func advice(_ code: KafkaCode) -> String {
         switch code {
         case .invalidReplicationFactor:
-            "set kafka.create_topics.replication_factor to the number of brokers at most, or start more of them"
+            "set kafka.create_topics.replication_factor to the number of brokers at most (for one broker: "
+                + "{partitions: 8, replication_factor: 1}), or start more of them"
         case .invalidPartitions: "set kafka.create_topics.partitions to another number"
         case .topicAuthorizationFailed, .clusterAuthorizationFailed:
             "allow Create on the cluster, or on these topics, to the worker's user, or make them yourself"
