@@ -204,12 +204,12 @@ import Testing
                 Self.make(&age, nowNs, step: wrong)
             } else {
                 #expect(Self.mayReturn(age, nowNs, step: wrong))
-                age.returned()
+                age.returned(nowNs: nowNs, wallMs: Self.wallMs(nowNs, wrong))
             }
             nowNs += 20_000_000_000
             #expect(!Self.mayReturn(age, nowNs, step: wrong))
             #expect(Self.mayReturn(age, nowNs), "the clock is back")
-            age.returned()
+            age.returned(nowNs: nowNs, wallMs: Self.wallMs(nowNs, 0))
             #expect(!Self.isDue(age, nowNs) && !Self.mayReturn(age, nowNs))
             nowNs += Self.minute
         }
@@ -253,6 +253,92 @@ import Testing
         #expect(!token.refresh(now: time(81)) && !token.renewIfAllowed(now: time(82)))
         #expect(token.renewIfAllowed(now: time(100, step: 7_200)))
         #expect(Array(token.headerValue) == second)
+    }
+
+    /// A request each second, with a wall clock that is sometimes wrong, to an APNs whose clock never is. At 0 a token of the
+    /// grid comes into use.
+    private struct Sending {
+        let token: ProviderToken
+        var second: Int64
+        /// `iat` of the token that is sent, in seconds after `epochMs`.
+        private(set) var issued: Int64 = 0
+        /// Of the tokens that APNs took.
+        private(set) var accepted: Set<Int64> = []
+
+        init(key: SigningKey, startedAt second: Int64) {
+            token = ProviderToken(keyID: "ABC123DEFG", teamID: "TEAM123456", key: key)
+            self.second = second
+        }
+
+        var isValid: Bool { issued <= second && second - issued < 3_600 }
+
+        mutating func send(seconds: Int64, step: Int64 = 0) throws {
+            for _ in 0..<seconds {
+                second += 1
+                let now = LoopTime(
+                    monotonicNs: second * 1_000_000_000, wallMs: ProviderTokenTests.epochMs + (second + step) * 1_000)
+                if token.refresh(now: now) || issued == 0 { try look() }
+                if isValid { accepted.insert(issued) }
+                if second - issued >= 3_600, token.renewIfAllowed(now: now) { try look() }
+            }
+        }
+
+        private mutating func look() throws {
+            let parts = String(decoding: token.headerValue, as: UTF8.self).split(separator: ".").map(String.init)
+            let claims = try JSONSerialization.jsonObject(with: ProviderTokenTests.decode(parts[1])) as? [String: Any]
+            issued = try #require(claims?["iat"] as? Int64) - ProviderTokenTests.epochMs / 1_000
+        }
+
+        /// None that APNs took was issued sooner than 20 minutes after the last.
+        var isTwentyMinutesApart: Bool {
+            let times = accepted.sorted()
+            return zip(times, times.dropFirst()).allSatisfy { $1 - $0 >= 1_200 }
+        }
+    }
+
+    /// Wherever in the grid it happens, in what was just started too. What is made while the clock is an hour behind has
+    /// expired for APNs, which may have another one made: neither takes the place of the good one.
+    @Test(
+        arguments: [
+            (20, [-60]), (300, [-60]), (20, [60]), (300, [60]), (20, [-120]), (300, [120]), (20, [-60, -120]),
+            (20, [60, 120]), (20, [120, 60]), (20, [-60, 60]), (20, [60, -60, 120, -120]),
+            (20, [-60, 0, -120, 0, -180]),
+            (5, [-60, -120, -180, -240, -300, -360, -420, -480]), (5, [60, 120, 180, 240, 300, 360, 420, 480]),
+        ] as [(Int64, [Int64])])
+    func aClockThatIsRightAgainHasAValidTokenAtOnce(seconds: Int64, steps: [Int64]) throws {
+        let key = try SigningKey(pem: SelfSigned.privateKey())
+        for minute in 0..<40 as Range<Int64> {
+            for start in [0, max(minute - 1, 0)] {
+                var sending = Sending(key: key, startedAt: start * 60)
+                try sending.send(seconds: max((minute - start) * 60, 30))
+                for step in steps { try sending.send(seconds: seconds, step: step * 60) }
+                try sending.send(seconds: 2)
+                #expect(sending.isValid, "minute \(minute), started at \(start)")
+                // It stays so.
+                for _ in 0..<30 {
+                    try sending.send(seconds: 60)
+                    #expect(sending.isValid, "minute \(minute), started at \(start)")
+                }
+                #expect(sending.isTwentyMinutesApart, "minute \(minute), started at \(start)")
+            }
+        }
+    }
+
+    /// For a day, by other amounts and for other times: each time that the clock is right again, the token is.
+    @Test(arguments: 0..<20 as Range<UInt64>)
+    func aClockThatIsWrongAgainAndAgain(seed: UInt64) throws {
+        var random = SplitMix64(seed: seed)
+        var sending = Sending(key: try SigningKey(pem: SelfSigned.privateKey()), startedAt: 0)
+        while sending.second < 86_400 {
+            try sending.send(seconds: .random(in: 60..<900, using: &random))
+            for _ in 0..<Int.random(in: 1...3, using: &random) {
+                let hours = Int64.random(in: 1...6, using: &random) * (Bool.random(using: &random) ? 1 : -1)
+                try sending.send(seconds: .random(in: 1...60, using: &random), step: hours * 3_600)
+            }
+            try sending.send(seconds: 2)
+            #expect(sending.isValid, "second \(sending.second)")
+        }
+        #expect(sending.isTwentyMinutesApart)
     }
 
     /// APNs says that it expired: a clock that was stepped by minutes allows another one, a clock that was not does not.

@@ -14,20 +14,17 @@ package final class ProviderToken {
     private let teamID: String
     private let key: SigningKey
     private var age = TokenAge()
-    private var text: UnsafeMutableRawBufferPointer = .allocate(byteCount: 0, alignment: 1)
-    /// The token before, which a wall clock that was wrong for a while makes the better one again.
-    private var formerText: UnsafeMutableRawBufferPointer = .allocate(byteCount: 0, alignment: 1)
+    /// The headers' values, each in its token's place (`TokenAge.place`).
+    private var texts: [UnsafeMutableRawBufferPointer]
 
     package init(keyID: String, teamID: String, key: SigningKey) {
         self.keyID = keyID
         self.teamID = teamID
         self.key = key
+        texts = (0..<TokenAge.places).map { _ in .allocate(byteCount: 0, alignment: 1) }
     }
 
-    deinit {
-        text.deallocate()
-        formerText.deallocate()
-    }
+    deinit { for text in texts { text.deallocate() } }
 
     /// Counts tokens taken into use; the current one's number.
     package var generation: UInt32 { age.generation }
@@ -36,7 +33,7 @@ package final class ProviderToken {
     package var issuedMs: Int64 { age.issuedMs }
 
     /// The header's value; valid until `refresh` or `renewIfAllowed` returned true.
-    package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(text) }
+    package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(texts[age.place]) }
 
     /// Makes the first token, or a new one when the next `iat` has come, or the current one is too old by either clock or lies
     /// ahead (`TokenAge`).
@@ -61,19 +58,18 @@ package final class ProviderToken {
 
     private func returnIfBetter(_ now: LoopTime) -> Bool {
         guard age.mayReturn(nowNs: now.monotonicNs, wallMs: now.wallMs) else { return false }
-        swap(&text, &formerText)
-        age.returned()
+        age.returned(nowNs: now.monotonicNs, wallMs: now.wallMs)
         return true
     }
 
     private func make(_ now: LoopTime) {
         let issuedMs = age.nextIssuedMs(wallMs: now.wallMs)
         let value = Self.headerValue(keyID: keyID, teamID: teamID, issuedAt: issuedMs / 1_000) { key.sign($0) }
-        formerText.deallocate()
-        formerText = text
-        text = .allocate(byteCount: value.count, alignment: 1)
-        text.copyBytes(from: value)
         age.made(nowNs: now.monotonicNs, wallMs: now.wallMs, issuedMs: issuedMs)
+        let text = UnsafeMutableRawBufferPointer.allocate(byteCount: value.count, alignment: 1)
+        text.copyBytes(from: value)
+        texts[age.place].deallocate()
+        texts[age.place] = text
     }
 
     /// `bearer` and the JWT (RFC 7519): `iat` is a number, in seconds.
@@ -106,9 +102,15 @@ package final class ProviderToken {
 /// APNs looks at `iat`, which is of the wall clock; that clock can be stepped, and the monotonic one stands still while the
 /// machine sleeps. So the token is too old when either says so. Where the two disagree about its age, its `iat` may be
 /// hours off: then one renewal is allowed at once, the next such one 20 minutes (monotonic) later. A clock that was wrong
-/// for a while finds its way back within them: the token made before is used again, and one whose `iat` lies a minute
-/// ahead is always made anew, since APNs refuses it for as long. What is made beside the grid (APNs called the one of the grid
-/// expired, say) stays until the grid goes on, for 20 minutes at least.
+/// for a while finds its way back within them: the token made before it was wrong is used again, whatever was made meanwhile
+/// (while that token is younger than 50 minutes), and one whose `iat` lies a minute ahead is always made anew, since APNs refuses
+/// it for as long. What is made beside the grid (APNs called the one of the grid expired, say) stays until the grid goes on, for
+/// 20 minutes at least.
+///
+/// Nobody here knows which of two times is the right one. So a new token takes the place of one about whose age the clocks
+/// agree at that moment, and the others keep theirs: a clock that is wrong by so much renews what was made by a clock that was
+/// wrong by so much, never what was made by the right one. Where all places are taken, the token goes whose place was in use
+/// for the shortest time: a clock is right for longer than it is wrong.
 package struct TokenAge: Sendable {
     private static let gridMs: Int64 = 40 * 60 * 1_000
     /// How long after its `iat` a token of the grid is taken into use.
@@ -121,10 +123,15 @@ package struct TokenAge: Sendable {
     /// An `iat` less ahead of the time is as good as now: a clock that is kept right is set back by less.
     private static let aheadNs: Int64 = 2 * 1_000_000_000
 
+    /// How many tokens are kept: the current one, and others for as many times that the wall clock may be back at.
+    package static let places = 4
+
     /// A token's `iat` by both clocks, as they were when it was made; the ages are within Int64 whatever they say.
     private struct Stamp {
         var ns: Int64 = 0
         var wallMs: Int64 = 0
+        /// How long it was in use until it was left, and those before it in its place.
+        var usedNs: Int64 = 0
 
         func ageNs(_ nowNs: Int64) -> Int64 { nowNs &- ns }
 
@@ -143,11 +150,15 @@ package struct TokenAge: Sendable {
         }
     }
 
+    /// The current one's place, less than `places`.
+    package private(set) var place = 0
     private var current = Stamp()
+    /// When it came into use.
+    private var sinceNs: Int64 = 0
     /// When the last one was made.
     private var madeNs: Int64 = 0
-    /// Of the token before; `nil`: there is none.
-    private var former: Stamp?
+    /// The tokens before, each in its place; `nil`: there is none, or it is the current one's.
+    private var others = [Stamp?](repeating: nil, count: places)
     /// When one was made sooner than 20 minutes after the last, because the clocks disagreed; `nil`: never.
     private var exceptionNs: Int64?
     /// Counts tokens taken into use.
@@ -179,31 +190,64 @@ package struct TokenAge: Sendable {
         return laterMs.overflow ? grid > 0 : laterMs.partialValue >= Self.earliestNs / 1_000_000
     }
 
-    /// A token with `issuedMs` as its `iat` was made.
+    /// A token with `issuedMs` as its `iat` was made; it is the current one, in `place`.
     package mutating func made(nowNs: Int64, wallMs: Int64, issuedMs: Int64) {
-        if generation > 0 {
-            if nowNs &- madeNs < Self.earliestNs, current.isOff(nowNs: nowNs, wallMs: wallMs) { exceptionNs = nowNs }
-            former = current
+        if generation > 0, current.isOff(nowNs: nowNs, wallMs: wallMs) {
+            if nowNs &- madeNs < Self.earliestNs { exceptionNs = nowNs }
+            let next = placeForNext(nowNs: nowNs, wallMs: wallMs)
+            if let lost = others[next], lost.isOff(nowNs: nowNs, wallMs: wallMs) { others[next] = nil }
+            use(next, nowNs: nowNs)
+        } else if generation == 0 {
+            sinceNs = nowNs
         }
         madeNs = nowNs
         // At most a grid and a minute ago.
         let agoMs = wallMs.subtractingReportingOverflow(issuedMs)
         let agoNs = agoMs.overflow ? 0 : min(max(agoMs.partialValue, 0), Self.gridMs + Self.settledMs) * 1_000_000
-        current = Stamp(ns: nowNs &- agoNs, wallMs: issuedMs)
+        current = Stamp(ns: nowNs &- agoNs, wallMs: issuedMs, usedNs: current.usedNs)
         generation &+= 1
     }
 
-    /// The token before is used again in the place of the current one, which is now the one before.
-    package mutating func returned() {
-        guard let former else { return }
-        (current, self.former) = (former, current)
+    /// Another place than the current one's: whose token the clocks agree about (it is too old, or would be used again), or
+    /// where none is that could be used again; or the one that was in use for the shortest time.
+    private func placeForNext(nowNs: Int64, wallMs: Int64) -> Int {
+        let places = others.indices.filter { $0 != place }
+        if let same = places.first(where: { others[$0].map { !$0.isOff(nowNs: nowNs, wallMs: wallMs) } ?? false }) {
+            return same
+        }
+        if let free = places.first(where: { others[$0].map { $0.ageNs(nowNs) >= Self.dueNs } ?? true }) { return free }
+        return places.min { (others[$0]?.usedNs ?? 0) < (others[$1]?.usedNs ?? 0) } ?? place
+    }
+
+    /// Keeps the current one as one before, and takes what is in the place as the current one.
+    private mutating func use(_ next: Int, nowNs: Int64) {
+        current.usedNs &+= nowNs &- sinceNs
+        others[place] = current
+        current = others[next] ?? Stamp()
+        others[next] = nil
+        (place, sinceNs) = (next, nowNs)
+    }
+
+    /// The one that `mayReturn` speaks of is used again; the current one is now one before.
+    package mutating func returned(nowNs: Int64, wallMs: Int64) {
+        guard let better = better(nowNs: nowNs, wallMs: wallMs) else { return }
+        use(better, nowNs: nowNs)
         generation &+= 1
     }
 
-    /// The clocks agree about the token before, and not about the current one: the wall clock is back where it was.
-    package func mayReturn(nowNs: Int64, wallMs: Int64) -> Bool {
-        guard let former, former.ageNs(nowNs) < Self.dueNs else { return false }
-        return current.isOff(nowNs: nowNs, wallMs: wallMs) && !former.isOff(nowNs: nowNs, wallMs: wallMs)
+    /// The clocks agree about a token before, and not about the current one: the wall clock is back where it was.
+    package func mayReturn(nowNs: Int64, wallMs: Int64) -> Bool { better(nowNs: nowNs, wallMs: wallMs) != nil }
+
+    /// The youngest one's place.
+    private func better(nowNs: Int64, wallMs: Int64) -> Int? {
+        guard current.isOff(nowNs: nowNs, wallMs: wallMs) else { return nil }
+        var found: (place: Int, ageNs: Int64)?
+        for (place, other) in others.enumerated() {
+            guard let other, !other.isOff(nowNs: nowNs, wallMs: wallMs) else { continue }
+            let ageNs = other.ageNs(nowNs)
+            if ageNs < found?.ageNs ?? Self.dueNs { found = (place, ageNs) }
+        }
+        return found?.place
     }
 
     /// It is to be made anew before the next request.
