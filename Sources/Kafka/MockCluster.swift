@@ -37,6 +37,12 @@ import CRdkafka
         }
     }
 
+    /// Has a broker (counted from 1) lead a partition; `nil`: none does.
+    package func setLeader(of partition: TopicPartition, broker: Int?) throws(KafkaError) {
+        let id = broker.map { Int32(clamping: $0) } ?? -1
+        try check(unsafe rd_kafka_mock_partition_set_leader(raw, partition.topic, partition.partition, id))
+    }
+
     /// Answers of a broker (counted from 1) take so long from now on.
     package func setRoundTrip(milliseconds: Int, broker: Int = 1) throws(KafkaError) {
         try check(

@@ -6,11 +6,14 @@ package struct TopicDescription: Hashable, Sendable {
     package let partitions: Int
     /// `.none`, or why the topic cannot be used (for example `LEADER_NOT_AVAILABLE`).
     package let code: KafkaCode
+    /// The partitions that no broker leads now, which the topic's own `code` does not tell.
+    package let leaderless: [Int32]
 
-    package init(name: String, partitions: Int, code: KafkaCode = .none) {
+    package init(name: String, partitions: Int, code: KafkaCode = .none, leaderless: [Int32] = []) {
         self.name = name
         self.partitions = partitions
         self.code = code
+        self.leaderless = leaderless
     }
 }
 
@@ -226,10 +229,23 @@ extension ClientHandle {
         for index in 0..<max(0, Int(unsafe raw.pointee.topic_cnt)) {
             let topic = unsafe raw.pointee.topics[index]
             let name = unsafe String(cString: topic.topic)
-            topics[name] = TopicDescription(
-                name: name, partitions: Int(unsafe topic.partition_cnt), code: KafkaCode(unsafe topic.err))
+            unsafe topics[name] = TopicDescription(
+                name: name, partitions: Int(topic.partition_cnt), code: KafkaCode(topic.err),
+                leaderless: Self.leaderless(of: topic))
         }
         return topics
+    }
+
+    /// A leader whose broker is gone may still be told, with an error.
+    private static func leaderless(of topic: rd_kafka_metadata_topic) -> [Int32] {
+        var leaderless: [Int32] = []
+        for index in 0..<max(0, Int(unsafe topic.partition_cnt)) {
+            let partition = unsafe topic.partitions[index]
+            if unsafe partition.leader < 0 || partition.err == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE {
+                unsafe leaderless.append(partition.id)
+            }
+        }
+        return leaderless
     }
 
     /// Throws for the first topic that cannot be used.

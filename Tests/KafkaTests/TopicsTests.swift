@@ -24,6 +24,27 @@ struct TopicsTests {
         #expect(topics["missing"] == nil)
     }
 
+    @Test func `Partitions without a leader are told of a topic that has no error itself`() throws {
+        let cluster = try Cluster(.mock, partitions: 4)
+        let mock = try #require(cluster.mock)
+        let settings = ClusterSettings(bootstrapServers: cluster.servers)
+        let topics = try Topics(settings)
+        let probe = try ClusterProbe(settings, groupID: cluster.group)
+        func leaderless() throws -> [[Int32]?] {
+            let told = [
+                try topics.all(timeoutMs: 10_000), try probe.allTopics(timeoutMs: 10_000),
+                try probe.topics(named: [cluster.topic], timeoutMs: 10_000),
+            ].map { $0[cluster.topic] }
+            #expect(told.allSatisfy { $0?.code == KafkaCode.none && $0?.partitions == 4 })
+            return told.map { $0?.leaderless.sorted() }
+        }
+        #expect(try leaderless() == [[], [], []])
+        for number in [3, 1] as [Int32] { try mock.setLeader(of: cluster.partition(number), broker: nil) }
+        #expect(try leaderless() == [[1, 3], [1, 3], [1, 3]])
+        for number in [3, 1] as [Int32] { try mock.setLeader(of: cluster.partition(number), broker: 1) }
+        #expect(try leaderless() == [[], [], []])
+    }
+
     @Test(.needsBroker) func `Topics are created, found and described`() throws {
         let broker = try #require(KafkaBroker.shared)
         let topics = try Topics(ClusterSettings(bootstrapServers: broker.bootstrapServers))

@@ -168,6 +168,51 @@ struct ProblemTests {
         #expect(fault(silent)?.text.contains("no broker of kafka:9092 answers: Connection refused") == true)
     }
 
+    @Test(arguments: [
+        (ClusterReport.Topic.Use.requests, "what is in them waits, until"),
+        (.retries, "what is in them waits, and what is to be written to them, until"),
+        (.written, "what is to be written to them waits, until"),
+    ])
+    func `Partitions without a leader are named with their topic`(use: ClusterReport.Topic.Use, effect: String) throws {
+        var report = report(KafkaCode.none, use: use)
+        report.topics[0].leaderless = LeaderlessPartitions.Found(count: 2, first: 3, partitions: 8)
+        let faults = report.faults(bootstrapServers: "kafka:9092")
+        let fault = try #require(faults.first)
+        #expect(faults.count == 1 && fault.subject == "topic apns.requests" && fault.kind == .leaderless)
+        #expect(
+            fault.text.hasPrefix(
+                "the topic (requests.topics) has 2 of 8 partitions without a leader (the first: 3): \(effect)"))
+        #expect(fault.advice.contains("look at the brokers"))
+        // What has a cause of its own is named by that.
+        report.topics[0].reading = .topicAuthorizationFailed
+        #expect(report.faults(bootstrapServers: "").map(\.kind) == [.denied])
+        report.topics[0].metadata = .unknownTopicOrPartition
+        #expect(report.faults(bootstrapServers: "").map(\.kind) == [.missing])
+    }
+
+    @Test func `A partition has no leader when two rounds in turn say so`() {
+        var leaderless = LeaderlessPartitions()
+        func look(_ numbers: [Int32], other: [Int32] = []) -> [String: LeaderlessPartitions.Found] {
+            leaderless.look([
+                TopicDescription(name: "a", partitions: 8, leaderless: numbers),
+                TopicDescription(name: "b", partitions: 2, leaderless: other),
+            ])
+        }
+        #expect(look([]).isEmpty)
+        #expect(look([5, 3]).isEmpty, "an election may be under way")
+        #expect(look([2]).isEmpty, "others, one after the other, as brokers are restarted")
+        #expect(look([7, 2, 4], other: [1]) == ["a": LeaderlessPartitions.Found(count: 1, first: 2, partitions: 8)])
+        #expect(
+            look([7, 2, 4], other: [1]) == [
+                "a": LeaderlessPartitions.Found(count: 3, first: 2, partitions: 8),
+                "b": LeaderlessPartitions.Found(count: 1, first: 1, partitions: 2),
+            ])
+        #expect(look([], other: [1]).keys.sorted() == ["b"], "over with the first round that sees leaders")
+        // A topic that is not told of is not known.
+        #expect(leaderless.look([]).isEmpty)
+        #expect(look([], other: [1]).isEmpty)
+    }
+
     @Test func `A lag that is not known of all partitions is not known`() {
         var snapshot = WorkerSnapshot(
             groupID: "g", startedMs: 0, takenMs: 0, apps: [], tiers: [],

@@ -14,6 +14,8 @@ struct ClusterReport: Sendable {
         var metadata: KafkaCode?
         /// `.none`, or why its group may not read it; `nil`: nobody answered, or it is not read.
         var reading: KafkaCode?
+        /// Its partitions that no broker leads, in this round and the one before.
+        var leaderless: LeaderlessPartitions.Found?
 
         /// Whether its partitions and their ends can be known.
         var isKnown: Bool { metadata == KafkaCode.none }
@@ -102,9 +104,23 @@ extension ClusterReport {
                 subject, .unusable, "the topic (\(topic.path)) cannot be used: \(code.text)",
                 "look at the brokers that hold its partitions")
         }
-        guard topic.reading == .topicAuthorizationFailed else { return nil }
-        return Fault(
-            subject, .denied, "the topic (\(topic.path)) may not be read: its records wait",
-            "allow Read on it to the worker's user")
+        if topic.reading == .topicAuthorizationFailed {
+            return Fault(
+                subject, .denied, "the topic (\(topic.path)) may not be read: its records wait",
+                "allow Read on it to the worker's user")
+        }
+        return topic.leaderless.map { leaderless in
+            let effect =
+                switch topic.use {
+                case .requests: "what is in them waits"
+                case .retries: "what is in them waits, and what is to be written to them"
+                case .written: "what is to be written to them waits"
+                }
+            return Fault(
+                subject, .leaderless,
+                "the topic (\(topic.path)) has \(leaderless.count) of \(leaderless.partitions) partitions without a leader "
+                    + "(the first: \(leaderless.first)): \(effect), until a broker that holds them is back",
+                "look at the brokers; with a replication factor of 3 another one leads when one is lost")
+        }
     }
 }

@@ -7,12 +7,13 @@ internal import Synchronization
 /// Asks the brokers every 5 s how the worker's topics and groups stand, on a thread and with clients of its own: what the
 /// worker's own clients say about that comes once, late, or never, and the core must not wait for an answer.
 ///
-/// A round asks for the metadata of the topics (of all of them where a pattern is configured), for the end of each
-/// partition that is to be read and the first records since some times (`LogMarks`; five requests to each broker, and two
-/// more where one looks like another), and for the right to read each topic (one to three requests to the coordinator; at
-/// most 32 topics in a round, one after the other). Every other round asks for the configuration of the topics that are
-/// named, too. Every question has a limit of 1.5 s. In between it finds where batches end that a reader cannot unpack
-/// (`BatchEnds`), and how logs stand of which a broker said something that would make reading begin anew (`LogQuestions`).
+/// A round asks for the metadata of the topics (of all of them where a pattern is configured), which tell the
+/// partitions without a leader, too (`LeaderlessPartitions`), for the end of each partition that is to be read and the
+/// first records since some times (`LogMarks`; five requests to each broker, and two more where one looks like
+/// another), and for the right to read each topic (one to three requests to the coordinator; at most 32 topics in a
+/// round, one after the other). Every other round asks for the configuration of the topics that are named, too. Every
+/// question has a limit of 1.5 s. In between it finds where batches end that a reader cannot unpack (`BatchEnds`), and
+/// how logs stand of which a broker said something that would make reading begin anew (`LogQuestions`).
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
     private let read = ReadRecords()
@@ -85,6 +86,7 @@ final class ClusterWatch: Sendable {
         private var roundForLeftTiers = 0
         private var firstTopic = 0
         private var marks = LogMarks()
+        private var leaderless = LeaderlessPartitions()
         /// Not told yet.
         private var changedLogs: [LogMarks.Change] = []
 
@@ -126,6 +128,10 @@ final class ClusterWatch: Sendable {
                     all = try probe.allTopics(timeoutMs: ClusterWatch.timeoutMs)
                 }
                 report.topics = topics(named, all)
+                let found = leaderless.look(report.topics.compactMap { named[$0.name] ?? all[$0.name] })
+                for index in report.topics.indices {
+                    report.topics[index].leaderless = found[report.topics[index].name]
+                }
                 let partitions = report.topics.filter { $0.use != .written && $0.isKnown }.flatMap { topic in
                     let count = (named[topic.name] ?? all[topic.name])?.partitions ?? 0
                     return (0..<Int32(clamping: count)).map { TopicPartition(topic.name, $0) }

@@ -9,6 +9,8 @@ struct Fault: Sendable, Hashable {
         case missing
         case denied
         case unusable
+        /// Some of its partitions have no leader.
+        case leaderless
         /// Its configuration loses records.
         case unsafe
         /// Its configuration loses records when many wait.
