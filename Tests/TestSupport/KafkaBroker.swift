@@ -119,7 +119,10 @@ package final class KafkaBroker: @unchecked Sendable {
         let deadline = Date(timeIntervalSinceNow: 90)
         let topics = try Topics(ClusterSettings(bootstrapServers: bootstrapServers))
         while (try? topics.all(timeoutMs: 1000)) == nil {
-            guard broker.ended == nil, Date() < deadline else { throw Failure.notStarted(broker.text) }
+            let ended = broker.ended
+            guard ended == nil, Date() < deadline else {
+                throw Failure.notStarted("\(ended.map { "\($0)" } ?? "no answer within 90 s"): \(broker.text)")
+            }
         }
     }
 

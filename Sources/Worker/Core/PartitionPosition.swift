@@ -20,7 +20,7 @@ struct PartitionPosition {
     private var mustSeek = false
     /// What is read is known to be one log since then (monotonic), and from this offset on.
     private var beganNs: Int64
-    private(set) var begin: Int64
+    private var begin: Int64
 
     init(start: Int64, begin: Int64, nowNs: Int64) {
         self.start = start

@@ -256,8 +256,9 @@ final class PartitionReader {
             batch.isTooLarge
             ? "its batch takes more memory than kafka.max_batch_bytes, unpacked"
             : "its batch is damaged, cannot be unpacked, or has other records than its header says"
-        let fresh = batches.fresh(of: batch)
-        let offsets = max(fresh.lowerBound, min(position.begin, fresh.upperBound))...fresh.upperBound
+        // From its first one on, also where reading began within it: a worker before may have committed the offsets below its
+        // last one, as gaps, and died before its own letter was written.
+        let offsets = batches.fresh(of: batch)
         topic.withUnsafeBytes { topic in
             let place = RequestPlace(
                 topic: topic, partition: partition.partition, offset: offsets.lowerBound, index: 0)
