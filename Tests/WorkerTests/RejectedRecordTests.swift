@@ -107,6 +107,29 @@ struct RejectedRecordTests {
         #expect(run.written.count == 200 && run.topic.isIdle)
     }
 
+    @Test func `What a leader in trouble refuses beside others is written once it is well`() throws {
+        let unknownServerError = KafkaCode(rawValue: -1)
+        var run = scene.run { tag, partition in partition == 1 && tag % 2 == 0 ? unknownServerError : nil }
+        for tag in 0..<300 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 1)
+        }
+        #expect(run.rejected.isEmpty && run.topic.causeOfSingle?.code == unknownServerError)
+        run.verdict = { _, _ in nil }
+        run.go(seconds: 61)
+        #expect(Set(run.written) == Set(0..<300) && run.topic.isIdle)
+    }
+
+    @Test func `What is refused beside others for many minutes is given up, whatever the code`() throws {
+        var run = scene.run { tag, _ in tag == 7 ? KafkaCode(rawValue: -1) : nil }
+        for tag in 0..<1_200 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 1)
+            if tag == 420 { #expect(run.rejected.isEmpty) }
+        }
+        #expect(run.rejected == [7] && run.topic.isIdle)
+    }
+
     @Test func `The last form of a dead letter is tried for as long as it takes, and blocks nothing`() throws {
         var run = scene.run { tag, _ in tag == 7 ? .invalidRecord : nil }
         run.smallest = .bare

@@ -8,8 +8,8 @@ internal import Kafka
 /// a growing pause. A record that is only too large blocks nothing: it is tried alone, then in ever smaller forms, each once.
 ///
 /// A record that is refused while others are taken blocks nothing either: it stands apart, and is tried again with
-/// growing pauses of its own. When others were taken between its refusals, `ownRefusals` times, they are for its own sake,
-/// and it is written elsewhere. A topic that takes nothing is the topic's trouble, however often it refuses.
+/// growing pauses of its own. When others were taken between its refusals, `ownRefusals` times (`unclearRefusals`), they are
+/// for its own sake, and it is written elsewhere. A topic that takes nothing is the topic's trouble, however often it refuses.
 struct TargetTopic {
     /// How a record is written; each form is tried once by a record that is too large.
     enum Form: Int, Comparable {
@@ -98,6 +98,9 @@ struct TargetTopic {
     static let underWayLimit = 64
     /// So many refusals, each after others were taken, are for the record's own sake.
     static let ownRefusals = 2
+    /// As `ownRefusals`, where the code does not speak of records: some eight minutes. A leader in trouble answers so to some
+    /// and takes others, and what is given up for that was deliverable.
+    static let unclearRefusals = 20
 
     init(_ name: String) { self.name = name }
 
@@ -211,7 +214,8 @@ struct TargetTopic {
             past.nextTryNs = nowNs + Self.pauseNs(after: past.refusals)
             past.refusals += 1
             // The last form has no other: it is tried for as long as it takes.
-            if past.refusalsBesideOthers >= Self.ownRefusals, past.form < .bare {
+            let limit = code.blame == .unclear ? Self.unclearRefusals : Self.ownRefusals
+            if past.refusalsBesideOthers >= limit, past.form < .bare {
                 if past.form == .alone { rejectedCount += 1 }
                 underWay[record.tag] = past
                 return true
@@ -421,11 +425,14 @@ extension KafkaCode {
         case record
         /// The record, where the partition takes others.
         case recordOrPartition
+        /// As `recordOrPartition`, and the partition's leader more likely than the record.
+        case unclear
     }
 
     var blame: Blame {
         switch self {
         case .invalidRecord, .batchWithInvalidRecord, .messageTooLarge: .record
+        case .policyViolation: .recordOrPartition
         // The client's own: no broker has seen the record.
         case _ where rawValue < -1: .topic
         case .topicAuthorizationFailed, .clusterAuthorizationFailed, .invalidTopic, .unsupportedForMessageFormat,
@@ -433,7 +440,7 @@ extension KafkaCode {
             .invalidTimestamp, .requestTimedOut:
             .topic
         case _ where isUnknownTopic: .topic
-        default: .recordOrPartition
+        default: .unclear
         }
     }
 }
