@@ -41,10 +41,10 @@ package enum BatchFailure: Sendable, Hashable {
 
     /// There was no memory for it (`Unpacking.limit`), or for one alike of another partition.
     case putOff(Batch)
-    /// It is damaged, or of snappy, which is a part of librdkafka: where it ends is not told (`BatchProbe` can ask).
+    /// Where it ends is not known (`BatchProbe` can ask): it is damaged, of snappy, which is a part of librdkafka, or was unpacked
+    /// where nobody looked (a librdkafka with its decompressors built in, a message of before Kafka 0.11).
     case endUnknown(Batch)
-    /// What it may have been, all with the same first offset: several where partitions have batches alike, none where
-    /// nothing is known.
+    /// What it may have been, all with the same first offset: several where partitions have batches alike. Never empty.
     case unreadable([UnreadableBatch])
 }
 
@@ -109,6 +109,7 @@ package enum Unpacking {
             let count = unsafe unpacking_failures(
                 batch.baseOffset, batch.size, ageNs, found.baseAddress, found.count, &isPutOff)
             if isPutOff { return .putOff(batch) }
+            guard count > 0 else { return .endUnknown(batch) }
             return .unreadable(
                 (0..<count).map { index in
                     let batch = unsafe found[index]
