@@ -39,7 +39,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private var isReplacing = false
     /// When connections were made anew for a topic; `nil`: never.
     private var topicRenewalNs: Int64?
-    /// Some connections answer nothing but server errors; looked at until they are gone, or well.
+    /// Some connections answer nothing but server errors (5xx, or without a reason); looked at until they are gone, or well.
     private var hasErring = false
     private var errorRetirement: ErrorRetirement
     private var reachability = Reachability()
@@ -302,7 +302,8 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
             let others = isAnotherGood ? ", while other connections answer well" : ""
             note(
                 .warning(
-                    "\(connection.address): the last \(streak.count) answers were server errors (5xx)\(others); the "
+                    "\(connection.address): the last \(streak.count) answers were server errors (5xx, or without a "
+                        + "reason)\(others); the "
                         + "connection is replaced"))
             return tell(.retired(connection.id, isFault: false))
         }

@@ -150,8 +150,8 @@ extension DeliveryMachine {
     private mutating func answerProbe(_ slot: UInt32, _ verdict: Verdict, _ completion: Completion) {
         switch verdict {
         case .credentialFault: settleProbe(slot, fault: completion.reason)
-        // Its token was refused, but not for the last time: it tries again.
-        case .resend where completion.status == 403: break
+        // Its credential was refused, but not for the last time: it tries again.
+        case .resend where completion.status == 403 || completion.reason.subject == .topic: break
         case .accept, .unregister, .reject, .resend, .retry: settleProbe(slot, fault: nil)
         }
     }

@@ -121,7 +121,9 @@ struct AgainTests {
         #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 ExpiredProviderToken sends 2 doubt 0"])
     }
 
-    @Test("TopicDisallowed: resent once where newer connections are there, else rejected", arguments: [true, false])
+    @Test(
+        "TopicDisallowed: resent once where newer connections are there, else its topic waits",
+        arguments: [true, false])
     func newBundleID(isTwice: Bool) {
         let rig = Self.ready()
         rig.completion("a") {
@@ -132,7 +134,7 @@ struct AgainTests {
             Completion(id: $0, kind: .answered, status: 400, reason: .topicDisallowed, carriedOlderToken: isTwice)
         }
         #expect(rig.send() == [])
-        #expect(rig.settle().map(\.description) == ["a rejected TopicDisallowed sends 2 doubt 0"])
+        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 TopicDisallowed sends 2 doubt 0"])
         rig.wait(ms: 50)
         #expect(rig.commit().map(\.offset) == [1])
         #expect(rig.isEmpty)
@@ -143,7 +145,7 @@ struct AgainTests {
         let rig = Self.ready()
         rig.answer("a", 400, .topicDisallowed)
         #expect(rig.send() == [])
-        #expect(rig.settle().map(\.description) == ["a rejected TopicDisallowed sends 1 doubt 0"])
+        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 1 TopicDisallowed sends 1 doubt 0"])
     }
 
     @Test("A reason that nobody knows keeps its text")

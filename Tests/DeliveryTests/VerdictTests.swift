@@ -29,7 +29,7 @@ struct VerdictTests {
         Row(400, "BadTopic", .reject), Row(400, "DeviceTokenNotForTopic", .reject),
         Row(400, "DuplicateHeaders", .reject), Row(400, "IdleTimeout", .resend), Row(400, "InvalidPushType", .reject),
         Row(400, "MissingDeviceToken", .reject), Row(400, "MissingTopic", .reject), Row(400, "PayloadEmpty", .reject),
-        Row(400, "TopicDisallowed", .resend, again: .reject), Row(403, "BadCertificate", .credentialFault),
+        Row(400, "TopicDisallowed", .resend, again: .credentialFault), Row(403, "BadCertificate", .credentialFault),
         Row(403, "BadCertificateEnvironment", .credentialFault), Row(403, "ExpiredProviderToken", .credentialFault),
         Row(403, "Forbidden", .reject), Row(403, "InvalidProviderToken", .credentialFault),
         Row(403, "MissingProviderToken", .credentialFault),
@@ -75,18 +75,26 @@ struct VerdictTests {
     }
 
     @Test(
-        "Without a known reason the status decides",
+        "With a reason that nobody knows the status decides",
         arguments: [
             (200, Verdict.accept, 0), (410, .unregister, 0), (403, .credentialFault, 30_000), (429, .retry, 30_000),
             (500, .retry, 900_000), (503, .retry, 900_000), (599, .retry, 900_000), (400, .reject, 0),
             (404, .reject, 0), (413, .reject, 0), (302, .reject, 0),
         ] as [(UInt16, Verdict, Int64)])
     func status(_ status: UInt16, _ verdict: Verdict, _ delayMs: Int64) {
-        for reason in [ReasonCode.none, .other] {
-            let row = VerdictTable().row(reason: reason, text: "NobodyKnows", status: status)
-            #expect(row.verdict == verdict)
-            if delayMs > 0 { #expect(row.delayMs == delayMs) }
-        }
+        let row = VerdictTable().row(reason: .other, text: "NobodyKnows", status: status)
+        #expect(row.verdict == verdict)
+        if delayMs > 0 { #expect(row.delayMs == delayMs) }
+        let without = VerdictTable().row(reason: .none, text: nil, status: status)
+        #expect(without == (verdict == .reject ? VerdictRow(.retry, delayMs: 900_000) : row))
+    }
+
+    @Test(
+        "What gives no reason is hardly APNs: it ends no notification",
+        arguments: [100, 204, 301, 302, 400, 404, 405, 407, 408, 413, 421, 499, 600] as [UInt16])
+    func foreign(_ status: UInt16) {
+        #expect(VerdictTable.isForeign(status, .none) && !VerdictTable.isForeign(status, .badTopic))
+        #expect(VerdictTable().row(reason: .none, text: nil, status: status).verdict == .retry)
     }
 
     @Test("Every row can be overridden, also of a reason that nobody knows yet", arguments: Verdict.allCases)

@@ -419,11 +419,12 @@ final class Connection: ByteChannelDelegate {
         if !uniqueID.isEmpty {
             completion.uniqueIDText = owner.text(String(decoding: uniqueID.prefix(100), as: UTF8.self))
         }
-        if status < 500 { hasGood = true } else { failed() }
         if status == 200 {
+            hasGood = true
             answered()
         } else {
             let body = ErrorBody(parsing: session.responseBody)
+            if status >= 500 || VerdictTable.isForeign(status, body.reason) { failed() } else { hasGood = true }
             completion.reason = body.reason
             completion.unregisteredAtMs = status == 410 ? body.timestampMs : 0
             if let text = body.text { completion.reasonText = owner.text(text) }

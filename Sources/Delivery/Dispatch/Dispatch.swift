@@ -110,7 +110,7 @@ struct Dispatch: ~Copyable {
         case .none: break
         case .proven, .tripped, .released: tellGuard(change, of: app, journal: &journal)
         }
-        watchTry(app, isFailure: status >= 500)
+        watchTry(app, isFailure: status >= 500 || VerdictTable.isForeign(status, reason))
     }
 
     /// The end of a try: answered, or lost with its connection.

@@ -15,10 +15,10 @@ extension ReasonCode {
     var subject: ReasonSubject {
         switch self {
         case .badDeviceToken, .deviceTokenNotForTopic: .badToken
-        case .topicMismatch: .topic
+        case .topicMismatch, .topicDisallowed: .topic
         case .tooManyProviderTokenUpdates: .ourTokens
         case .none, .badCollapseId, .badExpirationDate, .badMessageId, .badPriority, .badTopic, .duplicateHeaders,
-            .idleTimeout, .invalidPushType, .missingDeviceToken, .missingTopic, .payloadEmpty, .topicDisallowed,
+            .idleTimeout, .invalidPushType, .missingDeviceToken, .missingTopic, .payloadEmpty,
             .badCertificate, .badCertificateEnvironment, .expiredProviderToken, .invalidProviderToken,
             .missingProviderToken, .unrelatedKeyIdInToken, .badEnvironmentKeyIdInToken, .badPath, .methodNotAllowed,
             .tooManyRequests, .internalServerError, .serviceUnavailable, .shutdown, .badEnvironmentKeyInToken,

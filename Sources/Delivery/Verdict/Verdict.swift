@@ -70,6 +70,7 @@ package struct VerdictTable: Sendable {
         if status == 200 { return VerdictRow(.accept) }
         if let row = rows[Int(reason.rawValue)] { return row }
         if !overridesByText.isEmpty, let text, let row = overridesByText[text] { return row }
+        if Self.isForeign(status, reason) { return VerdictRow(.retry, delayMs: Self.longDelayMs) }
         return Self.byStatus(status)
     }
 
@@ -80,6 +81,16 @@ package struct VerdictTable: Sendable {
         case 429: VerdictRow(.retry)
         case 500...599: VerdictRow(.retry, delayMs: longDelayMs)
         default: VerdictRow(.reject)
+        }
+    }
+
+    /// Whether an answer can hardly be APNs' own, which gives a reason with all but 200: a proxy's or another server's 404, 421
+    /// or redirection. It says nothing about the notification. (403, 410, 429 and 5xx mean the same from everybody.)
+    package static func isForeign(_ status: UInt16, _ reason: ReasonCode) -> Bool {
+        guard reason == .none else { return false }
+        switch status {
+        case 200, 403, 410, 429, 500...599: return false
+        default: return true
         }
     }
 
@@ -97,8 +108,8 @@ package struct VerdictTable: Sendable {
             VerdictRow(.reject)
         case .topicDisallowed:
             // Apple knows a new bundle id on new connections only; the transport makes some before it hands the
-            // completion over, where it did not just do so.
-            VerdictRow(.resend, again: .reject, needsNewer: true)
+            // completion over, where it did not just do so. Then the credential is not for this one of the app's bundle ids.
+            VerdictRow(.resend, again: .credentialFault, needsNewer: true)
         case .idleTimeout:
             VerdictRow(.resend)
         case .expiredProviderToken:
