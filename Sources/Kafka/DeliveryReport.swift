@@ -11,7 +11,14 @@ import CRdkafka
     package var tag: UInt64 { unsafe crdkafka_tag(raw) }
 
     /// `.none`: all replicas have it. Anything else: it never settles, and is produced again.
-    package var code: KafkaCode { unsafe KafkaCode(raw.pointee.err) }
+    ///
+    /// `.inconsistent`: librdkafka concludes that it was written, since one behind it was, but no broker said where. A broker
+    /// that knows nothing of a producer takes whichever sequence comes first, and so the second of two requests, the first
+    /// of which it has just refused: the conclusion may be wrong.
+    package var code: KafkaCode {
+        let code = unsafe KafkaCode(raw.pointee.err)
+        return code == .none && offset < 0 ? .inconsistent : code
+    }
 
     /// Whether a broker may have the record all the same: it was sent, and no answer said that it was refused.
     package var mayBeWritten: Bool { unsafe rd_kafka_message_status(raw) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED }

@@ -16,6 +16,8 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
     package static let queueFull = KafkaCode(RD_KAFKA_RESP_ERR__QUEUE_FULL)
     package static let purgedInQueue = KafkaCode(RD_KAFKA_RESP_ERR__PURGE_QUEUE)
     package static let purgedInFlight = KafkaCode(RD_KAFKA_RESP_ERR__PURGE_INFLIGHT)
+    /// Of a report (`DeliveryReport.code`): written, says librdkafka, and no broker does.
+    package static let inconsistent = KafkaCode(RD_KAFKA_RESP_ERR__INCONSISTENT)
     package static let transport = KafkaCode(RD_KAFKA_RESP_ERR__TRANSPORT)
     package static let timedOut = KafkaCode(RD_KAFKA_RESP_ERR__TIMED_OUT)
     package static let invalidArgument = KafkaCode(RD_KAFKA_RESP_ERR__INVALID_ARG)

@@ -119,6 +119,31 @@ import Testing
         #expect(marks == [2: true, 3: false])
     }
 
+    /// As a broker does that knows nothing of the producer, the one in memory takes whichever sequence comes first.
+    @Test func `What librdkafka only concludes to be written is not reported as written`() throws {
+        let cluster = try Cluster(.mock, partitions: 1)
+        let writer = try Writer(
+            cluster.servers,
+            properties: [KafkaProperty("linger.ms", "0"), KafkaProperty("batch.num.messages", "1")])
+        let topic = try writer.producer.topic(cluster.topic)
+        try writer.producer.warmUp(timeoutMs: 10_000)
+        try cluster.mock?.setRoundTrip(milliseconds: 300)
+        // NOT_ENOUGH_REPLICAS
+        cluster.mock?.fail(0, with: Array(repeating: KafkaCode(rawValue: 19), count: 2))
+        for tag in 0..<10 as Range<UInt64> {
+            #expect(writer.produce(to: topic, key: nil, value: Array("\(tag)".utf8), tag: tag) == .none)
+        }
+        try writer.run("all reports") { writer.reports.count == 10 }
+        #expect(writer.undelivered.map(\.tag) == [0, 1])
+        #expect(writer.undelivered.allSatisfy { $0.code == .inconsistent && $0.mayBeWritten })
+        try cluster.mock?.setRoundTrip(milliseconds: 0)
+        for record in writer.undelivered { #expect(writer.producer.produce(record) == .none) }
+        try writer.run("their reports") { writer.reports.values.allSatisfy { $0.last == KafkaCode.none } }
+        let member = try cluster.member()
+        try member.run("all records") { Set(member.records.map(\.text)).count == 10 }
+        #expect(member.records.count == 10, "the first two were in no log")
+    }
+
     @Test func `Counts in headers end at their limit`() throws {
         let cluster = try Cluster(.mock)
         let writer = try Writer(cluster.servers)

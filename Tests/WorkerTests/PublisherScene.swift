@@ -137,7 +137,21 @@ final class PublisherScene {
         return headers
     }
 
-    private func readFirst(of topic: String, _ body: (borrowing Message) -> Void) throws {
+    /// The headers of a topic's first records, in their order.
+    func allHeaders(of topic: String, count: Int) throws -> [[String: String]] {
+        var all: [[String: String]] = []
+        try readFirst(of: topic, count: count) { message in
+            var headers: [String: String] = [:]
+            message.forEachHeader { name, value in
+                headers[String(decoding: name, as: UTF8.self)] = String(decoding: value, as: UTF8.self)
+            }
+            all.append(headers)
+        }
+        return all
+    }
+
+    private func readFirst(of topic: String, count: Int = 1, _ body: (borrowing Message) -> Void) throws {
+        var left = count
         let wakeUp = WakeUp()
         let consumer = try Consumer(
             ConsumerSettings(
@@ -152,11 +166,11 @@ final class PublisherScene {
             consumer.serve { event in if case .assigned(let partitions) = event { assigned = partitions } }
             if !assigned.isEmpty { queues = try consumer.assign(assigned.map { PartitionStart($0, offset: 0) }) }
             for queue in queues {
-                let count = queue.read(max: 1) { message in
+                left -= queue.read(max: left) { message in
                     body(message)
                     return true
                 }
-                if count > 0 { return }
+                if left == 0 { return }
             }
             guard wakeUp.wait(until: deadline) else {
                 throw ChildProcess.Failure.timedOut(waitingFor: "the first record of \(topic)", output: "")

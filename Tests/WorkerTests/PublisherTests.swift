@@ -199,6 +199,38 @@ import Testing
         #expect(headers["push-retry-sends"] == "1" && headers["push-retry-in-doubt"] == "1", "\(headers)")
     }
 
+    @Test func `A result that is said to be written, but not where, is written again`() throws {
+        let scene = try PublisherScene(producer: [
+            UserProperty(name: "linger.ms", value: "0", place: ""),
+            UserProperty(name: "batch.num.messages", value: "1", place: ""),
+        ])
+        try scene.cluster.setRoundTrip(milliseconds: 300)
+        // NOT_ENOUGH_REPLICAS
+        scene.cluster.fail(0, with: Array(repeating: KafkaCode(rawValue: 19), count: 2))
+        scene.request(10)
+        try scene.run("all results") { scene.settled == 10 && scene.publisher.isIdle }
+        #expect(try scene.count(scene.results) == 10)
+        let lines = scene.lines(containing: "said to be written")
+        #expect(!lines.isEmpty && scene.lines(containing: "the topic is written again").isEmpty, "\(lines)")
+    }
+
+    @Test func `A retry record that is said to be written, but not where, is in doubt when it is written again`() throws
+    {
+        let scene = try PublisherScene(
+            producer: [
+                UserProperty(name: "linger.ms", value: "0", place: ""),
+                UserProperty(name: "batch.num.messages", value: "1", place: ""),
+            ], apps: [Self.paused])
+        try scene.cluster.setRoundTrip(milliseconds: 300)
+        scene.cluster.fail(0, with: [KafkaCode(rawValue: 19)])
+        scene.request(3)
+        try scene.run("the retry records") { scene.settled == 3 && scene.publisher.isIdle }
+        let tier = try #require(try scene.tiers.first { try scene.count($0) > 0 })
+        #expect(try scene.count(tier) == 3)
+        let headers = try scene.allHeaders(of: tier, count: 3)
+        #expect(headers.map { $0["push-retry-in-doubt"] } == ["0", "0", "1"], "\(headers)")
+    }
+
     @Test func `A retry record that was never sent is in no doubt when a new producer writes it`() throws {
         let scene = try PublisherScene(
             producer: [UserProperty(name: "linger.ms", value: "2000", place: "")], apps: [Self.paused])

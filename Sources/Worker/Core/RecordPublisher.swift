@@ -38,6 +38,8 @@ final class RecordPublisher {
     var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
     private var health = ProducerHealth()
     private var lonelyHealth = ProducerHealth()
+    /// Reports of one turn that say "written" without an offset.
+    private var inconsistentCount = 0
     /// Some topic refused something: what is acknowledged shows whether it is the record or the topic.
     private var isWatching = false
     /// Records that may be unacknowledged before nothing more is read: two for each notification that may be open. More
@@ -314,6 +316,13 @@ final class RecordPublisher {
             lonelyHealth.look(reports: reports, outstanding: lonely.outstanding, nowNs: now.ns)
             renew(lonely, &lonelyHealth, sendsEachAlone: true, now)
         }
+        if inconsistentCount > 0 {
+            logger.warning(
+                .kafka,
+                "records are said to be written, but not where; they are written again, and may be there twice",
+                ["records": .count(inconsistentCount)])
+            inconsistentCount = 0
+        }
         for index in targets.indices { writeAgain(index, now) }
         tellOpen(&machine, now)
         isWatching = targets.contains { !$0.isIdle }
@@ -340,12 +349,14 @@ final class RecordPublisher {
             record.raiseHeader("push-retry-sends", limit: Int64(RecordLimits.count))
             record.raiseHeader("push-retry-in-doubt", limit: Int64(RecordLimits.count))
         }
-        let isPurged = code == .purgedInQueue || code == .purgedInFlight
+        if code == .inconsistent { inconsistentCount += 1 }
+        // None of these is a refusal.
+        let isPurged = code == .purgedInQueue || code == .purgedInFlight || code == .inconsistent
         guard wasAlone, let form = targets[topic.index].form(of: record.tag) else {
             return isPurged ? targets[topic.index].take(record, .together) : refuse(record, code, isNew: false, now)
         }
         switch code {
-        case .purgedInQueue, .purgedInFlight:
+        case _ where isPurged:
             targets[topic.index].dropped(record, nowNs: now.ns)
         case .messageTooLarge:
             shrink(record, form, now)
