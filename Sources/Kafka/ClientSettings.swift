@@ -166,7 +166,14 @@ package struct ProducerSettings: Sendable, Equatable {
             KafkaProperty("message.timeout.ms", "0"),
             KafkaProperty("delivery.report.only.error", "false"),
         ]
-        if sendsEachAlone { fixed += [KafkaProperty("batch.num.messages", "1"), KafkaProperty("linger.ms", "0")] }
+        if sendsEachAlone {
+            fixed += [
+                KafkaProperty("batch.num.messages", "1"), KafkaProperty("linger.ms", "0"),
+                // Its first requests are those that may be refused. One behind them, already under way, could be taken as the
+                // first of a new producer, and librdkafka would count those before it as written (KafkaFacts, Producing).
+                KafkaProperty("max.in.flight.requests.per.connection", "1"),
+            ]
+        }
         return cluster.all(ours: ours, users: cluster.properties.producer, fixed: fixed)
     }
 }

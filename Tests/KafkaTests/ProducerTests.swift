@@ -144,6 +144,15 @@ import Testing
         #expect(member.records.count == 10, "the first two were in no log")
     }
 
+    @Test func `Of records by themselves one is under way at a time`() throws {
+        let settings = ProducerSettings(
+            cluster: ClusterSettings(
+                bootstrapServers: "127.0.0.1:1",
+                properties: try KafkaProperties(producer: [KafkaProperty("max.in.flight", "5")])), sendsEachAlone: true)
+        #expect(settings.all.last == KafkaProperty("max.in.flight.requests.per.connection", "1"))
+        #expect(throws: Never.self) { try Producer(settings) }
+    }
+
     @Test func `Counts in headers end at their limit`() throws {
         let cluster = try Cluster(.mock)
         let writer = try Writer(cluster.servers)
