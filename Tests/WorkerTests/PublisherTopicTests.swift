@@ -47,8 +47,8 @@ struct PublisherTopicTests {
             #expect(write(&topic, at: now + pause * second - 1) == [])
             now += pause * second
             #expect(write(&topic, at: now) == [1])
-            #expect(topic.nextTryNs == nil, "while a probe is under way nothing is due")
-            #expect(write(&topic, at: now + 100 * second) == [])
+            #expect(topic.nextTryNs == now + TargetTopic.silentNs, "a probe is waited for, but not for long")
+            #expect(write(&topic, at: now + TargetTopic.silentNs - 1) == [])
             topic.refused(record(1), .topicAuthorizationFailed, partition: 0, nowNs: now)
         }
         #expect(topic.cause?.sinceNs == 0)
@@ -76,9 +76,9 @@ struct PublisherTopicTests {
         #expect(write(&topic, at: second) == [1])
         topic.take(record(2), .alone)
         topic.block(.unknownTopicOrPartition, nowNs: second)
-        #expect(write(&topic, at: 5 * second) == [])
+        #expect(write(&topic, at: 2 * second) == [])
         topic.written(1)
-        #expect(write(&topic, at: 5 * second) == [2])
+        #expect(write(&topic, at: 2 * second) == [2])
     }
 
     @Test func `A topic that refuses while others are under way is not due before their reports`() throws {
@@ -89,11 +89,11 @@ struct PublisherTopicTests {
         topic.written(1)
         #expect(write(&topic, at: second) == [2, 3])
         topic.refused(record(2), .unknownTopicOrPartition, partition: 0, nowNs: second)
-        #expect(topic.nextTryNs == nil, "nothing can be written before the report of 3")
-        #expect(write(&topic, at: 9 * second) == [])
-        topic.refused(record(3), .unknownTopicOrPartition, partition: 0, nowNs: 9 * second)
+        #expect(topic.nextTryNs == 3 * second, "nothing can be written before the report of 3, or its silence")
+        #expect(write(&topic, at: 3 * second - 1) == [])
+        topic.refused(record(3), .unknownTopicOrPartition, partition: 0, nowNs: 3 * second - 1)
         #expect(topic.nextTryNs == 2 * second)
-        #expect(write(&topic, at: 9 * second) == [2])
+        #expect(write(&topic, at: 3 * second - 1) == [2])
     }
 
     @Test func `Records that come back while many are under way keep the order of their production`() throws {
@@ -152,6 +152,67 @@ struct PublisherTopicTests {
         #expect(!topic.isOpen)
         #expect(write(&topic, at: 0).count == TargetTopic.refusedLimit)
         #expect(topic.isOpen)
+    }
+
+    @Test func `While a topic is blocked, one more is tried beside each silent one`() throws {
+        var topic = TargetTopic("results")
+        for tag in 1...4 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        topic.block(.topicAuthorizationFailed, nowNs: 0)
+        #expect(write(&topic, at: second) == [1])
+        #expect(write(&topic, at: 3 * second - 1) == [])
+        #expect(write(&topic, at: 3 * second) == [2])
+        #expect(topic.nextTryNs == 5 * second && topic.cause?.sinceNs == 0)
+        topic.refused(record(2), .topicAuthorizationFailed, partition: 1, nowNs: 3 * second)
+        #expect(topic.nextTryNs == 5 * second, "a refusal is followed by a pause as ever")
+        #expect(write(&topic, at: 5 * second) == [2])
+        topic.written(2)
+        #expect(write(&topic, at: 5 * second) == [3, 4])
+        topic.written(3)
+        #expect(!topic.isOpen)
+        topic.written(4)
+        #expect(topic.isClear && !topic.isIdle && topic.awaitsReport, "the silent one is not waited for")
+        topic.written(1)
+        #expect(topic.isClear && topic.isIdle && topic.nextTryNs == nil)
+    }
+
+    @Test func `The report of a silent record counts as that of any other`() throws {
+        var topic = TargetTopic("results")
+        for tag in 1...2 as ClosedRange<UInt64> { topic.take(record(tag), .alone) }
+        topic.block(.topicAuthorizationFailed, nowNs: 0)
+        #expect(write(&topic, at: second) == [1])
+        #expect(write(&topic, at: 3 * second) == [2])
+        topic.written(1)
+        #expect(topic.cause == nil && !topic.isOpen)
+        #expect(write(&topic, at: 5 * second) == [], "2 is silent for long")
+        #expect(topic.isClear)
+        topic.refused(record(2), .topicAuthorizationFailed, partition: 1, nowNs: 6 * second)
+        #expect(!topic.isOpen && topic.refusedCount == 1 && topic.cause?.sinceNs == 6 * second)
+        #expect(topic.nextTryNs == 7 * second)
+    }
+
+    @Test func `Silent records have a limit of their own, in number and in size`() throws {
+        var topic = TargetTopic("results")
+        let half = TargetTopic.refusedBytesLimit / 2
+        for tag in 1...4 as ClosedRange<UInt64> { topic.take(record(tag, bytes: half), .alone) }
+        #expect(write(&topic, at: 0) == [1, 2], "the size counts those that are under way")
+        #expect(write(&topic, at: 10 * second) == [] && topic.nextTryNs == nil)
+        topic.written(1)
+        #expect(write(&topic, at: 10 * second) == [3])
+        for tag in [2, 3] as [UInt64] { topic.written(tag) }
+        #expect(write(&topic, at: 10 * second) == [4])
+        topic.written(4)
+        #expect(topic.isIdle)
+        let count = UInt64(TargetTopic.refusedLimit)
+        for tag in 1...count + 10 { topic.take(record(tag), .alone) }
+        var now = 20 * second
+        var tags: [UInt64] = []
+        for _ in 0..<100 {
+            tags += write(&topic, at: now)
+            now += TargetTopic.silentNs
+        }
+        #expect(tags == Array(1...count))
+        topic.written(7)
+        #expect(write(&topic, at: now) == [count + 1])
     }
 
     @Test func `A topic with nothing left to try is open again: the next record shows`() throws {

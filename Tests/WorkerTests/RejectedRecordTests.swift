@@ -152,6 +152,78 @@ struct RejectedRecordTests {
     }
 }
 
+/// A topic with partitions that report nothing.
+struct SilentPartitionTests {
+    private let scene: Scene
+
+    init() throws { scene = try Scene() }
+
+    @Test(arguments: 0..<4 as Range<Int32>)
+    func `A topic that was blocked is written again though one of its four partitions is silent`(silent: Int32) throws {
+        var run = scene.run(partitions: 4) { _, _ in .topicAuthorizationFailed }
+        run.produce(0..<1_000)
+        run.go(seconds: 2)
+        #expect(run.topic.cause != nil)
+        run.isSilent = { $0 == silent }
+        run.go(seconds: 3)
+        run.verdict = { _, _ in nil }
+        run.go(seconds: 20)
+        let others = (0..<1_000 as Range<UInt64>).filter { $0 % 4 != UInt64(silent) }
+        #expect(Set(run.written) == Set(others))
+        #expect(run.topic.isClear && run.topic.awaitsReport && run.topic.refusedCount == 0)
+        // What is new goes at once.
+        run.produce(1_000..<1_100)
+        run.go(seconds: 1)
+        #expect(run.written.count == others.count + 75)
+        run.isSilent = { _ in false }
+        run.go(seconds: 1)
+        #expect(run.written.count == 1_100 && Set(run.written).count == 1_100)
+        #expect(run.topic.isIdle && run.topic.isClear)
+        for partition in 0..<4 as Range<UInt64> where partition != UInt64(silent) {
+            let own = run.written.filter { $0 % 4 == partition }
+            // But for the one that was tried while the topic refused all.
+            #expect(own.dropFirst(4).elementsEqual(own.dropFirst(4).sorted()), "partition \(partition)")
+        }
+    }
+
+    @Test func `A topic that is wholly silent is tried no more often than once in two seconds, and has a limit`() throws
+    {
+        var run = scene.run(partitions: 4) { _, _ in .topicAuthorizationFailed }
+        run.produce(0..<1_500)
+        run.go(seconds: 1)
+        run.isSilent = { _ in true }
+        for seconds in [60, 600, 3_000] as [Int64] {
+            let before = run.tries
+            run.go(seconds: seconds)
+            #expect(run.tries - before <= Int(seconds) / 2 + 1)
+            #expect(run.tries - before >= min(Int(seconds) / 2 - 2, 600))
+        }
+        #expect(run.silent.count == TargetTopic.refusedLimit && run.written.isEmpty && !run.topic.isOpen)
+        run.verdict = { _, _ in nil }
+        run.isSilent = { _ in false }
+        run.go(seconds: 1)
+        #expect(Set(run.written) == Set(0..<1_500) && run.topic.isIdle && run.topic.isClear)
+    }
+
+    @Test func `Records that may be bad themselves are tried once each, and silent ones keep nothing away`() throws {
+        var run = scene.run(partitions: 4) { tag, _ in tag % 4 != 1 && tag < 400 ? .policyViolation : nil }
+        run.isSilent = { $0 == 1 }
+        for tag in 0..<400 as Range<UInt64> { run.topic.take(run.record(tag), .alone) }
+        run.topic.block(.policyViolation, nowNs: 0)
+        run.go(seconds: 5)
+        #expect(run.silent.count == 100 && run.tries >= 400, "each was tried by itself")
+        run.go(seconds: 15)
+        #expect(run.written.isEmpty)
+        for tag in 400..<460 as Range<UInt64> {
+            run.produce(tag..<tag + 1)
+            run.go(seconds: 2)
+        }
+        #expect(Set(run.written) == Set((400..<460).filter { $0 % 4 != 1 }))
+        #expect(Set(run.rejected) == Set((0..<400).filter { $0 % 4 != 1 }))
+        #expect(run.topic.isClear)
+    }
+}
+
 /// Makes records, and a broker for them.
 private struct Scene {
     /// Never asked for anything; a record names its topic by one.
@@ -162,14 +234,23 @@ private struct Scene {
         handle = try producer.topic("results")
     }
 
-    func run(_ verdict: @escaping (UInt64, Int32) -> KafkaCode?) -> Run { Run(handle: handle, verdict: verdict) }
+    func run(partitions: UInt64 = 3, _ verdict: @escaping (UInt64, Int32) -> KafkaCode?) -> Run {
+        Run(handle: handle, partitions: partitions, verdict: verdict)
+    }
 }
 
-/// A topic of three partitions, chosen by the tag, and its time.
+/// A topic of some partitions, chosen by the tag, and its time.
 private struct Run {
     let handle: ProducerTopic
+    let partitions: UInt64
     /// Why the broker refuses a record; `nil`: it does not.
     var verdict: (UInt64, Int32) -> KafkaCode?
+    /// Partitions that report nothing, neither of records by themselves nor of others.
+    var isSilent: (Int32) -> Bool = { _ in false }
+    /// Under way by themselves, without a report.
+    private(set) var silent: [UInt64] = []
+    /// Among others.
+    private var silentAmongOthers: [UInt64] = []
     var topic = TargetTopic("results")
     /// By the order of acknowledgement.
     var written: [UInt64] = []
@@ -184,8 +265,9 @@ private struct Run {
     /// Waits for the topic, as it does at the machine.
     private var waiting: [UInt64] = []
 
-    init(handle: ProducerTopic, verdict: @escaping (UInt64, Int32) -> KafkaCode?) {
+    init(handle: ProducerTopic, partitions: UInt64, verdict: @escaping (UInt64, Int32) -> KafkaCode?) {
         self.handle = handle
+        self.partitions = partitions
         self.verdict = verdict
     }
 
@@ -195,7 +277,7 @@ private struct Run {
             copying: none, none, headers: UnsafeBufferPointer(start: nil, count: 0), to: handle, tag: tag, code: .none)
     }
 
-    private func partition(_ tag: UInt64) -> Int32 { Int32(tag % 3) }
+    private func partition(_ tag: UInt64) -> Int32 { Int32(tag % partitions) }
 
     mutating func produce(_ tags: Range<UInt64>) { waiting += tags }
 
@@ -207,6 +289,12 @@ private struct Run {
     }
 
     private mutating func turn() {
+        let alone = silent.filter { !isSilent(partition($0)) }
+        silent = silent.filter { isSilent(partition($0)) }
+        for tag in alone { report(tag) }
+        let heard = silentAmongOthers.filter { !isSilent(partition($0)) }
+        silentAmongOthers = silentAmongOthers.filter { isSilent(partition($0)) }
+        writeTogether(heard)
         if topic.isClear {
             writeTogether(waiting)
             waiting = []
@@ -219,7 +307,14 @@ private struct Run {
             var together: [UInt64] = []
             while let (refused, byItself) = topic.next(nowNs: nowNs) {
                 topic.wrote(byItself: byItself)
-                if byItself { alone.append(refused.record.tag) } else { together.append(refused.record.tag) }
+                if byItself, isSilent(partition(refused.record.tag)) {
+                    silent.append(refused.record.tag)
+                    tries += 1
+                } else if byItself {
+                    alone.append(refused.record.tag)
+                } else {
+                    together.append(refused.record.tag)
+                }
             }
             for tag in alone { report(tag) }
             writeTogether(together)
@@ -227,7 +322,9 @@ private struct Run {
         }
     }
 
-    private mutating func writeTogether(_ batch: [UInt64]) {
+    private mutating func writeTogether(_ all: [UInt64]) {
+        silentAmongOthers += all.filter { isSilent(partition($0)) }
+        let batch = all.filter { !isSilent(partition($0)) }
         if batch.isEmpty { return }
         tries += 1
         guard let code = batch.compactMap({ verdict($0, partition($0)) }).first else {

@@ -10,6 +10,11 @@ internal import Kafka
 /// A record that is refused while others are taken blocks nothing either: it stands apart, and is tried again with
 /// growing pauses of its own. When others were taken between its refusals, `ownRefusals` times (`unclearRefusals`), they are
 /// for its own sake, and it is written elsewhere. A topic that takes nothing is the topic's trouble, however often it refuses.
+///
+/// A record by itself that has no report for `silentNs` says nothing of the topic: its partition may have no leader. It is
+/// waited for no more, and the next is tried beside it, which may be of another partition. As long as the topic is not
+/// writable, records of one key keep their order, since they go to one partition by one producer; behind that, what is new
+/// may overtake a silent one, as it may one that stands apart.
 struct TargetTopic {
     /// How a record is written; each form is tried once by a record that is too large.
     enum Form: Int, Comparable {
@@ -46,6 +51,8 @@ struct TargetTopic {
         var code = KafkaCode.none
         var sinceNs: Int64 = 0
         var nextTryNs: Int64 = 0
+        /// Of key, value and headers, while it is under way by itself.
+        var bytes = 0
     }
 
     struct Refused {
@@ -78,7 +85,12 @@ struct TargetTopic {
     private var apart = RefusedQueue()
     /// Records by themselves that have no report yet, by their tags.
     private var underWay: [UInt64: Past] = [:]
+    private var underWayBytes = 0
+    /// Since when those of them are under way that were not silent for long (monotonic), by their tags.
+    private var awaited: [UInt64: Int64] = [:]
     private var named: Place?
+    /// When it was (monotonic).
+    private var namedNs: Int64 = 0
     /// Counted while something is refused or under way by itself.
     private var taken = TakenRecords()
     private var lastOrder: UInt64 = 0
@@ -91,11 +103,14 @@ struct TargetTopic {
 
     static let leastPauseNs: Int64 = 1_000_000_000
     static let longestPauseNs: Int64 = 30_000_000_000
-    /// Above either of them nothing new is written before what was refused is.
+    /// Above either of them nothing new is written before what was refused is, and nothing more by itself before some of it
+    /// has its report.
     static let refusedLimit = 1_000
     static let refusedBytesLimit = 8 << 20
-    /// Records by themselves that are under way at once, each in a request of its own.
+    /// Records by themselves that are under way at once, each in a request of its own; silent ones (`silentNs`) beside them.
     static let underWayLimit = 64
+    /// A record by itself that has no report for so long is waited for no more.
+    static let silentNs: Int64 = 2_000_000_000
     /// So many refusals, each after others were taken, are for the record's own sake.
     static let ownRefusals = 2
     /// As `ownRefusals`, where the code does not speak of records: some eight minutes. A leader in trouble answers so to some
@@ -133,15 +148,27 @@ struct TargetTopic {
     var refusedBytes: Int { queue.bytes + apart.bytes }
     /// Whether a record by itself has no report yet.
     var awaitsReport: Bool { !underWay.isEmpty }
-    var isIdle: Bool { isQueueDone && apart.count == 0 }
-    private var isQueueDone: Bool { queue.count == 0 && underWay.isEmpty }
+    var isIdle: Bool { queue.count == 0 && apart.count == 0 && underWay.isEmpty }
+    /// Silent ones are waited for by nobody.
+    private var isQueueDone: Bool { queue.count == 0 && awaited.isEmpty }
+    /// Whether one more may be under way by itself, beside the silent ones.
+    private var hasRoom: Bool {
+        awaited.count < Self.underWayLimit && underWay.count < Self.refusedLimit
+            && underWayBytes < Self.refusedBytesLimit
+    }
 
-    /// When a record is to be tried again without any report (monotonic); `nil`: nothing is. A report is waited for first.
+    /// When `next` is to be asked again without any report (monotonic); `nil`: only a report changes something. A report is
+    /// waited for first, but not for long.
     var nextTryNs: Int64? {
+        let silentNs = awaited.values.min().map { $0 + Self.silentNs }
         switch state {
-        case .blocked(_, _, let nextTryNs): queue.count > 0 && underWay.isEmpty ? nextTryNs : nil
-        case .writable: underWay.count < Self.underWayLimit ? apart.earliest?.past.nextTryNs : nil
-        case .probing, .returning: nil
+        case .blocked(_, _, let nextTryNs):
+            if let silentNs { return silentNs }
+            return queue.count > 0 && hasRoom ? nextTryNs : nil
+        case .writable:
+            if hasRoom { return apart.earliest?.past.nextTryNs }
+            return refusedCount > 0 ? silentNs : nil
+        case .probing, .returning: return silentNs
         }
     }
 
@@ -190,8 +217,25 @@ struct TargetTopic {
 
     /// A record by itself was written.
     mutating func written(_ tag: UInt64) {
-        guard underWay.removeValue(forKey: tag) != nil else { return }
+        guard arrived(tag) != nil else { return }
         if state != .writable { state = .returning }
+        settle()
+    }
+
+    /// A record by itself has its report, or goes on in another form.
+    private mutating func arrived(_ tag: UInt64) -> Past? {
+        awaited[tag] = nil
+        guard let past = underWay.removeValue(forKey: tag) else { return nil }
+        underWayBytes -= past.bytes
+        return past
+    }
+
+    /// What is silent for long is waited for no more.
+    private mutating func passOverSilent(_ nowNs: Int64) {
+        let silent = awaited.filter { nowNs - $0.value >= Self.silentNs }
+        if silent.isEmpty { return }
+        for tag in silent.keys { awaited[tag] = nil }
+        if awaited.isEmpty { probeAgain(nowNs) }
         settle()
     }
 
@@ -221,7 +265,7 @@ struct TargetTopic {
                 return true
             }
         }
-        underWay[record.tag] = nil
+        _ = arrived(record.tag)
         let standsApart = mayBeItsOwn && past.isApart
         if standsApart {
             apart.insert(Refused(record: record, past: past))
@@ -248,14 +292,14 @@ struct TargetTopic {
 
     /// A record by itself was dropped by the producer, which was made anew: it is written again, as it was.
     mutating func dropped(_ record: UndeliveredRecord, nowNs: Int64) {
-        guard let past = underWay.removeValue(forKey: record.tag) else { return }
+        guard let past = arrived(record.tag) else { return }
         queue.insert(Refused(record: record, past: past))
         probeAgain(nowNs)
     }
 
     /// A record by itself was refused for its own sake, and is written in a smaller form.
     mutating func shrunk(to smaller: UndeliveredRecord, _ form: Form, nowNs: Int64) {
-        guard let past = underWay.removeValue(forKey: smaller.tag) else { return }
+        guard let past = arrived(smaller.tag) else { return }
         queue.insert(Refused(record: smaller, past: smallerPast(of: past, form)))
         probeAgain(nowNs)
     }
@@ -268,7 +312,7 @@ struct TargetTopic {
 
     /// A record by itself goes on under another topic.
     mutating func handedOn(_ tag: UInt64, nowNs: Int64) {
-        guard underWay.removeValue(forKey: tag) != nil else { return }
+        guard arrived(tag) != nil else { return }
         probeAgain(nowNs)
         settle()
     }
@@ -282,7 +326,7 @@ struct TargetTopic {
 
     /// A probe was refused. The topic is left alone for longer only when none of those that may show more is left.
     private mutating func endProbe(_ code: KafkaCode, sinceNs: Int64, _ nowNs: Int64) {
-        if !underWay.isEmpty {
+        if !awaited.isEmpty {
             state = .probing(code, sinceNs: sinceNs)
         } else if mayShow(code) {
             state = .blocked(code, sinceNs: sinceNs, nextTryNs: nowNs)
@@ -301,13 +345,15 @@ struct TargetTopic {
     /// The next record to be written now, and whether by itself; `nil`: none, or not yet. The same one until `wrote` or
     /// `couldNotWrite`.
     mutating func next(nowNs: Int64) -> (refused: Refused, byItself: Bool)? {
+        if !awaited.isEmpty { passOverSilent(nowNs) }
+        namedNs = nowNs
         switch state {
         case .probing(let code, _):
-            guard mayShow(code), underWay.count < Self.underWayLimit, let place = queue.firstUnshown else { return nil }
+            guard mayShow(code), hasRoom, let place = queue.firstUnshown else { return nil }
             return offer(.queue(place), byItself: true)
         case .blocked(let code, _, let nextTryNs):
             // A blocked topic without a refused record is tried by the next new one.
-            guard nowNs >= nextTryNs, underWay.isEmpty else { return nil }
+            guard nowNs >= nextTryNs, awaited.isEmpty, hasRoom else { return nil }
             guard let place = mayShow(code) ? queue.firstUnshown : queue.leastRefused else { return nil }
             return offer(.queue(place), byItself: true)
         case .writable, .returning: break
@@ -315,10 +361,9 @@ struct TargetTopic {
         setApart(nowNs)
         if let first = queue.first {
             if state == .writable, first.form == .together { return offer(.queue(0), byItself: false) }
-            return underWay.count < Self.underWayLimit ? offer(.queue(0), byItself: true) : nil
+            return hasRoom ? offer(.queue(0), byItself: true) : nil
         }
-        guard state == .writable, underWay.count < Self.underWayLimit, let place = apart.placeOfEarliest,
-            apart[place].past.nextTryNs <= nowNs
+        guard state == .writable, hasRoom, let place = apart.placeOfEarliest, apart[place].past.nextTryNs <= nowNs
         else { return nil }
         return offer(.apart(place), byItself: true)
     }
@@ -358,7 +403,10 @@ struct TargetTopic {
         if byItself {
             var past = refused.past
             past.form = max(past.form, .alone)
+            past.bytes = refused.record.byteCount
             underWay[refused.record.tag] = past
+            underWayBytes += past.bytes
+            awaited[refused.record.tag] = namedNs
             if case .blocked(let code, let sinceNs, _) = state { state = .probing(code, sinceNs: sinceNs) }
         }
         settle()
