@@ -12,6 +12,14 @@ import CRdkafka
         case end(offset: Int64)
     }
 
+    /// What comes first when a partition is read from an offset on.
+    package enum Standing: Hashable, Sendable {
+        /// `timeMs`: its timestamp; -1: it has none.
+        case record(offset: Int64, timeMs: Int64)
+        /// No record up to the log's end.
+        case end(offset: Int64)
+    }
+
     private let client: ClientHandle
     private let username: String
     private let password: String
@@ -60,6 +68,23 @@ import CRdkafka
 
     /// What is found from `offset` on, which is to be below the log's end; `nil`: nothing was told within `timeoutMs`.
     package func look(at offset: Int64, of partition: TopicPartition, timeoutMs: Int32) -> Finding? {
+        first(at: offset, of: partition, timeoutMs: timeoutMs) { Self.finding($0) }
+    }
+
+    /// As `look`; `nil` for what cannot be unpacked, too, and where the log does not have the offset.
+    package func standing(at offset: Int64, of partition: TopicPartition, timeoutMs: Int32) -> Standing? {
+        first(at: offset, of: partition, timeoutMs: timeoutMs) { message in
+            guard let problem = message.problem else {
+                return .record(offset: message.offset, timeMs: message.timestampMs)
+            }
+            return problem.code == .partitionEnd ? .end(offset: message.offset) : nil
+        }
+    }
+
+    /// The first message of which `take` makes something.
+    private func first<R>(
+        at offset: Int64, of partition: TopicPartition, timeoutMs: Int32, _ take: (borrowing Message) -> R?
+    ) -> R? {
         // A queue for each look: nothing of another one comes.
         guard let topic = unsafe topic(partition.topic), let queue = unsafe rd_kafka_queue_new(client.raw) else {
             return nil
@@ -73,7 +98,7 @@ import CRdkafka
             let leftMs = Int32(clamping: max(0, deadlineMs - Stopwatch.nowMs))
             if let raw = unsafe rd_kafka_consume_queue(queue, min(leftMs, Self.wakeEveryMs)) {
                 // Else it is a broker's trouble, which may pass.
-                if let finding = Self.finding(unsafe Message(adopting: raw)) { return finding }
+                if let taken = take(unsafe Message(adopting: raw)) { return taken }
             } else {
                 // The broker's thread may sleep a second before it looks what is to be fetched (`FetchWaker`).
                 try? unsafe check(rd_kafka_sasl_set_credentials(client.raw, username, password))

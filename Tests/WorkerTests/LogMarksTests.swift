@@ -10,10 +10,18 @@ struct LogMarksTests {
     /// A log by its records' timestamps, and the watch that looks at it.
     private struct Log {
         var stamps: [Int64] = []
+        /// Offsets that compaction took.
+        var taken: Set<Int> = []
         var start = 0
         var isSilent = false
         /// `nil`: the brokers do not tell.
         var isCompacted: Bool? = false
+        /// A segment without timestamps is in front, with a file that was written late.
+        var isHiddenFromTimes = false
+        /// No record can be fetched.
+        var isUnreadable = false
+        /// How often the offsets of witnesses were looked at.
+        let looks = Looks()
         /// Read since the last look.
         var read: LogMarks.Witness?
         var marks = LogMarks()
@@ -22,6 +30,10 @@ struct LogMarksTests {
 
         mutating func write(_ count: Int, stampedMs: Int64? = nil) {
             stamps += Array(repeating: stampedMs ?? nowMs, count: count)
+        }
+
+        final class Looks {
+            var count = 0
         }
 
         /// The record at `offset` is read.
@@ -40,11 +52,23 @@ struct LogMarksTests {
                 LogMarks.Questions(
                     firstRecords: { times in
                         guard !log.isSilent, let timeMs = times[place] else { return [:] }
+                        if log.isHiddenFromTimes { return [place: .none] }
                         let first = log.stamps.indices.first { $0 >= log.start && log.stamps[$0] >= timeMs }
                         return [place: first.map { .at(Int64($0)) } ?? .none]
                     },
                     starts: { log.isSilent || $0 != [place] ? [:] : [place: Int64(log.start)] },
-                    uncompacted: { log.isCompacted == false ? $0 : [] }))
+                    uncompacted: { log.isCompacted == false ? $0 : [] },
+                    standing: { places in
+                        log.looks.count += 1
+                        guard !log.isSilent, !log.isUnreadable, let offset = places.first.map({ Int($0.offset) }),
+                            offset >= log.start, offset <= log.stamps.count
+                        else { return [:] }
+                        let standing = log.stamps.indices.first { $0 >= offset && !log.taken.contains($0) }
+                        return [
+                            place: standing.map { .record(offset: Int64($0), timeMs: log.stamps[$0]) }
+                                ?? .end(offset: Int64(log.stamps.count))
+                        ]
+                    }))
         }
     }
 
@@ -185,5 +209,78 @@ struct LogMarksTests {
         for _ in 0..<5 { #expect(log.look().isEmpty) }
         log.write(200, stampedMs: log.nowMs - 3_600_000)
         #expect(log.look().map(\.from) + log.look().map(\.from) == [0])
+    }
+
+    private static let witness = LogMarks.Witness(offset: 7, timeMs: 100, readNs: 1)
+
+    @Test(
+        arguments: [
+            (nil, .unknown), (.record(offset: 7, timeMs: 100), .sameLog), (.record(offset: 7, timeMs: 99), .anotherLog),
+            (.record(offset: 7, timeMs: -1), .anotherLog), (.record(offset: 8, timeMs: 100), .anotherLog),
+            (.record(offset: 6, timeMs: 100), .unknown), (.end(offset: 7), .unknown), (.end(offset: 8), .anotherLog),
+        ] as [(BatchProbe.Standing?, LogMarks.Verdict)])
+    func `What stands at a witness's offset tells`(_ standing: BatchProbe.Standing?, _ verdict: LogMarks.Verdict) {
+        #expect(LogMarks.verdict(of: Self.witness, standing) == verdict)
+    }
+
+    /// Kafka takes the file's time for the latest one of a segment without timestamps, and looks into no other.
+    @Test func `A log of which brokers find nothing by times is the same while its record stands there`() {
+        var log = Log()
+        for _ in 0..<20 {
+            log.write(5)
+            log.read(log.stamps.count - 1)
+            #expect(log.look().isEmpty)
+        }
+        log.isHiddenFromTimes = true
+        for _ in 0..<200 { #expect(log.look().isEmpty) }
+        #expect(log.looks.count > 10 && log.looks.count < 20, "once a minute, not at each look")
+        // Records are read, of later times and of earlier ones.
+        for round in 0..<40 {
+            log.write(3, stampedMs: log.nowMs - (round % 2 == 0 ? 0 : 3_600_000))
+            log.read(log.stamps.count - 1)
+            #expect(log.look().isEmpty)
+        }
+        // Now it is made anew.
+        log.stamps = []
+        log.write(900, stampedMs: log.nowMs - 3_600_000)
+        var told: [Int64] = []
+        for _ in 0..<15 { told += log.look().map(\.from) }
+        #expect(told == [0])
+    }
+
+    @Test func `Without an answer from the record's own offset there is no verdict, and it is asked for again`() {
+        var log = Log()
+        log.write(300)
+        log.read(299)
+        for _ in 0..<3 { #expect(log.look().isEmpty) }
+        log.isUnreadable = true
+        log.stamps = []
+        log.write(700, stampedMs: log.nowMs - 3_600_000)
+        for _ in 0..<100 { #expect(log.look().isEmpty) }
+        #expect(log.looks.count > 5 && log.looks.count < 20, "less and less often")
+        log.isUnreadable = false
+        var told: [Int64] = []
+        for _ in 0..<15 { told += log.look().map(\.from) }
+        #expect(told == [0])
+    }
+
+    /// Records of later times than the worker's clock, which a segment without timestamps hides for a while.
+    @Test(arguments: [false, true])
+    func `What speaks against a mark is no verdict while the record that was read stands above`(_ isUnreadable: Bool) {
+        var log = Log()
+        log.write(300, stampedMs: log.nowMs + 3_600_000)
+        log.read(299)
+        log.isHiddenFromTimes = true
+        for _ in 0..<3 { #expect(log.look().isEmpty) }
+        log.isHiddenFromTimes = false
+        log.isUnreadable = isUnreadable
+        for _ in 0..<10 { #expect(log.look().isEmpty) }
+        log.isUnreadable = false
+        for _ in 0..<10 { #expect(log.look().isEmpty) }
+        log.stamps = []
+        log.write(600)
+        var told: [Int64] = []
+        for _ in 0..<15 { told += log.look().map(\.from) }
+        #expect(told == [0])
     }
 }

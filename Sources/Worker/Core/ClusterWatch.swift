@@ -9,8 +9,8 @@ internal import Synchronization
 ///
 /// A round asks for the metadata of the topics (of all of them where a pattern is configured), which tell the
 /// partitions without a leader, too (`LeaderlessPartitions`), for the end of each partition that is to be read and the
-/// first records since some times (`LogMarks`; five requests to each broker, and two more where one looks like
-/// another), and for the right to read each topic (one to three requests to the coordinator; at most 32 topics in a
+/// first records since some times (`LogMarks`; five requests to each broker; where one looks like another, two more and
+/// what stands at an offset, of 16 partitions and for 3 s at most), and for the right to read each topic (one to three requests to the coordinator; at most 32 topics in a
 /// round, one after the other). Every other round asks for the configuration of the topics that are named, too. Every
 /// question has a limit of 1.5 s. In between it finds where batches end that a reader cannot unpack (`BatchEnds`), and
 /// how logs stand of which a broker said something that would make reading begin anew (`LogQuestions`).
@@ -91,6 +91,9 @@ final class ClusterWatch: Sendable {
         private var changedLogs: [LogMarks.Change] = []
 
         private static let topicsInARound = 32
+        /// Offsets at which is looked in a round, and how long for all of them.
+        private static let standingLimit = 16
+        private static let standingNs: Int64 = 3_000_000_000
 
         init(
             _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ loop: Loop,
@@ -180,7 +183,23 @@ final class ClusterWatch: Sendable {
                     let configurations = try? probe.configurations(
                         of: Array(names), timeoutMs: ClusterWatch.timeoutMs)
                     return names.filter { configurations?[$0]?.isCompacted == false }
-                })
+                }, standing: { [cluster] in Self.standing($0, cluster) })
+        }
+
+        /// With a client of its own, which knows nothing of a topic that was made anew.
+        private static func standing(
+            _ places: [(partition: TopicPartition, offset: Int64)], _ cluster: ClusterSettings
+        ) -> [TopicPartition: BatchProbe.Standing] {
+            guard let probe = try? BatchProbe(cluster) else { return [:] }
+            let endNs = LoopTime.read().monotonicNs + standingNs
+            var found: [TopicPartition: BatchProbe.Standing] = [:]
+            for (partition, offset) in places.prefix(standingLimit) {
+                let leftMs = Int32(clamping: (endNs - LoopTime.read().monotonicNs) / 1_000_000)
+                guard leftMs > 0 else { break }
+                found[partition] = probe.standing(
+                    at: offset, of: partition, timeoutMs: min(leftMs, ClusterWatch.timeoutMs))
+            }
+            return found
         }
 
         /// `nil`: the brokers do not tell.

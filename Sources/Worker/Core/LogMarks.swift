@@ -9,9 +9,14 @@ internal import Kafka
 /// is a minute old or two, for producers whose clocks are behind. (librdkafka 2.0.2 does not tell the id of a topic.)
 ///
 /// Records that a mirror copied have the times of long ago, which neither mark sees. So there is a third one: a record that
-/// was read, the one of the latest time. The first record of that time or later lies at it or below, and stays where it is;
-/// where it does not and only retention takes records, the log is another one. One look may be mistaken (a leader
-/// that is none any more): two in a row have to miss it.
+/// was read, the one of the latest time: the witness. The first record of that time or later lies at it or below, and stays
+/// where it is. One look may be mistaken (a leader that is none any more): two in a row have to miss it.
+///
+/// What brokers find by times is a suspicion only. Of a segment whose records have no times they take the file's for the
+/// latest one: where that is later than what is asked for, they look into no other segment, and find nothing. So before a log
+/// is taken for another one the record at the witness's own offset is looked at: of the same time, the log is the same, and
+/// the witness is looked at itself from then on. Something else there, or nothing, in a log that has the offset, is another
+/// log; without an answer it is asked for again.
 ///
 /// Not seen: a log whose predecessor was younger than one look and of which nothing was read, and one with the same times at
 /// the same offsets.
@@ -33,6 +38,26 @@ struct LogMarks {
         var starts: ([TopicPartition]) -> [TopicPartition: Int64]
         /// Those of these topics that are known not to be compacted.
         var uncompacted: (Set<String>) -> Set<String>
+        /// What stands at some partitions' offsets, as far as there is time to look: the first ones come first.
+        var standing: ([(partition: TopicPartition, offset: Int64)]) -> [TopicPartition: BatchProbe.Standing]
+    }
+
+    /// What the look at a witness's own offset tells.
+    enum Verdict: Hashable, Sendable {
+        case sameLog, anotherLog
+        /// Nobody told, or the log ends there.
+        case unknown
+    }
+
+    /// - Parameter standing: what comes first from the witness's offset on, which the log has; `nil`: nobody told.
+    static func verdict(of witness: Witness, _ standing: BatchProbe.Standing?) -> Verdict {
+        switch standing {
+        case nil: .unknown
+        case .end(let offset): offset > witness.offset ? .anotherLog : .unknown
+        case .record(let offset, _) where offset < witness.offset: .unknown
+        case .record(let offset, let timeMs):
+            offset == witness.offset && timeMs == witness.timeMs ? .sameLog : .anotherLog
+        }
     }
 
     /// A partition whose log is another one.
@@ -64,8 +89,13 @@ struct LogMarks {
         var isPlaceKnown = false
         /// When it was there for the last time.
         var checkedNs: Int64
-        /// The last look missed it.
+        /// The last look missed it, or something else speaks against it.
         var isMissed = false
+        /// Found at its offset, and not by its time: it is not asked for by its time again.
+        var isHidden = false
+        /// Its own offset is looked at then at the earliest, and so long after that without an answer.
+        var nextLookNs = Int64.min
+        var pauseNs = LogMarks.leastPauseNs
 
         init(_ witness: Witness) {
             self.witness = witness
@@ -77,6 +107,10 @@ struct LogMarks {
     private static let olderByMs: Int64 = 60_000
     /// Marks of partitions that nobody answers for are kept so long.
     private static let keptNs: Int64 = 3_600_000_000_000
+    /// Between two looks at an offset that nobody tells of; it doubles.
+    private static let leastPauseNs: Int64 = 4_000_000_000
+    /// And between two at a witness that is not found by its time.
+    private static let longestPauseNs: Int64 = 60_000_000_000
 
     /// Looks at all partitions that are known, and at those that were.
     ///
@@ -95,7 +129,7 @@ struct LogMarks {
         let isLastAnswered = Self.check(&last, ends, nowNs, ask, &found)
         guard last.isEmpty || isLastAnswered else { return [] }
         _ = Self.check(&older, ends, nowNs, ask, &found)
-        checkWitnesses(ends, nowNs, questions, &found)
+        let suspects = checkWitnesses(ends, nowNs, questions, &found)
         for partition in found.keys {
             witnesses[partition] = nil
             last[partition] = nil
@@ -103,7 +137,9 @@ struct LogMarks {
             coming[partition] = nil
         }
         // Nothing takes the place of a mark that was not looked at.
-        let due = ends.filter { last[$0.key].map { $0.checkedNs == nowNs } ?? true }
+        let due = ends.filter {
+            !suspects.contains($0.key) && last[$0.key].map { $0.checkedNs == nowNs } ?? true
+        }
         guard !due.isEmpty else { return Array(found.values) }
         for (partition, record) in ask(due.mapValues { _ in wallMs }) {
             guard let end = ends[partition] else { continue }
@@ -123,22 +159,48 @@ struct LogMarks {
         witnesses[partition] = Testimony(witness)
     }
 
+    /// Looks at the witnesses, and by them at what the marks say: where a record that was read before the mark was true for the
+    /// last time still stands at its offset, all below it is the same. Returns those of the marks' that stay suspicions.
     private mutating func checkWitnesses(
         _ ends: [TopicPartition: Int64], _ nowNs: Int64, _ questions: Questions,
         _ found: inout [TopicPartition: Change]
-    ) {
+    ) -> Set<TopicPartition> {
         witnesses = witnesses.filter { nowNs - $0.value.checkedNs < Self.keptNs }
         // A log that ends below it is noticed by who reads it, or its leader does not know all of it yet.
-        let known = witnesses.filter { partition, testimony in
-            found[partition] == nil && (ends[partition] ?? 0) > testimony.witness.offset
+        let known = witnesses.filter { partition, testimony in ends[partition] ?? 0 > testimony.witness.offset }
+        var byMarks: [TopicPartition: Change] = [:]
+        for (partition, change) in found {
+            guard let witness = known[partition]?.witness, change.from <= witness.offset,
+                witness.readNs <= change.unchangedNs
+            else { continue }
+            byMarks[partition] = change
         }
-        guard !known.isEmpty else { return }
-        var missed: [TopicPartition: Testimony] = [:]
-        for (partition, record) in questions.firstRecords(known.mapValues(\.witness.timeMs)) {
+        // Where retention took that record, nothing speaks against the marks.
+        let starts = byMarks.isEmpty ? [:] : questions.starts(Array(byMarks.keys))
+        byMarks = byMarks.filter { starts[$0.key] ?? 0 <= known[$0.key]?.witness.offset ?? 0 }
+        for partition in byMarks.keys { found[partition] = nil }
+        let asked = known.filter { found[$0.key] == nil && byMarks[$0.key] == nil }
+        var doubted = checkTimes(asked, nowNs, questions)
+        doubted.merge(byMarks) { $1 }
+        lookAtOffsets(doubted, Set(byMarks.keys), nowNs, questions, &found)
+        let open = byMarks.keys.filter { found[$0] == nil && witnesses[$0]?.isMissed == true }
+        return Set(open)
+    }
+
+    /// Asks for the witnesses by their times. Returns those whose own offset is to be looked at, and what is so if the log is
+    /// another one.
+    private mutating func checkTimes(
+        _ known: [TopicPartition: Testimony], _ nowNs: Int64, _ questions: Questions
+    ) -> [TopicPartition: Change] {
+        var doubted: [TopicPartition: Change] = [:]
+        var missed = known.filter { $0.value.isHidden && $0.value.nextLookNs <= nowNs }
+        for (partition, record) in questions.firstRecords(
+            known.filter { !$0.value.isHidden }.mapValues(\.witness.timeMs))
+        {
             guard var testimony = known[partition] else { continue }
             switch record {
             case .at(let offset) where offset < testimony.place && testimony.isPlaceKnown:
-                found[partition] = Change(partition: partition, from: offset, unchangedNs: testimony.checkedNs)
+                doubted[partition] = Change(partition: partition, from: offset, unchangedNs: testimony.checkedNs)
             case .at(let offset) where offset <= testimony.place:
                 testimony.place = offset
                 testimony.isPlaceKnown = true
@@ -149,10 +211,8 @@ struct LogMarks {
                 missed[partition] = testimony
             }
         }
-        guard !missed.isEmpty else { return }
+        guard !missed.isEmpty else { return doubted }
         let starts = questions.starts(Array(missed.keys))
-        let again = Set(missed.filter { $0.value.isMissed }.keys.map(\.topic))
-        let uncompacted = again.isEmpty ? [] : questions.uncompacted(again)
         for (partition, testimony) in missed {
             guard let start = starts[partition] else { continue }
             if start > testimony.place {
@@ -160,10 +220,59 @@ struct LogMarks {
                 var left = Testimony(testimony.witness)
                 left.checkedNs = testimony.checkedNs
                 witnesses[partition] = start > left.place ? nil : left
-            } else if !testimony.isMissed {
+            } else if !testimony.isMissed && !testimony.isHidden {
                 witnesses[partition]?.isMissed = true
-            } else if uncompacted.contains(partition.topic) {
-                found[partition] = Change(partition: partition, from: start, unchangedNs: testimony.checkedNs)
+            } else {
+                doubted[partition] = Change(partition: partition, from: start, unchangedNs: testimony.checkedNs)
+            }
+        }
+        return doubted
+    }
+
+    /// Looks at what stands at the offsets of witnesses that are doubted, those first that wait the longest for it.
+    private mutating func lookAtOffsets(
+        _ doubted: [TopicPartition: Change], _ byMarks: Set<TopicPartition>, _ nowNs: Int64, _ questions: Questions,
+        _ found: inout [TopicPartition: Change]
+    ) {
+        for partition in doubted.keys { witnesses[partition]?.isMissed = true }
+        let due = doubted.keys.compactMap { partition -> (TopicPartition, Testimony)? in
+            guard let testimony = witnesses[partition], testimony.nextLookNs <= nowNs || testimony.isHidden else {
+                return nil
+            }
+            return (partition, testimony)
+        }.sorted { $0.1.nextLookNs < $1.1.nextLookNs }
+        guard !due.isEmpty else { return }
+        let standing = questions.standing(due.map { (partition: $0.0, offset: $0.1.witness.offset) })
+        var others: [TopicPartition: Change] = [:]
+        for (partition, testimony) in due {
+            var testimony = testimony
+            switch Self.verdict(of: testimony.witness, standing[partition]) {
+            case .sameLog:
+                testimony.isMissed = false
+                testimony.checkedNs = nowNs
+                testimony.pauseNs = Self.leastPauseNs
+                if byMarks.contains(partition) {
+                    // Made anew below.
+                    last[partition] = nil
+                    older[partition] = nil
+                    coming[partition] = nil
+                } else {
+                    testimony.isHidden = true
+                    testimony.nextLookNs = nowNs + Self.longestPauseNs
+                }
+                witnesses[partition] = testimony
+            case .anotherLog: others[partition] = doubted[partition]
+            case .unknown:
+                testimony.nextLookNs = nowNs + testimony.pauseNs
+                testimony.pauseNs = min(2 * testimony.pauseNs, Self.longestPauseNs)
+                witnesses[partition] = testimony
+            }
+        }
+        let topics = Set(others.keys.filter { !byMarks.contains($0) }.map(\.topic))
+        let uncompacted = topics.isEmpty ? [] : questions.uncompacted(topics)
+        for (partition, change) in others {
+            if byMarks.contains(partition) || uncompacted.contains(partition.topic) {
+                found[partition] = change
             } else {
                 witnesses[partition] = nil
             }
