@@ -66,6 +66,8 @@ package struct ConsumerSettings: Sendable, Equatable {
     package var partitions: Int
     /// What one batch may unpack to, where `Unpacking.limit` says so; `nil`: that limits nothing.
     package var maxBatchBytes: Int?
+    /// Topics that no pattern fits, nor are they read by their names: as if the cluster had none such.
+    package var ignoredTopics: [String] = []
 
     /// Keys and values read ahead by a consumer of request topics that has all partitions; at least 64 for each, and one
     /// response of a broker more. In memory a record of 200 bytes takes three times as much (<doc:KafkaFacts>).
@@ -125,6 +127,13 @@ package struct ConsumerSettings: Sendable, Equatable {
             KafkaProperty("isolation.level", "read_committed"),
             KafkaProperty("enable.partition.eof", "false"),
         ]
+        if !ignoredTopics.isEmpty {
+            // Regular expressions, which fit the names as a whole.
+            fixed.append(
+                KafkaProperty(
+                    "topic.blacklist",
+                    ignoredTopics.map { "^\($0.replacing(".", with: "\\."))$" }.joined(separator: ",")))
+        }
         if !groupInstanceID.isEmpty { fixed.append(KafkaProperty("group.instance.id", groupInstanceID)) }
         return cluster.all(ours: ours, users: cluster.properties.consumer, fixed: fixed)
     }

@@ -135,7 +135,8 @@ package struct KafkaProperties: Sendable, Equatable {
             "the worker checks every batch itself, and asks again for one that is damaged, which librdkafka would read past",
         "log.queue": "librdkafka's log goes to the worker's",
         "log_level": "the worker reads librdkafka's log; use log.parts (kafka: warning)",
-        "topic.blacklist": "its topics would never be read or written; take them out of the configuration",
+        "topic.blacklist":
+            "its topics would never be read or written; take them out of the configuration (patterns leave out Kafka's own)",
         "plugin.library.paths": "no code but librdkafka's own may come between the worker and Kafka",
         "interceptors": "no code but librdkafka's own may come between the worker and Kafka",
         "internal.termination.signal": "signals stop the worker; librdkafka's threads get none",

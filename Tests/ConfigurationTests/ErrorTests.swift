@@ -156,6 +156,9 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             "w.yaml:6:21: requests.topics[0]: the pattern \"^apns\\.re[qs]\" also fits apns.results, which the worker writes (results.topic)"
         ),
         Wrong(
+            "requests: {topics: [__consumer_offsets]}",
+            "w.yaml:6:21: requests.topics[0]: __consumer_offsets is Kafka's own: its records are no requests"),
+        Wrong(
             "dead_letters: {topic: apns.results}",
             "w.yaml:6:23: dead_letters.topic: the topic apns.results already is results.topic"),
         Wrong(

@@ -158,6 +158,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
                 RequestTopic(name: "^c\\..*$"),
             ])
         #expect(c.requestTopics.map(\.isPattern) == [false, false, true])
+        #expect(RequestTopic(name: "^[^a].*").matching(["a", "b", "__consumer_offsets", "__mine"]) == ["b", "__mine"])
         #expect(c.results.publish == .failures)
         #expect(c.results.copyHeaders == ["x-campaign", "x-user"])
         #expect(c.unregistered.includeBadTokens)

@@ -45,6 +45,20 @@ struct TopicsTests {
         #expect(try leaderless() == [[], [], []])
     }
 
+    @Test func `A pattern fits no topic that is to be left out`() throws {
+        let cluster = try Cluster(.mock)
+        let mock = try #require(cluster.mock)
+        for name in ["__consumer_offsets", "__consumer_offsets.mine", "__share_group_state"] {
+            try mock.create(name, partitions: 1)
+        }
+        var settings = try cluster.settings()
+        settings.ignoredTopics = ["__consumer_offsets", "__share_group_state"]
+        let member = try Member(settings, topics: ["^__.*", cluster.topic])
+        try member.run("an assignment") { member.assignments > 0 }
+        #expect(Set(member.queues.keys.map(\.topic)) == ["__consumer_offsets.mine", cluster.topic])
+        try member.close()
+    }
+
     @Test(.needsBroker) func `Topics are created, found and described`() throws {
         let broker = try #require(KafkaBroker.shared)
         let topics = try Topics(ClusterSettings(bootstrapServers: broker.bootstrapServers))

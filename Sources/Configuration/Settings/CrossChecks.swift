@@ -56,6 +56,9 @@ extension WorkerConfiguration {
             } else {
                 uses[topic.name] = path
             }
+            if RequestTopic.internalTopics.contains(topic.name) {
+                reading.refuse(path, "\(topic.name) is Kafka's own: its records are no requests")
+            }
         }
         for (path, name) in outputTopics {
             if let other = uses[name] {

@@ -66,6 +66,7 @@ extension WorkerConfiguration {
             sessionTimeoutMs: Int(kafka.sessionTimeout.milliseconds),
             assignment: kafka.assignment == .eager ? .eager : .cooperative, partitions: partitions)
         settings.maxBatchBytes = kafka.maxBatchBytes
+        settings.ignoredTopics = RequestTopic.internalTopics
         return settings
     }
 }
