@@ -6,11 +6,21 @@ import Synchronization
 /// A line that is not to be written costs one atomic load: its fields are not even made. A line at `warning` and above
 /// is written at most once in ten seconds for the same part, message and subject; the next says how many were left out
 /// (`repeated`), and when they came. Lower levels are limited in this way only when they name a subject.
+///
+/// What the sink does not take is lost; the next line that it takes comes after one that says how many were, and since when.
 package final class Logger: Sendable {
     private struct State {
         var limit = RepeatLimit()
         var line: [UInt8] = []
+        /// Lines that the sink did not take and of which none tells yet, and the time of the first.
+        var lost = 0
+        var lostSinceMs: Int64 = 0
     }
+
+    private static let lostCount = Atomic(0)
+
+    /// Lines of all loggers that their sinks did not take, since the process began. Any thread.
+    package static var linesLost: Int { lostCount.load(ordering: .relaxed) }
 
     private let levels: Atomic<UInt64>
     private let format: LineFormat
@@ -50,9 +60,9 @@ package final class Logger: Sendable {
             wallMs: now.wallMs, level: level, part: part, message: message, fields: fields(), repeated: 0)
         let isLimited = level >= .warning || subject != nil
         state.withLock { state in
-            guard isLimited else { return write(line, &state.line) }
+            guard isLimited else { return write(line, &state) }
             if let line = state.limit.admit(line, about: subject ?? "", nowNs: now.monotonicNs) {
-                write(line, &state.line)
+                write(line, &state)
             }
         }
     }
@@ -70,9 +80,9 @@ package final class Logger: Sendable {
             wallMs: now.wallMs, level: .warning, part: part, message: message, fields: fields().withoutCountdowns,
             repeated: 0)
         state.withLock { state in
-            guard let subject else { return write(line, &state.line) }
+            guard let subject else { return write(line, &state) }
             if let line = state.limit.admit(line, about: subject, nowNs: now.monotonicNs, isReminder: true) {
-                write(line, &state.line)
+                write(line, &state)
             }
         }
     }
@@ -82,15 +92,35 @@ package final class Logger: Sendable {
         let now = clock()
         state.withLock { state in
             for line in state.limit.overdue(nowNs: now.monotonicNs, nowMs: now.wallMs, all: all) {
-                write(line, &state.line)
+                write(line, &state)
             }
+            _ = tellLost(&state, wallMs: now.wallMs)
         }
     }
 
-    private func write(_ line: Line, _ buffer: inout [UInt8]) {
-        buffer.removeAll(keepingCapacity: true)
-        line.write(as: format, to: &buffer)
-        sink.write(buffer)
+    private func write(_ line: Line, _ state: inout State) {
+        if tellLost(&state, wallMs: line.wallMs), put(line, &state) { return }
+        if state.lost == 0 { state.lostSinceMs = line.wallMs }
+        state.lost += 1
+        Self.lostCount.wrappingAdd(1, ordering: .relaxed)
+    }
+
+    /// False: the sink still takes nothing.
+    private func tellLost(_ state: inout State, wallMs: Int64) -> Bool {
+        guard state.lost > 0 else { return true }
+        let line = Line(
+            wallMs: wallMs, level: .warning, part: .worker, message: "log lines were lost, since they were not taken",
+            fields: ["lines": .count(state.lost), "since": .text(Timestamp(wallMs: state.lostSinceMs).text)],
+            repeated: 0)
+        guard put(line, &state) else { return false }
+        state.lost = 0
+        return true
+    }
+
+    private func put(_ line: Line, _ state: inout State) -> Bool {
+        state.line.removeAll(keepingCapacity: true)
+        line.write(as: format, to: &state.line)
+        return sink.write(state.line)
     }
 
     package static let systemClock: @Sendable () -> (monotonicNs: Int64, wallMs: Int64) = {

@@ -221,6 +221,97 @@ private struct Recorder {
         #expect(String(decoding: bytes[..<count], as: UTF8.self) == "1970-01-01T00:00:00.000Z info worker: started\n")
     }
 
+    /// A pipe that nobody reads, filled by pages, and how it is read at last.
+    private struct FullPipe {
+        let reading: Int32
+        let writing: Int32
+
+        init() {
+            var ends: [Int32] = [0, 0]
+            pipe(&ends)
+            (reading, writing) = (ends[0], ends[1])
+            for end in ends { _ = fcntl(end, F_SETFL, O_NONBLOCK) }
+            let page = [UInt8](repeating: UInt8(ascii: "x"), count: 4_096)
+            while write(writing, page, page.count) > 0 {}
+        }
+
+        /// What is in it, at most `limit` bytes.
+        func take(_ limit: Int = 1 << 20) -> String {
+            var bytes = [UInt8](repeating: 0, count: limit)
+            var count = 0
+            while count < limit {
+                let more = bytes.withUnsafeMutableBytes { read(reading, $0.baseAddress! + count, limit - count) }
+                guard more > 0 else { break }
+                count += more
+            }
+            return String(decoding: bytes[..<count], as: UTF8.self)
+        }
+
+        func close() {
+            Glibc.close(reading)
+            Glibc.close(writing)
+        }
+    }
+
+    /// With 100 ms for each line, 100 would take ten seconds.
+    @Test func aPipeThatNobodyReadsHoldsUpNoLine() {
+        let pipe = FullPipe()
+        let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
+        let before = Logger.linesLost
+        let began = ContinuousClock.now
+        for n in 0..<100 { logger.info(.worker, "x", ["n": .count(n)]) }
+        #expect(ContinuousClock.now - began < .seconds(3))
+        #expect(Logger.linesLost >= before + 100)
+        #expect(!pipe.take().contains("info"))
+        logger.info(.worker, "read again")
+        logger.info(.worker, "and again")
+        #expect(
+            pipe.take() == """
+                1970-01-01T00:00:01.000Z warning worker: log lines were lost, since they were not taken lines=100 \
+                since=1970-01-01T00:00:01.000Z
+                1970-01-01T00:00:01.000Z info worker: read again
+                1970-01-01T00:00:01.000Z info worker: and again
+
+                """)
+        pipe.close()
+    }
+
+    @Test func whatWasLostIsToldWithoutAnotherLine() {
+        let pipe = FullPipe()
+        let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
+        logger.info(.worker, "x")
+        logger.writeLeftOut()
+        _ = pipe.take()
+        logger.writeLeftOut()
+        logger.writeLeftOut()
+        #expect(pipe.take().split(separator: "\n").map { $0.contains("lines=1 ") } == [true])
+        pipe.close()
+    }
+
+    /// It takes a page now and then: a line after each would wait 100 ms for the next.
+    @Test func aPipeThatIsReadSlowlyIsWaitedForABoundedTime() {
+        let pipe = FullPipe()
+        let logger = Logger(sink: DescriptorSink(pipe.writing)) { (0, 1_000) }
+        let began = ContinuousClock.now
+        for _ in 0..<50 {
+            _ = pipe.take(4_096)
+            for _ in 0..<100 { logger.info(.worker, "x", ["text": .text(String(repeating: "y", count: 900))]) }
+        }
+        #expect(ContinuousClock.now - began < .seconds(4))
+        pipe.close()
+    }
+
+    @Test func aLineThatWasCutDoesNotRunIntoTheNext() {
+        let pipe = FullPipe()
+        _ = pipe.take(4_096)
+        let sink = DescriptorSink(pipe.writing)
+        #expect(!sink.write([UInt8](repeating: UInt8(ascii: "y"), count: 6_000) + [UInt8(ascii: "\n")]))
+        _ = pipe.take()
+        #expect(sink.write(Array("next\n".utf8)) && sink.write(Array("last\n".utf8)))
+        #expect(pipe.take() == "\nnext\nlast\n")
+        pipe.close()
+    }
+
     @Test(
         arguments: [
             (-1, "1969-12-31T23:59:59.999Z"), (0, "1970-01-01T00:00:00.000Z"),

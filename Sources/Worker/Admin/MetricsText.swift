@@ -276,6 +276,10 @@ struct MetricsText {
     // MARK: Process
 
     private mutating func writeProcess(_ process: ProcessFigures) {
+        out.family(
+            "apns_worker_log_lines_lost_total", .counter,
+            "Log lines that were dropped because standard error did not take them.")
+        out.sample(process.logLinesLost)
         out.family("process_cpu_seconds_total", .counter, "User and system time of all threads.")
         out.sample(process.cpuSeconds)
         out.family("process_resident_memory_bytes", .gauge, "Resident memory.")

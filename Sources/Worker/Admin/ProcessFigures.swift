@@ -1,18 +1,22 @@
 internal import Glibc
+internal import Observability
 
-/// What the kernel knows about this process.
+/// What is known of this process as a whole, mostly by the kernel.
 struct ProcessFigures: Sendable {
     /// User and system time of all threads, in seconds.
     var cpuSeconds: Double
     /// Resident memory in bytes; 0: not known.
     var residentBytes: Int
+    /// Log lines that nobody took.
+    var logLinesLost: Int
 
     static func read() -> ProcessFigures {
         var usage = rusage()
         getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
         let seconds = Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
         let micros = Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec)
-        return ProcessFigures(cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes())
+        return ProcessFigures(
+            cpuSeconds: seconds + micros / 1_000_000, residentBytes: residentBytes(), logLinesLost: Logger.linesLost)
     }
 
     /// The second number of /proc/self/statm, in pages (proc(5)).

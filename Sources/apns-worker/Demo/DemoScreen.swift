@@ -41,11 +41,11 @@ final class DemoScreen: LogSink {
         }
     }
 
-    func write(_ lines: [UInt8]) {
+    @discardableResult func write(_ lines: [UInt8]) -> Bool {
         isDrawn.withLock { isDrawn in
             if isDrawn { say("\r\u{1B}[K") }
             isDrawn = false
-            DescriptorSink.standardError.write(lines)
+            return DescriptorSink.standardError.write(lines)
         }
     }
 
