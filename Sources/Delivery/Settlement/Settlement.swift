@@ -35,7 +35,9 @@ struct Settlement: ~Copyable {
         store[slot].status = completion.status
         store[slot].reason = completion.reason
         if row.verdict != .accept, completion.reason == .none || completion.reason == .other {
-            store[slot].reasonText = text.map { texts.number(of: $0) } ?? texts.number(ofStatus: completion.status)
+            store[slot].reasonText =
+                text.map { texts.number(of: $0, from: batch.app) }
+                ?? texts.number(ofStatus: completion.status, from: batch.app)
             store[slot].reason = .other
         }
         store[slot].answeredID = completion.apnsID

@@ -1,10 +1,14 @@
 /// The rare words that answers bring (a reason nobody knows, `HTTP 404`), each kept once and for good, up to a limit.
 struct InternedTexts: ~Copyable {
-    static let countLimit = 1_000
+    static let countLimit = 10_000
+    /// New ones that one app may bring: a host that invents them takes nothing from other apps.
+    static let appLimit = 100
     static let lengthLimit = 100
 
     private var numbers: [String: UInt16] = [:]
     private var statusNumbers: [UInt16: UInt16] = [:]
+    /// How many each app brought first.
+    private var countByApp: [AppIndex: Int] = [:]
     private var texts: [UnsafeRawBufferPointer] = [UnsafeRawBufferPointer(start: nil, count: 0)]
 
     init() {}
@@ -16,11 +20,14 @@ struct InternedTexts: ~Copyable {
     /// 0 is no text.
     subscript(number: UInt16) -> UnsafeRawBufferPointer { texts[Int(number)] }
 
-    /// The number of a text, cut at the limit, between two characters. When too many are known already: 0.
-    mutating func number(of whole: String) -> UInt16 {
+    /// The number of a text, cut at the limit, between two characters. When too many are known already,
+    /// or came from this app first: 0.
+    mutating func number(of whole: String, from app: AppIndex) -> UInt16 {
         let text = Self.cut(whole)
         if let number = numbers[text] { return number }
-        guard texts.count < Self.countLimit, !text.isEmpty else { return 0 }
+        let count = countByApp[app, default: 0]
+        guard texts.count < Self.countLimit, count < Self.appLimit, !text.isEmpty else { return 0 }
+        countByApp[app] = count + 1
         let bytes = UnsafeMutableRawBufferPointer.allocate(
             byteCount: text.utf8.count, alignment: 1)
         bytes.copyBytes(from: text.utf8)
@@ -39,10 +46,10 @@ struct InternedTexts: ~Copyable {
     }
 
     /// `HTTP <status>`.
-    mutating func number(ofStatus status: UInt16) -> UInt16 {
+    mutating func number(ofStatus status: UInt16, from app: AppIndex) -> UInt16 {
         if let number = statusNumbers[status] { return number }
-        let number = number(of: "HTTP \(status)")
-        statusNumbers[status] = number
+        let number = number(of: "HTTP \(status)", from: app)
+        if number != 0 { statusNumbers[status] = number }
         return number
     }
 }
