@@ -146,10 +146,11 @@ extension DeliveryMachine {
         return store.id(of: slot)
     }
 
+    /// What it takes in memory until it is written, nearly: a header without a byte of its own is not for nothing.
     static func letterBytes(
         _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
     ) -> Int {
-        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count }
+        headers.reduce(key.count + value.count) { $0 + $1.name.count + $1.value.count + Self.headerBytes }
     }
 }
 

@@ -177,6 +177,10 @@ final class GroupReader: CommitPlace {
         for one in partitions.all { one.markReadable() }
     }
 
+    /// What reading takes of a turn, and one partition's share more: records that are slow to read, as those with a hundred
+    /// thousand headers, hold up what else the turn has to do for no longer.
+    private static let turnLimit = Duration.milliseconds(50)
+
     /// Reads as much as there is room for; true when there is more to be read at once.
     func read(
         into machine: inout DeliveryMachine, now: DeliveryTime,
@@ -192,12 +196,17 @@ final class GroupReader: CommitPlace {
         self.headers = []
         defer { self.headers = headers }
         var letterRoom = deadLetters.room()
+        let begin = ContinuousClock.now
         for step in all.indices {
             let one = all[(first + step) % all.count]
             let outcome = one.read(&headers, &letterRoom, into: &machine, now: now, deadLetters)
             if outcome.isAnotherLog { restart(one, from: 0, &machine, now) }
             if outcome.records > 0 { partitions.isRead(one.partition) }
             if outcome.hasMore { hasMore = true }
+            if outcome.records > 0, step + 1 < all.count, ContinuousClock.now - begin > Self.turnLimit {
+                nextToRead = first + step + 1
+                return true
+            }
         }
         return hasMore
     }

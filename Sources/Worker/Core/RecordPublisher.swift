@@ -212,7 +212,7 @@ final class RecordPublisher {
         var size = message.key.count + message.value.count
         message.forEachHeader { name, value in
             headers.append(RecordHeader(name: name, value: value))
-            size += name.count + value.count
+            size += name.count + value.count + DeliveryMachine.headerBytes
         }
         deadLetterSizes[id.tag] = size
         deadLetterBytes += size
