@@ -34,6 +34,8 @@ extension DeliveryMachine {
         let logEnd = logEnd.flatMap { OffsetLimit.holds($0) ? $0 : nil }
         let start = Self.readingStart(committed: committedOffset, logStart: logStart, logEnd: logEnd)
         var sentBefore = ledger.detachedEnd(topic: topic, number)
+        // Of the assignment that was lost: its commits name it.
+        var lostOwner: Int64?
         var isCut = false
         if let suspended = ledger.suspended(topic: topic, number) {
             // A log that ends below what was received of it was cut: other records have, or will have, those offsets.
@@ -44,6 +46,7 @@ extension DeliveryMachine {
                 return resume(suspended, text, role, logEnd: logEnd)
             }
             sentBefore = max(sentBefore, ledger.partitions[suspended].sentEnd)
+            if !isCut { lostOwner = ledger.owner(of: ledger.partitions[suspended].id) }
             release([ledger.partitions[suspended].id], because: { .suspendedReleased($0) })
         }
         let id = ledger.nextID()
@@ -90,7 +93,9 @@ extension DeliveryMachine {
             }
         }
         // The group has nothing of what was committed before, or what no worker wrote. Whoever had the partition last, and
-        // lost it or goes on with records of its log, knows how far it was sent.
+        // lost it or goes on with records of its log, knows how far it was sent. So it is where the group has an older commit
+        // than its last one, since the group's own log was cut: what was sent after that is known here alone.
+        if let lostOwner, map.owner == lostOwner { isTold = false }
         let sentEnd = min(sentBefore, logEnd ?? OffsetLimit.highest)
         if !isTold, sentEnd > max(base ?? logStart ?? 0, map.reach ?? 0) {
             map.reach = sentEnd

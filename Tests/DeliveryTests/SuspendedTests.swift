@@ -205,6 +205,29 @@ struct SuspendedTests {
         #expect(Self.doubts(rig, back).values.allSatisfy { $0 == 1 })
     }
 
+    /// As an offsets log that was cut by an unclean election of its leader gives it back.
+    @Test("An older commit of its own: what was sent since is marked, since nobody else knows")
+    func committedBefore() {
+        let rig = Rig(capacity: 2)
+        let partition = Self.assign(rig, nil)
+        Self.commit(rig)
+        for (offset, device) in ["a", "b", "c", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        #expect(rig.send() == ["a", "b"])
+        rig.answer("a")
+        rig.settle()
+        rig.wait(ms: 50)
+        #expect(Self.commit(rig)?.offset == 1)
+        rig.machine.suspend([partition])
+        // The group has what was committed first, as its owner wrote it, but for a reach that was lower then.
+        var older = CommitMapWriter()
+        older.start(base: 0, limit: 1_000)
+        older.finish(reach: nil, owner: rig.machine.ledger.owner(of: partition))
+        let back = Self.assign(rig, Committed(offset: 0, text: older.text))
+        #expect(rig.machine.takeEvents().contains(.suspendedReleased(partition)))
+        let doubts = Self.doubts(rig, back)
+        #expect(doubts["requests/0/0/0"] == 1 && doubts["requests/0/1/0"] == 1)
+    }
+
     @Test("Another worker's commit says itself what may have been sent")
     func committedByAnother() {
         let (rig, _, _) = Self.lost()

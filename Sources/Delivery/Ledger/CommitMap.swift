@@ -52,6 +52,15 @@ package struct CommitMap: Equatable {
     /// More indexes than a record can have are not believed.
     static let indexLimit: Int64 = 1 << 14
 
+    /// Who wrote it (`CommitLedger.owner`); `nil`: it does not say.
+    private(set) var owner: Int64?
+
+    /// Whoever wrote it: two that say the same are the same.
+    package static func == (left: CommitMap, right: CommitMap) -> Bool {
+        left.reach == right.reach && left.reachIndexes == right.reachIndexes && left.settled == right.settled
+            && left.partials == right.partials
+    }
+
     package init(
         reach: Int64? = nil, reachIndexes: Int32 = .max, settled: [Range<Int64>] = [], partials: [Partial] = []
     ) {
@@ -114,7 +123,10 @@ package struct CommitMap: Equatable {
                 reachIndexes = Int32(reader.leading)
             }
         }
-        guard reader.isAtEnd || reader.next(below: Self.ownerLimit) != nil && reader.isAtEnd else { return nil }
+        if !reader.isAtEnd {
+            owner = reader.next(below: Self.ownerLimit)
+            guard owner != nil, reader.isAtEnd else { return nil }
+        }
     }
 }
 
