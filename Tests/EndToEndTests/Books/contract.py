@@ -123,7 +123,6 @@ def main_cases(tiers):
     make.add("expired token", "fa1741000", "unregistered", status=410, reason="ExpiredToken", dead_token=True)
     make.add("bad token", "fa1740010", "rejected", status=400, reason="BadDeviceToken")
     make.add("a reason nobody knows", "fa17e4180", "rejected", status=418, reason="ReasonOfTomorrow")
-    make.add("a refusal without a reason", "fa17b4180", "rejected", status=418, reason="HTTP 418")
     make.add("names no app", outcome="invalid", reason="MissingTopic", attempts=0, detail=True, topic=None, app=None)
     make.add("a bad priority", outcome="invalid", reason="BadPriority", attempts=0, detail=True,
              headers=[("apns-priority", b"7")])
@@ -149,6 +148,8 @@ def main_cases(tiers):
              sent={"apns-push-type": "background", "apns-priority": "5"}, retries=[Retry("InternalServerError", 1)])
     make.add("refused always", "fa1750000", "abandoned", status=500, reason="InternalServerError", attempts=3,
              key=b"user-4", retries=[Retry("InternalServerError", 1), Retry("InternalServerError", 2)])
+    make.add("a refusal without a reason", "fa17b4180", "abandoned", status=418, reason="HTTP 418", attempts=3,
+             retries=[Retry("HTTP 418", 1), Retry("HTTP 418", 2)])
     make.add("one tier after the other", "fa1742910", "abandoned", status=429, reason="TooManyRequests", attempts=3,
              retries=[Retry("TooManyRequests", 1), Retry("TooManyRequests", 2)])
     make.add("lost once", "fa17f0211", attempts=2, in_doubt=1, is_alone=True)

@@ -28,7 +28,7 @@ REASONS = {
     "MissingDeviceToken": (400, "rejected"),
     "MissingTopic": (400, "rejected"),
     "PayloadEmpty": (400, "rejected"),
-    "TopicDisallowed": (400, "rejected"),
+    "TopicDisallowed": (400, "abandoned"),
     "BadCertificate": (403, "abandoned"),
     "BadCertificateEnvironment": (403, "abandoned"),
     "ExpiredProviderToken": (403, "abandoned"),
