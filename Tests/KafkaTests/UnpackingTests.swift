@@ -253,7 +253,12 @@ import Testing
     /// What is known of a batch that could not be unpacked; `nil`: it was put off.
     static func known(_ batch: [UInt8], base: Int64, ageNs: Int64 = Unpacking.failureAgeNs) -> [UnreadableBatch]? {
         let name = BatchFailure.Batch(baseOffset: base, size: batch.count - 61)
-        guard case .unreadable(let known) = Unpacking.failure(of: name, ageNs: ageNs) else { return nil }
+        let known: [UnreadableBatch]
+        switch Unpacking.failure(of: name, ageNs: ageNs) {
+        case .unreadable(let batches): known = batches
+        case .endUnknown: known = []
+        case .putOff: return nil
+        }
         return known
     }
 
