@@ -396,4 +396,4 @@ class Known:
     def notification(self):
         if self.random.random() < 0.9:
             return [self.random.choice(self.known), "accepted", None]
-        return ["ff%062x" % self.random.getrandbits(248), "rejected", "HTTP 404"]
+        return ["ff%062x" % self.random.getrandbits(248), "abandoned", "HTTP 404"]
