@@ -22,22 +22,22 @@ package struct Base64: Sendable {
     package static func characters(bytes: Int) -> Int { (4 * bytes + 2) / 3 }
 
     package func append(_ bytes: [UInt8], to text: inout [UInt8]) {
-        let letters = letters.utf8Start
+        let letters = unsafe letters.utf8Start
         var index = 0
         while index + 2 < bytes.count {
             let word = UInt32(bytes[index]) << 16 | UInt32(bytes[index + 1]) << 8 | UInt32(bytes[index + 2])
-            text.append(letters[Int(word >> 18)])
-            text.append(letters[Int(word >> 12 & 63)])
-            text.append(letters[Int(word >> 6 & 63)])
-            text.append(letters[Int(word & 63)])
+            unsafe text.append(letters[Int(word >> 18)])
+            unsafe text.append(letters[Int(word >> 12 & 63)])
+            unsafe text.append(letters[Int(word >> 6 & 63)])
+            unsafe text.append(letters[Int(word & 63)])
             index += 3
         }
         let rest = bytes.count - index
         guard rest > 0 else { return }
         let word = UInt32(bytes[index]) << 16 | (rest == 2 ? UInt32(bytes[index + 1]) << 8 : 0)
-        text.append(letters[Int(word >> 18)])
-        text.append(letters[Int(word >> 12 & 63)])
-        if rest == 2 { text.append(letters[Int(word >> 6 & 63)]) }
+        unsafe text.append(letters[Int(word >> 18)])
+        unsafe text.append(letters[Int(word >> 12 & 63)])
+        if rest == 2 { unsafe text.append(letters[Int(word >> 6 & 63)]) }
         if isPadded { text.append(contentsOf: repeatElement(UInt8(ascii: "="), count: 3 - rest)) }
     }
 
@@ -50,19 +50,19 @@ package struct Base64: Sendable {
 
     /// `nil` when a character does not belong (padding where there is none, too) or the length cannot be.
     package func decode(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
-        var text = text[...]
+        var text = unsafe text[...]
         if isPadded {
-            guard text.count % 4 == 0 else { return nil }
-            for _ in 0..<2 where text.last == UInt8(ascii: "=") { text.removeLast() }
+            guard unsafe text.count % 4 == 0 else { return nil }
+            for _ in 0..<2 where unsafe text.last == UInt8(ascii: "=") { unsafe text.removeLast() }
         }
         // 1 mod 4 characters cannot be whole bytes.
-        guard text.count % 4 != 1 else { return nil }
+        guard unsafe text.count % 4 != 1 else { return nil }
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(Self.byteCapacity(characters: text.count))
+        unsafe bytes.reserveCapacity(Self.byteCapacity(characters: text.count))
         var word: UInt32 = 0
         var bits = 0
-        for character in text {
-            guard let value = value(of: character) else { return nil }
+        for index in unsafe text.indices {
+            guard let value = unsafe value(of: text[index]) else { return nil }
             word = word << 6 | value
             bits += 6
             if bits >= 8 {
@@ -78,8 +78,8 @@ package struct Base64: Sendable {
         case UInt8(ascii: "A")...UInt8(ascii: "Z"): UInt32(character - UInt8(ascii: "A"))
         case UInt8(ascii: "a")...UInt8(ascii: "z"): UInt32(character - UInt8(ascii: "a") + 26)
         case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt32(character - UInt8(ascii: "0") + 52)
-        case letters.utf8Start[62]: 62
-        case letters.utf8Start[63]: 63
+        case unsafe letters.utf8Start[62]: 62
+        case unsafe letters.utf8Start[63]: 63
         default: nil
         }
     }

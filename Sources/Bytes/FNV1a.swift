@@ -13,7 +13,7 @@ package struct FNV1a: Sendable {
 
     package mutating func add(_ bytes: UnsafeRawBufferPointer) {
         var hash = value
-        for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+        for index in 0..<bytes.count { hash = unsafe (hash ^ UInt64(bytes[index])) &* 0x100_0000_01B3 }
         value = hash
     }
 

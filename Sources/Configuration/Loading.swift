@@ -99,7 +99,7 @@ extension WorkerConfiguration {
     }
 
     package static let processEnvironment: @Sendable (String) -> String? = { name in
-        getenv(name).map { String(cString: $0) }
+        unsafe getenv(name).map { unsafe String(cString: $0) }
     }
 }
 

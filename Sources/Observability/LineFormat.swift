@@ -94,7 +94,7 @@ struct Line {
 
 extension [UInt8] {
     fileprivate mutating func append(_ text: StaticString) {
-        text.withUTF8Buffer { append(contentsOf: $0) }
+        text.withUTF8Buffer { unsafe append(contentsOf: $0) }
     }
 
     /// A JSON string (RFC 8259, section 7) of at most `maxBytes` of the text; `…` where it was cut.

@@ -48,7 +48,7 @@ package final class DescriptorSink: LogSink {
         while written < lines.count {
             guard isReady(&state) else { return false }
             let size = min(lines.count - written, Self.pieceLimit)
-            let count = lines.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + written, size) }
+            let count = unsafe lines.withUnsafeBytes { unsafe Glibc.write(descriptor, $0.baseAddress! + written, size) }
             if count > 0 {
                 written += count
                 state.isCut = written < lines.count
@@ -81,12 +81,12 @@ package final class DescriptorSink: LogSink {
     /// A signal may end the wait early.
     private func isReady(withinMs timeoutMs: Int32) -> Bool {
         var poller = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-        return poll(&poller, 1, timeoutMs) > 0
+        return unsafe poll(&poller, 1, timeoutMs) > 0
     }
 
     private static var monotonicNs: Int64 {
         var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
+        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
         return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
     }
 }

@@ -125,7 +125,7 @@ package final class Logger: Sendable {
 
     package static let systemClock: @Sendable () -> (monotonicNs: Int64, wallMs: Int64) = {
         var time = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &time)
+        unsafe clock_gettime(CLOCK_MONOTONIC, &time)
         return (Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec), Timestamp.now().wallMs)
     }
 }

@@ -32,7 +32,7 @@ struct RepeatLimit {
     ///
     /// - Parameter isReminder: nothing new happened, so it is not counted.
     mutating func admit(_ line: Line, about subject: String, nowNs: Int64, isReminder: Bool = false) -> Line? {
-        var key = Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
+        var key = unsafe Key(part: line.part, message: UInt(bitPattern: line.message.utf8Start), subject: subject)
         if states[key] == nil, states.count >= capacity {
             prune(nowNs: nowNs)
             if states.count >= capacity { key.subject = "" }

@@ -9,7 +9,7 @@ package struct Timestamp: Hashable, Sendable {
 
     package static func now() -> Timestamp {
         var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
+        unsafe clock_gettime(CLOCK_REALTIME, &time)
         return Timestamp(wallMs: Int64(time.tv_sec) * 1_000 + Int64(time.tv_nsec) / 1_000_000)
     }
 
@@ -27,17 +27,17 @@ package struct Timestamp: Hashable, Sendable {
             quotient -= 1
         }
         var seconds = time_t(quotient)
-        var parts = tm()
-        guard gmtime_r(&seconds, &parts) != nil else {
+        var parts = unsafe tm()
+        guard unsafe gmtime_r(&seconds, &parts) != nil else {
             output.append(contentsOf: String(wallMs).utf8)
             return
         }
-        output.append(parts.tm_year + 1_900, digits: 4)
-        for (separator, number) in [
+        unsafe output.append(parts.tm_year + 1_900, digits: 4)
+        for (separator, number) in unsafe [
             ("-", parts.tm_mon + 1), ("-", parts.tm_mday), ("T", parts.tm_hour), (":", parts.tm_min),
             (":", parts.tm_sec),
         ] as [(StaticString, Int32)] {
-            output.append(separator.utf8Start.pointee)
+            unsafe output.append(separator.utf8Start.pointee)
             output.append(number, digits: 2)
         }
         output.append(UInt8(ascii: "."))

@@ -123,11 +123,12 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
                 connections: {min: 2, max: 3, ping: 30s, idle: 2h}
                 index_authorization: false
                 environment_guard: hold
+                other_environment: two
                 rate_limit: 2500
                 paused: true
                 proxy: http://[::1]:3128/
               - name: two
-                bundle_ids: [com.example.a]
+                bundle_ids: [com.example.a, com.example.b]
                 host: 127.0.0.1
                 port: 2197
                 token: {key_file: /k.p8, key_id: ABC123DEFG, team_id: TEAM123456}
@@ -191,6 +192,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(!c.apps[0].indexesAuthorization)
         #expect(c.apps[0].credential == .token(.init(key: .text("pem"), keyID: "ABC123DEFG", teamID: "TEAM123456")))
         #expect(c.apps[0].environmentGuard == .hold)
+        #expect(c.apps[0].otherEnvironment == "two" && c.apps[1].otherEnvironment == nil)
         #expect(c.apps[0].rateLimit == 2_500)
         #expect(c.apps[0].isPaused)
         #expect(c.apps[0].proxy == ProxySettings(host: "::1", port: 3_128))
@@ -208,8 +210,27 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.log.levels == LevelTable(.warning, parts: [.kafka: .debug]))
         #expect(
             it.warnings == [
-                "/etc/w/w.yaml:48:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
+                "/etc/w/w.yaml:49:36: apps[1].tls.verify: anyone who answers for 127.0.0.1 gets this app's notifications"
             ])
+    }
+
+    /// Whoever names no app is not sent on then; where each names the other, the order does not matter.
+    @Test(arguments: [false, true])
+    func anotherEnvironmentThatStandsFirst(namesThis: Bool) throws {
+        let token = "token: {key: pem, key_id: ABC123DEFG, team_id: TEAM123456}"
+        let more = namesThis ? "other_environment: shop, " : ""
+        let it = try load(
+            """
+            kafka: {bootstrap_servers: a}
+            apps:
+              - {name: dev, bundle_ids: [a], environment: development, \(more)\(token)}
+              - {name: shop, bundle_ids: [a], other_environment: dev, \(token)}
+            """)
+        #expect(it.configuration.apps.map(\.otherEnvironment) == [namesThis ? "shop" : nil, "dev"])
+        let warning =
+            "w.yaml:4:54: apps[1].other_environment: requests that name no app go to \"dev\", which stands before this "
+            + "one and sends nothing on"
+        #expect(it.warnings.map { "\($0)" } == (namesThis ? [] : [warning]))
     }
 
     @Test(arguments: [

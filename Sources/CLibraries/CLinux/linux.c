@@ -1,11 +1,9 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,11 +62,6 @@ int linux_open_to_read(const char *path) {
 
 int linux_accept(int socket, struct sockaddr *address, socklen_t *count) {
     return accept4(socket, address, count, SOCK_NONBLOCK | SOCK_CLOEXEC);
-}
-
-int linux_unacknowledged_bytes(int socket) {
-    int bytes = 0;
-    return ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : -1;
 }
 
 int64_t linux_raise_descriptor_limit(void) {

@@ -111,32 +111,32 @@ package struct OptionTable<Values>: Sendable {
         let names = CStrings(options.map(\.name))
         // A leading colon: ":" instead of "?" for a missing value.
         var short = ":"
-        var long: [option] = []
+        var long: [option] = unsafe []
         for (index, option) in options.enumerated() {
             if let letter = option.letter { short += "\(letter)\(option.value == nil ? "" : ":")" }
-            long.append(
+            unsafe long.append(
                 .init(
                     name: names[index], has_arg: option.value == nil ? 0 : 1, flag: nil,
                     val: Self.firstValue + Int32(index)))
         }
-        long.append(.init())
+        unsafe long.append(.init())
         var found: [(index: Int, value: String)] = []
         // getopt_long keeps its state in globals.
         return try getoptGlobals.withLock { _ throws(UsageError) in
             linux_getopt_reset()
             while true {
-                let code = getopt_long(Int32(words.count), words.pointers, short, long, nil)
+                let code = unsafe getopt_long(Int32(words.count), words.pointers, short, long, nil)
                 if code == -1 { break }
                 if code == Int32(UInt8(ascii: "?")) || code == Int32(UInt8(ascii: ":")) {
                     // The word just read; a cluster of letters (`-xc`) is not left before its last one.
-                    let word = String(cString: words[max(1, min(Int(linux_optind()) - 1, words.count - 1))])
+                    let word = unsafe String(cString: words[max(1, min(Int(linux_optind()) - 1, words.count - 1))])
                     throw complaint(code == Int32(UInt8(ascii: ":")), option: linux_optopt(), word: word)
                 }
                 let index = self.index(of: code)
-                found.append((index: index, value: linux_optarg().map { String(cString: $0) } ?? ""))
+                unsafe found.append((index: index, value: linux_optarg().map { unsafe String(cString: $0) } ?? ""))
             }
             if Int(linux_optind()) < words.count {
-                throw UsageError("unexpected argument \(quoted(String(cString: words[Int(linux_optind())])))")
+                throw UsageError(unsafe "unexpected argument \(quoted(String(cString: words[Int(linux_optind())])))")
             }
             return found
         }
@@ -178,24 +178,24 @@ package struct OptionTable<Values>: Sendable {
 private let getoptGlobals = Mutex(())
 
 /// C copies of strings, for as long as this lives.
-private final class CStrings {
+@safe private final class CStrings {
     /// With a null pointer at the end.
     private let copies: UnsafeMutableBufferPointer<UnsafeMutablePointer<CChar>?>
 
     init(_ strings: [String]) {
-        copies = .allocate(capacity: strings.count + 1)
-        _ = copies.initialize(from: strings.map { strdup($0) } + [nil])
+        unsafe copies = .allocate(capacity: strings.count + 1)
+        _ = unsafe copies.initialize(from: strings.map { unsafe strdup($0) } + [nil])
     }
 
     deinit {
-        for copy in copies { free(copy) }
-        copies.deallocate()
+        for index in unsafe copies.indices { unsafe free(copies[index]) }
+        unsafe copies.deallocate()
     }
 
     /// Without the null pointer.
-    var count: Int { copies.count - 1 }
+    var count: Int { unsafe copies.count - 1 }
 
-    var pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> { copies.baseAddress! }
+    var pointers: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> { unsafe copies.baseAddress! }
 
-    subscript(index: Int) -> UnsafeMutablePointer<CChar> { copies[index]! }
+    subscript(index: Int) -> UnsafeMutablePointer<CChar> { unsafe copies[index]! }
 }

@@ -19,9 +19,9 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
 /// longer than `limit` bytes is refused.
 package func readFile(_ path: String, limit: Int = 1 << 20) throws(FileError) -> [UInt8] {
     func failure(_ reason: String? = nil) -> FileError {
-        FileError(path: path, reason: reason ?? String(cString: strerror(errno)))
+        unsafe FileError(path: path, reason: reason ?? String(cString: strerror(errno)))
     }
-    let descriptor = linux_open_to_read(path)
+    let descriptor = unsafe linux_open_to_read(path)
     guard descriptor >= 0 else {
         throw failure(descriptor == -2 ? "it is no regular file, but a pipe, a device or a folder" : nil)
     }
@@ -29,7 +29,7 @@ package func readFile(_ path: String, limit: Int = 1 << 20) throws(FileError) ->
     var bytes: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: 65_536)
     while true {
-        let count = chunk.withUnsafeMutableBytes { read(descriptor, $0.baseAddress, $0.count) }
+        let count = unsafe chunk.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
         if count == 0 { return bytes }
         if count < 0 {
             if errno == EINTR { continue }

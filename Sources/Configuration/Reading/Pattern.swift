@@ -7,21 +7,21 @@ struct PatternError: Error {
 
 /// A POSIX extended regular expression of the C library: the same that librdkafka matches topic patterns with
 /// (`rdregex.c`: `regcomp(…, REG_EXTENDED | REG_NOSUB)`).
-final class Pattern {
-    private var compiled = regex_t()
+@safe final class Pattern {
+    private var compiled = unsafe regex_t()
 
     init(_ text: String) throws(PatternError) {
-        let code = regcomp(&compiled, text, REG_EXTENDED | REG_NOSUB)
+        let code = unsafe regcomp(&compiled, text, REG_EXTENDED | REG_NOSUB)
         guard code == 0 else {
             var message = [UInt8](repeating: 0, count: 200)
-            let length = message.withUnsafeMutableBytes { regerror(code, nil, $0.baseAddress, $0.count) }
+            let length = unsafe message.withUnsafeMutableBytes { unsafe regerror(code, nil, $0.baseAddress, $0.count) }
             throw PatternError(reason: String(decoding: message.prefix(max(0, Int(length) - 1)), as: UTF8.self))
         }
     }
 
-    deinit { regfree(&compiled) }
+    deinit { unsafe regfree(&compiled) }
 
     func matches(_ text: String) -> Bool {
-        regexec(&compiled, text, 0, nil, 0) == 0
+        unsafe regexec(&compiled, text, 0, nil, 0) == 0
     }
 }

@@ -59,6 +59,3 @@ int linux_open_to_read(const char *path);
 
 /// accept4(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, which Swift's Glibc module lacks.
 int linux_accept(int socket, struct sockaddr *address, socklen_t *count);
-
-/// Bytes in the socket's send queue that the peer's kernel has not acknowledged (SIOCOUTQ); -1 with errno on failure.
-int linux_unacknowledged_bytes(int socket);

@@ -19,6 +19,11 @@ static inline void crash_at(const struct crash_place *place) { crash_current = p
 /// The calling thread works on nothing of one record any more.
 static inline void crash_nowhere(void) { crash_current = 0; }
 
+/// This place ends now: the calling thread is at it no more.
+static inline void crash_left(const struct crash_place *place) {
+    if (crash_current == place) crash_current = 0;
+}
+
 /// The next record of the place that the thread is at. (The fence: a store is not put off beyond what may die.)
 static inline void crash_next(struct crash_place *place, int64_t offset) {
     place->offset = offset;
