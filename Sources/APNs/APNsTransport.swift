@@ -63,7 +63,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     /// Requests that may wait here beyond the streams there are: the next ones while a completion travels.
     private static let slackLimit = 128
 
-    /// Dials the first connections at once.
+    /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
     ///
     /// - Parameters:
     ///   - token: shared by the apps of one key on this loop; `nil`: the TLS context's client certificate says who sends.
@@ -169,6 +169,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private func dispatch() {
         dispatchSuspects()
         guard !queue.isEmpty else { return }
+        if plan.isAsleep { tell(.wanted) }
         refreshToken()
         var index = 0
         while index < connections.count, !queue.isEmpty {
@@ -422,7 +423,8 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
 
     /// Whether something was handed over that a host could have answered by now.
     private var isAsked: Bool {
-        if !queue.isEmpty, !isReplacing { return true }
+        // What waits for its first connection is not asked yet.
+        if !queue.isEmpty, !isReplacing, connections.contains(where: { $0.phase == .ready }) { return true }
         func isAsked(_ connection: Connection) -> Bool {
             connection.credentialGeneration == credentialGeneration && connection.unanswered > 0
         }
@@ -481,10 +483,16 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private var capacity: Int {
         if isClosing { return 0 }
         let streams = connections.reduce(0) { $0 + $1.allowedStreams }
+        // What a connection that leaves has still to answer counts as outstanding, and takes no stream of the others.
+        let leaving = connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 }
+        if streams == 0, plan.isOnDemand, !connections.contains(where: { $0.phase == .ready }) {
+            return leaving + Self.slackLimit
+        }
         // Between two credentials there is no more to hand over, and no less: the next connection is being made.
         if streams == 0, isReplacing { return reportedCapacity }
-        if reachability.isOnProbation { return min(streams, 1) }
-        return streams + min(streams / 8, Self.slackLimit)
+        if streams == 0 { return 0 }
+        if reachability.isOnProbation { return leaving + 1 }
+        return leaving + streams + min(streams / 8, Self.slackLimit)
     }
 
     private func report(_ capacity: Int) {
@@ -517,7 +525,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
 
     /// Grows the pool when every stream stays taken while this thread has time to spare.
     private func noticeSaturation() {
-        let isFull = reportedCapacity > 0 && connections.allSatisfy { $0.isFull }
+        let isFull = reportedCapacity > 0 && !connections.isEmpty && connections.allSatisfy { $0.isFull }
         let endNs = loop.readClock().monotonicNs
         if saturation.turned(isFull: isFull, beganNs: loop.now.monotonicNs, endedNs: endNs) { tell(.saturated) }
     }

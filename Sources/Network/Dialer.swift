@@ -17,6 +17,14 @@ package struct DialTarget: Hashable, Sendable {
         self.firstAddress = firstAddress
     }
 
+    /// `host:port`; an IPv6 address stands in brackets (RFC 3986, 3.2.2).
+    package static func text(_ host: String, _ port: UInt16) -> String {
+        host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
+    }
+
+    /// What is connected to in the end, whatever is between.
+    var text: String { Self.text(host, port) }
+
     package struct Proxy: Hashable, Sendable {
         package var host: String
         package var port: UInt16
@@ -28,6 +36,9 @@ package struct DialTarget: Hashable, Sendable {
             self.port = port
             self.credentials = credentials
         }
+
+        /// Without the credentials.
+        package var text: String { DialTarget.text(host, port) }
     }
 }
 
@@ -122,10 +133,9 @@ package final class DialAttempt {
 
     /// What is dialled, as errors name it.
     private var host: String { target.proxy?.host ?? target.host }
-    private var name: String {
-        guard let proxy = target.proxy else { return "\(target.host):\(target.port)" }
-        return "proxy \(proxy.host):\(proxy.port)"
-    }
+    private var name: String { target.proxy.map { "proxy \($0.text)" } ?? target.text }
+    /// The same without a port, where only the name matters.
+    private var hostName: String { target.proxy == nil ? host : "proxy \(host)" }
 
     fileprivate func start(timeoutNs: Int64) {
         deadlineNs = loop.now.monotonicNs + timeoutNs
@@ -143,11 +153,14 @@ package final class DialAttempt {
     fileprivate func resolved(_ result: Result<[SocketAddress], ChannelEnd>) {
         guard then != nil else { return }
         switch result {
-        case .failure(let end): finish(.failure(end))
+        case .failure(var end):
+            // The resolver begins with the name.
+            if target.proxy != nil { end.text = "proxy \(end.text)" }
+            finish(.failure(end))
         case .success(let all):
             isUnresolved = false
             guard !all.isEmpty else {
-                return finish(.failure(ChannelEnd(.unresolved, "\(host): has no IPv4 or IPv6 address")))
+                return finish(.failure(ChannelEnd(.unresolved, "\(hostName): has no IPv4 or IPv6 address")))
             }
             addresses = Self.order(all, from: target.firstAddress)[...]
             tryNext()
@@ -238,8 +251,8 @@ package final class DialAttempt {
     private func timedOut() {
         let text =
             switch (isUnresolved, tunnel != nil) {
-            case (true, _): ChannelEnd(.unresolved, "\(host): was not resolved in time")
-            case (_, true): ChannelEnd(.proxyRefused, "\(name): no answer to CONNECT in time")
+            case (true, _): ChannelEnd(.unresolved, "\(hostName): was not resolved in time")
+            case (_, true): ChannelEnd(.proxyRefused, "\(name): no answer in time to CONNECT \(target.text)")
             default:
                 ChannelEnd(
                     .unreachable,

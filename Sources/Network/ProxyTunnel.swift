@@ -7,6 +7,8 @@ package final class ProxyTunnel {
     private static let answerLimit = 8 * 1024
 
     private let descriptor: Descriptor
+    private let target: DialTarget
+    private let hasCredentials: Bool
     private let loop: Loop
     private var then: ((_ failure: String?) -> Void)?
     private var registration: Registration?
@@ -19,6 +21,8 @@ package final class ProxyTunnel {
         then: @escaping (_ failure: String?) -> Void
     ) {
         self.descriptor = descriptor
+        self.target = target
+        hasCredentials = !proxy.credentials.isEmpty
         self.loop = loop
         self.then = then
         request = Array(Self.request(target, proxy).utf8)[...]
@@ -36,8 +40,7 @@ package final class ProxyTunnel {
     }
 
     static func request(_ target: DialTarget, _ proxy: DialTarget.Proxy) -> String {
-        let host = target.host.contains(":") ? "[\(target.host)]" : target.host
-        var text = "CONNECT \(host):\(target.port) HTTP/1.1\r\nHost: \(host):\(target.port)\r\n"
+        var text = "CONNECT \(target.text) HTTP/1.1\r\nHost: \(target.text)\r\n"
         if !proxy.credentials.isEmpty {
             let credentials = Base64.standard.encode(Array(proxy.credentials.utf8))
             text += "Proxy-Authorization: Basic \(String(decoding: credentials, as: UTF8.self))\r\n"
@@ -70,22 +73,37 @@ package final class ProxyTunnel {
             case .failed(let code): return finish(SystemError.text(code))
             }
             if answer.suffix(4) == [13, 10, 13, 10] || answer.suffix(2) == [10, 10] {
-                return finish(Self.verdict(answer))
+                return finish(Self.verdict(answer, to: target, hasCredentials: hasCredentials))
             }
             if answer.count >= Self.answerLimit { return finish("its answer to CONNECT is too long") }
         }
     }
 
-    /// What is wrong with an answer to CONNECT, of which the first line counts; nil: it is a 2xx.
-    package static func verdict(_ answer: [UInt8]) -> String? {
+    /// What is wrong with an answer to CONNECT, of which the first line counts, and what to do about it; nil: it is a 2xx.
+    package static func verdict(_ answer: [UInt8], to target: DialTarget, hasCredentials: Bool) -> String? {
         let line = String(decoding: answer.prefix { $0 != 13 && $0 != 10 }, as: UTF8.self)
         let words = line.split(separator: " ", maxSplits: 2)
         guard words.count >= 2, words[0].hasPrefix("HTTP/1."), words[1].utf8.count == 3, let status = Int(words[1])
         else {
             return "does not speak HTTP"
         }
-        return (200...299).contains(status)
-            ? nil : "refused to connect: \(printable(words[1...].joined(separator: " ")))"
+        if (200...299).contains(status) { return nil }
+        let said = printable(words[1...].joined(separator: " "))
+        let advice = advice(status, target, hasCredentials: hasCredentials).map { " (\($0))" } ?? ""
+        return "refused to connect to \(target.text): \(said)\(advice)"
+    }
+
+    /// What a refusal means, where tinyproxy and squid mean the same by it.
+    private static func advice(_ status: Int, _ target: DialTarget, hasCredentials: Bool) -> String? {
+        switch status {
+        case 401, 407:
+            hasCredentials
+                ? "it does not take the user and password it was given"
+                : "it wants a user and a password: http://user:password@host:port"
+        case 403, 405: "its rules allow no CONNECT to port \(target.port), to that host, or from here"
+        case 500...504: "it could not reach that host itself"
+        default: nil
+        }
     }
 
     /// The first 200 characters, without control characters: for a log line.

@@ -33,6 +33,7 @@ package import TLS
 
     private let loop: Loop
     private let options: ChannelOptions
+    private let observer: (any ChannelObserver)?
     private var delegate: (any SecureChannelDelegate)?
     private var peerName: String
 
@@ -65,10 +66,11 @@ package import TLS
     /// Dials; ends in `channelOpened` or `channelClosed`, neither from inside this call.
     package convenience init(
         dialing target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
-        options: ChannelOptions = ChannelOptions(), delegate: any SecureChannelDelegate
+        options: ChannelOptions = ChannelOptions(), delegate: any SecureChannelDelegate,
+        observer: (any ChannelObserver)? = nil
     ) {
         self.init(
-            state: .dialing, name: "\(target.host):\(target.port)", loop: loop, options: options, delegate: delegate)
+            state: .dialing, name: target.text, loop: loop, options: options, delegate: delegate, observer: observer)
         attempt = dialer.dial(
             target, timeoutNs: options.dialTimeoutNs, userTimeoutMs: options.userTimeoutMs
         ) { [self] result in
@@ -76,9 +78,13 @@ package import TLS
             switch result {
             case .failure(let end): finish(end)
             case .success(let connected):
-                peerName += " (\(connected.address))"
+                peerName += " (\(target.proxy == nil ? "" : "through the proxy ")\(connected.address))"
+                observer?.channelConnected(to: connected.address)
                 shakeHands(connected.descriptor, connected.address) { [options] () throws(TLSError) in
-                    try .client(context, hostName: target.host, outputLimit: options.sessionOutputLimit)
+                    let session = try Session.client(
+                        context, hostName: target.host, outputLimit: options.sessionOutputLimit)
+                    if let observer { session.observe { observer.channelSaw($0) } }
+                    return session
                 }
             }
         }
@@ -98,7 +104,8 @@ package import TLS
     }
 
     private init(
-        state: State, name: String, loop: Loop, options: ChannelOptions, delegate: any SecureChannelDelegate
+        state: State, name: String, loop: Loop, options: ChannelOptions, delegate: any SecureChannelDelegate,
+        observer: (any ChannelObserver)? = nil
     ) {
         loop.assertOnThread()
         self.state = state
@@ -106,6 +113,7 @@ package import TLS
         self.loop = loop
         self.options = options
         self.delegate = delegate
+        self.observer = observer
         output = RecordOutput(limit: options.outputLimit)
         lowRoom = min(2 * RecordOutput.recordLimit, options.outputLimit / 2)
         alarm = Alarm(loop: loop) { [weak self] in self?.timedOut() }
@@ -178,11 +186,6 @@ package import TLS
         } catch {
             failed(error)
         }
-    }
-
-    /// Ciphertext given to the kernel that the peer's kernel has not acknowledged (SIOCOUTQ); 0 unless connected.
-    package var unacknowledgedBytes: Int {
-        descriptor.map { max(0, Int(linux_unacknowledged_bytes($0.raw))) } ?? 0
     }
 
     private func encryptGathered() throws(TLSError) {
@@ -301,6 +304,7 @@ package import TLS
         state = .open
         alarm?.clear()
         askToTurn()
+        observer?.channelOpened(session)
         delegate?.channelOpened(self, applicationProtocol: session.applicationProtocol)
     }
 

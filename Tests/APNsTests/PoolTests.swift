@@ -65,6 +65,75 @@ private let second: Int64 = 1_000_000_000
         #expect(plan.failures == 0)
     }
 
+    @Test func aPoolOfNoMinimumSleepsUntilOneIsWanted() {
+        var plan = PoolPlan(minimum: 0, maximum: 4)
+        Self.run(&plan, [(.start, []), (.saturated, [])])
+        #expect(plan.isAsleep && plan.isOnDemand)
+        Self.run(&plan, [(.wanted, [.dial(0, firstAddress: 0)]), (.wanted, []), (.closed(0), [Self.wait])])
+        // What failed is tried until it answers, wanted or not.
+        #expect(!plan.isAsleep && !plan.isOnDemand)
+        Self.run(&plan, [(.due, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.idle(1), [])])
+        Self.run(&plan, [(.answered(1), []), (.idle(1), [.drain(1)]), (.closed(1), [])])
+        #expect(plan.isAsleep && plan.isOnDemand)
+        Self.run(
+            &plan,
+            [
+                (.wanted, [.dial(2, firstAddress: 2)]), (.opened(2), []), (.answered(2), []),
+                (.retired(2, isFault: false), [.drain(2)]), (.closed(2), []),
+            ])
+        #expect(plan.isAsleep)
+        Self.run(
+            &plan,
+            [
+                (.wanted, [.dial(3, firstAddress: 3)]), (.opened(3), []), (.answered(3), []),
+                (.retired(3, isFault: true), [.drain(3), Self.wait]), (.closed(3), []),
+                (.due, [.dial(4, firstAddress: 4)]),
+                (.replace(minimum: 0, maximum: 1), [.drain(4), .dial(5, firstAddress: 5)]),
+                (.close, [.drain(5)]),
+            ])
+        #expect(!plan.isAsleep && !plan.isOnDemand)
+    }
+
+    /// Nobody would want one of a pool that takes nothing, and it would never be dialled again.
+    @Test func aPoolOfNoMinimumThatHasFailedDoesNotSleep() {
+        var plan = PoolPlan(minimum: 0, maximum: 2)
+        Self.run(
+            &plan,
+            [
+                (.start, []), (.wanted, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+                (.saturated, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.closed(1), [Self.wait]),
+                (.retired(0, isFault: false), [.drain(0)]), (.closed(0), []), (.due, [.dial(2, firstAddress: 2)]),
+            ])
+        var random = SplitMix64(seed: 7)
+        for _ in 0..<2_000 {
+            var plan = PoolPlan(minimum: 0, maximum: 3)
+            _ = plan.handle(.start, using: &random)
+            var last = -1
+            func apply(_ event: PoolPlan.Event) -> [PoolPlan.Action] {
+                let actions = plan.handle(event, using: &random)
+                for case .dial(let id, _) in actions { last = id }
+                return actions
+            }
+            for _ in 0..<40 {
+                let id = last < 0 ? 0 : Int.random(in: max(0, last - 2)...last, using: &random)
+                switch Int.random(in: 0..<8, using: &random) {
+                case 0: if plan.isAsleep { _ = apply(.wanted) }
+                case 1: _ = apply(.opened(id))
+                case 2: _ = apply(.answered(id))
+                case 3: _ = apply(.retired(id, isFault: Bool.random(using: &random)))
+                case 4: _ = apply(.closed(id))
+                case 5: _ = apply(.saturated)
+                case 6: _ = apply(.idle(id))
+                default: _ = apply(.due)
+                }
+            }
+            // Whatever it has is closed, and its wait over: it dials, or somebody may want it.
+            for id in 0...max(0, last) { _ = apply(.closed(id)) }
+            let dialled = apply(.due)
+            #expect(!dialled.isEmpty || plan.live > 0 || plan.isAsleep && plan.isOnDemand)
+        }
+    }
+
     @Test func goAwayDialsTheSuccessorAtOnce() {
         var plan = PoolPlan(minimum: 1, maximum: 4)
         Self.run(

@@ -471,6 +471,25 @@ import Testing
         world.close()
     }
 
+    /// So what was refused goes again at once, and no circuit opens for it.
+    @Test func anExpiredTokenThatIsOldIsRenewedBeforeItsAnswerIsToldOf() throws {
+        let world = try World()
+        world.server.onRequest = { $0.respond($1.stream, 403, #"{"reason":"ExpiredProviderToken"}"#) }
+        try world.connect()
+        world.send(0..<1)
+        world.run("young") { world.completions.count == 1 }
+        world.runFor(seconds: 1_260)
+        world.send(1..<3)
+        world.run("old") { world.completions.count == 3 }
+        #expect(world.completions.map(\.carriedOlderToken) == [false, true, true])
+        world.send(3..<4)
+        world.run("young again") { world.completions.count == 4 }
+        #expect(world.completionOf[3]?.carriedOlderToken == false)
+        let tokens = world.server.peers.flatMap(\.arrived).map { $0.headers["authorization"] }
+        #expect(tokens[1] == tokens[0] && tokens[2] == tokens[0] && tokens[3] != tokens[0])
+        world.close()
+    }
+
     @Test func aConnectionRetiresAtItsLastStreamID() throws {
         let world = try World()
         world.configuration.retirementStreamID = 101

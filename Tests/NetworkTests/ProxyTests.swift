@@ -29,12 +29,15 @@ import Testing
         arguments: [
             (
                 "HTTP/1.1 407 Proxy Authentication Required\r\nX: y\r\n\r\n",
-                "refused to connect: 407 Proxy Authentication Required"
+                "to push.example:443: 407 Proxy Authentication Required (it wants a user and a password"
             ),
-            ("HTTP/1.0 502 Bad Gateway\r\n\r\n", "refused to connect: 502 Bad Gateway"),
+            ("HTTP/1.0 502 Bad Gateway\r\n\r\n", ": 502 Bad Gateway (it could not reach that host itself)"),
+            ("HTTP/1.1 403 Filtered\r\n\r\n", ": 403 Filtered (its rules allow no CONNECT to port 443"),
+            ("HTTP/1.1 429 Slow down\r\n\r\n", "refused to connect to push.example:443: 429 Slow down"),
             ("SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP"), ("HTTP/1.1 20\r\n\r\n", "does not speak HTTP"),
-            ("HTTP/1.1 +20 OK\r\n\r\n", "refused to connect: +20"), ("HTTP/1.1 2é OK\r\n\r\n", "does not speak HTTP"),
-            ("HTTP/1.1 500 a\u{1b}[31m\u{7}b\r\n\r\n", "refused to connect: 500 a?[31m?b"),
+            ("HTTP/1.1 +20 OK\r\n\r\n", "refused to connect to push.example:443: +20"),
+            ("HTTP/1.1 2é OK\r\n\r\n", "does not speak HTTP"),
+            ("HTTP/1.1 500 a\u{1b}[31m\u{7}b\r\n\r\n", "refused to connect to push.example:443: 500 a?[31m?b ("),
             (String(repeating: "x", count: 9_000), "too long"), ("", "ended the connection instead of answering"),
         ])
     func aProxyThatRefusesIsNamed(answer: String, words: String) throws {
@@ -51,7 +54,43 @@ import Testing
     /// What a proxy says goes into a log line.
     @Test func aLongReasonOfAProxyIsCut() {
         let answer = Array("HTTP/1.1 500 \(String(repeating: "é", count: 3_000))\r\n\r\n".utf8)
-        #expect(ProxyTunnel.verdict(answer)?.count == "refused to connect: ".count + 200)
+        let target = DialTarget(host: "::1", port: 443)
+        let advice = " (it could not reach that host itself)"
+        #expect(
+            ProxyTunnel.verdict(answer, to: target, hasCredentials: false)?.count
+                == "refused to connect to [::1]:443: ".count + 200 + advice.count)
+    }
+
+    /// A password that was given and not taken is another matter than one that is missing, and is said in no line.
+    @Test func aProxyThatTakesNoPasswordIsNamedSo() throws {
+        let world = try World()
+        let proxy = try Proxy(world.loop, upstream: world.listener.port, answer: "HTTP/1.1 407 No\r\n\r\n")
+        let client = try world.connect(
+            DialTarget(
+                host: "push.example", port: 443,
+                proxy: .init(host: "127.0.0.1", port: proxy.port, credentials: "user:secret")))
+        try world.run { client.end != nil }
+        let text = try #require(client.end?.text)
+        #expect(text.hasSuffix("407 No (it does not take the user and password it was given)"), "\(text)")
+        #expect(!text.contains("secret"))
+    }
+
+    /// What cannot be reached is the proxy, and every line says so, with brackets around an IPv6 address.
+    @Test func aProxyThatIsNotThereIsNamed() throws {
+        let world = try World()
+        let free = try Listener(host: "127.0.0.1", port: 0, loop: world.loop) { _ in }
+        let port = free.port
+        free.close()
+        let dialer = Dialer(loop: world.loop, resolver: try Resolver { _ in .nothing("cannot be resolved") })
+        for (host, words) in [("::1", "proxy [::1]:\(port): "), ("nobody", "proxy nobody: cannot be resolved")] {
+            let target = DialTarget(host: "push.example", port: 443, proxy: .init(host: host, port: port))
+            var text: String?
+            dialer.dial(target, timeoutNs: 5_000_000_000) { result in
+                if case .failure(let end) = result { text = end.text }
+            }
+            try world.run { text != nil }
+            #expect(text?.hasPrefix(words) == true, "\(text ?? "")")
+        }
     }
 
     @Test func aSilentProxyEndsInTime() throws {

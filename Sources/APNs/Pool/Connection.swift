@@ -136,8 +136,12 @@ final class Connection: ByteChannelDelegate {
         channel = dialer.open(target, context: configuration.tls, options: configuration.channel, delegate: self)
     }
 
-    /// For log lines: the peer's address, or the host while there is none.
-    var address: String { channel?.peerAddress.map { "\($0)" } ?? "\(configuration.host):\(configuration.port)" }
+    /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not its own.
+    var address: String {
+        let host = DialTarget.text(configuration.host, configuration.port)
+        guard let address = channel?.peerAddress else { return host }
+        return configuration.proxy == nil ? "\(address)" : "\(host) through the proxy \(address)"
+    }
 
     var unanswered: Int { window.count }
 
@@ -431,8 +435,9 @@ final class Connection: ByteChannelDelegate {
             if body.reason == .topicDisallowed, credentialGeneration == owner.credentialGeneration {
                 owner.topicDisallowed(lifeNs: lifeNs)
             }
+            heed(body.reason, isCurrentToken: !carriedOlder(closed.token))
+            // After that: a token that was renewed for this answer is newer than the request's.
             completion.carriedOlderToken = carriedOlder(closed.token)
-            heed(body.reason, isCurrentToken: !completion.carriedOlderToken)
         }
         owner.completed(completion)
     }

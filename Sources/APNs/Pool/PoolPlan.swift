@@ -3,12 +3,16 @@ package import Delivery
 /// Which connections an app has: when to dial, when to stop using one. A value machine; the transport does what it says.
 ///
 /// At most one dial is under way; after a failure the next one waits (`BackOff`). Connections are named by serial
-/// numbers, never used twice.
+/// numbers, never used twice. With a minimum of 0 a pool that nobody uses is asleep: without a connection, until one is wanted.
+/// One whose connections fail does not sleep: it goes on dialling until one has answered, as it shows whether the host is
+/// of use.
 package struct PoolPlan: Sendable {
     package typealias ConnectionID = Int
 
     package enum Event: Sendable, Equatable {
         case start
+        /// Something waits, and there is no connection (`isAsleep`).
+        case wanted
         /// The connection is ready: handshake done and SETTINGS seen.
         case opened(ConnectionID)
         /// Its first response came.
@@ -63,7 +67,7 @@ package struct PoolPlan: Sendable {
     private var isClosing = false
 
     package init(minimum: Int, maximum: Int, backOff: BackOff = BackOff()) {
-        precondition(minimum >= 1 && maximum >= minimum, "a pool has at least one connection, and max is not below min")
+        Self.check(minimum: minimum, maximum: maximum)
         self.minimum = minimum
         self.maximum = maximum
         wanted = minimum
@@ -71,10 +75,16 @@ package struct PoolPlan: Sendable {
         growthBackOff = backOff
     }
 
+    private static func check(minimum: Int, maximum: Int) {
+        precondition(
+            minimum >= 0 && maximum >= max(1, minimum), "a pool may have a connection, and max is not below min")
+    }
+
     /// - Returns: what to do, in order; rare, so a fresh array.
     package mutating func handle(_ event: Event, using random: inout some RandomNumberGenerator) -> [Action] {
         switch event {
         case .start: break
+        case .wanted: wanted = max(1, wanted)
         case .opened(let id): move(id, to: .open)
         case .answered(let id):
             backOff.succeeded()
@@ -87,12 +97,14 @@ package struct PoolPlan: Sendable {
         case .closed(let id): return remove(id, using: &random)
         case .saturated:
             // One at a time: a connection that has not answered yet may be about to take it all.
-            guard waiting == nil, wanted < maximum, live >= wanted,
+            guard waiting == nil, wanted < maximum, live > 0, live >= wanted,
                 connections.allSatisfy({ $0.phase != .dialing && $0.wasAnswered })
             else { return [] }
             wanted += 1
         case .idle(let id):
-            guard let index = index(id), connections[index].phase == .open, live > minimum else { return [] }
+            guard let index = index(id), connections[index].phase == .open, live > minimum,
+                live > 1 || backOff.failures == 0
+            else { return [] }
             connections[index].phase = .draining
             wanted = max(minimum, live)
             return [.drain(id)]
@@ -105,6 +117,12 @@ package struct PoolPlan: Sendable {
 
     /// Connections that are, or are about to be, of use.
     package var live: Int { connections.count { $0.phase != .draining } }
+
+    /// There is no connection, none is under way, and no failure is waited for: `wanted` dials one.
+    package var isAsleep: Bool { wanted == 0 && live == 0 && !isClosing }
+
+    /// What has no connection yet may be handed over: one is dialled for it, or is under way after nothing failed.
+    package var isOnDemand: Bool { minimum == 0 && backOff.failures == 0 && !isClosing }
 
     package var counts: ConnectionCounts {
         var counts = ConnectionCounts()
@@ -144,6 +162,9 @@ package struct PoolPlan: Sendable {
         // One that never answered, or whose end was asked for by a fault, is not replaced at once.
         let mustWait = isFault || !connections[index].wasAnswered
         connections[index].phase = .draining
+        // Whoever still has something to send wants the next one. A pool that has failed since its last answer takes nothing
+        // before it has a connection again, so it has to dial by itself.
+        if minimum == 0, live == 0, !mustWait, backOff.failures == 0 { wanted = 0 }
         return [.drain(id)] + (mustWait ? wait(using: &random) : dialIfWanted())
     }
 
@@ -171,13 +192,14 @@ package struct PoolPlan: Sendable {
         // Several lost at once are one failure.
         if waiting == .toConnect { return [] }
         waiting = .toConnect
+        wanted = max(1, wanted)
         lastWaitNs = backOff.failed(using: &random)
         return [.wake(afterNs: lastWaitNs)]
     }
 
     /// What failed with the old settings is no reason to wait with the new ones.
     private mutating func replace(minimum: Int, maximum: Int) -> [Action] {
-        precondition(minimum >= 1 && maximum >= minimum, "a pool has at least one connection, and max is not below min")
+        Self.check(minimum: minimum, maximum: maximum)
         guard !isClosing else { return [] }
         self.minimum = minimum
         self.maximum = maximum

@@ -89,7 +89,7 @@ package enum CredentialProbe {
     private static func end(
         _ failure: Exchange.Failure, of configuration: APNsConfiguration, _ timeoutNs: Int64
     ) -> ChannelEnd {
-        let name = "\(configuration.host):\(configuration.port)"
+        let name = DialTarget.text(configuration.host, configuration.port)
         switch failure {
         case .notSent(let reason): return ChannelEnd(.unreachable, reason ?? "\(name): no connection in time")
         case .lost(let reason): return ChannelEnd(.lost, "\(name): no answer\(reason.map { ": \($0)" } ?? "")")

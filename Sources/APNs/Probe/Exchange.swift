@@ -47,7 +47,8 @@ package final class Exchange {
         }
         transport = APNsTransport(
             app: AppIndex(0), configuration: configuration, token: token, loop: loop,
-            dialer: Dialer(loop: loop, resolver: resolver), emit: { [errand] in errand.take($0) })
+            dialer: Dialer(loop: loop, resolver: resolver).traced(configuration.trace),
+            emit: { [errand] in errand.take($0) })
     }
 
     /// - Parameters:

@@ -16,36 +16,42 @@ package final class HostProbe: SecureChannelDelegate {
     }
 
     private let session: ClientSession
+    private let trace: ConnectionTrace?
     private var result: Result<Answer, ChannelEnd>?
 
-    private init() throws(HTTP2Error) { session = try ClientSession() }
+    private init(_ trace: ConnectionTrace?) throws(HTTP2Error) {
+        session = try ClientSession()
+        self.trace = trace
+    }
 
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.
     package static func run(
         host: String, port: UInt16, proxy: DialTarget.Proxy? = nil, context: ClientContext,
-        timeoutNs: Int64 = 10_000_000_000
+        timeoutNs: Int64 = 10_000_000_000, trace: Trace? = nil
     ) throws(ChannelEnd) -> Answer {
+        let name = DialTarget.text(host, port)
+        let target = DialTarget(host: host, port: port, proxy: proxy)
+        let trace = trace.map { ConnectionTrace($0, target) }
         let loop: Loop
         let resolver: Resolver
         let probe: HostProbe
         do {
             loop = try Loop()
             resolver = try Resolver()
-            probe = try HostProbe()
+            probe = try HostProbe(trace)
         } catch {
-            throw ChannelEnd(.unreachable, "\(host):\(port): \(error)")
+            throw ChannelEnd(.unreachable, "\(name): \(error)")
         }
         defer { resolver.stop() }
-        let channel = SecureChannel(
-            dialing: DialTarget(host: host, port: port, proxy: proxy), context: context,
-            dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: probe)
+        let channel = Dialer(loop: loop, resolver: resolver)
+            .open(target, context: context, delegate: probe, observer: trace)
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         while probe.result == nil {
             let leftNs = deadlineNs - LoopTime.read().monotonicNs
             if leftNs <= 0 {
                 probe.result = .failure(
                     ChannelEnd(
-                        .handshakeTimedOut, "\(host):\(port): no HTTP/2 SETTINGS within \(timeoutNs / 1_000_000) ms"))
+                        .handshakeTimedOut, "\(name): no HTTP/2 SETTINGS within \(timeoutNs / 1_000_000) ms"))
             }
             loop.runOnce(timeoutNs: min(max(leftNs, 0), 100_000_000))
         }
@@ -57,6 +63,7 @@ package final class HostProbe: SecureChannelDelegate {
     package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) { flush(channel) }
 
     package func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        trace?.received(bytes)
         do {
             try session.receive(bytes)
         } catch {
@@ -75,14 +82,19 @@ package final class HostProbe: SecureChannelDelegate {
 
     package func channelWritable(_ channel: SecureChannel) { flush(channel) }
 
-    package func channelClosed(_ channel: SecureChannel, _ closed: ChannelEnd) { end(.failure(closed)) }
+    package func channelClosed(_ channel: SecureChannel, _ closed: ChannelEnd) {
+        trace?.closed(closed)
+        end(.failure(closed))
+    }
 
     private func end(_ result: Result<Answer, ChannelEnd>) {
         if self.result == nil { self.result = result }
     }
 
     private func flush(_ channel: SecureChannel) {
-        let taken = channel.send(session.output)
+        let output = session.output
+        trace?.sent(UnsafeRawBufferPointer(rebasing: output.prefix(channel.room)))
+        let taken = channel.send(output)
         try? session.consumeOutput(taken)
     }
 }

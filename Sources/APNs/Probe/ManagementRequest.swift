@@ -84,7 +84,7 @@ package final class ManagementRequest: SecureChannelDelegate {
         _ operation: Operation, bundleID: String, _ configuration: APNsConfiguration, token: ProviderToken?,
         timeoutNs: Int64
     ) throws(ChannelEnd) -> Answer {
-        let name = "\(configuration.host):\(configuration.port)"
+        let name = DialTarget.text(configuration.host, configuration.port)
         let loop: Loop
         let resolver: Resolver
         let request: ManagementRequest

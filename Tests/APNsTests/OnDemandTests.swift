@@ -1,0 +1,129 @@
+import APNs
+import Delivery
+import EventLoop
+import HTTP2
+import TLS
+import Testing
+
+/// `connections.min: 0`: a connection is dialled when there is something to send.
+@Suite(.serialized) struct OnDemandTests {
+    private func world(over wire: Wire = .memory) throws -> World {
+        let world = try World(over: wire)
+        world.configuration.minimumConnections = 0
+        return world
+    }
+
+    @Test(arguments: Wire.allCases)
+    func theFirstRequestDialsAndDisuseCloses(wire: Wire) throws {
+        let world = try world(over: wire)
+        world.configuration.idleConnectionNs = 100_000_000
+        world.server.onRequest = { $0.respond($1.stream) }
+        try world.start()
+        world.run("room without a connection") { world.capacity == 128 }
+        #expect(world.server.peers.isEmpty)
+        world.send(0..<100)
+        world.run("answers") { world.completions.count == 100 }
+        #expect(world.completions.allSatisfy { $0.status == 200 })
+        #expect(world.server.peers.count == 1)
+        world.run("asleep again") { world.capacity == 128 }
+        world.send(100..<101)
+        world.run("one more") { world.completionOf[100]?.status == 200 }
+        #expect(world.server.peers.count == 2)
+        // It was never without room, and never out of reach.
+        #expect(!world.capacities.contains(0))
+        #expect(world.reachable == [true])
+        world.close()
+    }
+
+    @Test func aHostThatCannotBeReachedIsDialledUntilItAnswers() throws {
+        let world = try world(over: .tls)
+        let right = world.configuration
+        let stranger = try CertificateAuthority(commonName: "someone else")
+        world.configuration.tls = try ClientContext(TLS.ClientOptions(trust: .pem(stranger.certificatePEM)))
+        try world.start()
+        world.run("room") { world.capacity == 128 }
+        world.send(0..<3)
+        world.run("given back") { world.completions.count == 3 }
+        #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
+        #expect(world.capacity == 0 && world.reachable == [false])
+        world.run("dialled again, though nothing waits") {
+            world.notes.count { if case .connectFailed = $0 { true } else { false } } >= 3
+        }
+        #expect(world.capacity == 0)
+        world.server.onRequest = { $0.respond($1.stream) }
+        world.transport.replace(configuration: right, token: try World.providerToken())
+        world.run("connected") { world.reachable == [false, true] }
+        world.send(3..<4)
+        world.run("answer") { world.completionOf[3]?.status == 200 }
+        world.close()
+    }
+
+    @Test func afterTheLastOnesGoAwayTheNextIsDialledForARequestOnly() throws {
+        let world = try world()
+        world.server.onRequest = { $0.respond($1.stream) }
+        try world.start()
+        world.run("room") { world.capacity == 128 }
+        world.send(0..<1)
+        world.run("answer") { world.completions.count == 1 }
+        // One that lived for less than a second is not replaced at once.
+        world.runFor(seconds: 1.1)
+        try world.server.peers[0].session.goAway(lastStreamID: 1, .noError, [])
+        world.server.peers[0].flush()
+        world.run("asleep") { world.capacity == 128 }
+        world.runFor(seconds: 1)
+        #expect(world.server.peers.count == 1)
+        world.send(1..<2)
+        world.run("answer of the next") { world.completions.count == 2 }
+        #expect(world.server.peers.count == 2 && !world.capacities.contains(0))
+        world.close()
+    }
+
+    /// What a connection that leaves has not answered takes no room of its successor.
+    @Test(arguments: [0, 1]) func whileOneLeavesTheNextIsUsed(minimum: Int) throws {
+        let world = try World()
+        world.configuration.minimumConnections = minimum
+        world.configuration.maximumConnections = 1
+        var held: [(ServerPeer, Int32)] = []
+        world.server.onRequest = { peer, request in
+            if peer.number == 0 { held.append((peer, request.stream)) } else { peer.respond(request.stream) }
+        }
+        try world.connect()
+        world.send(0..<1)
+        world.run("the first is asked") { held.count == 1 }
+        held[0].0.respond(held[0].1)
+        world.run("answered") { world.completions.count == 1 }
+        world.runFor(seconds: 1.1)
+        world.send(1..<301)
+        world.run("asked") { held.count == 301 }
+        let before = world.capacity
+        try world.server.peers[0].session.goAway(lastStreamID: Int32.max, .noError, [])
+        world.server.peers[0].flush()
+        world.run("room beyond what is unanswered") { world.capacity > 300 && world.capacity != before }
+        world.send(301..<311)
+        world.run("the next one answers") { world.completions.count == 11 }
+        for (peer, stream) in held.dropFirst() { peer.respond(stream) }
+        world.run("the rest") { world.completions.count == 311 }
+        #expect(world.completions.allSatisfy { $0.status == 200 })
+        world.close()
+    }
+
+    @Test func whatWaitsForAConnectionIsRecalledAndGivenBackAtTheEnd() throws {
+        let world = try world()
+        try world.start()
+        world.run("room") { world.capacity == 128 }
+        world.send(0..<2)
+        world.transport.handle(.recall([NotificationID(slot: 0, generation: 3)]))
+        world.run("recalled") { world.completionOf[0]?.kind == .notProcessed }
+        world.close()
+        #expect(world.completions.count == 2)
+        #expect(world.completionOf[1].map { $0.kind != .inDoubt } == true)
+    }
+
+    @Test func oneThatSleepsEndsAtOnce() throws {
+        let world = try world()
+        try world.start()
+        world.run("room") { world.capacity == 128 }
+        world.close()
+        #expect(world.server.peers.isEmpty)
+    }
+}
