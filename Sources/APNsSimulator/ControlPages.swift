@@ -29,7 +29,7 @@ struct ControlPages: Sendable {
     static let help = """
         GET  /totals     counts since the start or the last reset, as JSON; der_signatures and
                          padded_tokens: provider tokens that RFC 7518 or 7515 would not have, and
-                         APNs takes
+                         APNs takes; without_alpn: connections, of which RFC 9113 says the same
         GET  /accepted   lines "apns-id token count" of all that was accepted, in the order of first arrival
         GET  /received   the same of all that was, or may have been, processed
         GET  /tokens     lines "token arrived accepted"

@@ -21,6 +21,8 @@ package struct SimulatorOptions: Sendable {
     package var environment = PushEnvironment.production
     /// Bundle ids that may be pushed to, their push types' suffixes included; empty: any.
     package var bundleIDs: [String] = []
+    /// false: a push type is taken with any topic.
+    package var checksTopicSuffixes = true
     /// Bundle ids for which broadcast was not set up: FeatureNotEnabled.
     package var withoutBroadcast: [String] = []
     /// Most channels of an app.

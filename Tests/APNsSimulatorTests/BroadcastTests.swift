@@ -12,59 +12,42 @@ struct BroadcastTests {
     /// Base64 of 16 bytes that no channel has.
     static let nobody = "AAECAwQFBgcICQoLDA0ODw=="
 
-    struct Row: Sendable, CustomTestStringConvertible {
-        var name: String
-        var reason: ReasonCode
-        var change: @Sendable (SampleRequest) -> SampleRequest
-        var testDescription: String { name }
-
-        init(_ name: String, _ reason: ReasonCode, _ change: @escaping @Sendable (SampleRequest) -> SampleRequest) {
-            self.name = name
-            self.reason = reason
-            self.change = change
-        }
-
-        init(_ header: String, _ value: String?, _ reason: ReasonCode) {
-            self.init("\(header): \(value?.prefix(60) ?? "absent")", reason) { $0.with(header, value) }
-        }
-    }
-
-    static let rows: [Row] = [
-        Row("as it is", .none) { $0 },
-        Row(":method", "GET", .methodNotAllowed),
-        Row(":path", "/4/broadcasts/apps", .badPath),
-        Row(":path", "/4/broadcasts/apps/", .badPath),
-        Row(":path", "/4/broadcasts/apps/com.example.app/more", .badPath),
-        Row(":path", "/3/broadcasts/apps/com.example.app", .badPath),
-        Row(":path", "/4/broadcasts/apps/com.example.app.push-type.liveactivity", .topicDisallowed),
-        Row(":path", "/4/broadcasts/apps/com.example.app.voip", .topicDisallowed),
-        Row(":path", "/4/broadcasts/apps/com.example.other", .topicMismatch),
-        Row(":path", "/4/broadcasts/apps/com.example.plain", .featureNotEnabled),
-        Row("apns-topic", nil, .none),
-        Row("apns-topic", "com.example.app.push-type.liveactivity", .none),
-        Row("apns-request-id", nil, .none),
-        Row("apns-request-id", "123e4567", .badMessageId),
-        Row("apns-channel-id", nil, .missingChannelId),
-        Row("apns-channel-id", "", .badChannelId),
-        Row("apns-channel-id", "no base64!", .badChannelId),
-        Row("apns-channel-id", String(repeating: "QUFB", count: 34), .badChannelId),
-        Row("apns-channel-id", nobody, .channelNotRegistered),
-        Row("apns-push-type", nil, .missingPushType),
-        Row("apns-push-type", "alert", .invalidPushType),
-        Row("apns-push-type", "", .invalidPushType),
-        Row("apns-push-type", "Liveactivity", .none),
-        Row("apns-priority", nil, .none),
-        Row("apns-priority", "1", .none),
-        Row("apns-priority", "7", .badPriority),
-        Row("apns-expiration", nil, .none),
-        Row("apns-expiration", "soon", .badExpirationDate),
-        Row("apns-expiration", "1790000000", .badExpirationDate),
-        Row("apns-channel-id twice", .duplicateHeaders) { $0.twice("apns-channel-id") },
-        Row("apns-request-id twice", .duplicateHeaders) { $0.twice("apns-request-id") },
-        Row("no payload", .payloadEmpty) { $0.with(body: "") },
-        Row("an array", .payloadEmpty) { $0.with(body: "[1]") },
-        Row("5120 bytes", .none) { $0.with(body: RequestCheckTests.payload(5120)) },
-        Row("5121 bytes", .payloadTooLarge) { $0.with(body: RequestCheckTests.payload(5121)) },
+    static let rows: [RequestRule] = [
+        RequestRule("as it is", .none) { $0 },
+        RequestRule(":method", "GET", .methodNotAllowed),
+        RequestRule(":path", "/4/broadcasts/apps", .badPath),
+        RequestRule(":path", "/4/broadcasts/apps/", .badPath),
+        RequestRule(":path", "/4/broadcasts/apps/com.example.app/more", .badPath),
+        RequestRule(":path", "/3/broadcasts/apps/com.example.app", .badPath),
+        RequestRule(":path", "/4/broadcasts/apps/com.example.app.push-type.liveactivity", .topicDisallowed),
+        RequestRule(":path", "/4/broadcasts/apps/com.example.app.voip", .topicDisallowed),
+        RequestRule(":path", "/4/broadcasts/apps/com.example.other", .topicMismatch),
+        RequestRule(":path", "/4/broadcasts/apps/com.example.plain", .featureNotEnabled),
+        RequestRule("apns-topic", nil, .none),
+        RequestRule("apns-topic", "com.example.app.push-type.liveactivity", .none),
+        RequestRule("apns-request-id", nil, .none),
+        RequestRule("apns-request-id", "123e4567", .badMessageId),
+        RequestRule("apns-channel-id", nil, .missingChannelId),
+        RequestRule("apns-channel-id", "", .badChannelId),
+        RequestRule("apns-channel-id", "no base64!", .badChannelId),
+        RequestRule("apns-channel-id", String(repeating: "QUFB", count: 34), .badChannelId),
+        RequestRule("apns-channel-id", nobody, .channelNotRegistered),
+        RequestRule("apns-push-type", nil, .missingPushType),
+        RequestRule("apns-push-type", "alert", .invalidPushType),
+        RequestRule("apns-push-type", "", .invalidPushType),
+        RequestRule("apns-push-type", "Liveactivity", .none),
+        RequestRule("apns-priority", nil, .none),
+        RequestRule("apns-priority", "1", .none),
+        RequestRule("apns-priority", "7", .badPriority),
+        RequestRule("apns-expiration", nil, .none),
+        RequestRule("apns-expiration", "soon", .badExpirationDate),
+        RequestRule("apns-expiration", "1790000000", .badExpirationDate),
+        RequestRule("apns-channel-id twice", .duplicateHeaders) { $0.twice("apns-channel-id") },
+        RequestRule("apns-request-id twice", .duplicateHeaders) { $0.twice("apns-request-id") },
+        RequestRule("no payload", .payloadEmpty) { $0.with(body: "") },
+        RequestRule("an array", .payloadEmpty) { $0.with(body: "[1]") },
+        RequestRule("5120 bytes", .none) { $0.with(body: RequestCheckTests.payload(5120)) },
+        RequestRule("5121 bytes", .payloadTooLarge) { $0.with(body: RequestCheckTests.payload(5121)) },
     ]
 
     static func check() -> RequestCheck {
@@ -83,7 +66,7 @@ struct BroadcastTests {
     }
 
     @Test(arguments: rows)
-    func applesRules(row: Row) throws {
+    func applesRules(row: RequestRule) throws {
         let check = Self.check()
         let channel = try #require(check.channels.make(bundleID: Self.bundle, policy: .nothing))
         #expect(row.change(Self.sample(channel)).broadcastRefusal(check) == row.reason)

@@ -16,6 +16,16 @@ struct FaultTests {
         #expect(Set(TokenTable.lines.map(\.code.description)).count == TokenTable.lines.count)
     }
 
+    /// "The JSON data might also be included in a GOAWAY frame" stands on both of Apple's pages, of no reason in particular.
+    @Test(arguments: ReasonCode.allCases.compactMap { $0.text?.description })
+    func everyReasonCanBeThatOfAGoAway(reason: String) throws {
+        for start in ["goaway", "goaway-now"] {
+            let fault = try #require(Fault(name: "\(start):\(reason)"))
+            let code = try #require(TokenTable.code(of: fault))
+            #expect(entry("fa17" + code)?.fault == fault)
+        }
+    }
+
     @Test(arguments: TokenTable.lines.map(\.code.description))
     func theCodeBeginsWithItsStatus(code: String) {
         guard case .answer(let answer)? = entry("fa17" + code)?.fault, code.first != "c" else { return }
@@ -40,7 +50,7 @@ struct FaultTests {
 
     @Test(arguments: [
         "00000000", "fa164100", "fa179999", "fa17e399", "fa17e60a", "fa17da00", "fb174100", "da174100", "fa17a000",
-        "fa1710a0", "fa17800f", "fa176999", "fa17c00a",
+        "fa1710a0", "fa17800f", "fa176999", "fa17c00a", "fa17200a", "fa173999",
     ])
     func otherTokensAskForNothing(prefix: String) { #expect(entry(prefix) == nil) }
 
@@ -63,7 +73,9 @@ struct FaultTests {
     /// Names, and what device tokens ask for them: `FaultWaysTests` has them all.
     @Test(arguments: [
         ("late-1500ms", "d150"), ("late-9990ms", "d999"), ("late-2s", "d200"), ("late-~9990ms", "a999"),
-        ("goaway:Forbidden", "8033"), ("goaway-now:BadCollapseId", "6000"), ("streams-1", "1001"),
+        ("goaway:Forbidden", "8033"), ("goaway-now:BadCollapseId", "6000"),
+        ("goaway:TopicMismatch", "2008"), ("goaway-now:Service Unavailable", "3009"),
+        ("goaway:BadEnvironmentKeyInToken", "8038"), ("streams-1", "1001"),
         ("status-500", "e500"), ("empty-410", "b410"), ("goaway-shutdown", "f011"), ("Service Unavailable", "c009"),
     ])
     func namesAndTokensSayTheSame(name: String, code: String) throws {
@@ -82,7 +94,7 @@ struct FaultTests {
 
     @Test(arguments: [
         "", "late-", "late-5", "late-20ms..80ms", "late-~0", "status-200", "status-600", "status--1", "status-41x",
-        "empty-", "streams-1000", "streams-", "streams-+1", "goaway:", "goaway:Nonsense", "goaway:FeatureNotEnabled",
+        "empty-", "streams-1000", "streams-", "streams-+1", "goaway:", "goaway:Nonsense",
         "goaway-now:", "none", "other", "blackhole:Shutdown",
     ])
     func otherNamesAreNone(name: String) { #expect(Fault(name: name) == nil) }

@@ -1,6 +1,7 @@
 import Foundation
 import PushRecords
 import TLS
+import Testing
 
 @testable import APNsSimulator
 
@@ -32,6 +33,11 @@ struct SampleRequest {
         return copy
     }
 
+    /// Of a push type, or none, to the app's topic with a suffix.
+    func to(_ suffix: String, _ type: String?) -> SampleRequest {
+        with("apns-topic", "com.example.app\(suffix)").with("apns-push-type", type)
+    }
+
     func with(body: String) -> SampleRequest {
         var copy = self
         copy.body = Array(body.utf8)
@@ -56,6 +62,24 @@ struct SampleRequest {
         let refusal = check.target(fields, into: &request)
         if refusal != .none { return refusal }
         return check.content(fields, body: lent(body), bodySize: body.count, request: request)
+    }
+}
+
+/// What Apple answers to a request in which one thing was changed.
+struct RequestRule: Sendable, CustomTestStringConvertible {
+    var name: String
+    var reason: ReasonCode
+    var change: @Sendable (SampleRequest) -> SampleRequest
+    var testDescription: String { name }
+
+    init(_ name: String, _ reason: ReasonCode, _ change: @escaping @Sendable (SampleRequest) -> SampleRequest) {
+        self.name = name
+        self.reason = reason
+        self.change = change
+    }
+
+    init(_ header: String, _ value: String?, _ reason: ReasonCode) {
+        self.init("\(header): \(value?.prefix(60) ?? "absent")", reason) { $0.with(header, value) }
     }
 }
 

@@ -40,7 +40,8 @@ final class Provider: SecureChannelDelegate {
     var authorization: String?
 
     init(
-        _ simulator: Simulator, port: UInt16? = nil, identity: Identity? = nil, authorization: String? = nil
+        _ simulator: Simulator, port: UInt16? = nil, identity: Identity? = nil, authorization: String? = nil,
+        alpn: [String] = ["h2"]
     ) throws {
         loop = try Loop()
         resolver = try Resolver()
@@ -49,7 +50,7 @@ final class Provider: SecureChannelDelegate {
         session = try ClientSession(options: options)
         self.authorization = authorization
         let context = try ClientContext(
-            TLS.ClientOptions(trust: .pem(simulator.credentials.caPEM), identity: identity))
+            TLS.ClientOptions(trust: .pem(simulator.credentials.caPEM), alpn: alpn, identity: identity))
         channel = SecureChannel(
             dialing: DialTarget(host: "localhost", port: port ?? simulator.port), context: context,
             dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: self)

@@ -210,6 +210,6 @@ struct ProviderTokenTests {
         for second in 0..<600 {
             #expect(world.send(maker.bearer(issuedAt: Self.nowS - Int64(second))) == .invalidProviderToken)
         }
-        #expect(world.reader.cachedCount <= ProviderTokenReader.cacheLimit)
+        #expect(world.reader.cache.count <= ProviderTokenReader.cacheLimit)
     }
 }

@@ -5,95 +5,74 @@ import Testing
 
 /// Apple's rules for a request, as a table.
 struct RequestCheckTests {
-    struct Row: Sendable, CustomTestStringConvertible {
-        var name: String
-        var reason: ReasonCode
-        var change: @Sendable (SampleRequest) -> SampleRequest
-        var testDescription: String { name }
-
-        init(_ name: String, _ reason: ReasonCode, _ change: @escaping @Sendable (SampleRequest) -> SampleRequest) {
-            self.name = name
-            self.reason = reason
-            self.change = change
-        }
-
-        init(_ header: String, _ value: String?, _ reason: ReasonCode) {
-            self.init("\(header): \(value?.prefix(40) ?? "absent")", reason) { $0.with(header, value) }
-        }
-    }
-
-    static let rows: [Row] = [
-        Row("as it is", .none) { $0 },
-        Row(":method", "GET", .methodNotAllowed),
-        Row(":method", "PUT", .methodNotAllowed),
-        Row(":path", "/", .badPath),
-        Row(":path", "/3/devices/\(plainToken)", .badPath),
-        Row(":path", "/4/device/\(plainToken)", .badPath),
-        Row(":path", "/3/device", .missingDeviceToken),
-        Row(":path", "/3/device/", .missingDeviceToken),
-        Row(":path", "/3/device/abc", .badDeviceToken),
-        Row(":path", "/3/device/xy", .badDeviceToken),
-        Row(":path", "/3/device/ab/", .badDeviceToken),
-        Row(":path", "/3/device/ab", .none),
-        Row(":path", "/3/device/\(plainToken.uppercased())", .none),
-        Row(":path", "/3/device/\(String(repeating: "a", count: 200))", .none),
-        Row(":path", "/3/device/\(String(repeating: "a", count: 202))", .badDeviceToken),
-        Row("apns-id", nil, .none),
-        Row("apns-id", "", .badMessageId),
-        Row("apns-id", "123e4567e89b12d3a45642665544000a", .badMessageId),
-        Row("apns-id", "123e4567-e89b-12d3-a456-42665544000g", .badMessageId),
-        Row("apns-id", "123E4567-E89B-12D3-A456-42665544000A", .none),
-        Row("apns-id", "00000000-0000-0000-0000-000000000000", .none),
-        Row("apns-topic", nil, .missingTopic),
-        Row("apns-topic", "", .missingTopic),
-        Row("apns-topic", "com.example/app", .badTopic),
-        Row("apns-topic", "com.example.app.voip", .none),
-        Row("apns-push-type", nil, .none),
-        Row("apns-push-type", "", .invalidPushType),
-        Row("apns-push-type", "Alert", .invalidPushType),
-        Row("apns-push-type", "alerts", .invalidPushType),
-        Row("apns-push-type", "controls", .none),
-        Row("apns-push-type", "complication", .none),
-        Row("apns-push-type", "fileprovider", .none),
-        Row("apns-push-type", "liveactivity", .none),
-        Row("apns-push-type", "location", .none),
-        Row("apns-push-type", "mdm", .none),
-        Row("apns-push-type", "pushtotalk", .none),
-        Row("apns-push-type", "voip", .none),
-        Row("apns-push-type", "widgets", .none),
-        Row("apns-priority", nil, .none),
-        Row("apns-priority", "1", .none),
-        Row("apns-priority", "5", .none),
-        Row("apns-priority", "05", .badPriority),
-        Row("apns-priority", "7", .badPriority),
-        Row("apns-priority", "", .badPriority),
-        Row("background, 5", .none) { $0.with("apns-push-type", "background").with("apns-priority", "5") },
-        Row("background, 10", .badPriority) { $0.with("apns-push-type", "background") },
-        Row("background, 1", .badPriority) { $0.with("apns-push-type", "background").with("apns-priority", "1") },
-        Row("background, none", .badPriority) { $0.with("apns-push-type", "background").with("apns-priority", nil) },
-        Row("apns-expiration", nil, .none),
-        Row("apns-expiration", "0", .none),
-        Row("apns-expiration", "4294967295", .none),
-        Row("apns-expiration", "4294967296", .badExpirationDate),
-        Row("apns-expiration", "-1", .badExpirationDate),
-        Row("apns-expiration", "1.5", .badExpirationDate),
-        Row("apns-expiration", "", .badExpirationDate),
-        Row("apns-expiration", "99999999999999999999", .badExpirationDate),
-        Row("apns-collapse-id", nil, .none),
-        Row("apns-collapse-id", String(repeating: "x", count: 64), .none),
-        Row("apns-collapse-id", String(repeating: "x", count: 65), .badCollapseId),
-        Row("apns-id twice", .duplicateHeaders) { $0.twice("apns-id") },
-        Row("apns-topic twice", .duplicateHeaders) { $0.twice("apns-topic") },
-        Row("apns-priority twice", .duplicateHeaders) { $0.twice("apns-priority") },
-        Row("unknown twice", .none) { $0.with("x-custom", "1").twice("x-custom") },
-        Row("no payload", .payloadEmpty) { $0.with(body: "") },
-        Row("an array", .payloadEmpty) { $0.with(body: "[1]") },
-        Row("no JSON", .payloadEmpty) { $0.with(body: "{aps}") },
-        Row("an empty object", .none) { $0.with(body: "{}") },
-        Row("4096 bytes", .none) { $0.with(body: payload(4096)) },
-        Row("4097 bytes", .payloadTooLarge) { $0.with(body: payload(4097)) },
-        Row("5120 bytes, voip", .none) { $0.with("apns-push-type", "voip").with(body: payload(5120)) },
-        Row("5121 bytes, voip", .payloadTooLarge) { $0.with("apns-push-type", "voip").with(body: payload(5121)) },
+    static let rows: [RequestRule] = [
+        RequestRule("as it is", .none) { $0 },
+        RequestRule(":method", "GET", .methodNotAllowed),
+        RequestRule(":method", "PUT", .methodNotAllowed),
+        RequestRule(":path", "/", .badPath),
+        RequestRule(":path", "/3/devices/\(plainToken)", .badPath),
+        RequestRule(":path", "/4/device/\(plainToken)", .badPath),
+        RequestRule(":path", "/3/device", .missingDeviceToken),
+        RequestRule(":path", "/3/device/", .missingDeviceToken),
+        RequestRule(":path", "/3/device/abc", .badDeviceToken),
+        RequestRule(":path", "/3/device/xy", .badDeviceToken),
+        RequestRule(":path", "/3/device/ab/", .badDeviceToken),
+        RequestRule(":path", "/3/device/ab", .none),
+        RequestRule(":path", "/3/device/\(plainToken.uppercased())", .none),
+        RequestRule(":path", "/3/device/\(String(repeating: "a", count: 200))", .none),
+        RequestRule(":path", "/3/device/\(String(repeating: "a", count: 202))", .badDeviceToken),
+        RequestRule("apns-id", nil, .none),
+        RequestRule("apns-id", "", .badMessageId),
+        RequestRule("apns-id", "123e4567e89b12d3a45642665544000a", .badMessageId),
+        RequestRule("apns-id", "123e4567-e89b-12d3-a456-42665544000g", .badMessageId),
+        RequestRule("apns-id", "123E4567-E89B-12D3-A456-42665544000A", .none),
+        RequestRule("apns-id", "00000000-0000-0000-0000-000000000000", .none),
+        RequestRule("apns-topic", nil, .missingTopic),
+        RequestRule("apns-topic", "", .missingTopic),
+        RequestRule("apns-topic", "com.example/app", .badTopic),
+        RequestRule("apns-push-type", nil, .none),
+        RequestRule("apns-push-type", "", .invalidPushType),
+        RequestRule("apns-push-type", "Alert", .invalidPushType),
+        RequestRule("apns-push-type", "alerts", .invalidPushType),
+        RequestRule("apns-push-type", "mdm", .none),
+        RequestRule("apns-priority", nil, .none),
+        RequestRule("apns-priority", "1", .none),
+        RequestRule("apns-priority", "5", .none),
+        RequestRule("apns-priority", "05", .badPriority),
+        RequestRule("apns-priority", "7", .badPriority),
+        RequestRule("apns-priority", "", .badPriority),
+        RequestRule("background, 5", .none) { $0.with("apns-push-type", "background").with("apns-priority", "5") },
+        RequestRule("background, 10", .badPriority) { $0.with("apns-push-type", "background") },
+        RequestRule("background, 1", .badPriority) {
+            $0.with("apns-push-type", "background").with("apns-priority", "1")
+        },
+        RequestRule("background, none", .badPriority) {
+            $0.with("apns-push-type", "background").with("apns-priority", nil)
+        },
+        RequestRule("apns-expiration", nil, .none),
+        RequestRule("apns-expiration", "0", .none),
+        RequestRule("apns-expiration", "4294967295", .none),
+        RequestRule("apns-expiration", "4294967296", .badExpirationDate),
+        RequestRule("apns-expiration", "-1", .badExpirationDate),
+        RequestRule("apns-expiration", "1.5", .badExpirationDate),
+        RequestRule("apns-expiration", "", .badExpirationDate),
+        RequestRule("apns-expiration", "99999999999999999999", .badExpirationDate),
+        RequestRule("apns-collapse-id", nil, .none),
+        RequestRule("apns-collapse-id", String(repeating: "x", count: 64), .none),
+        RequestRule("apns-collapse-id", String(repeating: "x", count: 65), .badCollapseId),
+        RequestRule("apns-id twice", .duplicateHeaders) { $0.twice("apns-id") },
+        RequestRule("apns-topic twice", .duplicateHeaders) { $0.twice("apns-topic") },
+        RequestRule("apns-priority twice", .duplicateHeaders) { $0.twice("apns-priority") },
+        RequestRule("unknown twice", .none) { $0.with("x-custom", "1").twice("x-custom") },
+        RequestRule("no payload", .payloadEmpty) { $0.with(body: "") },
+        RequestRule("an array", .payloadEmpty) { $0.with(body: "[1]") },
+        RequestRule("no JSON", .payloadEmpty) { $0.with(body: "{aps}") },
+        RequestRule("an empty object", .none) { $0.with(body: "{}") },
+        RequestRule("4096 bytes", .none) { $0.with(body: payload(4096)) },
+        RequestRule("4097 bytes", .payloadTooLarge) { $0.with(body: payload(4097)) },
+        RequestRule("5120 bytes, voip", .none) { $0.to(".voip", "voip").with(body: payload(5120)) },
+        RequestRule("5121 bytes, voip", .payloadTooLarge) { $0.to(".voip", "voip").with(body: payload(5121)) },
+        RequestRule("5120 bytes, .voip without a type", .none) { $0.to(".voip", nil).with(body: payload(5120)) },
     ]
 
     /// The simulator has a check of its own for each; it and the worker's table have it from the same page.
@@ -109,10 +88,39 @@ struct RequestCheckTests {
         }
     }
 
+    /// Apple's table of suffixes, "Sending notification requests to APNs".
+    static let suffixes: [(type: String, suffix: String)] = [
+        ("voip", ".voip"), ("complication", ".complication"), ("fileprovider", ".pushkit.fileprovider"),
+        ("location", ".location-query"), ("liveactivity", ".push-type.liveactivity"), ("pushtotalk", ".voip-ptt"),
+        ("widgets", ".push-type.widgets"), ("controls", ".push-type.controls"), ("alert", ""), ("background", ""),
+        ("mdm", ""),
+    ]
+
+    @Test(arguments: suffixes.map(\.type), suffixes.map(\.suffix))
+    func aPushTypeAndItsTopicHaveToFit(type: String, suffix: String) throws {
+        let wanted = try #require(Self.suffixes.first { $0.type == type }).suffix
+        let sample = SampleRequest().to(suffix, type).with("apns-priority", "5")
+        let reason: ReasonCode =
+            wanted == suffix ? .none : suffix.isEmpty ? .deviceTokenNotForTopic : .invalidPushType
+        #expect(sample.refusal() == reason)
+        #expect(sample.refusal(RequestCheck(checksTopicSuffixes: false)) == .none)
+        let check = RequestCheck(bundleIDs: [Array("com.example.app".utf8)])
+        #expect(sample.refusal(check) == reason)
+        // Without one, the topic says it all.
+        #expect(sample.with("apns-push-type", nil).refusal() == .none)
+        // A certificate's topic stands for one that is not given.
+        if type != "location" {
+            let certificate = RequestCheck(
+                defaultTopic: Array("com.example.app\(suffix)".utf8), isCertificate: true)
+            #expect(sample.with("apns-topic", nil).refusal(certificate) == reason)
+        }
+        #expect(Self.suffixes.count == PushType.allCases.count)
+    }
+
     static func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
 
     @Test(arguments: rows)
-    func applesRules(row: Row) { #expect(row.change(SampleRequest()).refusal() == row.reason) }
+    func applesRules(row: RequestRule) { #expect(row.change(SampleRequest()).refusal() == row.reason) }
 
     @Test(arguments: [
         ("com.example.app", ReasonCode.none), ("com.example.app.voip", .none),
@@ -121,7 +129,7 @@ struct RequestCheckTests {
     ])
     func onlyConfiguredBundlesMayBePushedTo(topic: String, reason: ReasonCode) {
         let check = RequestCheck(bundleIDs: [Array("com.example.app".utf8), Array("com.example.shop".utf8)])
-        #expect(SampleRequest().with("apns-topic", topic).refusal(check) == reason)
+        #expect(SampleRequest().with("apns-topic", topic).with("apns-push-type", nil).refusal(check) == reason)
     }
 
     @Test func aCertificateBringsItsTopicAndNoLocation() {

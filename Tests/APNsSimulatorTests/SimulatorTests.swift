@@ -23,6 +23,16 @@ struct SimulatorTests {
         #expect(totals.requests == 2 && totals.accepted == 2 && totals.acceptedAgain == 0)
     }
 
+    /// As aioapns, which APNs serves.
+    @Test func aClientWithoutALPNIsServed() throws {
+        let simulator = try Simulator()
+        let provider = try Provider(simulator, authorization: simulator.bearer(), alpn: [])
+        #expect(provider.isReady())
+        #expect(try provider.push(1))
+        #expect(provider.run { provider.responses[1]?.status == 200 })
+        #expect(simulator.books.totals.withoutALPN == 1)
+    }
+
     @Test func everyReasonOfApplesPageByPrefix() throws {
         let simulator = try Simulator()
         let provider = try simulator.provider()

@@ -28,6 +28,8 @@ package struct Totals: Sendable, Equatable {
     /// Distinct provider tokens whose signature was DER, and whose base64url had padding: both are taken (`TokenForm`).
     package var derSignatures = 0
     package var paddedTokens = 0
+    /// Connections on which ALPN agreed on nothing, since the client did not offer it.
+    package var withoutALPN = 0
     /// By reason, indexed by `ReasonCode`'s raw value.
     package var byReason = [Int](repeating: 0, count: 256)
 
@@ -42,7 +44,7 @@ package struct Totals: Sendable, Equatable {
         text += ",\"not_processed\":\(notProcessed),\"connections\":\(connections)"
         text += ",\"open_connections\":\(openConnections),\"goaways\":\(goAways),\"cuts\":\(cuts)"
         text += ",\"tokens\":\(tokens),\"overflow\":\(overflow),\"der_signatures\":\(derSignatures)"
-        text += ",\"padded_tokens\":\(paddedTokens),\"reasons\":{"
+        text += ",\"padded_tokens\":\(paddedTokens),\"without_alpn\":\(withoutALPN),\"reasons\":{"
         var separator = ""
         for code in ReasonCode.allCases where byReason[Int(code.rawValue)] > 0 {
             text += "\(separator)\"\(code.text?.description ?? "other")\":\(byReason[Int(code.rawValue)])"

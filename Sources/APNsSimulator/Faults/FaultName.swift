@@ -89,13 +89,16 @@ struct FaultFamily: Sendable {
         ) { number($0, 0...999).map { .streams(UInt32($0)) } },
         .init(
             "goaway:", "REASON", "as goaway, with that reason (goaway:IdleTimeout)",
-            tokens: ("fa178NNN", "goaway with the reason of fa174NNN; fa179NNN: of fa175NNN (8008: IdleTimeout)"),
-            ["goaway:BadCertificate", "goaway:IdleTimeout", "goaway:ServiceUnavailable"]
+            tokens: ("fa178NNN", "goaway with the reason of 4NNN; 9NNN: 5NNN, 2NNN: cNNN (8008: IdleTimeout)"),
+            ["goaway:BadCertificate", "goaway:IdleTimeout", "goaway:ServiceUnavailable", "goaway:TopicMismatch"]
         ) { reason($0).map { .goAway(.reason($0)) } },
         .init(
             "goaway-now:", "REASON", "as goaway-now, with that reason",
-            tokens: ("fa176NNN", "goaway-now with the reason of fa174NNN; fa177NNN: of fa175NNN (7031: Shutdown)"),
-            ["goaway-now:BadCertificate", "goaway-now:TooManyProviderTokenUpdates", "goaway-now:Shutdown"]
+            tokens: ("fa176NNN", "goaway-now with the reason of 4NNN; 7NNN: 5NNN, 3NNN: cNNN (7031: Shutdown)"),
+            [
+                "goaway-now:BadCertificate", "goaway-now:TooManyProviderTokenUpdates", "goaway-now:Shutdown",
+                "goaway-now:FeatureNotEnabled",
+            ]
         ) { reason($0).map { .goAway(.immediateReason($0)) } },
     ]
 
@@ -120,12 +123,8 @@ struct FaultFamily: Sendable {
         return range.contains(number) ? number : nil
     }
 
-    /// A GOAWAY's reason: one of those that have a device token of their own.
-    private static func reason(_ text: Substring) -> ReasonCode? {
-        guard let reason = Fault.reason(String(text)) else { return nil }
-        let code = TokenTable.lines.first { $0.fault == .answer(Answer(reason)) }?.code.description
-        return code?.first == "4" || code?.first == "5" ? reason : nil
-    }
+    /// A GOAWAY's reason: one of Apple's.
+    private static func reason(_ text: Substring) -> ReasonCode? { Fault.reason(String(text)) }
 }
 
 extension Fault {

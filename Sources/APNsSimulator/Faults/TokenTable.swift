@@ -96,6 +96,8 @@ struct TokenTable {
     private static func patterned(_ code: UInt16) -> Fault? {
         let family = code >> 12
         switch family {
+        case 0x2: return reason(code + 0xA000).map { .goAway(.reason($0)) }
+        case 0x3: return reason(code + 0x9000).map { .goAway(.immediateReason($0)) }
         case 0x6, 0x7: return reason(code - 0x2000).map { .goAway(.immediateReason($0)) }
         case 0x8, 0x9: return reason(code - 0x4000).map { .goAway(.reason($0)) }
         default: break

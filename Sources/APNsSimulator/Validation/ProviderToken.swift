@@ -53,9 +53,7 @@ struct ProviderTokenReader {
     var environment: PushEnvironment
     /// Called once for each distinct valid token of another form.
     var onForm: (TokenForm) -> Void = { _ in }
-    private var cache: [[UInt8]: ProviderToken] = [:]
-
-    var cachedCount: Int { cache.count }
+    private(set) var cache: [[UInt8]: ProviderToken] = [:]
 
     /// Beyond so many distinct tokens the cache is emptied: nobody fills the memory with them.
     static let cacheLimit = 256

@@ -23,6 +23,8 @@ struct CheckedRequest {
 struct RequestCheck: Sendable {
     /// Bundle ids that may be pushed to, suffixes of push types aside; empty: any.
     var bundleIDs: [[UInt8]] = []
+    /// Whether topic and push type have to fit.
+    var checksTopicSuffixes = true
     /// Bundle ids for which broadcast was not set up.
     var withoutBroadcast: [[UInt8]] = []
     var channels = ChannelBook()
@@ -83,6 +85,10 @@ struct RequestCheck: Sendable {
                 return .invalidPushType
             }
             type = known
+            if checksTopicSuffixes, let refusal = suffix(of: fields.topic, for: type) { return refusal }
+        } else if let wanted = suffixed(fields.topic) {
+            // APNs takes a topic with a suffix without a push type (Pr0Ger/PyAPNs2, issue 87), which says it all.
+            type = wanted
         }
         guard priority(fields.priority, of: type) else { return .badPriority }
         guard expiration(fields.expiration) else { return .badExpirationDate }
@@ -135,8 +141,8 @@ struct RequestCheck: Sendable {
         if !isAmong(bundleIDs) {
             // "Ensure that no push type suffix is added to the bundle ID."
             let hasSuffix = Self.topicSuffixes.contains { suffix in
-                bundleID.suffix(suffix.utf8CodeUnitCount).elementsEqual(
-                    UnsafeRawBufferPointer(start: suffix.utf8Start, count: suffix.utf8CodeUnitCount))
+                bundleID.suffix(suffix.text.utf8CodeUnitCount).elementsEqual(
+                    UnsafeRawBufferPointer(start: suffix.text.utf8Start, count: suffix.text.utf8CodeUnitCount))
             }
             if hasSuffix { return .topicDisallowed }
             if !bundleIDs.isEmpty { return .topicMismatch }
@@ -162,9 +168,35 @@ struct RequestCheck: Sendable {
         let isKnown = bundleIDs.contains { bundle in
             guard topic.count >= bundle.count, topic.starts(with: bundle) else { return false }
             let suffix = UnsafeRawBufferPointer(rebasing: topic[bundle.count...])
-            return suffix.isEmpty || Self.topicSuffixes.contains { suffix.spells($0) }
+            return suffix.isEmpty || Self.topicSuffixes.contains { suffix.spells($0.text) }
         }
         return isKnown ? nil : .topicDisallowed
+    }
+
+    /// What is said of a push type with a topic that is not of its kind.
+    ///
+    /// Apple: "apns-topic … must use your app's bundle ID with .voip appended", and of a mismatch only that "APNs may return an
+    /// error, delay the delivery of the notification, or drop it altogether". The words are those that users of other clients
+    /// got from it: InvalidPushType for an alert to a topic that ends in `.voip` (AndrewBarba/apns2, issue 23; Pr0Ger/PyAPNs2,
+    /// issue 87; ostinelli/apnotic, issue 87), DeviceTokenNotForTopic for a voip push to the bundle id alone, since its token
+    /// is one of the other topic (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
+    private func suffix(of topic: UnsafeRawBufferPointer, for type: PushType) -> ReasonCode? {
+        guard let found = suffixed(topic) else {
+            return Self.topicSuffixes.contains { $0.type == type } ? .deviceTokenNotForTopic : nil
+        }
+        return found == type ? nil : .invalidPushType
+    }
+
+    /// The push type whose suffix the topic has, the certificate's where the request has none.
+    private func suffixed(_ topic: UnsafeRawBufferPointer) -> PushType? {
+        if topic.baseAddress == nil {
+            guard let defaultTopic else { return nil }
+            return defaultTopic.withUnsafeBytes { $0.isEmpty ? nil : suffixed($0) }
+        }
+        return Self.topicSuffixes.first { suffix in
+            let size = suffix.text.utf8CodeUnitCount
+            return topic.count > size && UnsafeRawBufferPointer(rebasing: topic.suffix(size)).spells(suffix.text)
+        }?.type
     }
 
     /// A bundle identifier: letters, digits, hyphens and periods (CFBundleIdentifier); underscores are seen.
@@ -179,9 +211,10 @@ struct RequestCheck: Sendable {
         }
     }
 
-    private static let topicSuffixes: [StaticString] = [
-        ".voip", ".complication", ".pushkit.fileprovider", ".location-query", ".push-type.liveactivity", ".voip-ptt",
-        ".push-type.widgets", ".push-type.controls",
+    private static let topicSuffixes: [(text: StaticString, type: PushType)] = [
+        (".voip", .voip), (".complication", .complication), (".pushkit.fileprovider", .fileprovider),
+        (".location-query", .location), (".push-type.liveactivity", .liveactivity), (".voip-ptt", .pushtotalk),
+        (".push-type.widgets", .widgets), (".push-type.controls", .controls),
     ]
 
     private func pushType(_ text: UnsafeRawBufferPointer) -> PushType? {

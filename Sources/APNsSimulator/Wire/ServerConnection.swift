@@ -127,7 +127,10 @@ final class ServerConnection: SecureChannelDelegate {
     // MARK: SecureChannelDelegate
 
     func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
-        guard applicationProtocol == "h2" else { return channel.close() }
+        if applicationProtocol == nil {
+            // APNs takes clients that do without ALPN, as aioapns does, although RFC 9113 (3.2) would not.
+            service.books.write { $0.totals.withoutALPN += 1 }
+        }
         let certificate = channel.peerCertificate
         do throws(HTTP2Error) {
             dialogue = try Dialogue(

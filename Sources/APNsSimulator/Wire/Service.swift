@@ -35,7 +35,7 @@ final class Service {
         self.books = books
         self.role = role
         check = RequestCheck(
-            bundleIDs: options.bundleIDs.map { Array($0.utf8) },
+            bundleIDs: options.bundleIDs.map { Array($0.utf8) }, checksTopicSuffixes: options.checksTopicSuffixes,
             withoutBroadcast: options.withoutBroadcast.map { Array($0.utf8) }, channels: channels)
         lifetimes = options.lifetimes
         wantsProviderToken = options.wantsProviderToken
