@@ -19,6 +19,8 @@ package struct DeliveryCounters: Sendable, Equatable {
         /// Sends whose completion stayed unknown, those of dead owners included.
         package var inDoubt = 0
         package var resends = 0
+        /// Called a bad token, and sent to the app of the other environment.
+        package var sentOn = 0
         /// Moved to a tier with an attempt used up, by tier.
         package var retries: [Int]
         /// Moved to a tier without one, by `HeldCause`'s raw value.
@@ -34,6 +36,7 @@ package struct DeliveryCounters: Sendable, Equatable {
             for index in reasons.indices { reasons[index] &+= other.reasons[index] }
             inDoubt &+= other.inDoubt
             resends &+= other.resends
+            sentOn &+= other.sentOn
             for index in retries.indices { retries[index] &+= other.retries[index] }
             for index in heldByCause.indices { heldByCause[index] &+= other.heldByCause[index] }
             answerTimes.add(other.answerTimes)

@@ -13,7 +13,7 @@ extension DeliveryMachine {
     }
 
     /// The reply: one outcome for each entry of this group's `takeCommit`, in its order; `nil` stands for a commit
-    /// refused as a whole.
+    /// refused as a whole (`refusedByGroup`).
     package mutating func commitFinished(of group: CommitGroup, _ outcomes: [CommitOutcome]?, now: DeliveryTime) {
         self.now = now
         let ids = ledger.beginReply(of: group, now: now.ns)
@@ -21,7 +21,7 @@ extension DeliveryMachine {
         guard !ids.isEmpty else { return }
         let longest = ledger.longestPending(ids)
         for (index, id) in ids.enumerated() {
-            let outcome = outcomes?[index] ?? .refused
+            let outcome = outcomes?[index] ?? .refusedByGroup
             switch ledger.replied(id, outcome, longest: longest, now: now.ns, journal: &journal) {
             case .nothing:
                 break

@@ -92,7 +92,7 @@ extension DeliveryMachine {
     }
 
     /// Whether what waits of its partition is sent.
-    private func isSending(_ slot: UInt32) -> Bool {
+    func isSending(_ slot: UInt32) -> Bool {
         ledger.partitions.find(slot: store[recordOf: slot].partition).map { ledger.partitions[$0].isSending } ?? false
     }
 
@@ -105,8 +105,15 @@ extension DeliveryMachine {
         }
         let app = Int(store[slot].app)
         journal.counters.apps[app].answerTimes.count(handedForMs(slot))
-        dispatch.watchAnswer(app, status: completion.status, reason: completion.reason, journal: &journal)
-        if row.verdict != .accept { journal.counters.apps[app].reasons[Int(completion.reason.rawValue)] &+= 1 }
+        var isUndecided = false
+        if row.verdict != .accept {
+            journal.counters.apps[app].reasons[Int(completion.reason.rawValue)] &+= 1
+            isUndecided =
+                completion.reason == .badDeviceToken && (row.verdict == .reject || row.verdict == .unregister)
+                && hasOtherEnvironment(slot)
+        }
+        dispatch.watchAnswer(
+            app, status: completion.status, reason: completion.reason, isUndecided: isUndecided, journal: &journal)
 
         var verdict = row.verdict
         // A credential that was replaced since, or a token that was renewed: the new one may do.
@@ -120,18 +127,23 @@ extension DeliveryMachine {
         if completion.status == 429, completion.reason.subject != .ourTokens {
             devices.slow(slot, untilNs: now.ns + Dispatch.backOffNs, in: store)
         }
-        if store[slot].isProbe {
-            answerProbe(slot, verdict, completion)
-        } else if breakers.isGated(app), verdict != .credentialFault, completion.status != 403 {
+        let wasProbe = store[slot].isProbe
+        if wasProbe { answerProbe(slot, verdict, completion) }
+        // Of a probe, too: one that tried the host of an app that was cut off has tried the credential with it.
+        if breakers.isGated(app), verdict != .credentialFault, completion.status != 403,
+            !wasProbe || Self.isOfCredential(completion)
+        {
             forgetProbe(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), now: now.ns, journal: &journal))
         }
         switch verdict {
         case .accept:
             conclude(slot, .accepted)
         case .unregister:
+            if isUndecided, sendOn(slot) { return }
             conclude(slot, .unregistered)
         case .reject:
-            if completion.reason.subject == .badToken, dispatch.doubtsBadTokens(app) {
+            if isUndecided, sendOn(slot) { return }
+            if completion.reason.subject == .badToken, dispatch.doubtsBadTokens(Int(store[slot].app)) {
                 retry(slot, delayMs: VerdictTable.shortDelayMs)
             } else {
                 conclude(slot, .rejected)
@@ -154,6 +166,13 @@ extension DeliveryMachine {
         case .resend where completion.status == 403 || completion.reason.subject == .topic: break
         case .accept, .unregister, .reject, .resend, .retry: settleProbe(slot, fault: nil)
         }
+    }
+
+    /// Whether an answer says anything of the credential: it was looked at, and taken or refused. An overloaded server, or
+    /// one that is not APNs, may not have looked.
+    private static func isOfCredential(_ completion: Completion) -> Bool {
+        completion.status < 500 && completion.reason.subject != .ourTokens
+            && !VerdictTable.isForeign(completion.status, completion.reason)
     }
 
     // MARK: Again

@@ -16,7 +16,8 @@ extension DeliveryMachine {
     ) -> R {
         lendBody(id)
         defer { crash_nowhere() }
-        return settlement.withResult(id.slot, in: store, nowMs: now.wallMs, body)
+        let tried = triedEnvironment(id.slot)
+        return settlement.withResult(id.slot, in: store, nowMs: now.wallMs, tried: tried, body)
     }
 
     /// Lends what a `retry` production says, for the time of the call.
@@ -25,7 +26,7 @@ extension DeliveryMachine {
     ) -> R {
         lendBody(id)
         defer { crash_nowhere() }
-        return settlement.withRetry(id.slot, in: store, body)
+        return settlement.withRetry(id.slot, in: store, triedApp: triedApp(id.slot), body)
     }
 
     /// Whoever dies over it has its record's place.

@@ -104,30 +104,45 @@ extension DeliveryMachine {
             }
         if case .app(let app, let defaultTopic) = match {
             store[bodyOf: slot].app = Int32(app.value)
+            store[bodyOf: slot].firstApp = firstApp(request, foundApp: app)
             if request.headers.topic.isEmpty { store[bodyOf: slot].headers.topic = defaultTopic }
         }
         store[bodyOf: slot].countRepeated()
         room.takeRecord(size, group: ledger.partitions[partition].group, app: Int(store[bodyOf: slot].app))
     }
 
+    /// The app that called the token of a retry record bad before, or else the one that was found.
+    private func firstApp(_ request: ParsedRequest, foundApp: AppIndex) -> Int32 {
+        guard let tried = request.retry?.triedApp, !tried.isEmpty else { return Int32(foundApp.value) }
+        return directory.index(named: tried).map { Int32($0.value) } ?? RecordBody.unknownApp
+    }
+
     private mutating func findApp(_ request: ParsedRequest, of group: Int) -> AppDirectory.Match {
         let isBroadcast = request.target == .channel
         if request.app.isEmpty,
             let match = directory.findDefault(
-                of: group, environment: request.environment, topic: request.headers.topic, isBroadcast: isBroadcast)
+                of: group, environment: request.environment, topic: request.headers.topic,
+                pushType: request.headers.pushType, isBroadcast: isBroadcast)
         {
             return match
         }
         let match = directory.find(
-            name: request.app, environment: request.environment, topic: request.headers.topic, isBroadcast: isBroadcast)
+            name: request.app, environment: request.environment, topic: request.headers.topic,
+            pushType: request.headers.pushType, isBroadcast: isBroadcast)
         // The worker that wrote a retry record knew the app; here it may have another name, while workers are replaced
         // or for good.
         guard case .failure = match, request.retry != nil, !request.app.isEmpty, !request.headers.topic.isEmpty else {
             return match
         }
         let noName = UnsafeRawBufferPointer(start: nil, count: 0)
+        let byTopic = directory.find(
+            name: noName, environment: request.environment, topic: request.headers.topic,
+            pushType: request.headers.pushType, isBroadcast: isBroadcast)
+        // Nobody sends to the other environment here: it is again one of the app that sent it on.
+        guard case .failure = byTopic, let tried = request.retry?.triedApp, !tried.isEmpty else { return byTopic }
         return directory.find(
-            name: noName, environment: request.environment, topic: request.headers.topic, isBroadcast: isBroadcast)
+            name: tried, environment: nil, topic: request.headers.topic, pushType: request.headers.pushType,
+            isBroadcast: isBroadcast)
     }
 
     /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes

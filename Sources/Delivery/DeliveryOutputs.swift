@@ -82,8 +82,11 @@ package enum CommitOutcome: Sendable, Equatable {
     case acknowledged
     /// OFFSET_METADATA_TOO_LARGE: committed again at once with half of it.
     case metadataTooLarge
-    /// For now, or for a rebalance: the newest state is committed after a pause of this partition's own.
+    /// For now: the newest state is committed after a pause of this partition's own.
     case refused
+    /// The group, or its coordinator, takes no commit of any partition now: the newest state is committed after a second at
+    /// most, sooner than what is sent ahead of commits stops for want of one (`DeliverySettings.leaseNs`).
+    case refusedByGroup
     /// The error may be another partition's (librdkafka copies one partition's error onto all): this one is asked again
     /// at once, by itself.
     case shared

@@ -92,10 +92,14 @@ package struct AppRoute: Sendable {
     /// Requests a second, resends included; 0: as many as the transport takes.
     package var rateLimit: Int
     package var guardPolicy: GuardPolicy
+    /// The app that has the same bundle ids in the other environment, to which what is BadDeviceToken here is sent once;
+    /// `nil`: to none.
+    package var otherEnvironment: String?
 
     package init(
         name: String, environment: PushEnvironment, bundleIDs: [String], credential: Int = AppRoute.ownCredential,
-        isPaused: Bool = false, rateLimit: Int = 0, guardPolicy: GuardPolicy = .warn
+        isPaused: Bool = false, rateLimit: Int = 0, guardPolicy: GuardPolicy = .warn,
+        otherEnvironment: String? = nil
     ) {
         self.name = name
         self.environment = environment
@@ -104,6 +108,7 @@ package struct AppRoute: Sendable {
         self.isPaused = isPaused
         self.rateLimit = rateLimit
         self.guardPolicy = guardPolicy
+        self.otherEnvironment = otherEnvironment
     }
 }
 

@@ -161,7 +161,8 @@ package enum TransportCommand: Sendable {
 /// What a transport tells the core.
 package enum TransportEvent: Sendable {
     case completions(CompletionBatch)
-    /// How many requests of this app may be unanswered at once, over all its connections; 0: none is connected.
+    /// How many requests of this app may be unanswered at once, over all its connections; 0: none is connected, nor
+    /// dialled for the first request that comes.
     /// A completion frees one, suspects take none. The transport may report less than is outstanding: then nothing is
     /// handed over until it fits.
     case capacity(app: AppIndex, requests: Int)

@@ -163,8 +163,9 @@ struct AppDirectoryTests {
         /// An app and the topic it gets, or Apple's word.
         var expected: String
         var isBroadcast = false
+        var pushType = PushType.alert
         var testDescription: String {
-            "\(isBroadcast ? "broadcast " : "")\(name)/\(environment.map { "\($0)" } ?? "")/\(topic)"
+            "\(isBroadcast ? "broadcast " : "")\(pushType) \(name)/\(environment.map { "\($0)" } ?? "")/\(topic)"
         }
     }
 
@@ -174,7 +175,8 @@ struct AppDirectoryTests {
         return name.withUnsafeBytes { name in
             topic.withUnsafeBytes { topic in
                 switch directory.find(
-                    name: name, environment: test.environment, topic: topic, isBroadcast: test.isBroadcast)
+                    name: name, environment: test.environment, topic: topic, pushType: test.pushType,
+                    isBroadcast: test.isBroadcast)
                 {
                 case .app(let app, let defaultTopic):
                     let added = String(decoding: defaultTopic, as: UTF8.self)
@@ -217,6 +219,11 @@ struct AppDirectoryTests {
             Case(name: "nobody", topic: "com.example.shop", expected: "badTopic", isBroadcast: true),
             Case(environment: .development, topic: "com.example.shop", expected: "1", isBroadcast: true),
             Case(name: "shop", expected: "0 com.example.shop", isBroadcast: true),
+            Case(name: "shop", expected: "0 com.example.shop", isBroadcast: true, pushType: .liveactivity),
+            Case(name: "shop", expected: "0 com.example.shop.voip", pushType: .voip),
+            Case(name: "news", expected: "missingTopic", pushType: .voip),
+            Case(topic: "com.example.shop", expected: "0", pushType: .voip),
+            Case(topic: "com.example.shop.voip", expected: "0", pushType: .alert),
         ])
     func find(_ test: Case) {
         var directory = AppDirectory(Self.routes)
@@ -242,6 +249,9 @@ struct AppDirectoryTests {
             Case(environment: .production, topic: "com.example.shop", expected: "0"),
             Case(environment: .production, expected: "missingTopic"),
             Case(topic: "com.example.unknown", expected: "badTopic"),
+            Case(expected: "1 com.example.shop.push-type.liveactivity", pushType: .liveactivity),
+            Case(expected: "1 com.example.shop", isBroadcast: true, pushType: .liveactivity),
+            Case(topic: "com.example.shop", expected: "1", pushType: .liveactivity),
         ])
     func findDefault(_ test: Case) {
         var directory = AppDirectory(Self.routes)
@@ -262,7 +272,8 @@ struct AppDirectoryTests {
         let topic = Array(test.topic.utf8)
         return topic.withUnsafeBytes { topic in
             let match = directory.findDefault(
-                of: group, environment: test.environment, topic: topic, isBroadcast: test.isBroadcast)
+                of: group, environment: test.environment, topic: topic, pushType: test.pushType,
+                isBroadcast: test.isBroadcast)
             switch match {
             case .app(let app, let defaultTopic)?:
                 let added = String(decoding: defaultTopic, as: UTF8.self)
@@ -278,6 +289,44 @@ struct AppDirectoryTests {
         var directory = AppDirectory([Self.routes[0]])
         #expect(Self.find(&directory, Case(expected: "")) == "0 com.example.shop")
         #expect(Self.find(&directory, Case(environment: .development, expected: "")) == "badTopic")
+    }
+
+    /// Apple's suffixes, from "Sending notification requests to APNs", apns-push-type.
+    private static func suffix(_ type: PushType) -> String {
+        switch type {
+        case .alert, .background, .mdm: ""
+        case .complication: ".complication"
+        case .controls: ".push-type.controls"
+        case .fileprovider: ".pushkit.fileprovider"
+        case .liveactivity: ".push-type.liveactivity"
+        case .location: ".location-query"
+        case .pushtotalk: ".voip-ptt"
+        case .voip: ".voip"
+        case .widgets: ".push-type.widgets"
+        }
+    }
+
+    @Test(
+        "The default topic has the push type's suffix, unless the bundle id ends so; a reload keeps what was lent",
+        arguments: PushType.allCases)
+    func suffixes(type: PushType) {
+        let suffix = Self.suffix(type)
+        let case1 = Case(expected: "0 com.example.shop" + suffix, pushType: type)
+        var directory = AppDirectory([Self.routes[0]])
+        #expect(Self.find(&directory, case1) == case1.expected)
+        // It is one of the app's topics, so that a retry record with it finds the app again.
+        #expect(Self.find(&directory, Case(topic: "com.example.shop" + suffix, expected: "")) == "0")
+        guard
+            case .app(_, let lent) = directory.find(
+                name: .nothing, environment: nil, topic: .nothing, pushType: type)
+        else { return #expect(Bool(false), "no app") }
+        let ends = AppRoute(name: "shop", environment: .production, bundleIDs: ["com.example.shop" + suffix])
+        directory.replace([ends], indexes: [AppIndex(0)])
+        #expect(String(decoding: lent, as: UTF8.self) == "com.example.shop" + suffix)
+        #expect(Self.find(&directory, case1) == case1.expected)
+        // A broadcast's is the bundle id, whatever that looks like.
+        let broadcast = Case(expected: "0 com.example.shop" + suffix, isBroadcast: true, pushType: .liveactivity)
+        #expect(Self.find(&directory, broadcast) == broadcast.expected)
     }
 
     @Test("The same bundle id for two environments, and neither named: the first in the file, topic or not")

@@ -291,6 +291,46 @@ struct MachineCircuitTests {
         #expect(rig.isEmpty)
     }
 
+    @Test("The circuits of a removed app close, those of its topics, too, and count towards no limit")
+    func topicsOfARemovedApp() {
+        let rig = Rig(apps: [Rig.app, Rig.news])
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.shop)
+        rig.send()
+        rig.answer("a", 403, .topicMismatch)
+        _ = rig.machine.takeEvents()
+        _ = rig.machine.replaceApps([Rig.news], now: rig.now)
+        #expect(rig.machine.takeEvents().contains(.circuitClosed(.topic("com.example.shop", of: AppIndex(0)))))
+        expect(rig.machine.appStatuses[0].openTopics, is: 0)
+        // Back again, it is tried as a new one is.
+        let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
+        rig.machine.setCapacity(back.indexes[1], requests: 10)
+        rig.receive(partition, 1, "b", headers: Self.shop)
+        #expect(rig.send() == ["b"])
+    }
+
+    @Test(
+        "Who tries the host of an app that was cut off tries its credential, too, where the answer shows that it was looked at",
+        arguments: [200, 503] as [UInt16])
+    func trialOfACredential(status: UInt16) {
+        let rig = Rig(apps: [Rig.app, Rig.news])
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.shop)
+        rig.send()
+        rig.answer("a", 403, .badCertificate)
+        rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.wait(ms: 20_000)
+        expect(rig.machine.appStatuses[0].isCutOff, is: true)
+        rig.wait(ms: 2_000)
+        rig.machine.setCapacity(AppIndex(0), requests: 10)
+        rig.receive(partition, 1, "b", headers: Self.shop)
+        #expect(rig.send() == ["b"])
+        rig.answer("b", status)
+        expect(rig.machine.appStatuses[0].isCutOff, is: false)
+        expect(rig.machine.appStatuses[0].credentialOpenNs != nil, is: status == 503)
+    }
+
     @Test("A probe that waits when its circuit closes may be behind the circuit of its topic")
     func probeBehindTopic() {
         let voip = ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"]

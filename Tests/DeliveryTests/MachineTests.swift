@@ -65,6 +65,32 @@ struct MachineTests {
         #expect(place.offset == 9 && place.partition == 3 && place.index == 0)
     }
 
+    @Test("A request that names no topic goes to the one of its push type, from a retry record, too")
+    func defaultTopic() throws {
+        let rig = Rig()
+        let requests = rig.assignReady()
+        let tier = rig.assignReady(topic: "retry.30s", role: .retry(delayMs: 30_000))
+        rig.receive(requests, 0, "a", headers: ["apns-push-type": "voip"])
+        rig.receive(requests, 1, "b")
+        rig.send()
+        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop.voip", "com.example.shop"])
+        rig.answer("a", 500, .internalServerError)
+        let production = rig.machine.nextProduction(for: .retry(tier: 1))
+        let retry = try #require(production)
+        let topic = rig.machine.withRetry(retry.id) { content, _ in Rig.text(content.headers.topic) }
+        #expect(topic == "com.example.shop.voip")
+        rig.settle()
+        rig.receive(
+            tier, 0, "a",
+            headers: [
+                "apns-topic": topic, "apns-push-type": "voip", "push-app": "shop",
+                "push-retry-request": "requests/0/0/0", "push-retry-attempt": "1", "push-retry-due-ms": "0",
+                "push-retry-first-ms": "0",
+            ])
+        rig.send()
+        #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop", "com.example.shop.voip"])
+    }
+
     @Test("Per device one in flight, in order; others pass")
     func deviceQueues() {
         let rig = Rig()

@@ -21,6 +21,11 @@ final class Rig {
         /// Of a retry record.
         var attempt = 0
         var dueMs: Int64 = 0
+        /// Place of the app that it names.
+        var app = 0
+        var detail = ""
+        /// Of a retry record: the app that was tried before.
+        var triedApp = ""
         var id = NotificationID(slot: 0, generation: 0)
 
         var description: String {
@@ -237,14 +242,15 @@ final class Rig {
                     kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: ending.outcome,
                     reason: word(ending.reason, ending.reasonText), status: ending.status,
                     attempts: Int(ending.attempts), inDoubt: Int(ending.inDoubt), request: place(content),
-                    id: production.id)
+                    app: content.app, detail: ending.detail.text.description, id: production.id)
             }
         case .retry:
             return machine.withRetry(production.id) { content, order in
                 Written(
                     kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: nil,
                     reason: Self.text(order.reason), attempts: Int(order.sends), inDoubt: Int(order.inDoubt),
-                    request: place(content), attempt: Int(order.attempt), dueMs: order.dueMs, id: production.id)
+                    request: place(content), attempt: Int(order.attempt), dueMs: order.dueMs, app: content.app,
+                    triedApp: Self.text(order.triedApp), id: production.id)
             }
         }
     }

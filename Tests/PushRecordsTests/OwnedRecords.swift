@@ -58,6 +58,7 @@ struct OwnedRetry: Equatable {
     var reason = ""
     var sends: Int32 = 0
     var inDoubt: Int32 = 0
+    var triedApp = ""
 }
 
 func text(_ bytes: UnsafeRawBufferPointer) -> String { String(decoding: bytes, as: UTF8.self) }
@@ -118,7 +119,7 @@ extension OwnedRequest {
             return OwnedRetry(
                 request: "\(text(place.topic))/\(place.partition)/\(place.offset)/\(place.index)",
                 attempt: retry.attempt, dueMs: retry.dueMs, firstMs: retry.firstMs, reason: text(retry.reason),
-                sends: retry.sends, inDoubt: retry.inDoubt)
+                sends: retry.sends, inDoubt: retry.inDoubt, triedApp: text(retry.triedApp))
         }
     }
 }

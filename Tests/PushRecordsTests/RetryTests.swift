@@ -6,6 +6,7 @@ import Testing
         ("push-device-token", tokenA), ("push-retry-request", "apns.requests/3/1234/7"), ("push-retry-attempt", "2"),
         ("push-retry-due-ms", "1790000000123"), ("push-retry-first-ms", "1780000000000"), ("push-retry-key", "order-7"),
         ("push-retry-reason", "TooManyRequests"), ("push-retry-sends", "3"), ("push-retry-in-doubt", "1"),
+        ("push-retry-tried", "shop"),
     ]
 
     private func parse(_ headers: [(String, String?)], value: String = hi, role: RecordRole = .retry) -> OwnedRequest {
@@ -19,7 +20,7 @@ import Testing
             found.retry
                 == OwnedRetry(
                     request: "apns.requests/3/1234/7", attempt: 2, dueMs: 1_790_000_000_123,
-                    firstMs: 1_780_000_000_000, reason: "TooManyRequests", sends: 3, inDoubt: 1))
+                    firstMs: 1_780_000_000_000, reason: "TooManyRequests", sends: 3, inDoubt: 1, triedApp: "shop"))
         #expect(found.key == "order-7" && found.token == tokenA && !found.isInvalid)
     }
 
@@ -103,7 +104,8 @@ import Testing
         let fixture = ContentFixture(isBroadcast: isBroadcast)
         var writer = RetryWriter(apps: ContentFixture.apps)
         let reason = lend("InternalServerError")
-        let order = RetryOrder(attempt: 4, dueMs: 1_790_000_000_999, reason: reason, sends: 6, inDoubt: 2)
+        let order = RetryOrder(
+            attempt: 4, dueMs: 1_790_000_000_999, reason: reason, sends: 6, inDoubt: 2, triedApp: lend("shop"))
         let record = writer.write(fixture.content, order)
         #expect(text(record.key) == fixture.token)
         #expect(text(record.value) == hi)
@@ -132,7 +134,7 @@ import Testing
         expected.copied = ["traceparent=00-ab"]
         expected.retry = OwnedRetry(
             request: "apns.requests/3/1234/7", attempt: 4, dueMs: 1_790_000_000_999, firstMs: 1_780_000_000_000,
-            reason: "InternalServerError", sends: 6, inDoubt: 2)
+            reason: "InternalServerError", sends: 6, inDoubt: 2, triedApp: "shop")
         #expect(found == expected)
     }
 

@@ -133,7 +133,8 @@ struct SchemaCheck {
             )
             #expect(try faults(.resultHeaders, results.write(fixture.content, ending).headers) == "")
             var retries = RetryWriter(apps: ContentFixture.apps)
-            let order = RetryOrder(attempt: 1, dueMs: 5, reason: lend("TooManyRequests"), sends: 1, inDoubt: 0)
+            let order = RetryOrder(
+                attempt: 1, dueMs: 5, reason: lend("TooManyRequests"), sends: 1, inDoubt: 0, triedApp: lend("shop"))
             let retry = retries.write(fixture.content, order)
             #expect(try faults(.retryHeaders, retry.headers) == "")
             #expect(try faults(.requestHeaders, retry.headers) == "")

@@ -244,7 +244,8 @@ extension SimulatedWorld {
         else { return }
         let processed = books[flight.original]?.processed ?? 0
         process(flight)
-        connection.streams[place].answer = books[flight.original]?.rule?.answer(processed: processed) ?? (200, .none)
+        connection.streams[place].answer =
+            books[flight.original]?.rule?.answer(processed: processed, isOther: flight.isOther) ?? (200, .none)
     }
 
     private func end(_ id: NotificationID, _ connection: SimulatedConnection, _ worker: SimulatedWorker) {

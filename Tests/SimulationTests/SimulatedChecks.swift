@@ -51,11 +51,17 @@ extension SimulatedWorld {
         }
         // An answer that must not be followed by another try.
         if let book = books[original], book.rule == .bad && !guardHolds || book.rule == .unregistered,
-            book.processed > 0, book.doubts == 0, crashCount == 0, !mayBeForgotten,
-            !(wereTokensDenied && book.rule == .unregistered)
+            isDecided(book), book.doubts == 0, crashCount == 0, !mayBeForgotten,
+            !(wereTokensDenied && (book.rule == .unregistered || settings.includesBadTokens))
         {
             breaks("\(original) was refused for good, and sent again: \(book), doubts \(notification.inDoubt)")
         }
+    }
+
+    /// What is bad in one environment may be sent to the other, and is asked about once more in both where its partition was
+    /// given up in between.
+    private func isDecided(_ book: SimulatedBook) -> Bool {
+        hasOther && book.rule == .bad ? !book.results.isEmpty : book.processed > 0
     }
 
     /// Per device one in flight: of the same worker, whatever became of the partition or the app that it was sent for,
@@ -150,7 +156,7 @@ extension SimulatedWorld {
                 if book.deadTokens == 0, isSure, !book.isGone, !book.isDoubtGone {
                     breaks("\(place) has no dead token: \(book)")
                 }
-            } else if book.deadTokens > 0, book.rule != .unregistered {
+            } else if book.deadTokens > 0, book.rule != .unregistered, !mayBeDead(book) {
                 breaks("\(place) has a dead token")
             }
         }
@@ -231,6 +237,12 @@ extension SimulatedWorld {
             && !remakesProducers
     }
 
+    /// A bad token is one where both environments say so, or there is only one.
+    private func mayBeDead(_ book: SimulatedBook) -> Bool {
+        guard settings.includesBadTokens, let rule = book.rule else { return false }
+        return rule == .bad || rule.isForeign && everRemoved.contains(Self.development.name)
+    }
+
     private func checkResult(
         _ result: (outcome: Outcome, inDoubt: Int, attempts: Int), _ book: SimulatedBook, _ place: SimulatedPlace
     ) {
@@ -247,6 +259,8 @@ extension SimulatedWorld {
         case .abandoned where result.inDoubt > 0 && !faults.abandonsNobody: return
         case .abandoned where rule == .bad && guardHolds: return
         case .invalid where everRemoved.contains(book.app): return
+        case .invalid where rule.isForeign && everRemoved.contains(Self.development.name): return
+        case .rejected where rule.isForeign && everRemoved.contains(Self.development.name): return
         default: breaks("\(place) ended \(result.outcome), not \(rule.outcome): \(book)")
         }
     }

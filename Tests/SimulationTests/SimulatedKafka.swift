@@ -105,10 +105,22 @@ enum SimulatedRule: String, CaseIterable {
     case endless = "z"
     /// Accepted, after a long time.
     case slow = "w"
+    /// A token of the other environment.
+    case foreign = "o"
+    /// The same, with 503 there first, twice.
+    case foreignShutdown = "p"
+
+    /// What may be sent to the other environment.
+    var isForeign: Bool { self == .foreign || self == .foreignShutdown || self == .bad }
 
     /// The answer to the try after `processed` others.
-    func answer(processed: Int) -> (status: UInt16, reason: ReasonCode) {
+    ///
+    /// - Parameter isOther: the other environment is asked.
+    func answer(processed: Int, isOther: Bool) -> (status: UInt16, reason: ReasonCode) {
         switch self {
+        case .foreign: isOther ? (200, .none) : (400, .badDeviceToken)
+        case .foreignShutdown:
+            !isOther ? (400, .badDeviceToken) : processed < 3 ? (503, .shutdown) : (200, .none)
         case .accept, .nowOrNever, .poison, .refused, .endless, .slow: (200, .none)
         case .unregistered: (410, .unregistered)
         case .bad: (400, .badDeviceToken)
@@ -123,7 +135,9 @@ enum SimulatedRule: String, CaseIterable {
 
     var outcome: Outcome {
         switch self {
-        case .accept, .throttled, .shutdown, .credential, .topic, .idle, .nowOrNever, .refused, .slow: .accepted
+        case .accept, .throttled, .shutdown, .credential, .topic, .idle, .nowOrNever, .refused, .slow, .foreign,
+            .foreignShutdown:
+            .accepted
         case .unregistered: .unregistered
         case .bad: .rejected
         case .failing, .poison, .endless: .abandoned

@@ -114,7 +114,7 @@ extension SimulatedWorld {
             }
             let order = RetryOrder(
                 attempt: order.attempt, dueMs: order.dueMs, reason: order.reason, sends: order.sends + moreDoubts,
-                inDoubt: order.inDoubt + moreDoubts)
+                inDoubt: order.inDoubt + moreDoubts, triedApp: order.triedApp)
             let record = worker.retryWriter.write(content, order)
             return SimulatedRecord(
                 offset: 0, timestampMs: time(worker).wallMs, key: Array(record.key), value: Array(record.value),

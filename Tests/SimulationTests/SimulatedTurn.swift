@@ -222,13 +222,14 @@ extension SimulatedWorld {
         }
         if settledAt[place]?.chain == chain { breaks("\(place) was sent although its worker knows that it settled") }
         if worker.flights[request.id] != nil { breaks("\(place) was sent while it is in flight") }
-        let deviceKey = Array(request.token) + Array(request.headers.topic)
+        let isOther = machine.apps.route(Int(notification.app)).environment == .development
+        let deviceKey = Array(request.token) + Array(request.headers.topic) + (isOther ? [0] : [])
         trace(place.log) { "\(name(worker)) sends \(place) of \(original), in doubt \(notification.inDoubt)" }
         checkSend(request, place, original, deviceKey, assignment, worker, notification)
         checkApp(request.id, worker, machine)
         if request.isSuspect { happened["suspect", default: 0] += 1 }
         worker.flights[request.id] = .init(
-            place: place, original: original, deviceKey: deviceKey, app: Int(notification.app),
+            place: place, original: original, deviceKey: deviceKey, app: Int(notification.app), isOther: isOther,
             assignment: assignment.number, chain: chain, isSuspect: request.isSuspect)
     }
 
@@ -245,7 +246,11 @@ extension SimulatedWorld {
             return
         }
         books[flight.original]?.processed += 1
-        if rule.answer(processed: book.processed).status == 200 { books[flight.original]?.delivered += 1 }
+        if flight.isOther { happened["sent on", default: 0] += 1 }
+        if flight.isOther, !rule.isForeign { breaks("\(flight.original) was sent to the other environment") }
+        if rule.answer(processed: book.processed, isOther: flight.isOther).status == 200 {
+            books[flight.original]?.delivered += 1
+        }
     }
 
     // MARK: APNs -> machine

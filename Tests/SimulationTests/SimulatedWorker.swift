@@ -63,10 +63,12 @@ final class SimulatedWorker {
     struct Flight {
         var place: SimulatedPlace
         var original: SimulatedPlace
-        /// Token and topic.
+        /// Token, topic and environment.
         var deviceKey: [UInt8]
         /// As the machine counts them.
         var app: Int
+        /// It goes to the environment that no request is for.
+        var isOther: Bool
         /// Number of its assignment.
         var assignment: Int
         var chain: Int

@@ -48,6 +48,8 @@ final class SimulatedWorld {
     let hasOddNumbers: Bool
     /// Requests that APNs refuses to process, always.
     let hasEndless: Bool
+    /// The first app has one of the other environment, which gets what is bad there.
+    let hasOther: Bool
     /// Records produced in a step, at most.
     let flood: Int
     var logs: [SimulatedLog] = []
@@ -101,7 +103,7 @@ final class SimulatedWorld {
             "retention", "strange commit", "told by a lower offset", "log changed", "overtaken by retention",
             "offset reset", "resumed", "suspended", "suspended, then another's", "shared error", "denied commit",
             "commits impossible", "commits resumed", "cut off from the group", "zombie", "endless refusals",
-            "strange numbers", "slow answer",
+            "strange numbers", "slow answer", "sent on",
         ]
 
     init(seed: UInt64) {
@@ -132,7 +134,6 @@ final class SimulatedWorld {
             settings.maxOpenBytes = 16 << 20
             settings.deviceQueueLimit = 100
         }
-        self.settings = settings
         metadataLimit =
             faults.isLong
             ? settings.metadataLimit : random.chance(25) ? .random(in: 32...44, using: &random) : 4_096
@@ -158,12 +159,21 @@ final class SimulatedWorld {
         if random.chance(50) {
             apps.append(Self.news)
         }
+        // Of its own, so that the other worlds stay as they are.
+        var others = SplitMix64(seed: seed &* 0xD134_2543_DE82_EF95 ^ 0x0BAD)
+        hasOther = others.chance(25)
+        if hasOther {
+            apps[0].otherEnvironment = Self.development.name
+            apps.append(Self.development)
+        }
         let isShared = random.chance(50)
         for index in apps.indices {
             apps[index].credential = isShared ? 0 : index
             apps[index].rateLimit = random.chance(20) ? .random(in: 20...300, using: &random) : 0
             apps[index].guardPolicy = [.off, .warn, .hold].randomElement(using: &random)!
         }
+        settings.includesBadTokens = hasOther
+        self.settings = settings
         self.apps = apps
         allApps = apps
         let base = Int64.random(in: 0...1_000, using: &random)
@@ -201,6 +211,8 @@ final class SimulatedWorld {
 
     static let shop = AppRoute(
         name: "shop", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
+    static let development = AppRoute(
+        name: "shop-dev", environment: .development, bundleIDs: ["com.example.shop"], guardPolicy: .off)
     static let news = AppRoute(
         name: "news", environment: .production, bundleIDs: ["com.example.news"], guardPolicy: .off)
 
@@ -303,18 +315,22 @@ final class SimulatedWorld {
             record.originals.append(.init(log: log, life: life, offset: offset, index: index))
         }
 
-        let route = allApps[Int.random(in: 0..<allApps.count, using: &random)]
+        let routes = allApps.filter { $0.environment == .production }
+        let route = routes[Int.random(in: 0..<routes.count, using: &random)]
+        let isMixed = route.otherEnvironment != nil
         let app = route.bundleIDs[0]
         if isDeadLetter {
             books[record.originals[0]] = SimulatedBook(isDeadLetter: true)
         } else if count > 0 {
-            let tokens = record.originals.map { device(for: $0, log: log, isList: true) }
+            let tokens = record.originals.map { device(for: $0, log: log, isList: true, isMixed: isMixed) }
             let list = tokens.map { "\"\($0)\"" }.joined(separator: ",")
+            let named = hasOther ? #""app":"\#(route.name)","# : ""
             record.value = Array(
-                #"{"device_tokens":[\#(list)],"headers":{"apns-topic":"\#(app)"},"payload":{"aps":{}}}"#.utf8)
+                #"{"device_tokens":[\#(list)],\#(named)"headers":{"apns-topic":"\#(app)"},"payload":{"aps":{}}}"#.utf8)
         } else {
-            let token = device(for: record.originals[0], log: log, isList: false)
+            let token = device(for: record.originals[0], log: log, isList: false, isMixed: isMixed)
             record.headers = [(Array("apns-topic".utf8), Array(app.utf8))]
+            if hasOther { record.headers.append((Array("push-app".utf8), Array(route.name.utf8))) }
             record.headers.append((Array("push-device-token".utf8), Array(token.utf8)))
             if books[record.originals[0]]?.rule == .nowOrNever {
                 record.headers.append((Array("apns-expiration".utf8), Array("0".utf8)))
@@ -333,7 +349,7 @@ final class SimulatedWorld {
     }
 
     /// One of few devices, so that device queues fill; each belongs to one log.
-    private func device(for place: SimulatedPlace, log: Int, isList: Bool) -> String {
+    private func device(for place: SimulatedPlace, log: Int, isList: Bool, isMixed: Bool) -> String {
         if random.chance(2) {
             books[place] = SimulatedBook()
             return "no-hex"
@@ -344,6 +360,7 @@ final class SimulatedWorld {
             case .poison: hasPoison
             case .endless: hasEndless
             case .slow: faults.isLong
+            case .foreign, .foreignShutdown: isMixed
             default: true
             }
         }

@@ -4,7 +4,8 @@ package import PushRecords
 package struct AppDirectory: ~Copyable {
     /// What was found.
     package enum Match {
-        /// The app, and its bundle id when the request names no topic (else the request's own topic holds).
+        /// The app, and the topic when the request names none (else its own holds): the app's bundle id, with the suffix that
+        /// the push type wants.
         case app(AppIndex, defaultTopic: UnsafeRawBufferPointer)
         /// Apple's word for it, in our words, and what of the request that is about.
         case failure(ReasonCode, StaticString, Subject)
@@ -18,13 +19,12 @@ package struct AppDirectory: ~Copyable {
         var name: UnsafeRawBufferPointer
         var environment: PushEnvironment
         var bundleIDs: [UnsafeRawBufferPointer]
+        /// By `PushType.rawValue`, what a request for a device gets that names no topic. Empty: there are several bundle ids.
+        var defaultTopics: [UnsafeRawBufferPointer]
     }
 
-    /// What Apple appends to a bundle id for certain push types. Source: "Sending notification requests to APNs".
-    private static let suffixes: [StaticString] = [
-        ".voip", ".complication", ".pushkit.fileprovider", ".location-query", ".push-type.liveactivity", ".voip-ptt",
-        ".push-type.widgets", ".push-type.controls",
-    ]
+    /// What Apple appends to a bundle id for certain push types.
+    private static let suffixes = PushType.allCases.compactMap(\.suffix)
 
     /// By `AppIndex`; `nil`: gone.
     private var apps: [App?] = []
@@ -70,18 +70,29 @@ package struct AppDirectory: ~Copyable {
                 bundleIDs.append(bytes)
                 byBundleID[Self.hash(bytes), default: []].append(index)
             }
-            apps[index] = App(name: name, environment: route.environment, bundleIDs: bundleIDs)
+            apps[index] = App(
+                name: name, environment: route.environment, bundleIDs: bundleIDs,
+                defaultTopics: route.bundleIDs.count == 1 ? PushType.allCases.map { topic(of: $0, route) } : [])
             order.append(index)
         }
+    }
+
+    /// The only bundle id of an app with the suffix that a push type wants, unless it ends so already.
+    private mutating func topic(of type: PushType, _ route: AppRoute) -> UnsafeRawBufferPointer {
+        let bundleID = own(route.bundleIDs[0])
+        guard let suffix = type.suffix, !Self.ends(bundleID, with: suffix) else { return bundleID }
+        return own(route.bundleIDs[0] + suffix.description)
     }
 
     /// The app of a request; empty ranges say that nothing was given. The topic of a broadcast is a bundle id alone: it
     /// stands in the path, and APNs says TopicDisallowed to a suffix there.
     package mutating func find(
         name: UnsafeRawBufferPointer, environment: PushEnvironment?, topic: UnsafeRawBufferPointer,
-        isBroadcast: Bool = false
+        pushType: PushType, isBroadcast: Bool = false
     ) -> Match {
-        if topic.isEmpty { return findDefault(name: name, environment: environment) }
+        if topic.isEmpty {
+            return findDefault(name: name, environment: environment, pushType: isBroadcast ? nil : pushType)
+        }
         if isBroadcast { return findBundle(name: name, environment: environment, topic: topic) }
         if name.isEmpty, environment == nil, Self.isEqual(topic, lastTopic) {
             return .app(lastApp, defaultTopic: Self.nothing)
@@ -94,6 +105,15 @@ package struct AppDirectory: ~Copyable {
         return .app(AppIndex(index), defaultTopic: Self.nothing)
     }
 
+    /// The app with this name, in whatever environment; `nil`: there is none.
+    package func index(named name: UnsafeRawBufferPointer) -> AppIndex? {
+        byName[Self.hash(name)]?.first { index in apps[index].map { Self.isEqual($0.name, name) } ?? false }
+            .map { AppIndex($0) }
+    }
+
+    /// The bytes of a name that an app has or had, there for good; empty: none had.
+    package func bytes(ofName name: String) -> UnsafeRawBufferPointer { owned[name] ?? Self.nothing }
+
     /// From now on this is the app of requests of that share group that name none.
     package mutating func setDefault(_ name: String?, of group: Int) {
         while defaults.count <= group { defaults.append(Self.nothing) }
@@ -103,10 +123,12 @@ package struct AppDirectory: ~Copyable {
     /// The app that its request topic gives a request without one; `nil`: none, or the request says by its topic or
     /// environment that it is for another.
     package mutating func findDefault(
-        of group: Int, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, isBroadcast: Bool = false
+        of group: Int, environment: PushEnvironment?, topic: UnsafeRawBufferPointer, pushType: PushType,
+        isBroadcast: Bool = false
     ) -> Match? {
         guard group < defaults.count, !defaults[group].isEmpty else { return nil }
-        let match = find(name: defaults[group], environment: environment, topic: topic, isBroadcast: isBroadcast)
+        let match = find(
+            name: defaults[group], environment: environment, topic: topic, pushType: pushType, isBroadcast: isBroadcast)
         if case .failure = match, !topic.isEmpty || environment != nil { return nil }
         return match
     }
@@ -126,7 +148,11 @@ package struct AppDirectory: ~Copyable {
     }
 
     /// Without a topic: the only bundle id of the app that is named, or of all apps that fit.
-    private func findDefault(name: UnsafeRawBufferPointer, environment: PushEnvironment?) -> Match {
+    ///
+    /// - Parameter pushType: `nil`: the bundle id alone is the topic.
+    private func findDefault(
+        name: UnsafeRawBufferPointer, environment: PushEnvironment?, pushType: PushType?
+    ) -> Match {
         let candidates = name.isEmpty ? order : byName[Self.hash(name)] ?? []
         var found: (index: Int, app: App)?
         for index in candidates {
@@ -143,7 +169,8 @@ package struct AppDirectory: ~Copyable {
         guard found.app.bundleIDs.count == 1 else {
             return .failure(.missingTopic, "the app has several bundle ids and the request names none", .nothing)
         }
-        return .app(AppIndex(found.index), defaultTopic: found.app.bundleIDs[0])
+        let topic = pushType.map { found.app.defaultTopics[Int($0.rawValue)] } ?? found.app.bundleIDs[0]
+        return .app(AppIndex(found.index), defaultTopic: topic)
     }
 
     private func firstApp(

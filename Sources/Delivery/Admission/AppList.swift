@@ -6,6 +6,8 @@ struct AppList {
         var route: AppRoute
         /// A reload took it out of the configuration.
         var isRemoved = false
+        /// `AppRoute.otherEnvironment`, where it is there.
+        var other: Int?
     }
 
     private var apps: [App] = []
@@ -22,6 +24,9 @@ struct AppList {
 
     func route(_ app: Int) -> AppRoute { apps[app].route }
     func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
+
+    /// The app to which what this one calls a bad token is sent once; `nil`: to none.
+    func other(_ app: Int) -> Int? { apps[app].other }
 
     /// The first app, removed or not, with the name and environment of this one.
     func namesake(of route: AppRoute) -> Int? {
@@ -53,6 +58,12 @@ struct AppList {
             mapping.removed.append(AppIndex(app))
         }
         liveCount = routes.count
+        for app in apps.indices {
+            // Of a removed one, too: what is at its transport may still be called bad.
+            apps[app].other = apps[app].route.otherEnvironment.flatMap { live(named: $0) }
+        }
         return mapping
     }
+
+    private func live(named name: String) -> Int? { apps.firstIndex { $0.route.name == name && !$0.isRemoved } }
 }

@@ -125,6 +125,9 @@ struct Room {
         apps[app].open * 2 >= notifications.total || apps[app].bytes * 2 >= mostBytes && apps[app].open > 0
     }
 
+    /// Whether what an app has read already takes its half of the bytes, whoever its open notifications belong to by now.
+    func areBytesFull(of app: Int) -> Bool { apps[app].bytes * 2 >= mostBytes }
+
     /// Whether its share has been waited for so long that what waits is held: its oldest unsent notification waits so long
     /// for a stream, or, when all it has are in flight, so long nothing more of it could be admitted.
     mutating func hasWaitedForShare(app: Int, oldestNs: Int64?, now: Int64) -> Bool {
@@ -166,6 +169,16 @@ struct Room {
     mutating func giveBackBlock(_ size: Int, group: Int, app: Int) {
         bytes.giveBack(size, for: group)
         if app >= 0 { apps[app].bytes -= size }
+    }
+
+    /// What an open notification takes is another app's from now on.
+    mutating func move(_ slot: UInt32, to app: Int, in store: borrowing NotificationStore) {
+        let old = Int(store[slot].app)
+        let size = Int(store[slot].countedBytes) + store.tokenBytes(slot)
+        apps[old].open -= 1
+        apps[old].bytes -= size
+        apps[app].open += 1
+        apps[app].bytes += size
     }
 
     /// As `takeBlock`, of a record.

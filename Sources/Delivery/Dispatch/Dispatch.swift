@@ -102,15 +102,27 @@ struct Dispatch: ~Copyable {
     }
 
     /// An answer of APNs, for those who look at all of them.
+    ///
+    /// - Parameter isUndecided: the other environment has been asked about the token as well, or is to be.
     @inline(__always)
-    mutating func watchAnswer(_ app: Int, status: UInt16, reason: ReasonCode, journal: inout Journal) {
-        let change = apps[app].environmentGuard.answered(
-            isBad: reason.subject == .badToken, isProof: status == 200 || status == 410)
+    mutating func watchAnswer(
+        _ app: Int, status: UInt16, reason: ReasonCode, isUndecided: Bool, journal: inout Journal
+    ) {
+        if !isUndecided {
+            let isProof = status == 200 || status == 410
+            watchToken(app, isBad: reason.subject == .badToken, isProof: isProof, journal: &journal)
+        }
+        watchTry(app, isFailure: status >= 500 || VerdictTable.isForeign(status, reason))
+    }
+
+    /// What APNs thinks of a token, when that is known.
+    @inline(__always)
+    mutating func watchToken(_ app: Int, isBad: Bool, isProof: Bool, journal: inout Journal) {
+        let change = apps[app].environmentGuard.answered(isBad: isBad, isProof: isProof)
         switch change {
         case .none: break
         case .proven, .tripped, .released: tellGuard(change, of: app, journal: &journal)
         }
-        watchTry(app, isFailure: status >= 500 || VerdictTable.isForeign(status, reason))
     }
 
     /// The end of a try: answered, or lost with its connection.

@@ -155,10 +155,15 @@ struct CircuitBreakers: ~Copyable {
     ///
     /// - Returns: probes that are none any more.
     mutating func closeLeft(now: Int64, journal: inout Journal) -> [NotificationID] {
-        credentials.indices.compactMap { place in
+        var probes = credentials.indices.compactMap { place in
             let isUsed = apps.contains { $0.credential == place && !$0.isRemoved }
             return isUsed ? nil : closeCredential(at: place, now: now, journal: &journal)
         }
+        // They would count towards the limit for ever: nothing of a removed app is sent that could close them.
+        for place in topics.indices.reversed() where apps[topics[place].app].isRemoved {
+            if let probe = closeTopicCircuit(at: place, journal: &journal) { probes.append(probe) }
+        }
+        return probes
     }
 
     /// The place of the circuit of an app's credential, made where it is new.

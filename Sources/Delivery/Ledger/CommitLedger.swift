@@ -553,6 +553,10 @@ struct CommitLedger: ~Copyable {
             halve(partition, pending, now: now, journal: &journal)
         case .refused:
             refuse(partition, isImpossible: false, now: now, journal: &journal)
+        case .refusedByGroup:
+            refuse(
+                partition, isImpossible: false, longestPauseNs: CommitStanding.groupPauseNs, now: now,
+                journal: &journal)
         case .impossible:
             refuse(partition, isImpossible: true, now: now, journal: &journal)
             return .impossible(partition)
@@ -563,13 +567,16 @@ struct CommitLedger: ~Copyable {
         return .nothing
     }
 
-    private mutating func refuse(_ partition: UInt32, isImpossible: Bool, now: Int64, journal: inout Journal) {
+    private mutating func refuse(
+        _ partition: UInt32, isImpossible: Bool, longestPauseNs: Int64 = CommitStanding.longestPauseNs, now: Int64,
+        journal: inout Journal
+    ) {
         journal.counters.commitsRefused += 1
         partitions[partition].isDirty = true
         let isLeaving = partitions[partition].phase != .active
         let isNews = partitions[partition].commits.refuse(
             isImpossible: isImpossible,
-            longestPauseNs: isLeaving ? CommitStanding.leavingPauseNs : CommitStanding.longestPauseNs, now: now)
+            longestPauseNs: isLeaving ? min(CommitStanding.leavingPauseNs, longestPauseNs) : longestPauseNs, now: now)
         if isNews {
             journal.events.append(
                 .commitsRefused(

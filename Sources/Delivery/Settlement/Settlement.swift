@@ -42,7 +42,11 @@ struct Settlement: ~Copyable {
         }
         store[slot].answeredID = completion.apnsID
         store[slot].unregisteredAtMs = RecordTime.checked(completion.unregisteredAtMs)
-        if completion.uniqueIDText >= 0 { uniqueIDs[slot] = batch.texts[Int(completion.uniqueIDText)] }
+        if completion.uniqueIDText >= 0 {
+            uniqueIDs[slot] = batch.texts[Int(completion.uniqueIDText)]
+        } else if !uniqueIDs.isEmpty {
+            uniqueIDs[slot] = nil
+        }
         return row
     }
 
@@ -172,13 +176,15 @@ struct Settlement: ~Copyable {
     // MARK: What is written
 
     /// As `DeliveryMachine.withResult`.
+    ///
+    /// - Parameter tried: the environment that called the token bad before; `nil`: it is the one that is named.
     func withResult<R>(
-        _ slot: UInt32, in store: borrowing NotificationStore, nowMs: Int64,
+        _ slot: UInt32, in store: borrowing NotificationStore, nowMs: Int64, tried: PushEnvironment?,
         _ body: (borrowing NotificationContent, borrowing Ending) -> R
     ) -> R {
         var ending = Ending(
             outcome: store[slot].outcome, status: store[slot].status, reason: store[slot].reason,
-            reasonText: texts[store[slot].reasonText], detail: detail(slot, in: store),
+            reasonText: texts[store[slot].reasonText], detail: detail(slot, in: store, tried: tried),
             unregisteredAtMs: store[slot].unregisteredAtMs, attempts: store[slot].sends, inDoubt: store[slot].inDoubt,
             sentAtMs: store[slot].sentAtMs, settledAtMs: nowMs)
         let content = content(slot, in: store)
@@ -190,8 +196,10 @@ struct Settlement: ~Copyable {
     }
 
     /// As `DeliveryMachine.withRetry`.
+    ///
+    /// - Parameter triedApp: the name of the app that called the token bad before; empty: none did.
     func withRetry<R>(
-        _ slot: UInt32, in store: borrowing NotificationStore,
+        _ slot: UInt32, in store: borrowing NotificationStore, triedApp: UnsafeRawBufferPointer,
         _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
         let isAttempt = store[slot].isRetryAttempt
@@ -199,12 +207,21 @@ struct Settlement: ~Copyable {
         if isAttempt { reason = store[slot].reason.text?.lentBytes ?? texts[store[slot].reasonText] }
         let order = RetryOrder(
             attempt: store[bodyOf: store[slot].record].attempt + (isAttempt ? 1 : 0), dueMs: store[slot].due,
-            reason: reason, sends: store[slot].sends, inDoubt: store[slot].inDoubt)
+            reason: reason, sends: store[slot].sends, inDoubt: store[slot].inDoubt, triedApp: triedApp)
         return body(content(slot, in: store), order)
     }
 
-    private func detail(_ slot: UInt32, in store: borrowing NotificationStore) -> Detail {
-        if store[slot].outcome != .invalid { return .none }
+    private func detail(
+        _ slot: UInt32, in store: borrowing NotificationStore, tried: PushEnvironment?
+    ) -> Detail {
+        if store[slot].outcome != .invalid {
+            if store[slot].isBadInBoth { return Detail("the device token is bad in both environments") }
+            return switch tried {
+            case .production: Detail("BadDeviceToken in production first")
+            case .development: Detail("BadDeviceToken in development first")
+            case nil: .none
+            }
+        }
         let record = store[slot].record
         if store[bodyOf: record].isInvalid { return store[bodyOf: record].detail }
         return Detail("the device token is not 1 to 100 bytes in hex")
@@ -219,7 +236,7 @@ struct Settlement: ~Copyable {
         if headers.apnsID == .none { headers.apnsID = store[slot].answeredID }
         return NotificationContent(
             token: store[slot].token, isBroadcast: store[bodyOf: record].isBroadcast, headers: headers,
-            app: Int(store[bodyOf: record].app), payload: store[bodyOf: record].payload, request: place,
+            app: Int(store[slot].app), payload: store[bodyOf: record].payload, request: place,
             requestKey: store[bodyOf: record].key, requestedAtMs: store[bodyOf: record].firstMs,
             copiedHeaders: store[bodyOf: record].copiedHeaders)
     }

@@ -59,7 +59,7 @@ struct Notification {
     var record: UInt32 = noSlot
     /// Place in the record's list of tokens.
     var index: Int32 = 0
-    /// -1: none.
+    /// -1: none. Another one than its record's once that called the token bad (`AppRoute.otherEnvironment`).
     var app: Int32 = -1
 
     // The list it is in: its app's queue, behind the reach, or backing off.
@@ -112,6 +112,8 @@ struct Notification {
     var refusals: UInt8 = 0
     /// Held by its device queue: the tier in which its turn comes.
     var heldTier: UInt8 = 0
+    /// Both environments called its token bad.
+    var isBadInBoth = false
     /// When it was handed out last: milliseconds of the monotonic clock, which wrap.
     var handedMs: UInt32 = 0
     var unregisteredAtMs: Int64 = 0

@@ -174,7 +174,7 @@ struct NotificationStore: ~Copyable {
                 headers: request.headers.copied(to: &writer.next), key: writer.copy(request.key),
                 tokens: writer.copy(token), isList: isList, tokenFailure: tokenFailure,
                 copiedHeaders: UnsafeBufferPointer(start: headers, count: request.copiedHeaders.count),
-                isBroadcast: isBroadcast, app: -1, isInvalid: request.isInvalid, isExpired: isExpired,
+                isBroadcast: isBroadcast, app: -1, firstApp: -1, isInvalid: request.isInvalid, isExpired: isExpired,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
                 inDoubt: request.retry?.inDoubt ?? 0, inheritedDoubts: inheritedDoubts,
@@ -192,6 +192,8 @@ struct NotificationStore: ~Copyable {
         let size = body.pointee.blockSize
         let app = Int(body.pointee.app)
         records[record].body = nil
+        // Its place ends with it: a death from here on must not read it.
+        crash_left(body.place)
         blocks.giveBack(UnsafeMutableRawPointer(body), size: size)
         return (BlockStore.rounded(size), app)
     }
@@ -277,6 +279,12 @@ struct NotificationStore: ~Copyable {
         notifications[slot].tokenBlockSize = Int16(token.count)
         notifications[slot].token = UnsafeRawBufferPointer(start: block, count: token.count)
         return BlockStore.rounded(token.count)
+    }
+
+    /// Bytes of the block of its own that holds the token.
+    func tokenBytes(_ slot: UInt32) -> Int {
+        let size = Int(notifications[slot].tokenBlockSize)
+        return size > 0 ? BlockStore.rounded(size) : 0
     }
 
     /// The token is needed no more; returns the bytes that became free.

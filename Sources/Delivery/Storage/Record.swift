@@ -60,6 +60,8 @@ struct RecordBody {
     var isBroadcast: Bool
     /// -1: none could be told.
     var app: Int32
+    /// The same, but of a retry record whose token another app called bad before (`unknownApp`: one that is not there).
+    var firstApp: Int32
     /// Each notification is refused: `failureReason` and `detail` say why.
     var isInvalid: Bool
     /// Each notification is too old to be sent.
@@ -91,6 +93,8 @@ struct RecordBody {
     /// The producer's own; `.none`: none.
     var apnsID: NotificationUUID { headers.apnsID }
 
+    /// No app that is configured here, where there was one.
+    static let unknownApp: Int32 = -2
     /// Bytes of a result that are not counted: what every one has is bounded by the number of notifications.
     static let fixedResultBytes = 512
 

@@ -37,7 +37,7 @@ public struct PushNotification: Hashable, Sendable {
     /// What kind of notification the payload is (`apns-push-type`).
     public var pushType: PushType
     /// The app's bundle id, with the suffix that some push types ask for (`PushType.topicSuffix`), but for a broadcast, whose
-    /// topic is the bundle id alone; `nil`: the one of the worker's app when it has one only.
+    /// topic is the bundle id alone; `nil`: made by the worker of its app's bundle id and that suffix, when it has one only.
     public var topic: String?
     /// `nil`: Apple's default, `immediate` (the worker's for `background`: `powerConsiderate`).
     public var priority: Priority?
@@ -88,19 +88,7 @@ extension PushType {
     /// has a suffix.)
     ///
     /// Source: "Sending notification requests to APNs", apns-push-type.
-    public var topicSuffix: String? {
-        switch self {
-        case .alert, .background, .mdm: nil
-        case .complication: ".complication"
-        case .controls: ".push-type.controls"
-        case .fileprovider: ".pushkit.fileprovider"
-        case .liveactivity: ".push-type.liveactivity"
-        case .location: ".location-query"
-        case .pushtotalk: ".voip-ptt"
-        case .voip: ".voip"
-        case .widgets: ".push-type.widgets"
-        }
-    }
+    public var topicSuffix: String? { suffix?.description }
 }
 
 extension NotificationUUID {

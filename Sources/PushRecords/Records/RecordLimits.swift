@@ -46,7 +46,7 @@ package enum RecordLimits {
     /// A record of the dead-token topic.
     package static let unregistered = 1_024
     /// What a retry record may have more than the record it came from.
-    package static let retryGrowth = 1_024
+    package static let retryGrowth = 1_152
     /// What a dead letter may have more than its record.
     package static let deadLetterGrowth = 1_024
     /// The small form of what a broker refused as too large.
@@ -84,12 +84,12 @@ package enum RecordLimits {
         + (quotes + reason) + 2 * int64
 
     /// What a retry record has and the record it came from may not have: the app's topic, what was left to defaults, the
-    /// app that was found, the order, and where the key does not say the token, a key beside it. Token, payload, key and
+    /// app that was found, the one that was tried before, the order, and where the key does not say the token, a key beside it. Token, payload, key and
     /// copied headers stood in that record, too.
     package static let largestRetryGrowth =
         (10 + appTopic) + (14 + pushType) + (13 + 1) + (7 + uuid) + (8 + app) + (16 + environment)
         + (18 + kafkaTopic + 1 + 10 + 1 + 19 + 1 + 4) + (18 + 7) + (17 + 15) + (19 + 15) + (17 + reason) + (16 + 7)
-        + (19 + 7) + (14 + broadcastKey)
+        + (19 + 7) + (14 + broadcastKey) + (16 + app)
 
     /// What a dead letter has more than its record.
     package static let largestDeadLetterGrowth =

@@ -2,7 +2,7 @@
 enum HeaderName: UInt8, CaseIterable {
     case topic, pushType, priority, expiration, apnsID, channelID
     case deviceToken, app, environment
-    case retryRequest, retryAttempt, retryDue, retryFirst, retryKey, retryReason, retrySends, retryInDoubt
+    case retryRequest, retryAttempt, retryDue, retryFirst, retryKey, retryReason, retrySends, retryInDoubt, retryTried
 
     var text: StaticString {
         switch self {
@@ -23,6 +23,7 @@ enum HeaderName: UInt8, CaseIterable {
         case .retryReason: "push-retry-reason"
         case .retrySends: "push-retry-sends"
         case .retryInDoubt: "push-retry-in-doubt"
+        case .retryTried: "push-retry-tried"
         }
     }
 
@@ -96,6 +97,11 @@ enum HeaderName: UInt8, CaseIterable {
                 self = .retrySends
                 return
             }
+            // push-retry-tried
+            if head == 0x7465_722D_6873_7570 && tail == 0x6465_6972_742D_7972 {
+                self = .retryTried
+                return
+            }
         case 17:
             // push-device-token
             if head == 0x7665_642D_6873_7570 && tail == 0x6E65_6B6F_742D_6563 && HeaderName.middle(base) == 0x6563_6976
@@ -152,7 +158,7 @@ enum HeaderName: UInt8, CaseIterable {
     }
 
     /// How many there are.
-    static let count = HeaderName.retryInDoubt.rawValue + 1
+    static let count = HeaderName.retryTried.rawValue + 1
 
     /// Whether a name, not known, begins like a producer's instruction, in any case of its letters: `apns-` or `push-`, but
     /// not with the `push-retry-` and `push-dlq-` of records that this worker wrote and somebody sends again.

@@ -66,7 +66,7 @@ struct KnownHeader: Equatable {
         case .channelID: .badChannelId
         case .deviceToken: .badDeviceToken
         case .app, .environment, .retryRequest, .retryAttempt, .retryDue, .retryFirst, .retryKey, .retryReason,
-            .retrySends, .retryInDoubt, nil:
+            .retrySends, .retryInDoubt, .retryTried, nil:
             .none
         }
     }

@@ -14,10 +14,13 @@ package struct RetryFields {
     /// Sends so far, over all workers, and how many of them are in doubt.
     package var sends: Int32
     package var inDoubt: Int32
+    /// The app that called the token bad before it was sent to this one; lent, empty: none did.
+    package var triedApp: UnsafeRawBufferPointer
 
     package init(
         request: RequestPlace, attempt: Int32, dueMs: Int64, firstMs: Int64, reason: UnsafeRawBufferPointer,
-        sends: Int32, inDoubt: Int32
+        sends: Int32, inDoubt: Int32,
+        triedApp: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0)
     ) {
         self.request = request
         self.attempt = attempt
@@ -26,6 +29,7 @@ package struct RetryFields {
         self.reason = reason
         self.sends = sends
         self.inDoubt = inDoubt
+        self.triedApp = triedApp
     }
 }
 
@@ -53,6 +57,7 @@ extension RetryFields {
         else { return nil }
         self.init(
             request: request, attempt: attempt, dueMs: dueMs, firstMs: firstMs,
-            reason: (fields[.retryReason] ?? .nothing).cutText(RecordLimits.reason), sends: sends, inDoubt: inDoubt)
+            reason: (fields[.retryReason] ?? .nothing).cutText(RecordLimits.reason), sends: sends, inDoubt: inDoubt,
+            triedApp: (fields[.retryTried] ?? .nothing).cut(RecordLimits.app + 1))
     }
 }

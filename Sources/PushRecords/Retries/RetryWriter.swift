@@ -9,13 +9,19 @@ package struct RetryOrder {
     package var reason: UnsafeRawBufferPointer
     package var sends: Int32
     package var inDoubt: Int32
+    /// The app that called the token bad before it was sent to the content's; lent, empty: none did.
+    package var triedApp: UnsafeRawBufferPointer
 
-    package init(attempt: Int32, dueMs: Int64, reason: UnsafeRawBufferPointer, sends: Int32, inDoubt: Int32) {
+    package init(
+        attempt: Int32, dueMs: Int64, reason: UnsafeRawBufferPointer, sends: Int32, inDoubt: Int32,
+        triedApp: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0)
+    ) {
         self.attempt = attempt
         self.dueMs = dueMs
         self.reason = reason
         self.sends = sends
         self.inDoubt = inDoubt
+        self.triedApp = triedApp
     }
 }
 
@@ -69,6 +75,7 @@ package struct RetryWriter: ~Copyable {
         }
         headers.append("push-retry-sends", text.add(Int64(min(order.sends, RecordLimits.count))))
         headers.append("push-retry-in-doubt", text.add(Int64(min(order.inDoubt, RecordLimits.count))))
+        if order.triedApp.count > 0 { headers.append("push-retry-tried", order.triedApp.cut(RecordLimits.app)) }
         headers.append(contentsOf: content.copiedHeaders)
         let recordKey = content.isBroadcast ? content.token.cut(RecordLimits.broadcastKey) : content.token
         return EncodedRecord(key: recordKey, value: content.payload, headers: headers.list)

@@ -4,7 +4,10 @@
 extension RecordSchema {
     /// Apple's headers of a request, as members of `properties`.
     private static let appleHeaders = #"""
-        "apns-topic": {"type": "string", "minLength": 1, "maxLength": 255},
+        "apns-topic": {
+              "type": "string", "minLength": 1, "maxLength": 255,
+              "description": "Sent as it is. Absent: the app's only bundle id, with the suffix that apns-push-type wants"
+            },
             "apns-push-type": {
               "enum": ["alert", "background", "complication", "controls", "fileprovider", "liveactivity", "location", "mdm",
                        "pushtotalk", "voip", "widgets"]
@@ -100,7 +103,11 @@ extension RecordSchema {
             },
             "push-retry-reason": {"type": "string", "minLength": 1, "maxLength": 64},
             "push-retry-sends": {"type": "string", "pattern": "^[0-9]{1,7}$"},
-            "push-retry-in-doubt": {"type": "string", "pattern": "^[0-9]{1,7}$"}
+            "push-retry-in-doubt": {"type": "string", "pattern": "^[0-9]{1,7}$"},
+            "push-retry-tried": {
+              "type": "string", "minLength": 1, "maxLength": 100,
+              "description": "The app of the other environment, which answered BadDeviceToken before"
+            }
           }
         }
 

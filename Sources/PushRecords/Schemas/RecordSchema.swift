@@ -72,7 +72,10 @@ public enum RecordSchema: String, CaseIterable, Sendable {
               "type": ["object", "null"],
               "additionalProperties": false,
               "properties": {
-                "apns-topic": {"type": ["string", "null"], "minLength": 1, "maxLength": 255},
+                "apns-topic": {
+                  "type": ["string", "null"], "minLength": 1, "maxLength": 255,
+                  "description": "Sent as it is. Absent: the app's only bundle id, with the suffix that apns-push-type wants"
+                },
                 "apns-push-type": {
                   "enum": ["alert", "background", "complication", "controls", "fileprovider", "liveactivity", "location",
                            "mdm", "pushtotalk", "voip", "widgets", null]

@@ -39,4 +39,19 @@ public enum PushType: UInt8, CaseIterable, Sendable {
         case .widgets: "widgets"
         }
     }
+
+    /// `topicSuffix`, as lent bytes.
+    package var suffix: StaticString? {
+        switch self {
+        case .alert, .background, .mdm: nil
+        case .complication: ".complication"
+        case .controls: ".push-type.controls"
+        case .fileprovider: ".pushkit.fileprovider"
+        case .liveactivity: ".push-type.liveactivity"
+        case .location: ".location-query"
+        case .pushtotalk: ".voip-ptt"
+        case .voip: ".voip"
+        case .widgets: ".push-type.widgets"
+        }
+    }
 }

@@ -14,7 +14,8 @@ func fuzzErrorBody(_ bytes: UnsafeRawBufferPointer) {
 }
 
 func fuzzProxy(_ bytes: UnsafeRawBufferPointer) {
-    let verdict = ProxyTunnel.verdict(Array(bytes))
+    let verdict = ProxyTunnel.verdict(
+        Array(bytes), to: DialTarget(host: "push.example", port: 443), hasCredentials: false)
     if let verdict { require(!verdict.isEmpty && !verdict.utf8.contains(10), "a refusal is one line of words") }
 }
 

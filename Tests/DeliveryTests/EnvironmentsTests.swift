@@ -1,0 +1,483 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: a bad token is tried once in the other environment")
+struct EnvironmentsTests {
+    static let first = ReloadTests.changed(Rig.app) { $0.otherEnvironment = "shop-dev" }
+    static let other = AppRoute(
+        name: "shop-dev", environment: .development, bundleIDs: ["com.example.shop"], guardPolicy: .off)
+
+    static func rig(
+        _ settings: DeliverySettings = DeliverySettings(), guardPolicy: AppRoute.GuardPolicy = .off,
+        returns: Bool = false, capacity: Int = 1_000
+    ) -> Rig {
+        var apps = [first, other]
+        for app in apps.indices { apps[app].guardPolicy = guardPolicy }
+        // Whatever comes from the one must not go back to it.
+        if returns { apps[1].otherEnvironment = "shop" }
+        return Rig(settings, apps: apps, capacity: capacity)
+    }
+
+    static func badTokensIncluded() -> DeliverySettings {
+        var settings = DeliverySettings()
+        settings.includesBadTokens = true
+        return settings
+    }
+
+    /// What is handed out now, and to whose transport.
+    static func send(_ rig: Rig) -> [String] {
+        var all: [String] = []
+        rig.machine.sends(now: rig.now) { app, batch in
+            rig.sent += batch
+            all += batch.map { "\(Rig.device($0)) to \(app.value)" }
+        }
+        return all
+    }
+
+    static func bad(_ rig: Rig, _ device: String) { rig.answer(device, 400, .badDeviceToken) }
+
+    static func retryHeaders(tried: String?, nowMs: Int64) -> [String: String] {
+        var headers = AgainTests.retryHeaders(attempt: 1, dueMs: nowMs, firstMs: nowMs)
+        headers["push-app"] = "shop-dev"
+        headers["push-environment"] = "development"
+        headers["push-retry-tried"] = tried
+        return headers
+    }
+
+    @Test("Accepted there: the result names the other app, and that the first one refused it")
+    func accepted() {
+        let rig = Self.rig(Self.badTokensIncluded())
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        rig.receive(partition, 1, "b")
+        #expect(Self.send(rig) == ["a to 0", "b to 0"])
+        rig.answer("b")
+        Self.bad(rig, "a")
+        #expect(rig.settle().map(\.app) == [0])
+        #expect(Self.send(rig) == ["a to 1"])
+        rig.answer("a")
+        let written = rig.settle()
+        #expect(written.map(\.description) == ["a accepted  sends 2 doubt 0"])
+        #expect(written.map(\.app) == [1])
+        #expect(written.map(\.detail) == ["BadDeviceToken in production first"])
+        expect(rig.machine.counters.apps[0].sentOn, is: 1)
+        expect(rig.machine.counters.apps[1].outcomes[Outcome.accepted.place], is: 1)
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [2])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Bad there too: rejected as the first app's, and dead once", arguments: [false, true])
+    func badInBoth(returns: Bool) {
+        let rig = Self.rig(Self.badTokensIncluded(), returns: returns)
+        rig.receive(rig.assignReady(), 0, "a")
+        for to in 0..<2 {
+            #expect(Self.send(rig) == ["a to \(to)"])
+            Self.bad(rig, "a")
+        }
+        #expect(Self.send(rig) == [])
+        let written = rig.settle()
+        #expect(written.map(\.kind) == [.unregistered, .result])
+        #expect(written.map(\.reason) == ["BadDeviceToken", "BadDeviceToken"])
+        #expect(written.map(\.app) == [0, 0])
+        #expect(written.map(\.detail).last == "the device token is bad in both environments")
+        expect(rig.machine.counters.apps[0].outcomes[Outcome.rejected.place], is: 1)
+        #expect(rig.isEmpty)
+    }
+
+    @Test("verdicts: {BadDeviceToken: unregister} ends so only once both say it")
+    func overridden() {
+        var settings = DeliverySettings()
+        settings.verdicts = ["BadDeviceToken": .unregister]
+        let rig = Self.rig(settings)
+        rig.receive(rig.assignReady(), 0, "a")
+        _ = Self.send(rig)
+        Self.bad(rig, "a")
+        #expect(rig.settle() == [])
+        #expect(Self.send(rig) == ["a to 1"])
+        Self.bad(rig, "a")
+        #expect(rig.settle().map(\.outcome) == [.unregistered, .unregistered])
+    }
+
+    @Test("Another reason does not ask the other environment; what that says of it otherwise is its end")
+    func otherReasons() {
+        let rig = Self.rig(Self.badTokensIncluded())
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b", "c"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        _ = Self.send(rig)
+        rig.answer("a", 400, .deviceTokenNotForTopic)
+        Self.bad(rig, "b")
+        Self.bad(rig, "c")
+        #expect(rig.settle().map(\.app) == [0, 0])
+        #expect(Self.send(rig) == ["b to 1", "c to 1"])
+        rig.answer("b", 410, .unregistered, atMs: 7)
+        rig.answer("c", 413, .payloadTooLarge)
+        let written = rig.settle()
+        #expect(
+            written.map(\.description) == [
+                "b unregistered Unregistered sends 2 doubt 0", "b unregistered Unregistered sends 2 doubt 0",
+                "c rejected PayloadTooLarge sends 2 doubt 0",
+            ])
+        #expect(written.map(\.app) == [1, 1, 1])
+        #expect(rig.isEmpty)
+    }
+
+    @Test(
+        "Trouble there is a retry record for the other app, which names the first one: no dead token on half an answer")
+    func trouble() {
+        let rig = Self.rig(Self.badTokensIncluded())
+        rig.receive(rig.assignReady(), 0, "a")
+        _ = Self.send(rig)
+        Self.bad(rig, "a")
+        _ = Self.send(rig)
+        rig.answer("a", 503, .serviceUnavailable)
+        let written = rig.settle()
+        #expect(written.map(\.description) == ["a retry(tier: 1) attempt 1 ServiceUnavailable sends 2 doubt 0"])
+        #expect(written.map(\.app) == [1])
+        #expect(written.map(\.triedApp) == ["shop"])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A retry record that was tried before goes to its own app only", arguments: [200, 400, 503])
+    func fromTheTier(status: UInt16) {
+        let rig = Self.rig(Self.badTokensIncluded(), returns: true)
+        let tier = rig.assignReady(0, topic: "tier", role: .retry(delayMs: 30_000))
+        rig.receive(tier, 0, "a", headers: Self.retryHeaders(tried: "shop", nowMs: rig.now.wallMs))
+        #expect(Self.send(rig) == ["a to 1"])
+        rig.answer("a", status, status == 200 ? .none : status == 400 ? .badDeviceToken : .shutdown)
+        #expect(Self.send(rig) == [])
+        let written = rig.settle()
+        switch status {
+        case 200:
+            #expect(written.map(\.outcome) == [.accepted])
+            #expect(written.map(\.app) == [1])
+            #expect(written.map(\.detail) == ["BadDeviceToken in production first"])
+        case 400:
+            #expect(written.map(\.outcome) == [.rejected, .rejected])
+            #expect(written.map(\.app) == [0, 0])
+            #expect(written.map(\.detail).last == "the device token is bad in both environments")
+        default:
+            #expect(written.map(\.kind) == [.retry(tier: 1)])
+            #expect(written.map(\.triedApp) == ["shop"])
+            #expect(written.map(\.app) == [1])
+        }
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Where the app that was tried before is not known here, the notification is still sent on no more")
+    func unknownFirst() {
+        let rig = Self.rig(returns: true)
+        let tier = rig.assignReady(0, topic: "tier", role: .retry(delayMs: 30_000))
+        rig.receive(tier, 0, "a", headers: Self.retryHeaders(tried: "gone", nowMs: rig.now.wallMs))
+        rig.receive(tier, 1, "b", headers: Self.retryHeaders(tried: "?", nowMs: rig.now.wallMs))
+        #expect(Self.send(rig) == ["a to 1"])
+        Self.bad(rig, "a")
+        #expect(Self.send(rig) == ["a to 1"])
+        rig.answer("a", 503, .shutdown)
+        let written = rig.settle()
+        #expect(written.map(\.app) == [1, 1])
+        #expect(written.map(\.outcome) == [.rejected, nil])
+        #expect(written.map(\.triedApp) == ["", "?"])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("One that came to the other app by itself is sent on where that app has one, too")
+    func bothWays() {
+        let rig = Self.rig(returns: true)
+        rig.receive(rig.assignReady(), 0, "a", headers: ["push-environment": "development"])
+        #expect(Self.send(rig) == ["a to 1"])
+        Self.bad(rig, "a")
+        #expect(Self.send(rig) == ["a to 0"])
+        rig.answer("a")
+        let written = rig.settle()
+        #expect(written.map(\.app) == [0])
+        #expect(written.map(\.detail) == ["BadDeviceToken in development first"])
+    }
+
+    @Test("Nothing connects to the other host: what is sent on is held for it; the first app goes on")
+    func unreachable() {
+        let rig = Self.rig(Self.badTokensIncluded())
+        let partition = rig.assignReady()
+        rig.machine.setCapacity(AppIndex(1), requests: 0)
+        rig.machine.setReachable(AppIndex(1), false, now: rig.now)
+        rig.receive(partition, 0, "a")
+        _ = Self.send(rig)
+        Self.bad(rig, "a")
+        #expect(Self.send(rig) == [])
+        #expect(rig.settle() == [])
+        rig.wait(ms: 6_000)
+        var written = rig.settle()
+        rig.receive(partition, 1, "b")
+        rig.receive(partition, 2, "c")
+        #expect(Self.send(rig) == ["b to 0", "c to 0"])
+        Self.bad(rig, "b")
+        rig.answer("c")
+        written += rig.settle()
+        #expect(
+            written.map(\.description) == [
+                "a retry(tier: 0) attempt 0 held sends 1 doubt 0", "c accepted  sends 1 doubt 0",
+                "b retry(tier: 0) attempt 0 held sends 1 doubt 0",
+            ])
+        #expect(written.map(\.app) == [1, 0, 1])
+        #expect(written.map(\.triedApp) == ["shop", "", "shop"])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("The other environment refuses the credential: its circuit opens, with the same key the first one's does not")
+    func credentialRefused() {
+        var apps = [Self.first, Self.other]
+        for app in apps.indices { apps[app].credential = 3 }
+        let rig = Rig(apps: apps)
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        _ = Self.send(rig)
+        Self.bad(rig, "a")
+        _ = Self.send(rig)
+        rig.answer("a", 403, .badEnvironmentKeyInToken)
+        Self.bad(rig, "b")
+        rig.receive(partition, 2, "c")
+        #expect(Self.send(rig) == ["c to 0"])
+        rig.answer("c")
+        let written = rig.settle()
+        #expect(
+            written.map(\.description) == [
+                "c accepted  sends 1 doubt 0", "a retry(tier: 0) attempt 1 BadEnvironmentKeyInToken sends 2 doubt 0",
+                "b retry(tier: 0) attempt 0 held sends 1 doubt 0",
+            ])
+        #expect(written.map(\.triedApp) == ["", "shop", "shop"])
+        #expect(rig.isEmpty)
+    }
+
+    /// What is in flight of this app is answered.
+    static func answer(_ rig: Rig, app: Int32, _ status: UInt16 = 200, _ reason: ReasonCode = .none) {
+        guard let place = rig.sent.firstIndex(where: { rig.machine.store[$0.id.slot].app == app }) else {
+            Issue.record("nothing of app \(app) is in flight")
+            return
+        }
+        let completion = Completion(id: rig.sent.remove(at: place).id, kind: .answered, status: status, reason: reason)
+        rig.machine.handle(CompletionBatch(app: AppIndex(Int(app)), completions: [completion]), now: rig.now)
+    }
+
+    @Test("The notifications of one device keep their order there")
+    func order() {
+        let rig = Self.rig()
+        let partition = rig.assignReady()
+        for offset in 0..<3 { rig.receive(partition, Int64(offset), "a") }
+        #expect(Self.send(rig) == ["a to 0"])
+        Self.answer(rig, app: 0, 400, .badDeviceToken)
+        // The second one is asked for here as well while the first one is under way there.
+        #expect(Self.send(rig) == ["a to 0", "a to 1"])
+        Self.answer(rig, app: 0, 400, .badDeviceToken)
+        #expect(Self.send(rig) == ["a to 0"])
+        Self.answer(rig, app: 1)
+        #expect(Self.send(rig) == ["a to 1"])
+        Self.answer(rig, app: 0, 400, .badDeviceToken)
+        #expect(Self.send(rig) == [])
+        Self.answer(rig, app: 1)
+        #expect(Self.send(rig) == ["a to 1"])
+        Self.answer(rig, app: 1)
+        #expect(rig.settle().map(\.request) == (0..<3).map { "requests/0/\($0)/0" })
+        #expect(rig.isEmpty)
+    }
+
+    @Test("The guard of the first app counts what is bad in both; mixed tokens trip none")
+    func environmentGuard() {
+        let rig = Self.rig(guardPolicy: .warn, capacity: 100)
+        let partition = rig.assignReady()
+        var offset: Int64 = 0
+        func play(_ count: Int, isBadInBoth: Bool) {
+            for _ in 0..<count {
+                rig.receive(partition, offset, "d\(offset)")
+                _ = Self.send(rig)
+                Self.bad(rig, "d\(offset)")
+                _ = Self.send(rig)
+                rig.answer("d\(offset)", isBadInBoth ? 400 : 200, isBadInBoth ? .badDeviceToken : .none)
+                offset += 1
+                rig.settle()
+                rig.wait(ms: 50)
+                rig.commit()
+            }
+        }
+        play(100, isBadInBoth: false)
+        #expect(rig.machine.takeEvents() == [])
+        play(20, isBadInBoth: true)
+        #expect(rig.machine.takeEvents() == [.guardTripped(AppIndex(0), held: false)])
+    }
+
+    @Test("environment_guard: hold keeps what is bad in both while it is tripped, as the first app's")
+    func guardHolds() {
+        let rig = Self.rig(guardPolicy: .hold, capacity: 100)
+        let partition = rig.assignReady()
+        for device in 0..<21 { rig.receive(partition, Int64(device), "d\(device)") }
+        var written: [Rig.Written] = []
+        for _ in 0..<6 {
+            for sent in Self.send(rig) { Self.bad(rig, String(sent.prefix { $0 != " " })) }
+            written += rig.settle()
+        }
+        #expect(written.count == 21)
+        #expect(written.last?.kind == .retry(tier: 0))
+        #expect(written.map(\.app) == Array(repeating: 0, count: 21))
+        #expect(written.last?.triedApp == "")
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Half of the room at most is given to the other app; the rest is held for it")
+    func share() {
+        var settings = DeliverySettings()
+        settings.maxOpen = 10
+        let rig = Self.rig(settings)
+        let partition = rig.assignReady()
+        var held = 0
+        for round in 0..<2 {
+            for device in 0..<4 { rig.receive(partition, Int64(round * 4 + device), "d\(round)\(device)") }
+            for sent in Self.send(rig) where sent.hasSuffix("to 0") { Self.bad(rig, String(sent.prefix { $0 != " " })) }
+            _ = Self.send(rig)
+            held += rig.settle().count { $0.kind == .retry(tier: 0) && $0.app == 1 && $0.triedApp == "shop" }
+        }
+        expect(held, is: 3)
+        expect(rig.machine.counters.apps[1].heldByCause[Int(HeldCause.share.rawValue)], is: 3)
+        expect(rig.sent.count, is: 5)
+        for request in rig.sent { rig.answer(Rig.device(request)) }
+        rig.settle()
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Now or never: sent on at once; where it would have to wait, it is expired and no dead token")
+    func nowOrNever() {
+        let rig = Self.rig(Self.badTokensIncluded())
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b"].enumerated() {
+            rig.receive(partition, Int64(offset), device, headers: ["apns-expiration": "0"])
+        }
+        _ = Self.send(rig)
+        Self.bad(rig, "a")
+        #expect(Self.send(rig) == ["a to 1"])
+        rig.answer("a")
+        _ = rig.machine.replaceApps(
+            [Self.first, ReloadTests.changed(Self.other) { $0.isPaused = true }], now: rig.now)
+        Self.bad(rig, "b")
+        let written = rig.settle()
+        #expect(written.map(\.outcome) == [.accepted, .expired])
+        #expect(written.map(\.detail) == Array(repeating: "BadDeviceToken in production first", count: 2))
+        #expect(rig.isEmpty)
+    }
+
+    @Test("In doubt there: resent there, and the result says so")
+    func inDoubt() {
+        let rig = Self.rig()
+        rig.receive(rig.assignReady(), 0, "a")
+        _ = Self.send(rig)
+        Self.bad(rig, "a")
+        #expect(Self.send(rig) == ["a to 1"])
+        rig.doubt("a")
+        #expect(Self.send(rig) == ["a to 1"])
+        rig.giveBack("a")
+        #expect(Self.send(rig) == ["a to 1"])
+        rig.answer("a")
+        #expect(rig.settle().map(\.description) == ["a accepted  sends 3 doubt 1"])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Each of a fan-out goes its own way")
+    func fanOut() {
+        let rig = Self.rig()
+        rig.receive(rig.assignReady(), 0, envelope: ["a", "b", "c"])
+        _ = Self.send(rig)
+        Self.bad(rig, "b")
+        Self.bad(rig, "c")
+        rig.answer("a")
+        #expect(Self.send(rig) == ["b to 1", "c to 1"])
+        rig.answer("b")
+        Self.bad(rig, "c")
+        let written = rig.settle()
+        #expect(written.map(\.token) == ["a", "b", "c"])
+        #expect(written.map(\.app) == [0, 1, 0])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [1])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("In a partition that is given up it is not sent on: the next owner asks again")
+    func leaving() {
+        let rig = Self.rig(Self.badTokensIncluded())
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        _ = Self.send(rig)
+        rig.machine.revoke([partition])
+        Self.bad(rig, "a")
+        #expect(Self.send(rig) == [])
+        #expect(rig.settle() == [])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [0])
+        expect(rig.machine.isDrained(partition), is: true)
+        rig.machine.release([partition])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A reload that takes the other app out: what it has is held for it; what is bad from then on is rejected")
+    func removed() {
+        let rig = Self.rig()
+        let partition = rig.assignReady()
+        for (offset, device) in ["a", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
+        _ = Self.send(rig)
+        rig.machine.setCapacity(AppIndex(1), requests: 0)
+        Self.bad(rig, "a")
+        _ = rig.machine.replaceApps([Rig.app], now: rig.now)
+        Self.bad(rig, "b")
+        let written = rig.settle()
+        #expect(
+            written.map(\.description) == [
+                "b rejected BadDeviceToken sends 1 doubt 0", "a retry(tier: 0) attempt 0 held sends 1 doubt 0",
+            ])
+        #expect(written.map(\.triedApp) == ["", "shop"])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Large records whose notifications were all sent on leave the rest of their topic its room")
+    func bytes() {
+        var settings = DeliverySettings()
+        settings.maxOpenBytes = 64 * 1_024
+        let rig = Self.rig(settings)
+        let partition = rig.assignReady()
+        let payload = #"{"aps":{"alert":""# + String(repeating: "x", count: 3_000) + #""}}"#
+        var sentOn = 0
+        for offset in 0..<40 as Range<Int64> {
+            rig.receive(partition, offset, "d\(offset)", payload: payload)
+            for sent in Self.send(rig) where sent.hasSuffix("to 0") {
+                Self.bad(rig, String(sent.prefix { $0 != " " }))
+                sentOn += 1
+            }
+            _ = Self.send(rig)
+            rig.settle()
+        }
+        // The other app's host answers nothing, and the first one goes on.
+        expect(sentOn, is: 40)
+        #expect(rig.machine.counters.apps[1].heldByCause[Int(HeldCause.share.rawValue)] >= 20)
+    }
+
+    @Test("A reload that renames the first app: what is at its transport is still sent on, and not called dead")
+    func renamed() {
+        let rig = Self.rig(Self.badTokensIncluded())
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a")
+        _ = Self.send(rig)
+        let renamed = ReloadTests.changed(Self.first) { $0.name = "shop2" }
+        _ = rig.machine.replaceApps([renamed, Self.other], now: rig.now)
+        Self.bad(rig, "a")
+        #expect(Self.send(rig) == ["a to 1"])
+        rig.answer("a")
+        #expect(rig.settle().map(\.description) == ["a accepted  sends 2 doubt 0"])
+    }
+
+    @Test("A retry record of the other app, where nobody sends to its environment: the first app's again")
+    func otherUnknown() {
+        let rig = Rig(apps: [Rig.app])
+        let tier = rig.assignReady(0, topic: "tier", role: .retry(delayMs: 30_000))
+        rig.receive(tier, 0, "a", headers: Self.retryHeaders(tried: "shop", nowMs: rig.now.wallMs))
+        #expect(Self.send(rig) == ["a to 0"])
+        rig.answer("a")
+        #expect(rig.settle().map(\.outcome) == [.accepted])
+    }
+}
