@@ -10,6 +10,8 @@ package enum ClientEvent: Sendable, Hashable {
     case fatal(KafkaError)
     /// librdkafka's statistics (its STATISTICS.md), a JSON object.
     case statistics(String)
+    /// A quota of this client's is exceeded, or not any more.
+    case delayed(QuotaDelay)
 
     /// The request that was not answered in time, where the log tells of one.
     package var requestTimeout: RequestTimeout? {
@@ -43,8 +45,27 @@ package enum ClientEvent: Sendable, Hashable {
 
     var error: KafkaError {
         KafkaError(
-            code, unsafe rd_kafka_event_error_string(raw).map { unsafe String(cString: $0) } ?? "",
+            code, Self.explained(unsafe rd_kafka_event_error_string(raw).map { unsafe String(cString: $0) } ?? ""),
             isFatal: unsafe rd_kafka_event_error_is_fatal(raw) != 0)
+    }
+
+    /// A sentence of librdkafka's; of one that says what to do only to whoever knows it, what is to be done
+    /// (rdkafka_broker.c, rd_kafka_broker_handle_SaslHandshake).
+    static func explained(_ text: String) -> String {
+        let marks = ["SASL ", " mechanism handshake failed: ", "nsupported SASL mechanism", "supported mechanisms: "]
+        var rest = text[...]
+        var parts: [Substring] = []
+        for mark in marks {
+            guard let found = rest.firstRange(of: mark) else { return text }
+            parts.append(rest[..<found.lowerBound])
+            rest = rest[found.upperBound...]
+        }
+        let offered = rest.prefix { !$0.isWhitespace }
+        return
+            "\(parts[0])the broker does not offer the SASL mechanism \(parts[1]): set sasl.mechanism (kafka.librdkafka) "
+            + (offered.isEmpty
+                ? "to one that it has enabled (sasl.enabled.mechanisms)"
+                : "to what it offers: \(offered.split(separator: ",").joined(separator: ", "))")
     }
 
     /// The event's list, which stays the event's; `nil`: it has none.
@@ -66,6 +87,11 @@ package enum ClientEvent: Sendable, Hashable {
         case RD_KAFKA_EVENT_ERROR:
             // A fatal error comes as _FATAL, or as what caused it with a mark (rdkafka_event.c, rd_kafka_event_setup).
             let error = error
+            // What is wrong with each broker comes by itself. This one counts those that were named in bootstrap.servers and
+            // told their own names twice, and comes whenever all connections are down for a moment.
+            if error.code == .allBrokersDown {
+                return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")
+            }
             return error.isFatal || error.code == .fatal ? .fatal(client.fatalError ?? error) : .error(error)
         case RD_KAFKA_EVENT_STATS:
             return .statistics(unsafe rd_kafka_event_stats(raw).map { unsafe String(cString: $0) } ?? "")

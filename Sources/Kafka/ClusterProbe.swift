@@ -18,6 +18,7 @@ package enum StampedRecord: Hashable, Sendable {
     /// Questions to the coordinator that were not answered yet, by their tag.
     private var asked: [UInt: String] = [:]
     private var lastTag: UInt = 0
+    private var leaders = PartitionLeaders()
     /// What the client said last about brokers that cannot be used; librdkafka does not repeat itself.
     package private(set) var lastError: KafkaError?
     /// Whether the brokers do not even tell the group's coordinator, since `rights` was answered last.
@@ -68,13 +69,20 @@ package enum StampedRecord: Hashable, Sendable {
             guard unsafe topics[name] == nil else { continue }
             unsafe topics[name] = rd_kafka_topic_new(client.raw, name, nil)
         }
-        return try Metadata(of: client, onlyKnown: true, timeoutMs: timeoutMs).topics
+        let found = try Metadata(of: client, onlyKnown: true, timeoutMs: timeoutMs).topics
+        leaders.beginRound(found.values)
+        return found
     }
 
     /// Every topic that may be described.
     package func allTopics(timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
-        try Metadata(of: client, onlyKnown: false, timeoutMs: timeoutMs).topics
+        let found = try Metadata(of: client, onlyKnown: false, timeoutMs: timeoutMs).topics
+        leaders.note(found.values)
+        return found
     }
+
+    // What follows is asked of the partitions' leaders. One that does not answer hides nothing of the others: each of them is
+    // asked by itself then, and the silent one apart from them, once after each call of `topics(named:timeoutMs:)`.
 
     /// The offset that the next record of each partition gets; those whose leaders did not tell are left out.
     package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [TopicPartition: Int64] {
@@ -89,11 +97,12 @@ package enum StampedRecord: Hashable, Sendable {
     private func offsets(
         _ place: LogPlace, of partitions: [TopicPartition], timeoutMs: Int32
     ) -> [TopicPartition: Int64] {
-        guard !partitions.isEmpty else { return [:] }
-        let offsets = (try? client.offsets(place, of: partitions, timeoutMs: timeoutMs)) ?? []
-        var found: [TopicPartition: Int64] = [:]
-        for (partition, offset) in zip(partitions, offsets) { found[partition] = offset }
-        return found
+        leaders.ask(partitions) { partitions in
+            guard let offsets = try? client.offsets(place, of: partitions, timeoutMs: timeoutMs) else { return nil }
+            var found: [TopicPartition: Int64] = [:]
+            for (partition, offset) in zip(partitions, offsets) { found[partition] = offset }
+            return found
+        }
     }
 
     /// The first record of each partition that is stamped so (milliseconds since the epoch) or later; those whose leaders
@@ -101,12 +110,17 @@ package enum StampedRecord: Hashable, Sendable {
     package func firstRecords(
         since times: [TopicPartition: Int64], timeoutMs: Int32
     ) -> [TopicPartition: StampedRecord] {
-        guard !times.isEmpty else { return [:] }
-        let list = PartitionList(capacity: times.count)
+        leaders.ask(Array(times.keys)) { firstRecords(of: $0, since: times, timeoutMs: timeoutMs) }
+    }
+
+    private func firstRecords(
+        of partitions: [TopicPartition], since times: [TopicPartition: Int64], timeoutMs: Int32
+    ) -> [TopicPartition: StampedRecord]? {
+        let list = PartitionList(capacity: partitions.count)
         // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times).
-        for (partition, timeMs) in times { list.add(partition, offset: timeMs) }
+        for partition in partitions { list.add(partition, offset: times[partition]) }
         guard unsafe rd_kafka_offsets_for_times(client.raw, list.raw, timeoutMs) == RD_KAFKA_RESP_ERR_NO_ERROR else {
-            return [:]
+            return nil
         }
         var found: [TopicPartition: StampedRecord] = [:]
         unsafe UnsafePointer(list.raw).forEach { element in

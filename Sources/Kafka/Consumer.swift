@@ -73,6 +73,7 @@ import CRdkafka
                 handler(event)
             }
         }
+        for delay in client.quotaDelays.take() { handler(.client(.delayed(delay))) }
         if !sink.pending.isEmpty {
             let pending = sink.pending
             sink.pending = []
@@ -198,6 +199,28 @@ import CRdkafka
     /// did not say. Waits for the brokers, at most `timeoutMs`.
     package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
         (try? client.offsets(.end, of: partitions, timeoutMs: timeoutMs)) ?? partitions.map { _ in nil }
+    }
+
+    /// The first offset that each partition holds, and the one its next record gets; those whose leaders did not tell are left
+    /// out. Waits at most `timeoutMs` for each answer: with leaders that are silent for some of them.
+    ///
+    /// - Parameter topics: as the metadata has them; who leads nothing is not asked.
+    package func bounds(
+        of partitions: [TopicPartition], in topics: some Sequence<TopicDescription>, timeoutMs: Int32
+    ) -> [TopicPartition: (start: Int64, end: Int64)] {
+        var leaders = PartitionLeaders()
+        leaders.beginRound(topics)
+        func ask(_ place: LogPlace, _ partitions: [TopicPartition]) -> [TopicPartition: Int64] {
+            leaders.ask(partitions) { partitions in
+                guard let offsets = try? client.offsets(place, of: partitions, timeoutMs: timeoutMs) else { return nil }
+                return Dictionary(
+                    zip(partitions, offsets).compactMap { partition, offset in offset.map { (partition, $0) } },
+                    uniquingKeysWith: { first, _ in first })
+            }
+        }
+        let ends = ask(.end, partitions)
+        let starts = ask(.start, partitions.filter { ends[$0] != nil })
+        return ends.reduce(into: [:]) { $0[$1.key] = (starts[$1.key] ?? 0, $1.value) }
     }
 
     /// Where each partition's log ends, records of transactions that are still open included; `nil`: its leader did not

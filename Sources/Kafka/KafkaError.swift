@@ -89,21 +89,18 @@ package struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     package let text: String
     /// The client is of no use any more: a producer is rebuilt, a consumer stops.
     package let isFatal: Bool
-    package let isRetriable: Bool
 
-    package init(_ code: KafkaCode, _ text: String = "", isFatal: Bool = false, isRetriable: Bool = false) {
+    package init(_ code: KafkaCode, _ text: String = "", isFatal: Bool = false) {
         self.code = code
         self.text = text.isEmpty ? code.text : text
         self.isFatal = isFatal
-        self.isRetriable = isRetriable
     }
 
     /// Takes over and frees an error object; its owner is the caller of the function that returned it (rdkafka.h).
     init(adopting error: OpaquePointer) {
         self.init(
             KafkaCode(unsafe rd_kafka_error_code(error)), unsafe String(cString: rd_kafka_error_string(error)),
-            isFatal: unsafe rd_kafka_error_is_fatal(error) != 0,
-            isRetriable: unsafe rd_kafka_error_is_retriable(error) != 0)
+            isFatal: unsafe rd_kafka_error_is_fatal(error) != 0)
         unsafe rd_kafka_error_destroy(error)
     }
 

@@ -7,7 +7,9 @@ enum LogPlace: Int64 {
 }
 
 extension ClientHandle {
-    /// Asks the partitions' leaders, waiting at most `timeoutMs`; `nil` where one does not tell.
+    /// Asks the partitions' leaders, waiting at most `timeoutMs`; `nil` where one says that it cannot tell. Throws where one of
+    /// them does not answer in time, or one partition has no leader: librdkafka drops the answers of all others then
+    /// (rdkafka.c, rd_kafka_offsets_for_times).
     func offsets(
         _ place: LogPlace, of partitions: [TopicPartition], timeoutMs: Int32
     ) throws(KafkaError) -> [Int64?] {

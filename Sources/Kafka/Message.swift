@@ -104,11 +104,6 @@ import Glibc
         guard unsafe rd_kafka_message_headers(raw, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR else { return }
         unsafe forEach(in: headers, body)
     }
-
-    /// Appends the headers to `list`, which is meant to be kept and reused.
-    package func appendHeaders(to list: inout [MessageHeader]) {
-        unsafe forEachHeader { name, value in unsafe list.append(MessageHeader(name: name, value: value)) }
-    }
 }
 
 /// A message that waits outside librdkafka's queues; a box, as arrays hold no non-copyable values yet.

@@ -127,21 +127,6 @@ package struct ProducerTopic: Hashable, Sendable {
         return count
     }
 
-    /// Serves until nothing is outstanding or `timeoutMs` is over; returns how many records are still outstanding.
-    @discardableResult
-    package func flush(
-        timeoutMs: Int64, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void
-    ) -> Int {
-        // Not rd_kafka_flush: with reports as events it waits for somebody else to serve them (rdkafka.h).
-        let deadline = Stopwatch.nowMs + timeoutMs
-        while outstanding > 0 {
-            let left = deadline - Stopwatch.nowMs
-            guard left > 0 else { break }
-            serve(timeoutMs: Int32(min(left, former.isEmpty ? 100 : 10)), report: report, event: event)
-        }
-        return outstanding
-    }
-
     /// Makes a new client in the place of one that met a fatal error. Every record that the old one still held has its
     /// report from `serve`, mostly the next: its code says that it was purged, whether or not a broker has it. Waits for
     /// nothing. Throws, with nothing changed, when no new client can be made.

@@ -69,6 +69,7 @@ import Glibc
                 event(translated)
             }
         }
+        for delay in handle.quotaDelays.take() { event(.delayed(delay)) }
         return count
     }
 }

@@ -8,12 +8,43 @@ package struct TopicDescription: Hashable, Sendable {
     package let code: KafkaCode
     /// The partitions that no broker leads now, which the topic's own `code` does not tell.
     package let leaderless: [Int32]
+    /// By the partition's number, the broker that leads it; -1: none, or not told.
+    package let leaders: [Int32]
+    /// By the partition's number.
+    package let replicas: [Replicas]
 
-    package init(name: String, partitions: Int, code: KafkaCode = .none, leaderless: [Int32] = []) {
+    /// How many replicas a partition has, its leader included.
+    package struct Replicas: Hashable, Sendable {
+        package let count: Int
+        package let inSync: Int
+
+        package init(_ count: Int, inSync: Int) {
+            self.count = count
+            self.inSync = inSync
+        }
+    }
+
+    package init(
+        name: String, partitions: Int, code: KafkaCode = .none, leaderless: [Int32] = [], leaders: [Int32] = [],
+        replicas: [Replicas] = []
+    ) {
         self.name = name
         self.partitions = partitions
         self.code = code
         self.leaderless = leaderless
+        self.leaders = leaders
+        self.replicas = replicas
+    }
+
+    /// The partitions that a broker leads, and that take nothing with `acks=all`: fewer replicas are in sync than that, or
+    /// than there are, where they are fewer.
+    ///
+    /// - Parameter least: `min.insync.replicas`.
+    package func outOfSync(least: Int) -> [Int32] {
+        zip(leaders, replicas).enumerated().compactMap { number, partition in
+            let (leader, replicas) = partition
+            return leader >= 0 && replicas.inSync < min(least, replicas.count) ? Int32(number) : nil
+        }
     }
 }
 
@@ -40,11 +71,16 @@ package struct TopicConfiguration: Hashable, Sendable {
     package var retentionMs: Int64?
     /// `retention.bytes`, of each partition; `nil`: records are kept, as far as size goes.
     package var retentionBytes: Int64?
+    /// `min.insync.replicas`: with fewer a partition takes nothing of ours; `nil`: not told.
+    package var leastInSync: Int?
 
-    package init(cleanupPolicies: [String], retentionMs: Int64?, retentionBytes: Int64? = nil) {
+    package init(
+        cleanupPolicies: [String], retentionMs: Int64?, retentionBytes: Int64? = nil, leastInSync: Int? = nil
+    ) {
         self.cleanupPolicies = cleanupPolicies
         self.retentionMs = retentionMs
         self.retentionBytes = retentionBytes
+        self.leastInSync = leastInSync
     }
 
     package var isCompacted: Bool { cleanupPolicies.contains("compact") }
@@ -161,6 +197,7 @@ extension ClientHandle {
             let text = unsafe String(cString: value)
             switch unsafe String(cString: name) {
             case "cleanup.policy": configuration.cleanupPolicies = text.split(separator: ",").map { String($0) }
+            case "min.insync.replicas": configuration.leastInSync = Int(text)
             case "retention.bytes": configuration.retentionBytes = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             case "retention.ms": configuration.retentionMs = Int64(text).flatMap { $0 < 0 ? nil : $0 }
             default: break
@@ -229,9 +266,10 @@ extension ClientHandle {
         for index in 0..<max(0, Int(unsafe raw.pointee.topic_cnt)) {
             let topic = unsafe raw.pointee.topics[index]
             let name = unsafe String(cString: topic.topic)
+            let replicas = unsafe Self.replicas(of: topic)
             unsafe topics[name] = TopicDescription(
                 name: name, partitions: Int(topic.partition_cnt), code: KafkaCode(topic.err),
-                leaderless: Self.leaderless(of: topic))
+                leaderless: Self.leaderless(of: topic), leaders: replicas.leaders, replicas: replicas.counts)
         }
         return topics
     }
@@ -246,6 +284,23 @@ extension ClientHandle {
             }
         }
         return leaderless
+    }
+
+    private static func replicas(of topic: rd_kafka_metadata_topic) -> (
+        leaders: [Int32], counts: [TopicDescription.Replicas]
+    ) {
+        let count = max(0, Int(unsafe topic.partition_cnt))
+        var leaders = Array(repeating: Int32(-1), count: count)
+        var counts = Array(repeating: TopicDescription.Replicas(0, inSync: 0), count: count)
+        for index in 0..<count {
+            let partition = unsafe topic.partitions[index]
+            let number = unsafe Int(partition.id)
+            guard leaders.indices.contains(number) else { continue }
+            unsafe leaders[number] = partition.leader
+            counts[number] = unsafe TopicDescription.Replicas(
+                Int(partition.replica_cnt), inSync: Int(partition.isr_cnt))
+        }
+        return (leaders, counts)
     }
 
     /// Throws for the first topic that cannot be used.

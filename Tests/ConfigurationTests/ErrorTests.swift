@@ -370,6 +370,19 @@ struct Wrong: Sendable, CustomTestStringConvertible {
             "[{name: a, bundle_ids: [a], TOKEN}, {name: a, bundle_ids: [a], TOKEN}]",
             "w.yaml:2:106: apps[1].name: another app has the name \"a\""),
         Wrong(
+            "[{name: a, bundle_ids: [a], other_environment: dev-b, TOKEN}, {name: dev-a, bundle_ids: [a], environment: development, TOKEN}]",
+            "w.yaml:2:54: apps[0].other_environment: no app has the name \"dev-b\"; did you mean \"dev-a\"?"),
+        Wrong(
+            "[{name: a, bundle_ids: [a], other_environment: a, TOKEN}]",
+            "w.yaml:2:54: apps[0].other_environment: the app \"a\" is in production, as this one; it has to be an app of the other environment"
+        ),
+        Wrong(
+            "[{name: a, bundle_ids: [a], other_environment: b, TOKEN}, {name: b, bundle_ids: [b, c], environment: development, TOKEN}]",
+            "w.yaml:2:54: apps[0].other_environment: the app \"b\" lacks the bundle id a, which this one has"),
+        Wrong(
+            "[{name: a, bundle_ids: [a], other_environment: [b], TOKEN}]",
+            "w.yaml:2:54: apps[0].other_environment: expected the name of an app, found a list"),
+        Wrong(
             "[{name: a, bundle_ids: [a]}]", "w.yaml:2:8: apps[0].token: is missing; an app has a token or a certificate"
         ),
         Wrong(

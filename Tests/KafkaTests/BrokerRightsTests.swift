@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// The broker with rights that other tests stand on.
-@Suite struct BrokerRightsTests {
+@Suite(.waiting) struct BrokerRightsTests {
     @Test(
         .enabled(if: KafkaBroker.home != nil, "needs KAFKA_HOME, for a broker of its own"), .timeLimit(.minutes(10)))
     func `A right that is denied is missed at once, and a lifted denial is not`() throws {

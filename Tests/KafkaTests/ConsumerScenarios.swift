@@ -227,7 +227,7 @@ struct ConsumerScenarios {
     }
 }
 
-@Suite(.serialized) struct ConsumerOnMockTests {
+@Suite(.waiting) struct ConsumerOnMockTests {
     let scenarios = ConsumerScenarios(place: .mock)
 
     @Test func `Records arrive as they were written`() throws { try scenarios.recordsArriveAsWritten() }
@@ -264,7 +264,7 @@ struct ConsumerScenarios {
     }
 }
 
-@Suite(.serialized, .needsBroker) struct ConsumerOnBrokerTests {
+@Suite(.waiting, .needsBroker) struct ConsumerOnBrokerTests {
     let scenarios = ConsumerScenarios(place: .broker)
 
     @Test func `Records arrive as they were written`() throws { try scenarios.recordsArriveAsWritten() }

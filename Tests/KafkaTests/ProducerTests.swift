@@ -3,7 +3,7 @@ import Kafka
 import TestSupport
 import Testing
 
-@Suite(.serialized) struct ProducerOnMockTests {
+@Suite(.waiting) struct ProducerOnMockTests {
     @Test func `A full queue is answered by reports`() throws {
         let cluster = try Cluster(.mock)
         let writer = try Writer(
@@ -212,7 +212,7 @@ import Testing
             name.withUnsafeBytes { name in
                 value.withUnsafeBytes { value in
                     var headers: [MessageHeader] = []
-                    message.appendHeaders(to: &headers)
+                    message.forEachHeader { headers.append(MessageHeader(name: $0, value: $1)) }
                     headers.append(MessageHeader(name: name, value: value))
                     let code = writer.producer.produce(
                         to: target, key: message.key, value: message.value, headers: headers, tag: 2)
@@ -249,7 +249,7 @@ import Testing
     }
 }
 
-@Suite(.serialized, .needsBroker) struct ProducerOnBrokerTests {
+@Suite(.waiting, .needsBroker) struct ProducerOnBrokerTests {
     @Test func `A record the broker finds too large goes again without its value`() throws {
         let cluster = try Cluster(.broker, configuration: [KafkaProperty("max.message.bytes", "2000")])
         let writer = try Writer(cluster.servers, properties: [KafkaProperty("compression.type", "none")])
@@ -302,6 +302,25 @@ import Testing
         #expect(writer.producer.produce(writer.undelivered[0], timestampMs: now) == .none)
         try writer.run("the report") { writer.reports[1]?.count == 2 }
         #expect(writer.reports[1] == [.invalidTimestamp, .none])
+    }
+
+    @Test(.enabled(if: KafkaBroker.home != nil, "needs KAFKA_HOME, for a broker that takes quotas from us"))
+    func `A broker that holds a client back for a quota is told`() throws {
+        let cluster = try Cluster(.broker)
+        let clientID = KafkaBroker.uniqueName("limited")
+        try KafkaBroker.shared?.setQuota("producer_byte_rate", ofClientID: clientID, bytesPerSecond: 1_000)
+        let writer = try Writer(
+            cluster.servers,
+            properties: [KafkaProperty("client.id", clientID), KafkaProperty("compression.type", "none")])
+        let topic = try writer.producer.topic(cluster.topic)
+        #expect(
+            writer.produce(to: topic, key: nil, value: [UInt8](repeating: 7, count: 20_000), tag: 1) == .none)
+        // What is held back is what comes next.
+        try writer.run("a delay") { !writer.delays.isEmpty && writer.reports[1] == [.none] }
+        let delay = try #require(writer.delays.first)
+        #expect(delay.broker == "\(cluster.servers)/1")
+        // 20 kB in ten seconds at most, as brokers count, are a second's too much.
+        #expect(delay.lastMs >= 1_000 && delay.sumMs == delay.lastMs, "\(delay)")
     }
 
     @Test func `After a fatal error everything stands in the topic`() throws {

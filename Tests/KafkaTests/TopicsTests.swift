@@ -59,6 +59,29 @@ struct TopicsTests {
         try member.close()
     }
 
+    /// librdkafka drops the answers of all leaders where one does not answer in time.
+    @Test func `A leader that does not answer hides nothing of the others`() throws {
+        let mock = try MockCluster(brokers: 2)
+        let topic = KafkaBroker.uniqueName("halves")
+        try mock.create(topic, partitions: 4)
+        let all = (0..<4 as Range<Int32>).map { TopicPartition(topic, $0) }
+        for partition in all { try mock.setLeader(of: partition, broker: partition.partition < 2 ? 1 : 2) }
+        let probe = try ClusterProbe(ClusterSettings(bootstrapServers: mock.bootstrapServers), groupID: topic)
+        let told = try probe.topics(named: [topic], timeoutMs: 10_000)[topic]
+        #expect(
+            told?.leaders == [1, 1, 2, 2]
+                && told?.replicas.allSatisfy { $0.inSync > 0 && $0.inSync <= $0.count } == true)
+        #expect(probe.ends(of: all, timeoutMs: 10_000).count == 4)
+        try mock.setRoundTrip(milliseconds: 60_000, broker: 2)
+        let begin = Date()
+        #expect(Set(probe.ends(of: all, timeoutMs: 1_000).keys) == Set(all.prefix(2)))
+        #expect(Set(probe.starts(of: all, timeoutMs: 1_000).keys) == Set(all.prefix(2)))
+        let times = Dictionary(uniqueKeysWithValues: all.map { ($0, 1 as Int64) })
+        #expect(Set(probe.firstRecords(since: times, timeoutMs: 1_000).keys).isSubset(of: Set(all.prefix(2))))
+        // The silent one costs its time once, and the question for all as much.
+        #expect(Date().timeIntervalSince(begin) < 6, "six seconds were three questions to each by itself")
+    }
+
     @Test(.needsBroker) func `Topics are created, found and described`() throws {
         let broker = try #require(KafkaBroker.shared)
         let topics = try Topics(ClusterSettings(bootstrapServers: broker.bootstrapServers))
@@ -85,7 +108,7 @@ struct TopicsTests {
         #expect(all[bad.name] == nil)
         let missing = KafkaBroker.uniqueName("missing")
         let found = try topics.configurations(of: [requests, dead, missing], timeoutMs: 20_000)
-        #expect(found[requests] == TopicConfiguration(cleanupPolicies: ["delete"], retentionMs: 12345))
+        #expect(found[requests] == TopicConfiguration(cleanupPolicies: ["delete"], retentionMs: 12345, leastInSync: 1))
         #expect(found[requests]?.isCompacted == false)
         #expect(found[dead]?.isCompacted == true)
         #expect(found[dead]?.retentionMs == nil)

@@ -17,6 +17,13 @@ package final class KafkaBroker: @unchecked Sendable {
         }
     }()
 
+    /// One that tests stop, freeze and take rights away at, one test after the other; each leaves it as it found it. A broker
+    /// takes longer to start than most of them to run.
+    package static let expendable = Result<KafkaBroker, any Error> {
+        guard let home else { throw Failure.notStarted("it needs KAFKA_HOME") }
+        return try KafkaBroker(home: home, hasRights: true)
+    }
+
     /// Whether tests that need a real broker can run; without starting it.
     package static var isAvailable: Bool {
         environment("KAFKA_BOOTSTRAP_SERVERS") != nil || home != nil
@@ -172,6 +179,21 @@ package final class KafkaBroker: @unchecked Sendable {
             if new.allSatisfy({ all[$0.name]?.code == KafkaCode.none }) { return }
             guard Date() < deadline else { throw Failure.notStarted("topics do not show: \(new.map(\.name))") }
         }
+    }
+
+    // MARK: Quotas
+
+    /// Limits what clients with this id write or read (`producer_byte_rate`, `consumer_byte_rate`: bytes a second, of each
+    /// broker); `nil`: no more. It holds for open connections, too. Needs a broker of ours.
+    package func setQuota(_ name: String, ofClientID clientID: String, bytesPerSecond: Int?) throws {
+        let change = bytesPerSecond.map { ["--add-config", "\(name)=\($0)"] } ?? ["--delete-config", name]
+        let command = try ChildProcess(
+            "java",
+            Self.jvm(folder ?? FileManager.default.temporaryDirectory) + [
+                "-cp", "\(home)/libs/*", "kafka.admin.ConfigCommand", "--bootstrap-server", bootstrapServers, "--alter",
+                "--entity-type", "clients", "--entity-name", clientID,
+            ] + change)
+        guard try command.wait(seconds: 60) == .exited(0) else { throw Failure.refused(command.text) }
     }
 
     // MARK: What a broker needs

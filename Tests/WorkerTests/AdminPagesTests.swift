@@ -60,6 +60,18 @@ struct AdminPagesTests {
         #expect(page("/", snapshot).1.contains("no broker is connected; look at &lt;it&gt;"))
     }
 
+    @Test func `What brokers hold back and what waits in tiers that were left is shown`() {
+        var snapshot = snapshot(.running)
+        #expect(
+            page("/metrics", snapshot).1.contains("\napns_worker_kafka_throttled_seconds_total{request=\"fetch\"} 0\n"))
+        snapshot.quotaDelaysMs = [.produce: 1_500]
+        #expect(
+            page("/metrics", snapshot).1.contains(
+                "\napns_worker_kafka_throttled_seconds_total{request=\"produce\"} 1.5\n"))
+        snapshot.leftTiers = [("apns.retry.old", 7)]
+        #expect(page("/status", snapshot).1.contains(#""left_retry_topics":[{"topic":"apns.retry.old","records":7}]"#))
+    }
+
     @Test func `Alive while the core turns`() {
         #expect(page("/livez", snapshot(.running)).0 == 200)
         let stalled = page("/livez", snapshot(.running), turnedNs: -StatusBoard.stallNs)

@@ -99,3 +99,44 @@ struct BatchFailuresTests {
         #expect(failures.failed([Self.batch(100...100)]) == Self.batch(100...100))
     }
 }
+
+/// What is made of such failures, one partition's.
+struct BatchPassingTests {
+    private let large = UnreadableBatch(5...7, size: 100, isTooLarge: true)
+    private let damaged = UnreadableBatch(8...9, size: 50, isTooLarge: false)
+    private let open = BatchFailure.Batch(baseOffset: 10, size: 70)
+
+    @Test func whileOneIsToBePassedByNoOtherTakesItsPlace() {
+        var passing = BatchPassing()
+        #expect(passing.failed([large]) == .none)
+        #expect(passing.failed([UnreadableBatch(20...21, size: 10, isTooLarge: true)]) == .none)
+        #expect(passing.failed(open, nowNs: 0) == .none)
+        #expect(passing.unreadable == large)
+        passing.pass(large)
+        #expect(passing.unreadable == nil)
+        #expect(passing.failed([large]) == .passed(5...7), "its failure was on its way before the seek")
+    }
+
+    @Test func oneThatIsLeftIsMetAgain() {
+        var passing = BatchPassing()
+        #expect(passing.failed([large]) == .none)
+        passing.leave()
+        #expect(passing.unreadable == nil)
+        #expect(passing.failed([damaged]) == .again(isLasting: false))
+        #expect(passing.failed([damaged]) == .again(isLasting: true))
+        #expect(passing.failed([large]) == .none)
+        #expect(passing.unreadable == large, "it was not passed by")
+    }
+
+    @Test func anEndThatComesLateTakesNoOthersPlace() {
+        var passing = BatchPassing()
+        let findings = (0..<3).map { passing.failed(open, nowNs: $0) }
+        #expect(findings == [.again(isLasting: false), .again(isLasting: true), .endUnknown(isLasting: true)])
+        #expect(passing.failed([large]) == .none)
+        passing.ended(open, last: 12)
+        #expect(passing.unreadable == large)
+        passing.leave()
+        passing.ended(open, last: 12)
+        #expect(passing.unreadable?.offsets == 10...12)
+    }
+}

@@ -68,6 +68,18 @@ import Testing
         #expect(scene.simulator.books.totals.connections == 2)
     }
 
+    @Test func `A bundle id that is a push type's topic is named as the cause`() throws {
+        let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
+        var app = try scene.tokenApp("shop")
+        app.bundleIDs = ["com.example.app.voip"]
+        let answer = check(app)
+        #expect(!answer.isFine)
+        #expect(
+            answer.lines.last
+                == "not fine: app shop: the probe for com.example.app.voip was answered 400 InvalidPushType: it is the topic "
+                + "of push type voip, and the probe is an alert: give com.example.app in bundle_ids")
+    }
+
     @Test func `No more are tried than are allowed, and none after a refused credential`() throws {
         let scene = try LinkScene { $0.faults = [try! FaultRule(text: Self.noDevice)] }
         var app = try scene.tokenApp("shop")

@@ -31,7 +31,8 @@ struct CommitterTests {
 
         init(partitions: Int) {
             machine = DeliveryMachine(settings: Delivery.DeliverySettings(), apps: [])
-            committer = OffsetCommitter(.requests, name: "worker", logger: Logger(sink: MemorySink()))
+            committer = OffsetCommitter(
+                .requests, name: "worker", sessionMs: 10_000, logger: Logger(sink: MemorySink()))
             for number in 0..<Int32(partitions) {
                 let id = machine.assign(
                     topic: "requests", partition: number, role: .requests(weight: 1), committedOffset: nil,
@@ -163,6 +164,30 @@ struct CommitterTests {
         #expect(scene.machine.counters.commitsAcknowledged == 2)
     }
 
+    /// The lease, within which sending goes on without a commit, is 8 s.
+    @Test(arguments: [KafkaCode.notCoordinator, .coordinatorLoading, .rebalanceInProgress])
+    func `However long a group refuses commits, each partition is committed within a second of its end`(
+        code: KafkaCode
+    ) throws {
+        var scene = Scene(partitions: 3)
+        scene.settle(offset: 7)
+        // A minute of it, answered at once.
+        for _ in 0..<600 {
+            let known = scene.place.sent.count
+            scene.commit(afterMs: 100)
+            guard scene.place.sent.count > known else { continue }
+            try scene.answer([0: code, 1: code, 2: code])
+        }
+        #expect(scene.place.sent.count < 70, "a pause grows all the same")
+        let endNs = scene.now.ns
+        while scene.machine.counters.commitsAcknowledged < 3, scene.now.ns - endNs < 20_000_000_000 {
+            let known = scene.place.sent.count
+            scene.commit(afterMs: 50)
+            if scene.place.sent.count > known { try scene.answer([:]) }
+        }
+        #expect(scene.now.ns - endNs <= 1_050_000_000)
+    }
+
     @Test func `A rebalance's errors are nobody's trouble`() throws {
         var scene = Scene(partitions: 2)
         scene.settle(offset: 7)
@@ -171,6 +196,23 @@ struct CommitterTests {
         #expect(scene.committer.problems(now: scene.now).isEmpty)
         scene.commit()
         #expect(scene.sentPartitions == [[0, 1], [0, 1]])
+    }
+
+    @Test func `Answers are found in whatever order they come`() throws {
+        var scene = Scene(partitions: 4)
+        scene.settle(offset: 7)
+        scene.commit()
+        let last = try #require(scene.place.sent.last)
+        let results = [2, 0, 3].map { (place: Int) in
+            CommitResult(
+                last.entries[place].partition, offset: 8, code: place == 0 ? .offsetMetadataTooLarge : .none)
+        }
+        // One is not told of by itself: what is said of the whole counts for it.
+        scene.committer.take(
+            CommitReply(tag: last.tag, code: .notCoordinator, results: results), &scene.machine, now: scene.now)
+        #expect(scene.machine.counters.commitsAcknowledged == 2)
+        scene.commit()
+        #expect(scene.sentPartitions.last == [0, 1])
     }
 
     @Test func `A topic that is denied is told with what to grant`() throws {
@@ -272,7 +314,8 @@ struct CommitterTests {
         scene.settle(offset: 7)
         scene.commit()
         let lost = try #require(scene.place.sent.last)
-        scene.now.ns += OffsetCommitter.lostNs - 1
+        #expect(scene.committer.lostNs == 30_000_000_000, "the session's time, and two requests'")
+        scene.now.ns += scene.committer.lostNs - 1
         scene.commit()
         #expect(scene.place.sent.count == 1)
         scene.now.ns += 1_000_000_000
@@ -285,5 +328,41 @@ struct CommitterTests {
         #expect(scene.machine.counters.commitsAcknowledged == 0, "a late reply is of nobody")
         try scene.answer([:])
         #expect(scene.machine.counters.commitsAcknowledged == 1)
+    }
+
+    @Test func `A partition that is committed beside one that was given up is alone with its error`() throws {
+        var scene = Scene(partitions: 2)
+        scene.settle(offset: 7)
+        scene.place.partitions[scene.ids[1]] = nil
+        scene.commit()
+        #expect(scene.sentPartitions == [[0]])
+        try scene.answer([0: .topicAuthorizationFailed])
+        let subjects = scene.committer.problems(now: scene.now).map(\.subject)
+        #expect(subjects == [.partition(TopicPartition("requests", 0))])
+    }
+
+    @Test func `A coordinator that is silent after an error is named once, for the error`() throws {
+        var scene = Scene(partitions: 1)
+        scene.settle(offset: 7)
+        scene.commit()
+        try scene.answer([0: .groupAuthorizationFailed])
+        scene.commit()
+        #expect(scene.place.sent.count == 2)
+        scene.now.ns += 6_000_000_000
+        #expect(scene.committer.problems(now: scene.now).map(\.code) == [.groupAuthorizationFailed])
+    }
+
+    @Test func `That a topic is gone is forgotten with the partition`() throws {
+        var scene = Scene(partitions: 1)
+        let partition = TopicPartition("requests", 0)
+        scene.settle(offset: 7)
+        scene.commit()
+        try scene.answer([0: .unknownTopicOrPartition])
+        scene.committer.take(LogQuestions.Answer(partition: partition, state: .gone))
+        scene.committer.keepOnly { _ in false }
+        scene.commit()
+        #expect(scene.place.sent.count == 2)
+        try scene.answer([0: .unknownTopicOrPartition])
+        #expect(scene.committer.takeGone().isEmpty, "others are asked anew")
     }
 }

@@ -1,4 +1,5 @@
 import Kafka
+import Observability
 import Testing
 
 @testable import Delivery
@@ -175,7 +176,7 @@ struct ProblemTests {
     ])
     func `Partitions without a leader are named with their topic`(use: ClusterReport.Topic.Use, effect: String) throws {
         var report = report(KafkaCode.none, use: use)
-        report.topics[0].leaderless = LeaderlessPartitions.Found(count: 2, first: 3, partitions: 8)
+        report.topics[0].leaderless = LastingPartitions.Found(count: 2, first: 3, partitions: 8)
         let faults = report.faults(bootstrapServers: "kafka:9092")
         let fault = try #require(faults.first)
         #expect(faults.count == 1 && fault.subject == "topic apns.requests" && fault.kind == .leaderless)
@@ -190,27 +191,65 @@ struct ProblemTests {
         #expect(report.faults(bootstrapServers: "").map(\.kind) == [.missing])
     }
 
+    @Test func `Partitions with too few replicas in sync are named, with what they lack`() throws {
+        let replicas = [(2, 2), (3, 1), (3, 2), (3, 0), (1, 1)].map {
+            TopicDescription.Replicas($0.0, inSync: $0.1)
+        }
+        let topic = TopicDescription(
+            name: "apns.results", partitions: 5, leaderless: [3], leaders: [1, 2, 1, -1, 1], replicas: replicas)
+        #expect(topic.outOfSync(least: 2) == [1], "neither one without a leader, nor one that has no second replica")
+        #expect(topic.outOfSync(least: 3) == [1, 2])
+        #expect(topic.outOfSync(least: 1).isEmpty)
+        var report = report(KafkaCode.none, use: .written)
+        report.topics[0].outOfSync = ClusterReport.Topic.OutOfSync(
+            partitions: LastingPartitions.Found(count: 2, first: 1, partitions: 5), least: 2)
+        let fault = try #require(report.faults(bootstrapServers: "").first)
+        #expect(fault.subject == "topic apns.requests" && fault.kind == .outOfSync)
+        #expect(fault.text.contains("2 of 5 partitions with fewer replicas in sync than min.insync.replicas=2"))
+        #expect(fault.text.contains("(the first: 1): they take nothing"))
+        // What takes the leader takes its replicas, too.
+        report.topics[0].leaderless = LastingPartitions.Found(count: 1, first: 3, partitions: 5)
+        #expect(report.faults(bootstrapServers: "").map(\.kind) == [.leaderless])
+    }
+
     @Test func `A partition has no leader when two rounds in turn say so`() {
-        var leaderless = LeaderlessPartitions()
-        func look(_ numbers: [Int32], other: [Int32] = []) -> [String: LeaderlessPartitions.Found] {
-            leaderless.look([
+        var leaderless = LastingPartitions()
+        func look(_ numbers: [Int32], other: [Int32] = []) -> [String: LastingPartitions.Found] {
+            let topics = [
                 TopicDescription(name: "a", partitions: 8, leaderless: numbers),
                 TopicDescription(name: "b", partitions: 2, leaderless: other),
-            ])
+            ]
+            return leaderless.look(topics) { $0.leaderless }
         }
         #expect(look([]).isEmpty)
         #expect(look([5, 3]).isEmpty, "an election may be under way")
         #expect(look([2]).isEmpty, "others, one after the other, as brokers are restarted")
-        #expect(look([7, 2, 4], other: [1]) == ["a": LeaderlessPartitions.Found(count: 1, first: 2, partitions: 8)])
+        #expect(look([7, 2, 4], other: [1]) == ["a": LastingPartitions.Found(count: 1, first: 2, partitions: 8)])
         #expect(
             look([7, 2, 4], other: [1]) == [
-                "a": LeaderlessPartitions.Found(count: 3, first: 2, partitions: 8),
-                "b": LeaderlessPartitions.Found(count: 1, first: 1, partitions: 2),
+                "a": LastingPartitions.Found(count: 3, first: 2, partitions: 8),
+                "b": LastingPartitions.Found(count: 1, first: 1, partitions: 2),
             ])
         #expect(look([], other: [1]).keys.sorted() == ["b"], "over with the first round that sees leaders")
         // A topic that is not told of is not known.
-        #expect(leaderless.look([]).isEmpty)
+        #expect(leaderless.look([]) { $0.leaderless }.isEmpty)
         #expect(look([], other: [1]).isEmpty)
+    }
+
+    @Test func `A group's coordinator is silent when two rounds in turn could not ask it`() {
+        var groups = SilentGroups()
+        func look(_ code: KafkaCode?) -> Bool {
+            var round = report(KafkaCode.none, reading: nil, group: code)
+            groups.look(&round.groups)
+            return !round.faults(bootstrapServers: "").isEmpty
+        }
+        #expect(!look(nil), "on a new cluster its topic is being made")
+        #expect(look(.notCoordinator))
+        #expect(look(nil))
+        #expect(!look(KafkaCode.none), "over with the first answer")
+        #expect(!look(.coordinatorLoading))
+        #expect(look(.groupAuthorizationFailed), "that is no silence")
+        #expect(!look(nil))
     }
 
     @Test func `A lag that is not known of all partitions is not known`() {
@@ -255,5 +294,70 @@ struct ProblemTests {
         #expect(missing.problem(ofGroup: "g", nowNs: last + MissingThread.namedNs) == nil)
         missing.note(nowNs: last + 3 * MissingThread.namedNs)
         #expect(missing.problem(ofGroup: "g", nowNs: last + 3 * MissingThread.namedNs)?.sinceNs != 1_000)
+    }
+}
+
+/// What one group's reading suffers from, and until when.
+struct ReadingProblemsTests {
+    private let topic = "apns.requests"
+    private var partition: TopicPartition { TopicPartition(topic, 3) }
+    private let problems = ReadingProblems(ofGroup: "apns", logger: Logger(sink: MemorySink()))
+
+    private func at(_ seconds: Int64) -> DeliveryTime {
+        DeliveryTime(ns: seconds * 1_000_000_000, wallMs: seconds * 1_000)
+    }
+
+    private func report(at seconds: Int64, metadata: KafkaCode?, reading: KafkaCode?) -> ClusterReport {
+        var report = ClusterReport(atNs: seconds * 1_000_000_000)
+        report.topics = [
+            ClusterReport.Topic(name: topic, path: "", use: .requests, metadata: metadata, reading: reading)
+        ]
+        return report
+    }
+
+    @Test func `A trouble that is said again began when it was said first, unless it was over`() {
+        problems.note(.partition(partition), .transport, of: topic, isOfFetch: true, at(1))
+        problems.note(.partition(partition), .transport, of: topic, isOfFetch: true, at(15))
+        #expect(problems.all(at(34)).map(\.sinceNs) == [1_000_000_000])
+        #expect(problems.all(at(35)).isEmpty)
+        problems.note(.partition(partition), .transport, of: topic, isOfFetch: true, at(40))
+        #expect(problems.all(at(40)).map(\.sinceNs) == [40_000_000_000])
+    }
+
+    @Test func `What is said once is over when the watch asked later and the group may read the topic`() {
+        let isDenied = KafkaCode.topicAuthorizationFailed
+        problems.note(.partition(partition), isDenied, of: topic, isOfFetch: true, at(10))
+        problems.note(.topic(topic), isDenied, of: topic, isOfFetch: true, at(10))
+        #expect(problems.all(at(100)).count == 2)
+        problems.take(report(at: 10, metadata: KafkaCode.none, reading: KafkaCode.none))
+        #expect(problems.all(at(100)).count == 2, "it asked before")
+        problems.take(report(at: 11, metadata: isDenied, reading: isDenied))
+        #expect(problems.all(at(100)).count == 2, "it is denied still")
+        // The topic is there again; whether it may be read is not known.
+        problems.take(report(at: 11, metadata: KafkaCode.none, reading: isDenied))
+        #expect(problems.all(at(100)).map(\.subject) == [.partition(partition)])
+        problems.take(report(at: 11, metadata: KafkaCode.none, reading: KafkaCode.none))
+        #expect(problems.all(at(100)).isEmpty)
+    }
+
+    @Test func `What is assigned has no trouble of before, nor has its topic; another partition keeps its own`() {
+        let other = TopicPartition(topic, 4)
+        for subject in [KafkaProblem.Subject.topic(topic), .partition(partition), .partition(other)] {
+            problems.note(subject, .unknownTopicOrPartition, of: topic, isOfFetch: true, at(1))
+        }
+        problems.isAssigned(partition)
+        #expect(problems.all(at(1)).map(\.subject) == [.partition(other)])
+        problems.isRead(other)
+        #expect(problems.all(at(1)).isEmpty)
+    }
+
+    @Test func `That a group cannot be joined lasts until it can, and began at first`() {
+        problems.cannotJoin(.transport, at(1))
+        problems.cannotJoin(.transport, at(50))
+        #expect(problems.all(at(500)).map(\.sinceNs) == [1_000_000_000])
+        problems.take(report(at: 400, metadata: KafkaCode.none, reading: KafkaCode.none))
+        #expect(problems.all(at(500)).count == 1)
+        problems.canJoin()
+        #expect(problems.all(at(500)).isEmpty)
     }
 }

@@ -3,12 +3,13 @@ import Delivery
 import Foundation
 import Kafka
 import PushRecords
+import TestSupport
 import Testing
 
 @testable import Worker
 
 /// What is written, refused and written again, on librdkafka's in-process brokers.
-@Suite(.serialized) struct PublisherTests {
+@Suite(.waiting) struct PublisherTests {
     @Test func `A full producer queue produces nothing twice and loses nothing`() throws {
         let scene = try PublisherScene(producer: [
             UserProperty(name: "queue.buffering.max.messages", value: "10", place: ""),
@@ -149,7 +150,7 @@ import Testing
         scene.request(40)
         scene.turn()
         #expect(scene.publisher.unacknowledgedCount == 40)
-        scene.publisher.failFatally()
+        scene.publisher.producer.failFatally(.fencedInstance)
         try scene.run("all results") { scene.settled == 40 }
         #expect(try scene.count(scene.results) == 40)
     }
@@ -179,6 +180,29 @@ import Testing
         try scene.run("the result") { scene.settled == 2 && scene.publisher.isIdle }
     }
 
+    /// librdkafka tries on for ever, and says so at debug level only.
+    @Test func `A topic with too few replicas in sync is named although nothing is refused, until it takes records`()
+        throws
+    {
+        let scene = try PublisherScene()
+        scene.request(1)
+        try scene.run("a first result") { scene.settled == 1 }
+        let notEnoughReplicas = KafkaCode(rawValue: 19)
+        scene.cluster.fail(0, with: Array(repeating: notEnoughReplicas, count: 20))
+        scene.request(1)
+        scene.turn()
+        #expect(scene.publisher.unacknowledgedCount == 1)
+        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
+        scene.lateNs = UnacknowledgedRecords.namedNs
+        let problem = try #require(scene.publisher.problems(nowNs: scene.now.ns).first)
+        #expect(problem.subject == .topic(scene.results) && problem.trouble == .unacknowledged)
+        #expect(problem.advice.contains("min.insync.replicas"))
+        #expect(scene.publisher.problems(nowNs: scene.now.ns).count == 1, "no other topic")
+        #expect(scene.publisher.refusedCount == 0 && scene.allLines.isEmpty, "nobody else says it")
+        try scene.run("the result") { scene.settled == 2 }
+        #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
+    }
+
     /// A paused app, whose every request is held in a retry tier.
     private static let paused = AppRoute(
         name: "shop", environment: .production, bundleIDs: ["com.example.shop"], isPaused: true)
@@ -192,7 +216,7 @@ import Testing
         try scene.run("the connection's end with a request in the broker's hands") {
             !scene.lines(containing: "Disconnected").isEmpty
         }
-        scene.publisher.failFatally()
+        scene.publisher.producer.failFatally(.fencedInstance)
         try scene.run("the retry record") { scene.settled == 1 && scene.publisher.isIdle }
         let tier = try #require(try scene.tiers.first { try scene.count($0) == 1 })
         let headers = try scene.firstHeaders(of: tier)
@@ -236,7 +260,7 @@ import Testing
             producer: [UserProperty(name: "linger.ms", value: "2000", place: "")], apps: [Self.paused])
         scene.request(1)
         try scene.run("a retry record in the queue") { scene.publisher.unacknowledgedCount == 1 }
-        scene.publisher.failFatally()
+        scene.publisher.producer.failFatally(.fencedInstance)
         try scene.run("the retry record") { scene.settled == 1 && scene.publisher.isIdle }
         let tier = try #require(try scene.tiers.first { try scene.count($0) == 1 })
         let headers = try scene.firstHeaders(of: tier)

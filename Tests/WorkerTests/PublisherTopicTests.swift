@@ -223,4 +223,67 @@ struct PublisherTopicTests {
         topic.handedOn(1, nowNs: second)
         #expect(topic.isOpen)
     }
+
+    @Test func `What comes back to a topic that pauses is tried at once where it may be the record's own fault`() throws
+    {
+        var topic = TargetTopic("results")
+        topic.take(record(1), .together)
+        topic.block(.topicAuthorizationFailed, nowNs: 0)
+        #expect(topic.nextTryNs == second)
+        topic.take(record(2), .together)
+        topic.block(.invalidRecord, nowNs: second / 2)
+        #expect(topic.nextTryNs == second / 2)
+    }
+
+    @Test func `The pause after records that were tried together begins with the last of their reports`() throws {
+        var topic = TargetTopic("results")
+        for tag in 1...3 as ClosedRange<UInt64> { topic.take(record(tag), .together) }
+        topic.block(.policyViolation, nowNs: 0)
+        #expect(write(&topic, at: 0) == [1, 2, 3])
+        for (tag, seconds) in [(1, 1), (2, 1), (3, 9)] as [(UInt64, Int64)] {
+            topic.refused(record(tag), .policyViolation, partition: 0, nowNs: seconds * second)
+        }
+        #expect(topic.nextTryNs == 11 * second)
+    }
+
+    /// A topic that refused a record by itself once, after it had taken another.
+    private func topicWithOneApart(_ record: UndeliveredRecord) -> TargetTopic {
+        var topic = TargetTopic("results")
+        topic.take(record, .alone)
+        #expect(write(&topic, at: 0) == [record.tag])
+        topic.noteTaken(partition: 0)
+        topic.refused(record, .invalidRecord, partition: 0, nowNs: 0)
+        return topic
+    }
+
+    @Test func `A record that stands apart and finds no room is what its topic is tried with`() throws {
+        var topic = topicWithOneApart(record(1))
+        #expect(topic.isClear && topic.nextTryNs == second)
+        let named = topic.next(nowNs: second)
+        #expect(named?.byItself == true)
+        topic.couldNotWrite(.transport, nowNs: second)
+        #expect(!topic.isClear && topic.nextTryNs == 2 * second)
+        #expect(write(&topic, at: 2 * second) == [1])
+    }
+
+    @Test func `Records that stand apart count for what may be refused at once`() throws {
+        let topic = topicWithOneApart(record(1, bytes: TargetTopic.refusedBytesLimit))
+        #expect(!topic.isOpen)
+    }
+
+    @Test func `A smaller form of a record that stands apart stands apart`() throws {
+        var topic = topicWithOneApart(record(1))
+        var now: Int64 = 0
+        for isItsOwn in [false, true] {
+            now += 10 * second
+            #expect(write(&topic, at: now) == [1])
+            topic.noteTaken(partition: 0)
+            let verdict = topic.refused(record(1), .invalidRecord, partition: 0, nowNs: now)
+            #expect(verdict == isItsOwn)
+        }
+        topic.shrunk(to: record(1), .reduced, nowNs: now)
+        #expect(write(&topic, at: now) == [1])
+        topic.refused(record(1), .invalidRecord, partition: 0, nowNs: now)
+        #expect(topic.isClear, "nothing was taken since, and it blocks nothing")
+    }
 }

@@ -9,7 +9,7 @@ import Testing
 @testable import Worker
 
 /// Reading a group's partitions into the machine, on librdkafka's in-process brokers.
-@Suite(.serialized) struct ReaderTests {
+@Suite(.waiting) struct ReaderTests {
     /// A reader with its loop, and a producer that writes what it reads.
     private final class Scene {
         let cluster: MockCluster
@@ -63,7 +63,7 @@ import Testing
                 topics: topics, drainNs: 5_000_000_000, wakeUpDescriptor: wakeUp.descriptor, logger: logger,
                 roleOfTopic: { _ in role })
             let group: CommitGroup = if case .retry = role { .retries } else { .requests }
-            committer = OffsetCommitter(group, name: "group", logger: logger)
+            committer = OffsetCommitter(group, name: "group", sessionMs: 6_000, logger: logger)
             var machineSettings = Delivery.DeliverySettings()
             machineSettings.maxOpen = 100
             machine = DeliveryMachine(settings: machineSettings, apps: [])
@@ -264,6 +264,35 @@ import Testing
         try scene.run("both topics") { scene.assigned == [0, 0, 1, 1] }
         try scene.run("all letters") { scene.letters.count == 4 }
         #expect(scene.reader.problems(scene.now).isEmpty)
+    }
+
+    @Test func `What kept a partition from being read is over once it is given to another`() throws {
+        let scene = try Scene(topics: 2, partitions: 2)
+        // For both at once, for one by itself, and whenever that is asked for again.
+        scene.cluster.fail(
+            9,
+            with: [.topicAuthorizationFailed, .topicAuthorizationFailed, .none]
+                + Array(repeating: .topicAuthorizationFailed, count: 20))
+        try scene.run("one topic") { scene.assigned == [0, 1] }
+        let denied = try #require(scene.topics.first { !scene.reader.isAssigned(TopicPartition($0, 0)) })
+        func unread() -> [KafkaProblem.Subject] {
+            scene.reader.problems(scene.now).filter { $0.code == .topicAuthorizationFailed }.map(\.subject)
+        }
+        #expect(Set(unread()) == [.partition(TopicPartition(denied, 0)), .partition(TopicPartition(denied, 1))])
+        try scene.loseSession()
+        #expect(unread().isEmpty)
+    }
+
+    @Test func `A topic that is not subscribed to any more is nobody's trouble`() throws {
+        let problems = ReadingProblems(ofGroup: "group", logger: Logger(sink: MemorySink()))
+        let now = DeliveryTime(ns: 1, wallMs: 1)
+        for name in ["a", "b"] {
+            problems.note(.topic(name), .unknownTopicOrPartition, of: name, isOfFetch: true, now)
+        }
+        problems.isSubscribed(to: ["^a.*"])
+        #expect(problems.all(now).count == 2, "a pattern may find both")
+        problems.isSubscribed(to: ["a", "c"])
+        #expect(problems.all(now).map(\.subject) == [.topic("a")])
     }
 
     @Test func `Denied topics and slow answers hold a turn for a second or so, however many there are`() throws {

@@ -48,6 +48,9 @@ package struct AppSettings: Hashable, Sendable {
     /// `nil`: the host is dialled itself.
     package var proxy: ProxySettings?
     package var environmentGuard = EnvironmentGuard.warn
+    /// The app that has the same bundle ids in the other environment: what is BadDeviceToken here is sent there once;
+    /// `nil`: it is rejected.
+    package var otherEnvironment: String?
     /// Notifications a second; 0: as many as APNs takes.
     package var rateLimit = 0
     /// Nothing is sent; its notifications are held.
@@ -124,7 +127,7 @@ extension AppSettings {
             section.read("manage_port", into: &managePort) { $0.integer(1...65_535) }
         }
         section.section("connections") { section in
-            section.read("min", into: &connections.min) { $0.integer(1...1_000) }
+            section.read("min", into: &connections.min) { $0.integer(0...1_000) }
             section.read("max", into: &connections.max) { $0.integer(1...1_000) }
             let range = Duration.seconds(1)...Duration.seconds(86_400)
             section.read("ping", into: &connections.ping) { $0.duration(range) }
@@ -137,6 +140,7 @@ extension AppSettings {
         section.read("index_authorization", into: &indexesAuthorization) { $0.boolean() }
         proxy = ProxySettings(in: &section)
         section.read("environment_guard", into: &environmentGuard) { $0.choice() }
+        section.read("other_environment", into: &otherEnvironment) { $0.text("the name of an app") }
         section.read("rate_limit", into: &rateLimit) { $0.integer(0...10_000_000) }
         section.read("paused", into: &isPaused) { $0.boolean() }
         section.section("tls") { section in

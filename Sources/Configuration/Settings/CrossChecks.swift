@@ -1,3 +1,5 @@
+internal import PushRecords
+
 // What no single key can be right or wrong about.
 
 extension WorkerConfiguration {
@@ -84,10 +86,35 @@ extension WorkerConfiguration {
         for (index, app) in apps.enumerated() where !app.name.isEmpty && !names.insert(app.name).inserted {
             reading.refuse("apps[\(index)].name", "another app has the name \(quoted(app.name))")
         }
+        for index in apps.indices { checkOtherEnvironment(index, names.sorted(), reading) }
         for (index, topic) in requestTopics.enumerated() {
             guard let app = topic.app, !names.contains(app) else { continue }
             let advice = nearest(to: app, among: names.sorted()).map { "; did you mean \(quoted($0))?" } ?? ""
             reading.refuse("requests.topics[\(index)].app", "no app has the name \(quoted(app))\(advice)")
+        }
+    }
+
+    /// What an app sends on has to find a place there, or a bad token would be no app's.
+    private func checkOtherEnvironment(_ index: Int, _ names: [String], _ reading: Reading) {
+        let app = apps[index]
+        guard let name = app.otherEnvironment else { return }
+        let path = "apps[\(index)].other_environment"
+        guard let other = apps.first(where: { $0.name == name }) else {
+            let advice = nearest(to: name, among: names).map { "; did you mean \(quoted($0))?" } ?? ""
+            return reading.refuse(path, "no app has the name \(quoted(name))\(advice)")
+        }
+        guard other.environment != app.environment else {
+            return reading.refuse(
+                path,
+                "the app \(quoted(name)) is in \(app.environment.text), as this one; it has to be an app of the other "
+                    + "environment")
+        }
+        if let missing = app.bundleIDs.first(where: { !other.bundleIDs.contains($0) }) {
+            reading.refuse(path, "the app \(quoted(name)) lacks the bundle id \(missing), which this one has")
+        } else if other.otherEnvironment == nil, apps[..<index].contains(where: { $0.name == name }) {
+            reading.warn(
+                path,
+                "requests that name no app go to \(quoted(name)), which stands before this one and sends nothing on")
         }
     }
 }

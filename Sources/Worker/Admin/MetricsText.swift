@@ -90,6 +90,10 @@ struct MetricsText {
         }
         perApp("apns_worker_resends_total", .counter, "Sent again at once.") { $0.counters.resends }
         perApp(
+            "apns_worker_sent_on_total", .counter,
+            "Answered BadDeviceToken, and sent once more through the app of the other environment."
+        ) { $0.counters.sentOn }
+        perApp(
             "apns_worker_in_doubt_total", .counter,
             "Sends whose completion stayed unknown, those of owners that died included."
         ) { $0.counters.inDoubt }
@@ -271,6 +275,13 @@ struct MetricsText {
             "apns_worker_rejected_records_total", .counter,
             "Records that a topic refused for their own sake while it took others, by topic.")
         for (topic, records) in snapshot.rejected { out.sample(["topic": topic], records) }
+        out.family(
+            "apns_worker_kafka_throttled_seconds_total", .counter,
+            "What brokers said that they hold this client back for exceeding a quota, by kind of request.")
+        for request in Quotas.Request.allCases {
+            out.sample(
+                ["request": request.rawValue], Double(snapshot.quotaDelaysMs[request] ?? 0) / 1_000)
+        }
     }
 
     // MARK: Process

@@ -23,7 +23,7 @@ struct StatusText: ~Copyable {
         writePartitions()
         json.member("open_notifications", snapshot.gauges.openNotifications)
         json.member("unacknowledged_records", snapshot.unacknowledged)
-        writeTooLarge()
+        writeTopics()
         writeUnpacking()
         writeCrashes()
         json.endObject()
@@ -44,10 +44,12 @@ struct StatusText: ~Copyable {
         if snapshot.problemsLeftOut > 0 { json.member("problems_left_out", snapshot.problemsLeftOut) }
     }
 
-    /// What was too large for a topic and was written smaller, and what one refused for another reason.
-    private mutating func writeTooLarge() {
+    /// What was too large for a topic and was written smaller, what one refused for another reason, and what waits in retry
+    /// topics that are not configured any more.
+    private mutating func writeTopics() {
         write("too_large_for_topic", snapshot.tooLarge)
         write("rejected_by_topic", snapshot.rejected)
+        write("left_retry_topics", snapshot.leftTiers)
     }
 
     private mutating func write(_ name: StaticString, _ counts: [(topic: String, records: Int)]) {

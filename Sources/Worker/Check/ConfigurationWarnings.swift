@@ -4,13 +4,6 @@ internal import TLS
 
 /// What can be used as it is configured, and will not do what it seems to, a line each.
 enum ConfigurationWarnings {
-    /// What Apple appends to a bundle id to make the topic of a push type: "Sending notification requests to APNs".
-    private static let suffixes: [(suffix: String, type: String)] = [
-        (".voip", "voip"), (".complication", "complication"), (".pushkit.fileprovider", "fileprovider"),
-        (".location-query", "location"), (".push-type.liveactivity", "liveactivity"), (".voip-ptt", "pushtotalk"),
-        (".push-type.widgets", "widgets"), (".push-type.controls", "controls"),
-    ]
-
     /// Keys with which apps of both environments send: since February 2025 a key may be for one of them only.
     static func ofKeys(_ apps: [AppSettings]) -> [String] {
         var keys: [[String]] = []
@@ -36,18 +29,24 @@ enum ConfigurationWarnings {
     /// Bundle ids that are another push type's topic.
     static func ofBundleIDs(_ app: AppSettings) -> [String] {
         app.bundleIDs.compactMap { id in
-            guard let found = suffixes.first(where: { id.hasSuffix($0.suffix) && id.count > $0.suffix.count }) else {
-                return nil
-            }
-            let bundleID = id.dropLast(found.suffix.count)
-            let line = "app \(app.name): \(id) in bundle_ids is the topic of push type \(found.type)"
-            if found.type == "location", case .certificate = app.credential {
+            guard let (bundleID, type) = split(id) else { return nil }
+            let line = "app \(app.name): \(id) in bundle_ids is the topic of push type \(type.text)"
+            if type == .location, case .certificate = app.credential {
                 return "\(line), which Apple takes with a token only, and the app has a certificate"
             }
             return
                 "\(line): give \(bundleID), whose topics are taken with it; without apns-push-type a request for \(id) is of "
                 + "type alert, which APNs refuses there"
         }
+    }
+
+    /// The bundle id and the push type whose topic a text is; `nil`: it has no push type's suffix.
+    static func split(_ topic: String) -> (bundleID: Substring, PushType)? {
+        for type in PushType.allCases {
+            guard let suffix = type.topicSuffix, topic.hasSuffix(suffix), topic.count > suffix.count else { continue }
+            return (topic.dropLast(suffix.count), type)
+        }
+        return nil
     }
 
     /// What a certificate that lists its topics can carry.

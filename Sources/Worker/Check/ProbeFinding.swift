@@ -40,6 +40,10 @@ extension ConfigurationCheck.Finding {
     /// What is wrong, or what to do.
     private static func advice(_ answer: CredentialProbe.Answer, _ app: AppSettings, _ topic: String) -> String? {
         let status = Int(answer.status)
+        if answer.reason == .invalidPushType, let (bundleID, type) = ConfigurationWarnings.split(topic) {
+            return
+                "it is the topic of push type \(type.text), and the probe is an alert: give \(bundleID) in bundle_ids"
+        }
         if let advice = RefusalAdvice.ofCredential(answer.reason, status: status, topic, of: app) { return advice }
         return RefusalAdvice.ofService(answer.reason, status: status).map {
             "\($0); it says nothing about the credential"

@@ -6,6 +6,8 @@ final class AppTransports: Transports {
     /// What they told of one app, for pages and log.
     struct Standing {
         var connections = ConnectionCounts()
+        /// It takes requests: over connections, or over one that it dials when there is a request.
+        var takesRequests = false
         /// The `iat` of the provider token in use (wall clock); `nil`: none yet.
         var tokenIssuedMs: Int64?
         /// Why it cannot be reached now.
@@ -120,6 +122,7 @@ final class AppTransports: Transports {
         case .completions(let batch): machine.handle(batch, now: now)
         case .capacity(let app, let requests):
             machine.setCapacity(app, requests: requests)
+            standings[app.value].takesRequests = requests > 0
             if requests > 0, !standings[app.value].isOutOfReach { standings[app.value].unreachable = nil }
         case .connections(let app, let counts): standings[app.value].connections = counts
         case .reachable(let app, let isReachable):

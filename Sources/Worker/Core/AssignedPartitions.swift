@@ -58,7 +58,6 @@ final class AssignedPartitions {
             // With a topic its offsets go: whoever had one of it before reads another log.
             let isForgotten = place.committed.offset == nil && hadCommitted.remove(partition) != nil
             if place.isAnotherLog || isForgotten { context.acquit(partition) }
-            if place.committed.offset != nil { hadCommitted.insert(partition) }
             let id = place.committed.metadata.withUnsafeBytes { metadata in
                 machine.assign(
                     topic: partition.topic, partition: partition.partition, role: roleOfTopic(partition.topic),
@@ -74,6 +73,8 @@ final class AssignedPartitions {
             context.problems.isAssigned(partition)
         }
         all += added
+        // After that, since it forgets whom nobody reads any more.
+        for (queue, place) in zip(queues, places) where place.committed.offset != nil { noteCommitted(queue.partition) }
     }
 
     private func rename(_ reader: PartitionReader, from before: PartitionID) {
@@ -91,7 +92,7 @@ final class AssignedPartitions {
         for one in all where !isLost && ids.contains(one.id) && machine.isDrained(one.id) {
             changed[one.partition] = nil
         }
-        for one in all where machine.status(of: one.id)?.committed != nil { hadCommitted.insert(one.partition) }
+        for one in all where machine.status(of: one.id)?.committed != nil { noteCommitted(one.partition) }
         if isLost { machine.suspend(given) } else { machine.release(given) }
         for one in all where ids.contains(one.id) {
             context.problems.forget(one.partition)
@@ -99,6 +100,15 @@ final class AssignedPartitions {
             noteFormer(one.id, one.partition)
         }
         all.removeAll { ids.contains($0.id) }
+    }
+
+    /// Of very many, as patterns find them one after the other, those that are read now are kept: at most half, so that it
+    /// is looked for them seldom.
+    private func noteCommitted(_ partition: TopicPartition) {
+        if hadCommitted.count >= max(Self.formerLimit, 2 * all.count) {
+            hadCommitted = hadCommitted.filter { byPartition[$0] != nil }
+        }
+        hadCommitted.insert(partition)
     }
 
     private func noteFormer(_ id: PartitionID, _ partition: TopicPartition) {

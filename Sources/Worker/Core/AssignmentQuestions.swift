@@ -2,8 +2,9 @@ internal import Delivery
 internal import EventLoop
 internal import Kafka
 
-/// How long the questions of one turn may wait for brokers, all those together that one group's reader asks. Each reader has
-/// its own: a turn waits for two seconds at most.
+/// How long the questions of one turn may wait for brokers, all those together that one group's reader asks. They hold the core
+/// up, and with it both groups: each reader has a budget of its own, so a turn waits for two seconds in all, and for one more
+/// where a client that was made for a question ends (`Consumer.highWatermarks`).
 struct TurnBudget {
     private let endNs: Int64
 
@@ -22,8 +23,8 @@ struct TurnBudget {
 }
 
 /// What has to be known of partitions before they are read: what is committed for them, and which offsets their logs have.
-/// Asked for in as many turns as it takes, in each of which they wait for a second at most (`TurnBudget`), so that all else
-/// goes on.
+/// Asked for in as many turns as it takes, in each of which they wait for a second or so (`TurnBudget`), so that all else goes
+/// on between them; after one that nobody answered, all else has half a second.
 struct AssignmentQuestions {
     /// Where a partition is read from, and what is known of its log.
     struct Place {

@@ -15,7 +15,15 @@ struct ClusterReport: Sendable {
         /// `.none`, or why its group may not read it; `nil`: nobody answered, or it is not read.
         var reading: KafkaCode?
         /// Its partitions that no broker leads, in this round and the one before.
-        var leaderless: LeaderlessPartitions.Found?
+        var leaderless: LastingPartitions.Found?
+        /// Its partitions with fewer replicas in sync than that, in this round and the one before: where it is written.
+        var outOfSync: OutOfSync?
+
+        struct OutOfSync: Sendable {
+            var partitions: LastingPartitions.Found
+            /// `min.insync.replicas`.
+            var least: Int
+        }
 
         /// Whether its partitions and their ends can be known.
         var isKnown: Bool { metadata == KafkaCode.none }
@@ -26,6 +34,8 @@ struct ClusterReport: Sendable {
         var id: String
         /// `.none`: its coordinator answers and the group may be read; `nil`: nobody answered.
         var code: KafkaCode?
+        /// Whether it was so a round before, where it may be over by itself (`SilentGroups`).
+        var hasLasted = true
     }
 
     /// When it was made (monotonic).
@@ -42,8 +52,10 @@ struct ClusterReport: Sendable {
     var unsafeTopics: [TopicCheck.Unsafe]?
     /// Retry topics that hold records of the group and are in no configuration; `nil`: not asked this time.
     var leftTiers: [LeftTiers.Tier]?
+    /// All topics of the cluster that are in no configuration, where `leftTiers` was asked.
+    var otherTopics: Set<String> = []
     /// Why these could not be asked for.
-    var leftTiersFailure: String?
+    var leftTiersFailure: KafkaError?
 }
 
 extension ClusterReport {
@@ -67,7 +79,8 @@ extension ClusterReport {
     }
 
     private func fault(of group: Group) -> Fault? {
-        switch group.code {
+        guard group.hasLasted else { return nil }
+        return switch group.code {
         // A coordinator that answers who is no member is of use (librdkafka's mock broker does).
         case KafkaCode.none?, .unknownMember?: nil
         case .groupAuthorizationFailed?:
@@ -109,18 +122,32 @@ extension ClusterReport {
                 subject, .denied, "the topic (\(topic.path)) may not be read: its records wait",
                 "allow Read on it to the worker's user")
         }
-        return topic.leaderless.map { leaderless in
-            let effect =
-                switch topic.use {
-                case .requests: "what is in them waits"
-                case .retries: "what is in them waits, and what is to be written to them"
-                case .written: "what is to be written to them waits"
-                }
-            return Fault(
-                subject, .leaderless,
-                "the topic (\(topic.path)) has \(leaderless.count) of \(leaderless.partitions) partitions without a leader "
-                    + "(the first: \(leaderless.first)): \(effect), until a broker that holds them is back",
-                "look at the brokers; with a replication factor of 3 another one leads when one is lost")
-        }
+        return topic.leaderless.map { fault(of: topic, leaderless: $0) }
+            ?? topic.outOfSync.map { fault(of: topic, outOfSync: $0) }
+    }
+
+    private func fault(of topic: Topic, outOfSync: Topic.OutOfSync) -> Fault {
+        let partitions = outOfSync.partitions
+        return Fault(
+            "topic \(topic.name)", .outOfSync,
+            "the topic (\(topic.path)) has \(partitions.count) of \(partitions.partitions) partitions with fewer replicas in "
+                + "sync than min.insync.replicas=\(outOfSync.least) (the first: \(partitions.first)): they take nothing, and "
+                + "what is to be written to them waits, until enough of their brokers are back",
+            "look at the brokers that hold the replicas; with a replication factor of 3 and min.insync.replicas=2 one may be "
+                + "lost")
+    }
+
+    private func fault(of topic: Topic, leaderless: LastingPartitions.Found) -> Fault {
+        let effect =
+            switch topic.use {
+            case .requests: "what is in them waits"
+            case .retries: "what is in them waits, and what is to be written to them"
+            case .written: "what is to be written to them waits"
+            }
+        return Fault(
+            "topic \(topic.name)", .leaderless,
+            "the topic (\(topic.path)) has \(leaderless.count) of \(leaderless.partitions) partitions without a leader "
+                + "(the first: \(leaderless.first)): \(effect), until a broker that holds them is back",
+            "look at the brokers; with a replication factor of 3 another one leads when one is lost")
     }
 }

@@ -8,15 +8,18 @@ internal import Synchronization
 /// worker's own clients say about that comes once, late, or never, and the core must not wait for an answer.
 ///
 /// A round asks for the metadata of the topics (of all of them where a pattern is configured), which tell the
-/// partitions without a leader, too (`LeaderlessPartitions`), for the end of each partition that is to be read and the
-/// first records since some times (`LogMarks`; five requests to each broker; where one looks like another, two more and
-/// what stands at an offset, of 16 partitions and for 3 s at most), and for the right to read each topic (one to three requests to the coordinator; at most 32 topics in a
+/// partitions without a leader or with too few replicas in sync, too (`LastingPartitions`), for the end of each partition
+/// that is to be read and the first records since some times (`LogMarks`; five requests to each broker; where one looks like
+/// another, two more and what stands at an offset, of 16 partitions and for 3 s at most), and for the right to read each
+/// topic (one to three requests to the coordinator; at most 32 topics in a
 /// round, one after the other). Every other round asks for the configuration of the topics that are named, too. Every
 /// question has a limit of 1.5 s. In between it finds where batches end that a reader cannot unpack (`BatchEnds`), and
 /// how logs stand of which a broker said something that would make reading begin anew (`LogQuestions`).
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
     private let read = ReadRecords()
+    private let returned: Returned
+    private let looksForLeftTiers = Wish()
     private let questions: Mailbox<BatchEnds.Question>
     private let doubted: Mailbox<TopicPartition>
 
@@ -25,21 +28,43 @@ final class ClusterWatch: Sendable {
         let byPartition = Mutex<[TopicPartition: LogMarks.Witness]>([:])
     }
 
+    /// When the last question came back, with an answer or without one (monotonic).
+    private final class Returned: Sendable {
+        let atNs = Atomic(LoopTime.read().monotonicNs)
+
+        func note() { atNs.store(LoopTime.read().monotonicNs, ordering: .relaxed) }
+    }
+
+    /// When the last question came back, with an answer or without one, or the watch began to ask (monotonic). Any thread.
+    ///
+    /// Every question has a limit, and of a round that takes many of them none tells how long it may take: a client that
+    /// brings none back does not come back itself.
+    var lastReturnNs: Int64 { returned.atNs.load(ordering: .relaxed) }
+
+    /// What the core wants done in the next round.
+    private final class Wish: Sendable {
+        let isMade = Atomic(false)
+    }
+
     static let everyNs: Int64 = 5_000_000_000
     /// Of each question.
     static let timeoutMs: Int32 = 1_500
     /// Every 10 s.
     private static let roundsForConfigurations = 2
-    /// Left tiers are looked for once in so many rounds: every 5 minutes.
-    private static let roundsForLeftTiers = 60
+    /// Left tiers are looked for once in so many rounds: every minute.
+    private static let roundsForLeftTiers = 12
+    /// Where nobody may be told of them, every 5 minutes.
+    private static let roundsForUntoldTiers = 60
 
     /// Starts asking; `reports`, `batchEnds` and `logs` get what came out, from the watch's thread.
     init(
         _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, reports: Mailbox<ClusterReport>,
         batchEnds: Mailbox<BatchEnds.Answer>, logs: Mailbox<LogQuestions.Answer>
     ) throws(SystemError) {
-        thread = try LoopThread(name: "watch") { [read] loop in
-            let rounds = Rounds(configuration, cluster, loop, reports, read)
+        let returned = Returned()
+        self.returned = returned
+        thread = try LoopThread(name: "watch") { [read, looksForLeftTiers] loop in
+            let rounds = Rounds(configuration, cluster, loop, reports, read, returned, looksForLeftTiers)
             rounds.begin()
         }
         let finder = BatchEnds(cluster, loop: thread.loop, answers: batchEnds)
@@ -57,6 +82,10 @@ final class ClusterWatch: Sendable {
 
     /// Begins to ask how a log stands; where nobody tells, nothing comes. Any thread.
     func look(at partition: TopicPartition) { doubted.post(partition) }
+
+    /// Looks for left tiers in the next round: the members of the group have changed, and with them perhaps who writes to
+    /// which. Any thread.
+    func lookForLeftTiers() { looksForLeftTiers.isMade.store(true, ordering: .relaxed) }
 
     /// Tells records that were read, by which a log is told from another one. Any thread.
     func note(read records: [TopicPartition: LogMarks.Witness]) {
@@ -79,6 +108,8 @@ final class ClusterWatch: Sendable {
         private unowned let loop: Loop
         private let reports: Mailbox<ClusterReport>
         private let read: ReadRecords
+        private let returned: Returned
+        private let looksForLeftTiers: Wish
         private let check: TopicCheck
         private var probes: [ClusterProbe] = []
         private var number = 0
@@ -86,7 +117,11 @@ final class ClusterWatch: Sendable {
         private var roundForLeftTiers = 0
         private var firstTopic = 0
         private var marks = LogMarks()
-        private var leaderless = LeaderlessPartitions()
+        private var leaderless = LastingPartitions()
+        private var outOfSync = LastingPartitions()
+        /// `min.insync.replicas` of the topics that are written, as far as brokers told it.
+        private var leastInSync: [String: Int] = [:]
+        private var silentGroups = SilentGroups()
         /// Not told yet.
         private var changedLogs: [LogMarks.Change] = []
 
@@ -97,9 +132,11 @@ final class ClusterWatch: Sendable {
 
         init(
             _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ loop: Loop,
-            _ reports: Mailbox<ClusterReport>, _ read: ReadRecords
+            _ reports: Mailbox<ClusterReport>, _ read: ReadRecords, _ returned: Returned, _ looksForLeftTiers: Wish
         ) {
             self.read = read
+            self.returned = returned
+            self.looksForLeftTiers = looksForLeftTiers
             check = TopicCheck(configuration)
             self.configuration = configuration
             self.cluster = cluster
@@ -110,8 +147,12 @@ final class ClusterWatch: Sendable {
         func begin() {
             let startNs = LoopTime.read().monotonicNs
             let report = round()
+            returned.note()
             if reports.post(report) { changedLogs = [] }
-            if number >= roundForLeftTiers, report.silence == nil { lookForLeftTiers(report) }
+            if report.silence == nil {
+                let isWanted = looksForLeftTiers.isMade.exchange(false, ordering: .relaxed)
+                if isWanted || number >= roundForLeftTiers { lookForLeftTiers(report) }
+            }
             number += 1
             // From beginning to beginning, so that a slow round does not make the next one late.
             let takenNs = LoopTime.read().monotonicNs - startNs
@@ -123,23 +164,24 @@ final class ClusterWatch: Sendable {
             var report = ClusterReport(atNs: now.monotonicNs)
             do throws(KafkaError) {
                 let probe = try probe()
+                returned.note()
                 let named = try probe.topics(
                     named: configuration.requestTopics.filter { !$0.isPattern }.map(\.name)
                         + configuration.outputTopics.map(\.name), timeoutMs: ClusterWatch.timeoutMs)
+                returned.note()
                 var all: [String: TopicDescription] = [:]
                 if configuration.requestTopics.contains(where: \.isPattern) {
                     all = try probe.allTopics(timeoutMs: ClusterWatch.timeoutMs)
+                    returned.note()
                 }
                 report.topics = topics(named, all)
-                let found = leaderless.look(report.topics.compactMap { named[$0.name] ?? all[$0.name] })
-                for index in report.topics.indices {
-                    report.topics[index].leaderless = found[report.topics[index].name]
-                }
+                lookAtReplicas(&report, report.topics.compactMap { named[$0.name] ?? all[$0.name] })
                 let partitions = report.topics.filter { $0.use != .written && $0.isKnown }.flatMap { topic in
                     let count = (named[topic.name] ?? all[topic.name])?.partitions ?? 0
                     return (0..<Int32(clamping: count)).map { TopicPartition(topic.name, $0) }
                 }
                 report.ends = probe.ends(of: partitions, timeoutMs: ClusterWatch.timeoutMs)
+                returned.note()
                 changedLogs += marks.look(
                     ends: report.ends, read: takeRead(), nowNs: now.monotonicNs, wallMs: now.wallMs, questions(probe))
                 report.changedLogs = changedLogs
@@ -155,17 +197,40 @@ final class ClusterWatch: Sendable {
             return report
         }
 
+        private func lookAtReplicas(_ report: inout ClusterReport, _ told: [TopicDescription]) {
+            let led = leaderless.look(told) { $0.leaderless }
+            let inSync = outOfSync.look(told) { topic in
+                leastInSync[topic.name].map { topic.outOfSync(least: $0) } ?? []
+            }
+            for index in report.topics.indices {
+                let name = report.topics[index].name
+                report.topics[index].leaderless = led[name]
+                report.topics[index].outOfSync = inSync[name].map { found in
+                    ClusterReport.Topic.OutOfSync(partitions: found, least: leastInSync[name] ?? 0)
+                }
+            }
+        }
+
         /// Takes four questions, one after the other: nothing else of a round waits for them, nor does the start.
         private func lookForLeftTiers(_ report: ClusterReport) {
             var report = report
             report.changedLogs = []
+            defer { returned.note() }
+            var rounds = ClusterWatch.roundsForLeftTiers
             do throws(KafkaError) {
-                report.leftTiers = try LeftTiers(configuration, cluster, timeoutMs: ClusterWatch.timeoutMs).found
+                let look = try LeftTiers(configuration, cluster, timeoutMs: ClusterWatch.timeoutMs)
+                report.leftTiers = look.found
+                report.otherTopics = look.existing
             } catch {
-                report.leftTiersFailure = error.text
+                report.leftTiersFailure = error
+                switch error.code {
+                case .topicAuthorizationFailed, .groupAuthorizationFailed, .clusterAuthorizationFailed:
+                    rounds = ClusterWatch.roundsForUntoldTiers
+                default: break
+                }
             }
             _ = reports.post(report)
-            roundForLeftTiers = number + ClusterWatch.roundsForLeftTiers
+            roundForLeftTiers = number + rounds
         }
 
         private func takeRead() -> [TopicPartition: LogMarks.Witness] {
@@ -176,10 +241,18 @@ final class ClusterWatch: Sendable {
         }
 
         private func questions(_ probe: ClusterProbe) -> LogMarks.Questions {
-            LogMarks.Questions(
-                firstRecords: { probe.firstRecords(since: $0, timeoutMs: ClusterWatch.timeoutMs) },
-                starts: { probe.starts(of: $0, timeoutMs: ClusterWatch.timeoutMs) },
+            let returned = returned
+            return LogMarks.Questions(
+                firstRecords: {
+                    defer { returned.note() }
+                    return probe.firstRecords(since: $0, timeoutMs: ClusterWatch.timeoutMs)
+                },
+                starts: {
+                    defer { returned.note() }
+                    return probe.starts(of: $0, timeoutMs: ClusterWatch.timeoutMs)
+                },
                 uncompacted: { names in
+                    defer { returned.note() }
                     let configurations = try? probe.configurations(
                         of: Array(names), timeoutMs: ClusterWatch.timeoutMs)
                     return names.filter { configurations?[$0]?.isCompacted == false }
@@ -205,7 +278,11 @@ final class ClusterWatch: Sendable {
         /// `nil`: the brokers do not tell.
         private func unsafeTopics(_ probe: ClusterProbe) -> [TopicCheck.Unsafe]? {
             let names = check.expected.map(\.name)
-            return (try? probe.configurations(of: names, timeoutMs: ClusterWatch.timeoutMs)).map { check.atRisk($0) }
+            guard let told = try? probe.configurations(of: names, timeoutMs: ClusterWatch.timeoutMs) else { return nil }
+            for output in configuration.outputTopics {
+                if let found = told[output.name] { leastInSync[output.name] = found.leastInSync }
+            }
+            return check.atRisk(told)
         }
 
         private func probe() throws(KafkaError) -> ClusterProbe {
@@ -254,11 +331,13 @@ final class ClusterWatch: Sendable {
                 // Without a topic to ask about, any one tells of the group.
                 if names.isEmpty { names = [configuration.results.topic] }
                 let codes = probe.rights(to: names, timeoutMs: ClusterWatch.timeoutMs)
+                returned.note()
                 for index in report.topics.indices where report.topics[index].use == use {
                     report.topics[index].reading = codes[report.topics[index].name]
                 }
                 report.groups.append(ClusterReport.Group(id: group, code: Self.group(codes, probe)))
             }
+            silentGroups.look(&report.groups)
         }
 
         /// What the answers about a group's topics tell about the group.

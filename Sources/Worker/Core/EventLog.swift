@@ -26,7 +26,7 @@ struct EventLog {
                 ["client": "\(client)", "error": "\(error.text)"])
         case .fatal(let error):
             logger.error(.kafka, "fatal error", ["client": "\(client)", "error": "\(error.text)"])
-        case .statistics:
+        case .statistics, .delayed:
             break
         }
     }
@@ -89,10 +89,12 @@ struct EventLog {
                 .apns, "Apple refuses the credential", about: "\(name(of: app)) \(reason)",
                 ["app": "\(name(of: app))", "reason": "\(reason.text?.description ?? "unknown")"])
         case .circuitOpened(let circuit, let reason):
+            var word: StaticString = "no known reason"
+            if case .connection = circuit { word = "no connection of use" }
             logger.error(
                 .delivery, "a circuit opened: what is behind it is held in the retry tiers",
                 about: text(of: circuit),
-                ["circuit": "\(text(of: circuit))", "reason": "\(reason.text?.description ?? "no connection of use")"])
+                ["circuit": "\(text(of: circuit))", "reason": "\(reason.text?.description ?? word.description)"])
         case .circuitClosed(let circuit):
             logger.notice(
                 .delivery, "a circuit closed: its notifications are sent again", about: text(of: circuit),

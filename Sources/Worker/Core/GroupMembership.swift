@@ -1,5 +1,6 @@
 internal import Configuration
 internal import Delivery
+internal import EventLoop
 internal import Kafka
 internal import Observability
 
@@ -68,6 +69,9 @@ final class GroupMembership {
     private var isAbandoned = false
     /// Whether the group has answered once; an empty assignment counts.
     private(set) var hasJoined = false
+    /// For partitions, and for having left.
+    private var joining = GroupWait()
+    private var leaving = GroupWait()
 
     private static let questionPauseNs: Int64 = 500_000_000
     private static let callPauseNs: Int64 = 500_000_000
@@ -117,6 +121,7 @@ final class GroupMembership {
     /// Has other topics from now on.
     func subscribe(to topics: [String], _ now: DeliveryTime) {
         self.topics = topics
+        problems.isSubscribed(to: topics)
         tell(.subscribe, now)
     }
 
@@ -168,10 +173,20 @@ final class GroupMembership {
     func assigned(_ partitions: [TopicPartition], _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         hasJoined = true
+        joining.end()
         // What is new must not be given up for the sake of what was given up before: the group has moved on.
         untold = untold?.only(.subscribe)
         if untold == nil { problems.canJoin() }
         waiting = (AssignmentQuestions(isLeaving ? [] : partitions), now.ns)
+        // Where all move at once, whoever was left out and is not among them is another's now.
+        let given = Set(partitions)
+        let kept = consumer.isCooperative ? Set(left?.partitions ?? []) : []
+        keepProblems(of: { given.contains($0) || kept.contains($0) })
+    }
+
+    /// - Parameter isOurs: whether a partition is that is not read.
+    private func keepProblems(of isOurs: (TopicPartition) -> Bool) {
+        problems.keepOnly { partitions[$0] != nil || isOurs($0) }
     }
 
     /// Begins to read what was assigned, once it is known where.
@@ -193,7 +208,8 @@ final class GroupMembership {
             logger.warning(
                 .kafka, "what was assigned cannot be read yet; trying again", about: name,
                 ["group": "\(name)", "error": "\(error.text)"])
-            waiting = (questions, now.ns + Self.questionPauseNs)
+            // It may have taken a second to fail, since the turn began.
+            waiting = (questions, LoopTime.read().monotonicNs + Self.questionPauseNs)
             return []
         }
     }
@@ -246,6 +262,7 @@ final class GroupMembership {
         let taken = Set(revoked)
         let remaining = consumer.isCooperative ? left?.partitions.filter { !taken.contains($0) } ?? [] : []
         left = UntoldPartitions(remaining, nowNs: now.ns)
+        keepProblems(of: { remaining.contains($0) })
         let leaving = partitions.all.filter { taken.contains($0.partition) }.map(\.id)
         logger.info(
             .kafka, lost ? "partitions lost" : "partitions revoked; draining",
@@ -271,6 +288,7 @@ final class GroupMembership {
         guard !isAbandoned else { return }
         let deadlineNs = now.ns + limitNs
         leaveDeadlineNs = deadlineNs
+        joining.end()
         waiting = nil
         left = nil
         untold = untold?.only(.unassign)
@@ -287,6 +305,8 @@ final class GroupMembership {
         guard !isAbandoned else { return }
         isAbandoned = true
         leaveDeadlineNs = now.ns
+        joining.end()
+        leaving.end()
         waiting = nil
         left = nil
         untold = nil
@@ -321,6 +341,7 @@ final class GroupMembership {
         }
         if isLeaving, revocations.isEmpty, !hasStartedClosing {
             hasStartedClosing = true
+            leaving.begin(nowNs: now.ns)
             do throws(KafkaError) {
                 try consumer.startClosing()
             } catch {
@@ -336,5 +357,21 @@ final class GroupMembership {
         guard mustUnassign else { return }
         tell(.unassign, now)
         logger.info(.kafka, "partitions given up", ["group": "\(name)", "count": .count(ids.count)])
+        // Where all move at once, it joins anew by that.
+        if !isLeaving, !consumer.isCooperative { joining.begin(nowNs: now.ns) }
+    }
+
+    // MARK: Waits
+
+    /// True once, when partitions have been waited for for a while.
+    func mustSayJoining(_ now: DeliveryTime) -> Bool {
+        if !hasJoined, !isLeaving { joining.begin(nowNs: now.ns) }
+        return joining.mustSay(nowNs: now.ns)
+    }
+
+    /// True once, when everything is given back and the coordinator has not let it go for a while.
+    func mustSayLeaving(_ now: DeliveryTime) -> Bool {
+        if hasLeft { leaving.end() }
+        return leaving.mustSay(nowNs: now.ns)
     }
 }

@@ -34,6 +34,8 @@ final class GroupReader: CommitPlace {
     private var headers: [RecordHeader] = []
     /// A broker did not answer a request in time.
     var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
+    /// A broker holds reading back for a quota.
+    var onQuotaDelay: (QuotaDelay) -> Void = { _ in }
     /// The client is of no use any more: what it read is given up.
     private(set) var fatalError: KafkaError?
     /// What its client said last, which may be over.
@@ -56,6 +58,9 @@ final class GroupReader: CommitPlace {
     }
 
     // MARK: Whom it tells
+
+    /// The group gave out its partitions anew: a member came, or went.
+    var onAssignment: () -> Void = {}
 
     /// The log of a partition is another one.
     var onAnotherLog: (TopicPartition) -> Void {
@@ -103,6 +108,10 @@ final class GroupReader: CommitPlace {
     /// Whether the group was left.
     var hasLeft: Bool { membership.hasLeft }
 
+    /// True once, when its partitions, or having left, have been waited for for a while.
+    func mustSayJoining(_ now: DeliveryTime) -> Bool { membership.mustSayJoining(now) }
+    func mustSayLeaving(_ now: DeliveryTime) -> Bool { membership.mustSayLeaving(now) }
+
     /// Has other topics from now on.
     func subscribe(to topics: [String], now: DeliveryTime) { membership.subscribe(to: topics, now) }
 
@@ -128,7 +137,9 @@ final class GroupReader: CommitPlace {
 
     private func take(_ event: ConsumerEvent, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         switch event {
-        case .assigned(let partitions): membership.assigned(partitions, now)
+        case .assigned(let partitions):
+            membership.assigned(partitions, now)
+            onAssignment()
         case .revoked(let partitions, let lost): membership.revoked(partitions, lost: lost, &machine, now)
         case .committed: break
         case .offsetReset(let partition, let text):
@@ -155,6 +166,8 @@ final class GroupReader: CommitPlace {
         case .fatal(let error):
             fatalError = error
             return
+        case .delayed(let delay):
+            return onQuotaDelay(delay)
         case .statistics(let text):
             if let isReached = isAnyBrokerUp(inStatistics: text) { isBrokerReached = isReached }
             return

@@ -10,10 +10,12 @@ final class HTTP2Transports: TransportMaker {
     private let loop: Loop
     private let dialer: Dialer
     private let responseTimeoutNs: Int64
+    private let trace: TraceFile?
 
-    init(loop: Loop, responseTimeoutNs: Int64) throws {
+    init(loop: Loop, responseTimeoutNs: Int64, trace: TraceFile?) throws {
         self.loop = loop
         self.responseTimeoutNs = responseTimeoutNs
+        self.trace = trace
         dialer = Dialer(loop: loop, resolver: try Resolver())
     }
 
@@ -23,7 +25,8 @@ final class HTTP2Transports: TransportMaker {
         HTTP2Transport(
             APNsTransport(
                 app: index, configuration: app.transportConfiguration(responseTimeoutNs), token: tokens.token(of: app),
-                loop: loop, dialer: dialer, emit: emit), tokens, responseTimeoutNs)
+                loop: loop, dialer: dialer.traced(trace.map { Trace($0, app: app.settings.name) }), emit: emit), tokens,
+            responseTimeoutNs)
     }
 }
 
@@ -47,10 +50,12 @@ private final class HTTP2Transport: AppTransport {
 }
 
 extension TransportLink {
-    /// Over HTTP/2; `responseTimeoutNs`: of all apps.
-    convenience init(_ apps: [LoadedApp], responseTimeoutNs: Int64, events: Mailbox<TransportEvent>) throws {
+    /// Over HTTP/2; `responseTimeoutNs`: of all apps; `trace` keeps what passes on their connections.
+    convenience init(
+        _ apps: [LoadedApp], responseTimeoutNs: Int64, trace: TraceFile? = nil, events: Mailbox<TransportEvent>
+    ) throws {
         try self.init(apps, events: events) { loop in
-            try HTTP2Transports(loop: loop, responseTimeoutNs: responseTimeoutNs)
+            try HTTP2Transports(loop: loop, responseTimeoutNs: responseTimeoutNs, trace: trace)
         }
     }
 }

@@ -10,6 +10,8 @@ struct KafkaProblem: Equatable {
 
     enum Trouble: String {
         case unreported = "what was written to it by itself is not reported"
+        case unacknowledged =
+            "a record was written to it more than 10 s ago and has no acknowledgement; the producer tries on, and what waits for it stays open"
         case refusingSingle = "it refuses single records while it takes others; they are tried again"
         case writing = "it cannot be written; what needs it waits"
         case reading = "it cannot be read"
@@ -20,7 +22,7 @@ struct KafkaProblem: Equatable {
 
         var kind: Fault.Kind {
             switch self {
-            case .writing, .unreported, .refusingSingle: .unwritable
+            case .writing, .unreported, .unacknowledged, .refusingSingle: .unwritable
             case .reading, .refusing, .unthreaded: .unreadable
             case .committing: .uncommitted
             case .joining: .unjoined
@@ -63,6 +65,12 @@ enum Advice {
         case _ where code.isUnknownTopic: "create topic \(topic)"
         default: "look at topic \(topic) and at the brokers' logs"
         }
+    }
+
+    /// - Parameter topic: of which a record has no acknowledgement; nobody says why.
+    static func unacknowledged(_ topic: String) -> String {
+        "nothing is lost meanwhile; look at the brokers' logs, and at topic \(topic): a partition with fewer replicas in sync "
+            + "than its min.insync.replicas takes nothing"
     }
 
     /// - Parameter topic: that cannot be read, or whose offsets cannot be committed.

@@ -30,19 +30,21 @@ final class OffsetCommitter {
 
     /// A reply that takes longer is told.
     private static let silenceNs: Int64 = 5_000_000_000
-    /// One that takes longer is not waited for: librdkafka gives a commit up sooner (`socket.timeout.ms`, and the session's
-    /// while there is no coordinator), so none comes any more. It is committed anew.
-    static let lostNs: Int64 = 300_000_000_000
+    /// One that takes longer is not waited for: librdkafka gives a commit up sooner (after the session's time while there is no
+    /// coordinator, then after `socket.timeout.ms`, 10 s), so none comes any more. It is committed anew.
+    let lostNs: Int64
 
-    init(_ group: CommitGroup, name: String, logger: Logger) {
+    /// - Parameter sessionMs: of the group's members.
+    init(_ group: CommitGroup, name: String, sessionMs: Int, logger: Logger) {
         self.group = group
         self.name = name
         self.logger = logger
+        lostNs = (Int64(sessionMs) + 20_000) * 1_000_000
     }
 
     /// Commits what is due.
     func commit(_ machine: inout DeliveryMachine, _ place: some CommitPlace, now: DeliveryTime) {
-        if !pending.isEmpty, now.ns - sentNs >= Self.lostNs {
+        if !pending.isEmpty, now.ns - sentNs >= lostNs {
             note(.group(name), .timedOut, Advice.group(name, .timedOut), now)
             tag += 1
             finish(nil, &machine, now)
@@ -73,12 +75,34 @@ final class OffsetCommitter {
     func take(_ reply: CommitReply, _ machine: inout DeliveryMachine, now: DeliveryTime) {
         guard reply.tag == tag, !pending.isEmpty else { return }
         let isAlone = pending.count { $0 != nil } == 1
+        var answers = Answers(reply)
         let outcomes = pending.map { partition -> CommitOutcome in
             guard let partition else { return .refused }
-            let code = reply.results.first { $0.partition == partition }?.code ?? reply.code
-            return outcome(of: code, partition, isAlone: isAlone, now)
+            return outcome(of: answers.next(of: partition), partition, isAlone: isAlone, now)
         }
         finish(outcomes, &machine, now)
+    }
+
+    /// The answers of a reply, each found where it is expected: they come in the order of the commit, but that librdkafka
+    /// puts the partitions of each topic together.
+    private struct Answers {
+        private let reply: CommitReply
+        private var place = 0
+        private var byPartition: [TopicPartition: KafkaCode]?
+
+        init(_ reply: CommitReply) { self.reply = reply }
+
+        mutating func next(of partition: TopicPartition) -> KafkaCode {
+            if byPartition == nil, place < reply.results.count, reply.results[place].partition == partition {
+                place += 1
+                return reply.results[place - 1].code
+            }
+            let all =
+                byPartition
+                ?? Dictionary(reply.results.map { ($0.partition, $0.code) }, uniquingKeysWith: { first, _ in first })
+            byPartition = all
+            return all[partition] ?? reply.code
+        }
     }
 
     private func outcome(
@@ -94,11 +118,11 @@ final class OffsetCommitter {
         if code == .offsetMetadataTooLarge { return .metadataTooLarge }
         if code.isRebalance {
             logger.debug(.kafka, "a commit came between a rebalance", ["error": "\(code.name)"])
-            return .refused
+            return .refusedByGroup
         }
         if code.isOfGroup {
             note(.group(name), code, Advice.group(name, code), now)
-            return .refused
+            return .refusedByGroup
         }
         // librdkafka gives one partition's error to all of the commit (rdkafka_request.c, OffsetCommit).
         guard isAlone else { return .shared }

@@ -11,6 +11,8 @@ struct Fault: Sendable, Hashable {
         case unusable
         /// Some of its partitions have no leader.
         case leaderless
+        /// Some of its partitions take nothing: too few of their replicas are in sync.
+        case outOfSync
         /// Its configuration loses records.
         case unsafe
         /// Its configuration loses records when many wait.
@@ -35,6 +37,8 @@ struct Fault: Sendable, Hashable {
         case unconnected
         /// Its host, or the broker, takes requests and answers none.
         case unanswered
+        /// A quota of the broker's is exceeded.
+        case throttled
 
         /// The kind, whatever it names.
         fileprivate var family: Self { if case .topicCredential = self { .topicCredential("") } else { self } }

@@ -144,7 +144,8 @@ extension PushWorker {
         AppRoute(
             name: app.name, environment: app.environment, bundleIDs: app.bundleIDs,
             credential: credentialNumber(of: app),
-            isPaused: app.isPaused, rateLimit: app.rateLimit, guardPolicy: app.guardPolicy)
+            isPaused: app.isPaused, rateLimit: app.rateLimit, guardPolicy: app.guardPolicy,
+            otherEnvironment: app.otherEnvironment)
     }
 
     /// Each app has a circuit of its own, also where it shares its key: what refuses one app's requests (its host, a proxy, a

@@ -59,6 +59,8 @@ extension PushWorker {
         snapshot.refused = publisher?.refusedCount ?? 0
         snapshot.tooLarge = publisher?.tooLarge ?? []
         snapshot.rejected = publisher?.rejected ?? []
+        snapshot.quotaDelaysMs = quotas.totalsMs
+        snapshot.leftTiers = waitingTiers.map { ($0.topic, Int(clamping: $0.records)) }
         for (reader, role) in zip(readers, WorkerSnapshot.Role.allCases) {
             reader.forEachAssigned { id, partition in
                 guard let status = machine.status(of: id) else { return }
@@ -110,20 +112,20 @@ extension PushWorker {
         }
     }
 
-    /// How long an app may be without a connection, or with such only that allow no stream, before that is a problem: one is
+    /// How long an app may be without a connection or a way to one, or with such only that allow no stream, before that is a problem: one is
     /// made anew in less.
     private static let disconnectedNs: Int64 = 8_000_000_000
     /// How long joining a group may take: a member that died is waited for until its session is over.
     private var joiningNs: Int64 {
         max(9_000_000_000, configuration.kafka.sessionTimeout.nanoseconds + 5_000_000_000)
     }
-    /// How old the watch's report may be: a round takes less, whatever is silent.
-    private static let reportNs: Int64 = 30_000_000_000
+    /// How long a question of the watch may take: each has a limit of its own, far below.
+    private static let questionNs: Int64 = 30_000_000_000
 
     private func noteDisconnected(_ now: DeliveryTime) {
         for (index, row) in appRows.enumerated() {
-            let isConnected = transports.map { $0[index].connections.open > 0 } ?? false
-            if row.isRemoved || isConnected && streamlessHost(of: index) == nil {
+            let isOfUse = transports.map { $0[index].connections.open > 0 || $0[index].takesRequests } ?? false
+            if row.isRemoved || isOfUse && streamlessHost(of: index) == nil {
                 disconnectedSinceNs[index] = nil
             } else if disconnectedSinceNs[index] == nil {
                 disconnectedSinceNs[index] = now.ns
@@ -162,7 +164,7 @@ extension PushWorker {
                     "look at the brokers and at the network between")
             )
         }
-        if now.ns - (clusterReport?.atNs ?? startedNs) > Self.reportNs {
+        if now.ns - max(startedNs, watch?.lastReturnNs ?? 0) > Self.questionNs {
             faults.append(
                 Fault(
                     "kafka", .stuck, "the Kafka client does not come back with an answer",
@@ -179,14 +181,25 @@ extension PushWorker {
         }
         // Where no broker answers at all, that is said.
         if isSilent { unansweredRequests.forget() }
-        faults += unansweredRequests.faults(nowNs: now.ns)
+        let delays = quotas.faults(of: cluster, nowNs: now.ns)
+        // A broker that holds a connection back answers nothing on it meanwhile.
+        faults +=
+            delays
+            + unansweredRequests.faults(nowNs: now.ns).filter { fault in
+                !delays.contains { $0.subject == fault.subject }
+            }
         if let report = clusterReport, !isSilent {
             let ends = readers.flatMap { reader in reader.ends(lastStable: report.ends) }
             let stalls = openTransactions.look(ends, toldNs: report.atNs, nowNs: now.ns)
             faults += stalls.map { $0.fault(bootstrapServers: servers) }
         }
-        for problem in kafkaProblems(now) where !faults.contains(where: { $0.subject == "\(problem.subject)" }) {
-            faults.append(Fault("\(problem.subject)", problem.trouble.kind, problem.text, problem.advice))
+        var named = Set(faults.map(\.subject))
+        for problem in kafkaProblems(now) {
+            // Where no broker answers at all, nothing is acknowledged either.
+            if isSilent, problem.trouble == .unacknowledged { continue }
+            let subject = "\(problem.subject)"
+            guard named.insert(subject).inserted else { continue }
+            faults.append(Fault(subject, problem.trouble.kind, problem.text, problem.advice))
         }
         // After those: they are no other words for the same trouble.
         faults += unsafeTopics.map { ClusterReport.fault(of: $0) } + lostRecords.faults(nowNs: now.ns)
@@ -273,6 +286,37 @@ extension PushWorker {
         return faults
     }
 
+    /// Says in a line what the groups are waited for, and how long that may take: one that died keeps its place until its
+    /// session is over, as far as its configuration is ours.
+    func sayWaits(_ now: DeliveryTime) {
+        func seconds(_ milliseconds: Int64) -> String { "\((milliseconds + 999) / 1_000) s at most" }
+        let session =
+            "a member that died, until its session is over (\(seconds(configuration.kafka.sessionTimeout.milliseconds)))"
+        // Where no broker answers, that is said, and it is what is waited for.
+        let isReached = clusterReport?.silence == nil && readers.allSatisfy(\.isBrokerReached)
+        let joining = isReached ? readers.filter { $0.mustSayJoining(now) } : []
+        if !joining.isEmpty {
+            let drainMs = configuration.drain.rebalance.milliseconds + WorkerConfiguration.lastCommitMs
+            logger.info(
+                .kafka, "waiting for partitions",
+                [
+                    "groups": .text(joining.map(\.name).joined(separator: ",")),
+                    "for": .text(
+                        "\(session), one that drains (\(seconds(drainMs))), or, of a new group, the brokers' "
+                            + "group.initial.rebalance.delay.ms"),
+                ])
+        }
+        let leaving = readers.filter { $0.mustSayLeaving(now) }
+        if !leaving.isEmpty, case .draining(let deadlineNs)? = stopping {
+            logger.info(
+                .kafka, "waiting for the groups' coordinator, to leave them",
+                [
+                    "groups": .text(leaving.map(\.name).joined(separator: ",")), "for": .text(session),
+                    "gives_up_in_ms": .count(max(0, (deadlineNs - now.ns) / 1_000_000)),
+                ])
+        }
+    }
+
     // MARK: What the watch tells
 
     func take(_ report: ClusterReport) {
@@ -285,23 +329,31 @@ extension PushWorker {
         }
         for reader in readers { watch?.note(read: reader.takeWitnesses()) }
         guard stopping == nil, readers.count > 1, let found = report.leftTiers else { return }
-        let new = found.filter { !leftTiers.contains($0.topic) }
-        guard !new.isEmpty else { return }
-        for tier in new { take(leftTier: tier) }
-        readers[1].subscribe(to: configuration.retry.tiers.map(\.topic) + leftTiers, now: now)
+        waitingTiers = found
+        let (begun, ended) = leftTiers.take(found: found, existing: report.otherTopics, nowNs: now.ns)
+        guard !begun.isEmpty || !ended.isEmpty else { return }
+        for tier in begun {
+            logger.info(
+                .kafka, "a retry topic that is not configured any more is read until it is empty",
+                ["topic": "\(tier.topic)", "records": .count(tier.records)])
+        }
+        for topic in ended {
+            logger.info(
+                .kafka, "a retry topic that is not configured any more is read no more: it is empty, or gone",
+                ["topic": "\(topic)"])
+        }
+        readers[1].subscribe(to: configuration.retry.tiers.map(\.topic) + leftTiers.topics, now: now)
     }
 
-    func take(leftTier tier: LeftTiers.Tier) {
-        leftTiers.append(tier.topic)
-        logger.info(
-            .kafka, "a retry topic that is not configured any more is read until it is empty",
-            ["topic": "\(tier.topic)", "records": .count(tier.records)])
-    }
-
-    func missLeftTiers(_ reason: String) {
+    func missLeftTiers(_ failure: KafkaError) {
+        var advice = "asked again in a minute"
+        switch failure.code {
+        case .topicAuthorizationFailed, .groupAuthorizationFailed, .clusterAuthorizationFailed:
+            advice = "allow Describe on them and on the group, or they are not read"
+        default: break
+        }
         logger.warning(
-            .kafka,
-            "cannot ask which retry topics the group has left; allow Describe on them and on the group, or they are not read",
-            ["error": .text(reason)])
+            .kafka, "cannot ask which retry topics the group has left",
+            ["error": .text(failure.text), "advice": .text(advice)])
     }
 }

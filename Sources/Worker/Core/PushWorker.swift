@@ -1,3 +1,4 @@
+package import APNs
 package import Configuration
 internal import Delivery
 internal import EventLoop
@@ -20,6 +21,8 @@ package final class PushWorker: @unchecked Sendable {
 
     var configuration: WorkerConfiguration
     let logger: Logger
+    /// Keeps what passes on the connections to Apple.
+    private let trace: TraceFile?
     let loop: Loop
     var eventLog: EventLog
     let cluster: ClusterSettings
@@ -37,7 +40,9 @@ package final class PushWorker: @unchecked Sendable {
     var transports: AppTransports?
     var publisher: RecordPublisher?
     /// Retry topics that are not in the configuration, as far as the watch found them.
-    var leftTiers: [String] = []
+    var leftTiers = LeftTierList()
+    /// Those of them, or others, that held records of the group when the watch looked last.
+    var waitingTiers: [LeftTiers.Tier] = []
     var alarm: Alarm?
     /// Each app's row of the pages; what changes by itself is filled in when a snapshot is made.
     var appRows: [WorkerSnapshot.App]
@@ -80,6 +85,7 @@ package final class PushWorker: @unchecked Sendable {
     var openTransactions = OpenTransactions()
     var lostRecords = LostRecords()
     var unansweredRequests = UnansweredRequests()
+    var quotas = Quotas()
     var problemList = ProblemList()
     /// Since when an app has had no connection (monotonic).
     var disconnectedSinceNs: [Int: Int64] = [:]
@@ -109,10 +115,12 @@ package final class PushWorker: @unchecked Sendable {
 
     /// - Throws: `StartFailure` when the configuration or a credential cannot be used.
     package init(
-        _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory()
+        _ configuration: WorkerConfiguration, logger: Logger, crashes: CrashHistory = CrashHistory(),
+        trace: TraceFile? = nil
     ) throws(StartFailure) {
         self.configuration = configuration
         self.logger = logger
+        self.trace = trace
         self.crashes = crashes
         cluster = try configuration.cluster()
         apps = try LoadedApp.load(configuration.apps)
@@ -295,11 +303,12 @@ package final class PushWorker: @unchecked Sendable {
             }
         }
         let groupID = configuration.kafka.groupID
+        let sessionMs = Int(clamping: configuration.kafka.sessionTimeout.milliseconds)
         let groups = ConsumerGroups(
             readers: readers,
             committers: [
-                OffsetCommitter(.requests, name: groupID, logger: logger),
-                OffsetCommitter(.retries, name: "\(groupID).retry", logger: logger),
+                OffsetCommitter(.requests, name: groupID, sessionMs: sessionMs, logger: logger),
+                OffsetCommitter(.retries, name: "\(groupID).retry", sessionMs: sessionMs, logger: logger),
             ],
             publisher: publisher)
         self.groups = groups
@@ -310,7 +319,7 @@ package final class PushWorker: @unchecked Sendable {
             onNote: { [unowned self] note, app, isReminder in
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
-            start: { try TransportLink(apps, responseTimeoutNs: responseTimeoutNs, events: $0) })
+            start: { try TransportLink(apps, responseTimeoutNs: responseTimeoutNs, trace: trace, events: $0) })
         let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
             for report in batch { take(report) }
         }
@@ -332,8 +341,11 @@ package final class PushWorker: @unchecked Sendable {
             reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) }
             reader.onLogDoubted = { [unowned self] in watch?.look(at: $0) }
             reader.onRequestTimeout = { [unowned self] in unansweredRequests.note($0, nowNs: now.ns) }
+            reader.onQuotaDelay = { [unowned self] in quotas.note($0, of: .fetch, nowNs: now.ns) }
         }
+        readers[1].onAssignment = { [unowned self] in watch?.lookForLeftTiers() }
         publisher.onRequestTimeout = { [unowned self] in unansweredRequests.note($0, nowNs: now.ns) }
+        publisher.onQuotaDelay = { [unowned self] in quotas.note($0, of: .produce, nowNs: now.ns) }
         watchFiles()
         startedNs = loop.now.monotonicNs
         waitingFor = ""

@@ -96,6 +96,22 @@ final class ReadingProblems {
     /// It is not ours any more.
     func forget(_ partition: TopicPartition) { standing[.partition(partition)] = nil }
 
+    /// The trouble of partitions that are not ours any more is nobody's.
+    func keepOnly(_ isOurs: (TopicPartition) -> Bool) {
+        guard !standing.isEmpty else { return }
+        standing = standing.filter { entry in
+            if case .partition(let partition) = entry.key { isOurs(partition) } else { true }
+        }
+    }
+
+    /// These are subscribed to from now on: the trouble of others is over. What a pattern finds, nobody knows here.
+    func isSubscribed(to topics: [String]) {
+        guard !standing.isEmpty, !topics.contains(where: { $0.hasPrefix("^") }) else { return }
+        standing = standing.filter { entry in
+            if case .topic(let name) = entry.key { topics.contains(name) } else { true }
+        }
+    }
+
     /// The group cannot be joined anew.
     func cannotJoin(_ code: KafkaCode, _ now: DeliveryTime) {
         let problem = KafkaProblem(

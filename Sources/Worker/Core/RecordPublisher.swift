@@ -10,7 +10,7 @@ internal import PushRecords
 /// waits in that topic's own queue (`TargetTopic`), and is tried by a producer of its own: on librdkafka a refusal makes an
 /// idempotent producer drain and begin a new epoch, which pauses all its topics.
 final class RecordPublisher {
-    private let producer: Producer
+    let producer: Producer
     /// For what was refused. Made when it is needed, with the same topics.
     private var lonely: Producer?
     private let cluster: ClusterSettings
@@ -36,10 +36,13 @@ final class RecordPublisher {
     private var deadLetterBytes = 0
     /// A broker did not answer a request in time.
     var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
+    /// A broker holds writing back for a quota.
+    var onQuotaDelay: (QuotaDelay) -> Void = { _ in }
     private var health = ProducerHealth()
     private var lonelyHealth = ProducerHealth()
     /// Reports of one turn that say "written" without an offset.
     private var inconsistentCount = 0
+    private var unacknowledged = UnacknowledgedRecords(topics: 0)
     /// Some topic refused something: what is acknowledged shows whether it is the record or the topic.
     private var isWatching = false
     /// Records that may be unacknowledged before nothing more is read: two for each notification that may be open. More
@@ -68,6 +71,7 @@ final class RecordPublisher {
             results: results, deadLetters: deadLetters, tiers: tiers, names: producer.topicNames)
         targets = producer.topicNames.map { TargetTopic($0) }
         saidOpen = targets.map { _ in true }
+        unacknowledged = UnacknowledgedRecords(topics: targets.count)
         resultWriter = ResultWriter(apps: apps)
         unregisteredWriter = UnregisteredWriter(apps: apps)
         retryWriter = RetryWriter(apps: apps)
@@ -113,10 +117,10 @@ final class RecordPublisher {
 
     /// The topics that cannot be written now, or of which nobody says so.
     func problems(nowNs: Int64) -> [KafkaProblem] {
-        // All topics wait for a thread that is not there; for anything else they do while no broker answers, which is said.
+        // All topics wait for a thread that is not there.
         let silence = health.silence(nowNs: nowNs).flatMap { $0.code == .noResources ? $0 : nil }
         let lonelySilence = lonelyHealth.silence(nowNs: nowNs)
-        return targets.compactMap { target in
+        return targets.enumerated().compactMap { index, target in
             if let cause = target.cause {
                 return KafkaProblem(
                     subject: .topic(target.name), trouble: .writing, code: cause.code,
@@ -127,10 +131,17 @@ final class RecordPublisher {
                     subject: .topic(target.name), trouble: .refusingSingle, code: cause.code,
                     advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
             }
-            guard let cause = (target.awaitsReport ? lonelySilence : nil) ?? silence else { return nil }
-            return KafkaProblem(
-                subject: .topic(target.name), trouble: .unreported, code: cause.code,
-                advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
+            if let cause = (target.awaitsReport ? lonelySilence : nil) ?? silence {
+                return KafkaProblem(
+                    subject: .topic(target.name), trouble: .unreported, code: cause.code,
+                    advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
+            }
+            // librdkafka tries on for as long as it takes, and says why at debug level only.
+            return unacknowledged.overdueSinceNs(topic: index, nowNs: nowNs).map { sinceNs in
+                KafkaProblem(
+                    subject: .topic(target.name), trouble: .unacknowledged, code: .timedOut,
+                    advice: Advice.unacknowledged(target.name), sinceNs: sinceNs)
+            }
         }
     }
 
@@ -232,7 +243,9 @@ final class RecordPublisher {
                 to: deadLetters, key: record.key, value: record.value, headers: record.headers.asMessageHeaders,
                 tag: id.tag)
             : targets[deadLetters.index].cause?.code ?? .queueFull
-        guard code != .none else { return }
+        guard code != .none else {
+            return unacknowledged.handedOver(id.tag, topic: deadLetters.index, nowNs: now.ns)
+        }
         let kept = UndeliveredRecord(
             copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: deadLetters, tag: id.tag,
             code: code)
@@ -258,7 +271,9 @@ final class RecordPublisher {
                 to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
             : targets[topic.index].cause?.code ?? .queueFull
         switch code {
-        case .none: return true
+        case .none:
+            unacknowledged.handedOver(id.tag, topic: topic.index, nowNs: now.ns)
+            return true
         case .queueFull: return false
         case .fatal:
             health.noteFatal()
@@ -333,6 +348,7 @@ final class RecordPublisher {
     ) {
         let topic = report.topic
         let code = report.code
+        unacknowledged.reported(report.tag, topic: topic.index, nowNs: now.ns)
         guard code != .none else {
             if isWatching { targets[topic.index].noteTaken(partition: report.partition) }
             if wasAlone { targets[topic.index].written(report.tag) }
@@ -359,11 +375,12 @@ final class RecordPublisher {
         case _ where isPurged:
             targets[topic.index].dropped(record, nowNs: now.ns)
         case .messageTooLarge:
-            shrink(record, form, now)
+            noteTooLarge(record.topic, form)
+            replace(record, form, .messageTooLarge, partition: partition, now)
         default:
             guard targets[topic.index].refused(record, code, partition: partition, nowNs: now.ns) else { return }
             noteRejected(record, code)
-            replace(record, form, code, now)
+            replace(record, form, code, partition: partition, now)
         }
     }
 
@@ -386,15 +403,12 @@ final class RecordPublisher {
             ["topic": "\(targets[topic.index].name)", "advice": "raise its max.message.bytes"])
     }
 
-    /// A record by itself was too large: its next form is written, until there is none.
-    private func shrink(_ record: UndeliveredRecord, _ form: TargetTopic.Form, _ now: DeliveryTime) {
-        noteTooLarge(record.topic, form)
-        replace(record, form, .messageTooLarge, now)
-    }
-
-    /// A record by itself was refused for its own sake: what is there in its place is written.
+    /// A record by itself was too large, or refused for its own sake: what is there in its place is written, until nothing
+    /// is.
+    ///
+    /// - Parameter partition: which refused it; negative: none was asked.
     private func replace(
-        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, _ now: DeliveryTime
+        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, partition: Int32, _ now: DeliveryTime
     ) {
         switch smaller.form(after: form, of: record, because: code, nowMs: now.wallMs) {
         case .same(let smaller, let form):
@@ -403,7 +417,7 @@ final class RecordPublisher {
             targets[record.topic.index].handedOn(record.tag, nowNs: now.ns)
             targets[other.topic.index].take(other, .alone)
         case nil:
-            targets[record.topic.index].refused(record, code, partition: 0, nowNs: now.ns)
+            targets[record.topic.index].refused(record, code, partition: partition, nowNs: now.ns)
         }
     }
 
@@ -433,6 +447,7 @@ final class RecordPublisher {
             }
             switch writer.produce(refused.record) {
             case .none:
+                unacknowledged.handedOver(refused.record.tag, topic: refused.record.topic.index, nowNs: now.ns)
                 targets[index].wrote(byItself: byItself)
             case .queueFull:
                 return
@@ -470,14 +485,13 @@ final class RecordPublisher {
         case .error(let error):
             health.note(error)
             EventLog.write(event, of: "producer", to: logger)
+        case .delayed(let delay):
+            onQuotaDelay(delay)
         case .log, .statistics:
             if let timeout = event.requestTimeout { onRequestTimeout(timeout) }
             EventLog.write(event, of: "producer", to: logger)
         }
     }
-
-    /// Makes the producer fail fatally, as a broker's answer would, to test what follows.
-    func failFatally() { producer.failFatally(.fencedInstance) }
 
     /// Makes a producer anew that met a fatal error, or that does not report what it took.
     private func renew(

@@ -1,61 +1,110 @@
 internal import Kafka
 
 /// Records that a topic refused, in the order of their production.
+///
+/// Those that were refused by themselves stand in a row of their own: each goes from the head of the one row to the end of the
+/// other, so that of many none is searched for, and none is moved for another's sake.
 struct RefusedQueue {
-    private var places: [TargetTopic.Refused?] = []
-    private var head = 0
+    /// Where a record stands, as long as none is inserted or removed.
+    struct Place {
+        fileprivate let isTried: Bool
+        fileprivate let index: Int
+    }
+
+    private var untried = RefusedRow()
+    private var tried = RefusedRow()
     private(set) var bytes = 0
-    /// Those that were not refused by themselves.
-    private(set) var untriedCount = 0
-    /// Of these, those that came back among others: whether the refusal is theirs is not known.
+    /// Of the untried ones, those that came back among others: whether the refusal is theirs is not known.
     private(set) var unshownCount = 0
 
-    var count: Int { places.count - head }
-    var first: TargetTopic.Refused? { head < places.count ? places[head] : nil }
+    var count: Int { untried.count + tried.count }
+    /// Those that were not refused by themselves.
+    var untriedCount: Int { untried.count }
+    var first: TargetTopic.Refused? { placeOfFirst.map { self[$0] } }
 
-    /// - Parameter place: from 0 to `count - 1`.
-    subscript(place: Int) -> TargetTopic.Refused {
-        guard let refused = places[head + place] else { preconditionFailure("a place behind the head holds a record") }
-        return refused
+    subscript(place: Place) -> TargetTopic.Refused { place.isTried ? tried[place.index] : untried[place.index] }
+
+    var placeOfFirst: Place? {
+        guard untried.count > 0 else { return tried.count > 0 ? Place(isTried: true, index: 0) : nil }
+        return Place(isTried: tried.count > 0 && tried[0].past.order < untried[0].past.order, index: 0)
     }
 
     /// The first one of those that were refused least often.
-    var leastRefused: Int? { (0..<count).min { self[$0].past.refusals < self[$1].past.refusals } }
+    var leastRefused: Place? {
+        if untried.count > 0 { return Place(isTried: false, index: 0) }
+        return (0..<tried.count).min { tried[$0].past.refusals < tried[$1].past.refusals }
+            .map { Place(isTried: true, index: $0) }
+    }
 
     /// The first one that came back among others, and was not tried by itself.
-    var firstUnshown: Int? { (0..<count).first { self[$0].isUnshown } }
+    var firstUnshown: Place? {
+        guard unshownCount > 0 else { return nil }
+        return (0..<untried.count).first { untried[$0].isUnshown }.map { Place(isTried: false, index: $0) }
+    }
 
     /// The one that is to be tried next.
-    var placeOfEarliest: Int? { (0..<count).min { self[$0].past.nextTryNs < self[$1].past.nextTryNs } }
+    var placeOfEarliest: Place? {
+        func earliest(_ row: RefusedRow) -> Int? {
+            (0..<row.count).min { row[$0].past.nextTryNs < row[$1].past.nextTryNs }
+        }
+        let places = [
+            earliest(untried).map { Place(isTried: false, index: $0) },
+            earliest(tried).map { Place(isTried: true, index: $0) },
+        ].compactMap(\.self)
+        return places.min {
+            (self[$0].past.nextTryNs, self[$0].past.order) < (self[$1].past.nextTryNs, self[$1].past.order)
+        }
+    }
     var earliest: TargetTopic.Refused? { placeOfEarliest.map { self[$0] } }
 
     mutating func insert(_ refused: TargetTopic.Refused) {
         bytes += refused.record.byteCount
-        if refused.past.refusals == 0 { untriedCount += 1 }
         if refused.isUnshown { unshownCount += 1 }
-        guard let first, first.past.order < refused.past.order else {
-            if head > 0 {
-                head -= 1
-                places[head] = refused
-            } else {
-                places.insert(refused, at: 0)
-            }
-            return
-        }
-        // New ones come last of all; one that comes back was among the first.
-        if self[count - 1].past.order < refused.past.order { return places.append(refused) }
-        let place = (0..<count).first { self[$0].past.order > refused.past.order }
-        places.insert(refused, at: head + (place ?? count))
+        if refused.past.refusals == 0 { untried.insert(refused) } else { tried.insert(refused) }
     }
 
-    /// - Parameter place: from 0 to `count - 1`.
-    mutating func remove(at place: Int) -> TargetTopic.Refused {
-        let refused = self[place]
+    mutating func remove(at place: Place) -> TargetTopic.Refused {
+        let refused = place.isTried ? tried.remove(at: place.index) : untried.remove(at: place.index)
         bytes -= refused.record.byteCount
-        if refused.past.refusals == 0 { untriedCount -= 1 }
         if refused.isUnshown { unshownCount -= 1 }
-        guard place == 0 else {
-            places.remove(at: head + place)
+        return refused
+    }
+}
+
+/// Records by the order of their production: cheap at both ends.
+private struct RefusedRow {
+    private var places: [TargetTopic.Refused?] = []
+    private var head = 0
+
+    var count: Int { places.count - head }
+
+    /// - Parameter index: from 0 to `count - 1`.
+    subscript(index: Int) -> TargetTopic.Refused {
+        guard let refused = places[head + index] else { preconditionFailure("a place behind the head holds a record") }
+        return refused
+    }
+
+    mutating func insert(_ refused: TargetTopic.Refused) {
+        var low = 0
+        var high = count
+        // New ones come last of all.
+        if high == 0 || self[high - 1].past.order < refused.past.order { return places.append(refused) }
+        while low < high {
+            let middle = (low + high) / 2
+            if self[middle].past.order < refused.past.order { low = middle + 1 } else { high = middle }
+        }
+        if low == 0, head > 0 {
+            head -= 1
+            places[head] = refused
+        } else {
+            places.insert(refused, at: head + low)
+        }
+    }
+
+    mutating func remove(at index: Int) -> TargetTopic.Refused {
+        let refused = self[index]
+        guard index == 0 else {
+            places.remove(at: head + index)
             return refused
         }
         places[head] = nil

@@ -74,8 +74,8 @@ struct TargetTopic {
 
     /// What `next` named.
     private enum Place {
-        case queue(Int)
-        case apart(Int)
+        case queue(RefusedQueue.Place)
+        case apart(RefusedQueue.Place)
     }
 
     let name: String
@@ -359,9 +359,9 @@ struct TargetTopic {
         case .writable, .returning: break
         }
         setApart(nowNs)
-        if let first = queue.first {
-            if state == .writable, first.form == .together { return offer(.queue(0), byItself: false) }
-            return hasRoom ? offer(.queue(0), byItself: true) : nil
+        if let first = queue.placeOfFirst {
+            if state == .writable, queue[first].form == .together { return offer(.queue(first), byItself: false) }
+            return hasRoom ? offer(.queue(first), byItself: true) : nil
         }
         guard state == .writable, hasRoom, let place = apart.placeOfEarliest, apart[place].past.nextTryNs <= nowNs
         else { return nil }
@@ -387,10 +387,10 @@ struct TargetTopic {
 
     /// Those that were refused a moment before others were taken wait for their own next try.
     private mutating func setApart(_ nowNs: Int64) {
-        while let first = queue.first, first.past.refusals > 0, first.past.nextTryNs > nowNs,
-            taken.count > first.past.takenThen
+        while let place = queue.placeOfFirst, case let past = queue[place].past, past.refusals > 0,
+            past.nextTryNs > nowNs, taken.count > past.takenThen
         {
-            var refused = queue.remove(at: 0)
+            var refused = queue.remove(at: place)
             refused.past.isApart = true
             apart.insert(refused)
         }

@@ -26,7 +26,10 @@ struct DirectOrder {
         guard parsed.target == .device, !parsed.isInvalid else {
             throw DirectSend.Failure("not a notification for one device: \(parsed.detail.text)")
         }
-        switch directory.find(name: parsed.app, environment: parsed.environment, topic: parsed.headers.topic) {
+        switch directory.find(
+            name: parsed.app, environment: parsed.environment, topic: parsed.headers.topic,
+            pushType: parsed.headers.pushType)
+        {
         case .failure(let reason, let text, _):
             throw DirectSend.Failure("\(reason.text.map { "\($0): " } ?? "")\(text)")
         case .app(let app, let defaultTopic):

@@ -1,6 +1,7 @@
-internal import APNs
+package import APNs
 package import Configuration
 internal import Delivery
+internal import Network
 package import PushRecords
 
 /// Sends one notification straight to APNs, over a connection of its own: no Kafka, no worker, nothing published.
@@ -44,11 +45,11 @@ package enum DirectSend {
         init(_ description: String) { self.description = description }
     }
 
-    /// Sends the notification of a record in payload form, which was checked.
+    /// Sends the notification of a record in payload form, which was checked; `trace` keeps what passes on the connection.
     ///
     /// - Throws: `Failure` when no app fits, its credential cannot be read, or APNs did not answer in time.
     package static func run(
-        _ record: RequestRecord, with configuration: WorkerConfiguration, timeoutNs: Int64
+        _ record: RequestRecord, with configuration: WorkerConfiguration, timeoutNs: Int64, trace: TraceFile? = nil
     ) throws(Failure) -> Answer {
         let order = try DirectOrder(record, configuration)
         let app: LoadedApp
@@ -57,13 +58,15 @@ package enum DirectSend {
         } catch {
             throw Failure("\(error)")
         }
+        var transport = app.transportConfiguration(timeoutNs)
+        transport.trace = trace.map { Trace($0, app: order.settings.name) }
         do {
             return Answer(
                 try SingleRequest.send(
-                    order.request, app.transportConfiguration(timeoutNs), token: ProviderTokens().token(of: app),
+                    order.request, transport, token: ProviderTokens().token(of: app),
                     isPatient: true, timeoutNs: timeoutNs), to: order)
         } catch {
-            throw Failure(error, at: "\(order.settings.host):\(order.settings.port)")
+            throw Failure(error, at: DialTarget.text(order.settings.host, UInt16(clamping: order.settings.port)))
         }
     }
 }

@@ -36,7 +36,8 @@ package enum RefusalAdvice {
         case .badExpirationDate: "apns-expiration is seconds since 1970, or 0"
         case .badMessageId: "an apns-id is a UUID: 32 hex digits in groups of 8-4-4-4-12"
         case .badPriority: "apns-priority is 10, 5 or 1; a background push takes 5 only"
-        case .invalidPushType: "apns-push-type does not fit what the payload asks for, or is not one of Apple's"
+        case .invalidPushType:
+            "apns-push-type does not fit what the payload asks for, or the topic's suffix, or is not one of Apple's"
         case .missingTopic: "with a key, or a certificate for several topics, a request names its topic"
         case .payloadEmpty: "the payload is empty; an alert has at least {\"aps\":{\"alert\":\"Hi\"}}"
         case .payloadTooLarge: "a payload has at most 4,096 bytes, 5,120 for voip and broadcasts"

@@ -89,8 +89,7 @@ package struct ClusterReadiness {
             }
             if !makesTopics { toBeMade = new.map(\.name) }
         }
-        let missing = toBeMade.isEmpty ? check.missingLines(in: found) : []
-        guard missing.isEmpty else { throw StartFailure(missing) }
+        if toBeMade.isEmpty, let missing = check.missingLine(in: found) { throw StartFailure([missing]) }
         let there = check.expected.map(\.name).filter { !toBeMade.contains($0) }
         let configurations = try? topics.configurations(of: there, timeoutMs: timeoutMs)
         let unsafeLines = check.unsafeLines(configurations ?? [:])

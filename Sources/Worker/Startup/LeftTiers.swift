@@ -11,16 +11,20 @@ struct LeftTiers {
 
     struct Tier: Sendable {
         let topic: String
-        /// Not committed by the group.
+        /// Not committed by the group, as far as the partitions' leaders told.
         let records: Int64
     }
 
     let found: [Tier]
+    /// All topics of the cluster that are not in the configuration.
+    let existing: Set<String>
 
     /// Asks the brokers, each question for at most `timeoutMs`.
     init(_ configuration: WorkerConfiguration, _ cluster: ClusterSettings, timeoutMs: Int32) throws(KafkaError) {
         let named = Set(configuration.outputTopics.map(\.name)).union(configuration.requestTopics.map(\.name))
-        let others = try Topics(cluster).all(timeoutMs: timeoutMs).values.filter {
+        let topics = try Topics(cluster).all(timeoutMs: timeoutMs)
+        existing = Set(topics.keys.filter { !named.contains($0) })
+        let others = topics.values.filter {
             $0.code == .none && !named.contains($0.name) && !$0.name.hasPrefix("__")
         }
         let partitions = others.flatMap { topic in
@@ -29,20 +33,26 @@ struct LeftTiers {
         // Joins nothing.
         let consumer = try Consumer(configuration.consumer(.retries, of: cluster))
         let committed = partitions.isEmpty ? [] : try consumer.committed(partitions, timeoutMs: timeoutMs)
-        let topics = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
-        let places = committed.filter { topics.contains($0.partition.topic) }
+        let read = Set(committed.filter { $0.offset != nil }.map(\.partition.topic))
+        let places = committed.filter { read.contains($0.partition.topic) }
         guard !places.isEmpty else {
             found = []
             return
         }
-        let ends = consumer.ends(of: places.map(\.partition), timeoutMs: timeoutMs)
-        let starts = try consumer.starts(of: places.map(\.partition), timeoutMs: timeoutMs)
+        let bounds = consumer.bounds(of: places.map(\.partition), in: topics.values, timeoutMs: timeoutMs)
         var records: [String: Int64] = [:]
-        for (place, (start, end)) in zip(places, zip(starts, ends)) {
-            guard let end else { throw KafkaError(.timedOut, "\(place.partition): its end is not known") }
-            records[place.partition.topic, default: 0] += max(0, end - max(place.offset ?? 0, start ?? 0))
+        // A partition whose leader does not tell may hold some: its topic is read, and what keeps it from that is named there.
+        var mayHold: Set<String> = []
+        for place in places {
+            let topic = place.partition.topic
+            guard let (start, end) = bounds[place.partition] else {
+                mayHold.insert(topic)
+                continue
+            }
+            records[topic, default: 0] += max(0, end - max(place.offset ?? 0, start))
         }
-        found = records.filter { $0.value > 0 }.map { Tier(topic: $0.key, records: $0.value) }
+        found = read.filter { records[$0, default: 0] > 0 || mayHold.contains($0) }
+            .map { Tier(topic: $0, records: records[$0, default: 0]) }
             .sorted { $0.topic < $1.topic }
     }
 }

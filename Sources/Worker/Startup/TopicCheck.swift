@@ -18,13 +18,21 @@ package struct TopicCheck {
         expected.filter { topics[$0.name] == nil }
     }
 
-    /// A line for each missing topic.
-    package func missingLines(in topics: [String: TopicDescription]) -> [String] {
-        missing(in: topics).map { topic in
-            "topic \(topic.name) (\(topic.path)) does not exist at \(configuration.kafka.bootstrapServers), or may not "
-                + "be described by this worker: create it, set kafka.create_topics: true (on a cluster of one broker "
-                + "{partitions: 8, replication_factor: 1}), or allow Describe on it"
+    /// A line for the missing topics; `nil`: all are there. Their names are its end, since they may be many.
+    package func missingLine(in topics: [String: TopicDescription]) -> String? {
+        let missing = missing(in: topics)
+        guard let first = missing.first else { return nil }
+        let servers = configuration.kafka.bootstrapServers
+        func advice(_ them: String) -> String {
+            "create \(them), set kafka.create_topics: true (on a cluster of one broker "
+                + "{partitions: 8, replication_factor: 1}), or allow Describe on \(them)"
         }
+        guard missing.count > 1 else {
+            return "topic \(first.name) (\(first.path)) does not exist at \(servers), or may not be described by this "
+                + "worker: \(advice("it"))"
+        }
+        return "\(missing.count) topics do not exist at \(servers), or may not be described by this worker: "
+            + "\(advice("them")): \(missing.map { "\($0.name) (\($0.path))" }.joined(separator: ", "))"
     }
 
     /// What `kafka.create_topics` makes of the missing ones. Dead tokens are compacted; a retry topic keeps its records
