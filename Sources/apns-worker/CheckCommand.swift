@@ -1,3 +1,4 @@
+import APNs
 import Configuration
 import Worker
 
@@ -26,9 +27,14 @@ func checkConfiguration(_ arguments: [String]) -> ExitCode {
         // Here a wrong configuration is what was looked for: the answer is "not fine".
         return exit.code == .wrongConfiguration ? .failed : exit.code
     case .success((let options, let loaded)):
+        let trace: TraceFile?
+        switch openTrace(options.configuration.trace, command: table.command, onEnd: { complain("warning: \($0)") }) {
+        case .failure(let exit): return exit.code
+        case .success(let opened): trace = opened
+        }
         for warning in loaded.warnings { say("warning: \(warning)\n") }
         let check = ConfigurationCheck(
-            loaded.configuration, probesCredentials: options.probesCredentials
+            loaded.configuration, probesCredentials: options.probesCredentials, trace: trace
         ) { finding in
             guard finding.isFine else { return complain("not fine: \(finding.text)") }
             // A warning is no praise.

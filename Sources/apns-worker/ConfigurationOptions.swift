@@ -6,6 +6,7 @@ import Worker
 struct ConfigurationOptions {
     var file: String?
     var app = AppFlags()
+    var trace: String?
 
     static let usage = [
         "--config FILE",
@@ -32,6 +33,9 @@ struct ConfigurationOptions {
         .init("port", value: "PORT", "Its port (default 443).") { $0.app.port = $1 },
         .init("ca-file", value: "FILE", "Certificates (PEM) that may sign for it; default: the system's.") {
             $0.app.caFile = $1
+        },
+        .init("trace", value: "FILE", traceHelp) { options, text throws(UsageError) in
+            options.trace = try OptionValue.text(text)
         },
     ]
 

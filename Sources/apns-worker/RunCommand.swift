@@ -1,3 +1,4 @@
+import APNs
 import CLinux
 import Configuration
 import Glibc
@@ -40,16 +41,27 @@ func runWorker(_ arguments: [String]) -> ExitCode {
             complain("apns-worker run: \(excess): ending, so that it is seen")
             return .failed
         }
+        // One that is full, or cannot be written, keeps no worker from starting: not after the crash that it was to explain.
+        var trace: TraceFile?
+        do throws(TraceFile.Failure) {
+            trace = try options.trace.map { path throws(TraceFile.Failure) in
+                try TraceFile(path, command: table.command, version: version) {
+                    logger.warning(.apns, "trace", ["text": .text($0)])
+                }
+            }
+        } catch {
+            logger.warning(.apns, "nothing is traced", ["reason": "\(error)"])
+        }
         if loaded.configuration.crash == .contain {
             CrashContainment.begin(crashes, name: "apns-worker run")
         }
-        return work(loaded.configuration, logger, crashes, reread: options.read)
+        return work(loaded.configuration, logger, crashes, trace, reread: options.read)
     }
 }
 
 /// Runs the worker until it is told to stop.
 private func work(
-    _ configuration: WorkerConfiguration, _ logger: Logger, _ crashes: CrashHistory,
+    _ configuration: WorkerConfiguration, _ logger: Logger, _ crashes: CrashHistory, _ trace: TraceFile?,
     reread: @escaping PushWorker.Rereading
 ) -> ExitCode {
     if let death = crashes.deaths.last {
@@ -62,8 +74,14 @@ private func work(
                 "to_dead_letters": .boolean(isCondemned),
             ])
     }
+    let worker: PushWorker
     do throws(StartFailure) {
-        let worker = try PushWorker(configuration, logger: logger, crashes: crashes)
+        worker = try PushWorker(configuration, logger: logger, crashes: crashes, trace: trace)
+    } catch {
+        for line in error.lines { complain(line) }
+        return error.isPassing ? .failed : .wrongConfiguration
+    }
+    do throws(StartFailure) {
         let code: ExitCode
         switch try worker.run(handlesSignals: true, reread: reread) {
         case .stopped: code = .fine
@@ -75,7 +93,10 @@ private func work(
         if !worker.hasEndedWhole { _exit(code.rawValue) }
         return code
     } catch {
-        for line in error.lines { complain(line) }
+        // It has said lines with their times before. These come whatever `log.level` leaves out.
+        for line in error.lines {
+            logger.log(.critical, .worker, "cannot start", about: line, ["reason": .text(line)])
+        }
         return error.isPassing ? .failed : .wrongConfiguration
     }
 }

@@ -98,6 +98,10 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "bundle-id", value: "ID", "Accept only this app's topics; may be given more than once (default: any)."
         ) { $0.bundleIDs.append($1) },
         .init(
+            "any-suffix", nil,
+            "Take a push type with any topic (else a voip push wants a topic that ends in .voip, as at Apple)."
+        ) { $0.checksTopicSuffixes = false },
+        .init(
             "no-broadcast", value: "ID",
             "Broadcast is not set up for this bundle id (FeatureNotEnabled); may be given more than once."
         ) { $0.withoutBroadcast.append($1) },

@@ -22,6 +22,9 @@ struct DemoBooks {
     private(set) var produced = 0
     /// Of those produced: how many have a result, or a dead letter.
     private(set) var settled = 0
+    /// Of those produced and of those settled: the ones that are answered 429 first, and wait for their retry tier.
+    private(set) var producedForRetry = 0
+    private(set) var settledAfterRetry = 0
     /// Results by outcome, in `Outcome.allCases`' order.
     private(set) var outcomes = [Int](repeating: 0, count: Outcome.allCases.count)
     private(set) var deadLetters = 0
@@ -37,7 +40,11 @@ struct DemoBooks {
             entries[number] = Entry(completion: record.completion)
         }
         produced += record.count
+        if record.completion == .retried { producedForRetry += record.count }
     }
+
+    /// All that is to settle at its first try has.
+    var areFirstTriesSettled: Bool { settled - settledAfterRetry == produced - producedForRetry }
 
     /// `number` is `nil` when it could not be read.
     private mutating func update(_ number: Int?, _ change: (inout Entry) -> Void) {
@@ -50,13 +57,18 @@ struct DemoBooks {
 
     mutating func noteResult(_ number: Int?, _ outcome: Outcome, inDoubt: Int) {
         var isFirst = false
+        var isRetried = false
         update(number) { entry in
             isFirst = entry.results == 0 && entry.deadLetters == 0
+            isRetried = entry.completion == .retried
             entry.results = entry.results.addingClamped(1)
             entry.outcome = outcome
             entry.inDoubt = entry.inDoubt.addingClamped(inDoubt)
         }
-        if isFirst { settled += 1 }
+        if isFirst {
+            settled += 1
+            if isRetried { settledAfterRetry += 1 }
+        }
         outcomes[Outcome.allCases.firstIndex(of: outcome)!] += 1
     }
 

@@ -31,13 +31,13 @@ struct DemoRun {
         let worker = try WorkerThread(setting.configuration, logger)
         var books = DemoBooks(count: options.count)
         let problem: String?
-        var startedNs = LoopTime.read().monotonicNs
+        var clock = DemoClock(beganNs: LoopTime.read().monotonicNs)
         do {
-            problem = try drive(worker, reader, setting.configuration, &books, &startedNs, signals)
+            problem = try drive(worker, reader, setting.configuration, &books, &clock, signals)
         } catch {
             problem = "\(error)"
         }
-        let tookNs = LoopTime.read().monotonicNs - startedNs
+        clock.endedNs = LoopTime.read().monotonicNs
         worker.stop()
         // What it wrote last, such as the dead-token record of a result read already.
         while reader.read(into: &books, timeoutMs: 300) > 0 {}
@@ -45,19 +45,21 @@ struct DemoRun {
             books.noteSimulated(DemoTraffic.number(inToken: token), received: received, accepted: accepted)
         }
         let comparison = books.compared()
-        screen.tell(DemoSummary(comparison, books, tookNs: tookNs, totals: setting.simulator.books.totals).text)
-        if let problem = problem ?? worker.failure ?? reader.failure {
+        let failure = problem ?? worker.failure ?? reader.failure
+        let summary = DemoSummary(
+            comparison, books, clock, totals: setting.simulator.books.totals, isWhole: failure == nil)
+        screen.tell(summary.text)
+        if let problem = failure {
             complain("apns-worker demo: \(problem)")
             return false
         }
         return comparison.agrees
     }
 
-    /// Produces and reads back until everything came back; returns what kept it from that. `startedNs`: when the worker
-    /// had its partitions, and the first record was produced.
+    /// Produces and reads back until everything came back; returns what kept it from that.
     private func drive(
         _ worker: WorkerThread, _ reader: DemoReader, _ configuration: WorkerConfiguration, _ books: inout DemoBooks,
-        _ startedNs: inout Int64, _ signals: borrowing StopSignals
+        _ clock: inout DemoClock, _ signals: borrowing StopSignals
     ) throws -> String? {
         let producer = try DemoProducer(
             bootstrapServers: configuration.kafka.bootstrapServers, topic: configuration.requestTopics[0].name,
@@ -65,22 +67,26 @@ struct DemoRun {
         var pace = DemoPace(rate: options.rate)
         var meter = RateMeter()
         var nextShowNs: Int64 = 0
+        var shown = -1
         var lastMove = (settled: -1, ns: Int64(0))
         while true {
             let nowNs = LoopTime.read().monotonicNs
             let progress = worker.progress
             // The clock of the pace, and of the stall, starts with the first partition: joining takes a moment.
             if progress.hasJoined {
-                if books.produced == 0 { startedNs = nowNs }
+                if books.produced == 0 { clock.startedNs = nowNs }
                 let limit = min(books.settled + Self.aheadLimit, pace.limit(nowNs: nowNs))
                 producer.produce(upTo: limit, &books)
             }
             reader.read(into: &books, timeoutMs: 5)
             if books.settled != lastMove.settled { lastMove = (books.settled, nowNs) }
+            if clock.firstTriesNs == nil, producer.isDone, books.areFirstTriesSettled { clock.firstTriesNs = nowNs }
             let isComplete =
                 producer.isDone && producer.outstanding == 0
                 && books.settled + (reader.hasWithheld ? 1 : 0) >= books.produced
-            if nowNs >= nextShowNs || isComplete {
+            // The last line is of what settled last, not of a moment in which nothing was left to settle.
+            if isComplete ? books.settled != shown : nowNs >= nextShowNs {
+                shown = books.settled
                 nextShowNs = nowNs + Int64(screen.intervalMs) * 1_000_000
                 meter.note(books.settled, nowNs: nowNs)
                 show(books, progress, rate: meter.rate)
@@ -93,6 +99,7 @@ struct DemoRun {
     }
 
     private func show(_ books: DemoBooks, _ worker: WorkerProgress, rate: Int) {
+        guard worker.hasJoined else { return screen.show(.joining) }
         var progress = DemoProgress(total: options.count)
         progress.settled = books.settled
         progress.rate = rate
@@ -101,6 +108,22 @@ struct DemoRun {
         progress.outcomes = books.outcomes
         progress.deadLetters = books.deadLetters
         screen.show(progress)
+    }
+}
+
+/// When what happened (monotonic).
+struct DemoClock {
+    /// The parts were put together.
+    let beganNs: Int64
+    /// The worker had its partitions, and the first record was produced.
+    var startedNs: Int64?
+    /// All had settled that Apple's stand-in did not put off.
+    var firstTriesNs: Int64?
+    var endedNs: Int64
+
+    init(beganNs: Int64) {
+        self.beganNs = beganNs
+        endedNs = beganNs
     }
 }
 

@@ -67,9 +67,21 @@ struct DemoProgress {
     var connections = 0
     var outcomes = [Int](repeating: 0, count: Outcome.allCases.count)
     var deadLetters = 0
+    /// Nothing is produced before the worker has its partitions.
+    private var isJoining = false
+
+    /// Before the first record.
+    static var joining: DemoProgress {
+        var progress = DemoProgress(total: 0)
+        progress.isJoining = true
+        return progress
+    }
+
+    init(total: Int) { self.total = total }
 
     /// One line, cut to `width` columns.
     func line(width: Int?, withBar: Bool) -> String {
+        if isJoining { return "the worker joins its consumer groups, which takes some seconds" }
         var parts: [String] = []
         if withBar {
             let cells = 20

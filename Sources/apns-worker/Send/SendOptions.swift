@@ -26,6 +26,7 @@ struct SendOptions {
     var requests: String?
     var deadline = Duration.seconds(30)
     var format = OutputFormat.text
+    var trace: String?
 
     static let table = OptionTable<Self>(
         command: "apns-worker send",
@@ -116,6 +117,9 @@ struct SendOptions {
         .init("deadline", value: "TIME", "How long to wait for the result (default 30s).") {
             options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
         },
+        .init("trace", value: "FILE", "With --direct: \(traceHelp)") { options, text throws(UsageError) in
+            options.trace = try OptionValue.text(text)
+        },
         .init("format", value: "NAME", "text (default): a line for people; json: the result as it is published.") {
             options, text throws(UsageError) in options.format = try OptionValue.choice(text)
         },
@@ -172,6 +176,7 @@ struct SendOptions {
         if payload == nil, alert == nil, title == nil { return "needs --alert TEXT or --payload JSON" }
         if payload != nil, alert != nil || title != nil { return "give either --payload, or --alert and --title" }
         if via == .direct, requests != nil { return "--request-topic is for --via kafka" }
+        if via == .kafka, trace != nil { return "--trace is for --direct; the worker's connections are run --trace's" }
         return nil
     }
 }

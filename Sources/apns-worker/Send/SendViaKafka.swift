@@ -32,6 +32,7 @@ func sendViaKafka(
                 "apns-worker send: no result of \(request) within \(options.deadline.components.seconds) s; "
                     + (place.map { "\($0); its result will come:" } ?? "is a worker running? It may still come:")
                     + " apns-worker tail results --config \(shellWord(options.file ?? "FILE")) --apns-id \(id)")
+            for line in WorkerPage.lines(of: configuration) { complain("apns-worker send: \(line)") }
             return .failed
         }
         return try report(value, configuration, options.format)
@@ -66,7 +67,9 @@ private func putOff(
         }
     }
     guard let last else { return nil }
-    let reason = last.reason.isEmpty ? "" : " (\(printable(last.reason, limit: 64)))"
+    // Ours, for what cannot be sent through no fault of its own; the cause is the worker's to tell.
+    let word = last.reason == "held" ? "held: it was not sent" : printable(last.reason, limit: 64)
+    let reason = last.reason.isEmpty ? "" : " (\(word))"
     return "a worker put it off to \(last.topic)\(reason), to be sent again at \(Timestamp(wallMs: last.dueMs).text)"
 }
 
@@ -133,7 +136,7 @@ private func produce(
                     switch event {
                     case .fatal(let error): failure = error
                     case .error(let error): trouble = error.text
-                    case .log, .statistics: break
+                    case .log, .statistics, .delayed: break
                     }
                 })
         }

@@ -190,7 +190,7 @@ final class GroupFeeder {
             case .client(.error(let error)), .partitionFailed(_, let error), .batchFailed(_, _, let error):
                 troubles.say(error)
             case .offsetReset(_, let text): complain(text)
-            case .client(.log), .client(.statistics): break
+            case .client(.log), .client(.statistics), .client(.delayed): break
             }
         }
         if isRevoked, batch.records == 0 { unassign() }

@@ -38,11 +38,11 @@ struct ShellCommand: ~Copyable {
         // Signals that we hold back or ignore are not the command's business.
         var none = sigset_t()
         sigemptyset(&none)
-        var pipe = sigset_t()
-        sigemptyset(&pipe)
-        sigaddset(&pipe, SIGPIPE)
+        var ignored = sigset_t()
+        sigemptyset(&ignored)
+        for signal in [SIGPIPE, SIGXFSZ] { sigaddset(&ignored, signal) }
         posix_spawnattr_setsigmask(&attributes, &none)
-        posix_spawnattr_setsigdefault(&attributes, &pipe)
+        posix_spawnattr_setsigdefault(&attributes, &ignored)
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
         var processID: pid_t = 0
         let arguments: [String] = ["sh", "-c", text]

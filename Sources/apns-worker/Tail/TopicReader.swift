@@ -80,7 +80,7 @@ final class TopicReader {
             case .client(.error(let error)), .partitionFailed(_, let error), .batchFailed(_, _, let error):
                 troubles.say(error)
             case .offsetReset(_, let text): complain(text)
-            case .client(.log), .client(.statistics), .assigned, .revoked, .committed: break
+            case .client(.log), .client(.statistics), .client(.delayed), .assigned, .revoked, .committed: break
             }
         }
         if let fatal { throw CommandFailure("Kafka: \(fatal)") }
