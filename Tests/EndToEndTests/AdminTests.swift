@@ -59,29 +59,6 @@ extension EndToEnd.Commands {
             try scene.stop(first)
         }
 
-        /// A later outage is no unreadiness, or no rollout could mend it.
-        @Test(
-            .needs(.worker, .broker, .python, .curl),
-            .ownBroker, .timeLimit(.minutes(3)))
-        func degradedAndReadyWhileKafkaIsAway() throws {
-            let home = try #require(KafkaBroker.home)
-            let broker = try KafkaBroker(home: home)
-            let scene = try Scene("away", partitions: 1, on: broker)
-            _ = try scene.startSimulator()
-            scene.configuration.admin = "127.0.0.1:0"
-            let worker = try scene.startWorker()
-            let pages = try Pages(of: worker)
-            try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
-            try broker.stop(kill: true)
-            try pages.await("/status") {
-                $0.1.contains(#""health":"degraded""#) && $0.1.contains("no broker of \(broker.bootstrapServers)")
-            }
-            #expect(try pages.get("/readyz") == (200, "ready\n"))
-            try broker.start()
-            try pages.await("/status", within: 60) { $0.1.contains(#""health":"fine""#) }
-            try scene.stop(worker)
-        }
-
         @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(2)))
         func degradedAndReadyWithACredentialThatAppleRefuses() throws {
             let scene = try Scene("refused", partitions: 1)

@@ -32,12 +32,11 @@ extension Scene {
     @discardableResult
     func awaitTokens(_ count: Int, within seconds: Double, of worker: ChildProcess) throws -> Double {
         let began = Date()
-        var text = ""
-        while Date().timeIntervalSince(began) < seconds {
-            text = try change("tokens", configuration.results)
-            if text.contains("distinct \(count) ") { return Date().timeIntervalSince(began) }
-            usleep(200_000)
+        do {
+            try change("await-tokens", configuration.results, "\(count)", "\(seconds)", within: seconds + 30)
+        } catch {
+            throw Unexpected("\(error)\nthe worker said:\n\(worker.text.suffix(6_000))")
         }
-        throw Unexpected("\(text)\nthe worker said:\n\(worker.text.suffix(6_000))")
+        return Date().timeIntervalSince(began)
     }
 }

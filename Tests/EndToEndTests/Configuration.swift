@@ -22,8 +22,12 @@ struct Configuration {
     /// `requests.topics`, where it is more than the one topic.
     var requestTopics = ""
     var apps = ""
+    /// Further keys of the first app, as YAML.
+    var appKeys = ""
     /// The apps' section `broadcast`, as YAML.
     var broadcast = "{}"
+    /// The apps' proxy, as a URL; empty: none.
+    var proxy = ""
     var more = ""
     /// `retry`, but for its braces.
     var retries: String
@@ -54,6 +58,7 @@ struct Configuration {
             tls: {ca_file: \(caFile)}
             connections: {min: 2, max: 4}
             broadcast: \(broadcast)
+            \(proxy.isEmpty ? "" : "proxy: \(proxy)")
         """
     }
 
@@ -67,6 +72,7 @@ struct Configuration {
         retry: {\(retries)}
         apps:
         \(app(named: "shop"))
+            \(appKeys)
         \(apps)
         admin: {listen: \(admin)}
         \(more)

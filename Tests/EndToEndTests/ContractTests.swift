@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Records {
     /// What the worker writes is what the contract says: every outcome, every member, every header, in every topic.
     @Suite(.serialized) struct ContractTests {
         /// The tiers, in seconds. Those of a user come one after the other from 30 s on: `1 30 31` shows that, and takes

@@ -3,13 +3,26 @@ import TestSupport
 import Testing
 
 /// The built worker as a process, between a real broker and a real server, with producers that are not ours. Rows of
-/// tests side by side, in each one after the other: one that loads the machine, and two that mostly wait.
-@Suite enum EndToEnd {
+/// tests side by side, in each one after the other: one that loads the machine, and others that mostly wait. None should be
+/// much longer than the rest: the run takes as long as the longest.
+@Suite(.waiting) enum EndToEnd {
     /// What becomes of notifications, at load; each run ends in the audit of three books.
     @Suite(.serialized) enum Deliveries {}
 
-    /// What goes wrong around a worker: outages, refusals, topics that change, networks that swallow, deaths.
+    /// What becomes of each kind of record, however large or damaged.
+    @Suite(.serialized) enum Records {}
+
+    /// What goes wrong around a worker: networks that swallow, members that come and go, deaths.
     @Suite(.serialized) enum Troubles {}
+
+    /// What Apple refuses, or never answers.
+    @Suite(.serialized) enum Refusals {}
+
+    /// Topics that change, and what a broker says falsely of them.
+    @Suite(.serialized) enum Logs {}
+
+    /// At a broker that tests stop, freeze and take rights away at (`KafkaBroker.expendable`).
+    @Suite(.serialized) enum Outages {}
 
     /// Commands, pages, reloads, stops, and what is said of a wrong start.
     @Suite(.serialized) enum Commands {}
@@ -21,6 +34,6 @@ extension Trait where Self == ConditionTrait {
 
     /// A test of minutes: `Docker/test --all` runs it.
     static var long: Self {
-        .enabled(if: ProcessInfo.processInfo.environment["APNS_WORKER_LONG"] != nil, "long; Docker/test --all runs it")
+        .enabled(if: Long.isWanted, "long; Docker/test --all runs it")
     }
 }

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Troubles {
+extension EndToEnd.Outages {
     /// What is wrong with Kafka shows within seconds, whatever the worker is doing, and is over when it is over.
     @Suite(.serialized, .ownBroker)
     struct HealthTests {
@@ -56,6 +56,30 @@ extension EndToEnd.Troubles {
             try protected.awaitMended("kafka", worker, pages)
             try scene.produce(30, "--plain")
             try scene.settle(worker)
+            try scene.stop(worker)
+        }
+
+        /// A later outage is no unreadiness, or no rollout could mend it.
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(3)))
+        func degradedAndReadyWhileKafkaIsAway() throws {
+            let broker = try KafkaBroker.expendable.get()
+            let scene = try Scene("away", partitions: 1, on: broker)
+            _ = try scene.startSimulator()
+            scene.configuration.admin = "127.0.0.1:0"
+            let worker = try scene.startWorker()
+            let pages = try Pages(of: worker)
+            try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
+            try broker.stop(kill: true)
+            let away = Result {
+                try pages.await("/status") {
+                    $0.1.contains(#""health":"degraded""#) && $0.1.contains("no broker of \(broker.bootstrapServers)")
+                }
+                #expect(try pages.get("/readyz") == (200, "ready\n"))
+            }
+            // Others need it, too.
+            try broker.start()
+            try away.get()
+            try pages.await("/status", within: 60) { $0.1.contains(#""health":"fine""#) }
             try scene.stop(worker)
         }
 

@@ -3,7 +3,7 @@ import Kafka
 import TestSupport
 import Testing
 
-extension EndToEnd.Troubles {
+extension EndToEnd.Logs {
     /// Logs that change under a running worker, and offsets that no log has.
     @Suite(.serialized) struct LogChangeTests {
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
@@ -101,6 +101,8 @@ extension EndToEnd.Troubles {
             usleep(6_000_000)
             try scene.change("remake", scene.configuration.requests, "1", "100", "ff", "0")
             try worker.waitFor("joining the group anew", seconds: 30)
+            // Of what is sent from here on; what is in flight is answered when it would have been.
+            try scene.books("faults", "--simulator", simulator.control, "latency=0")
             try scene.awaitTokens(150, within: 90, of: worker)
             try scene.settle(worker)
             try scene.stop(worker)

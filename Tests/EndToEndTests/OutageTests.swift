@@ -3,21 +3,20 @@ import Kafka
 import TestSupport
 import Testing
 
-extension EndToEnd.Troubles {
+extension EndToEnd.Outages {
     /// The broker is away for longer than the session lasts, under load.
     @Suite(.serialized) struct OutageTests {
         @Test(.needs(.worker, .broker, .python), .ownBroker, .timeLimit(.minutes(8)), arguments: ["frozen", "stopped"])
         func anOutageCostsNothingButTime(_ kind: String) throws {
-            let broker = try KafkaBroker(home: try #require(KafkaBroker.home))
+            let broker = try KafkaBroker.expendable.get()
             let scene = try Scene("outage", on: broker)
-            scene.configuration.sessionTimeout = "10s"
             let simulator = try scene.startSimulator("--latency", "50ms")
             let worker = try scene.startWorker()
             let load = try ChildProcess(
                 Tool.python.path(),
                 [
                     Scene.program, "produce", "--servers", scene.servers, "--topic", scene.configuration.requests,
-                    "--count", "60000", "--rate", "3000", "--plain", "--book", scene.file("book.jsonl"),
+                    "--count", "45000", "--rate", "3000", "--plain", "--book", scene.file("book.jsonl"),
                 ])
             // A broker that just started may say of a topic that it has no leader yet.
             for _ in 0..<20 {
@@ -26,9 +25,10 @@ extension EndToEnd.Troubles {
                     break
                 } catch { usleep(500_000) }
             }
+            defer { broker.unfreeze() }
             if kind == "frozen" { broker.freeze() } else { try broker.stop(kill: false) }
-            // Longer than the session.
-            usleep(15_000_000)
+            // Longer than the session of 6 s.
+            usleep(10_000_000)
             let back = Date()
             if kind == "frozen" { broker.unfreeze() } else { try broker.start() }
             #expect(try load.wait(seconds: 200) == .exited(0), "\(load.text.suffix(500))")

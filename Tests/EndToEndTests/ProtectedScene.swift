@@ -3,7 +3,7 @@ import Kafka
 import TestSupport
 import Testing
 
-/// A scene whose worker is `User:worker` at a broker of its own that can take its rights away.
+/// A scene whose worker is `User:worker` at the broker that can take its rights away.
 final class ProtectedScene {
     let broker: KafkaBroker
     let scene: Scene
@@ -11,10 +11,7 @@ final class ProtectedScene {
     static let drain = 5
 
     init(_ label: String, partitions: Int = 2) throws {
-        guard let home = KafkaBroker.home else {
-            throw Unexpected("needs KAFKA_HOME, for a broker of its own")
-        }
-        broker = try KafkaBroker(home: home, hasRights: true)
+        broker = try KafkaBroker.expendable.get()
         scene = try Scene(label, partitions: partitions, on: broker)
         scene.configuration.servers = broker.protectedServers ?? ""
         scene.configuration.kafka = "librdkafka: \(KafkaBroker.workerPropertiesText)"

@@ -2,11 +2,13 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Records {
     /// What a producer can write: no record stops the worker, kills it, or makes it write or hold much more than was read.
     @Suite(.serialized) struct RecordLimitsTests {
         /// What the worker may hold at its worst, in MiB; a debug build with idle connections has some 60.
         private static let residentLimit = 512
+        /// How often an envelope names one device, whose notifications go one after the other.
+        private static let repeats = Long.isWanted ? 10_000 : 1_500
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
         func aGoodRecordBehindAnyOtherHasItsResultSoon() throws {
@@ -22,6 +24,7 @@ extension EndToEnd.Deliveries {
                 [
                     script.path, "--servers", scene.servers, "--requests", scene.configuration.requests, "--retries",
                     scene.configuration.retry, "--results", scene.configuration.results, "--within", "30",
+                    "--repeats", "\(Self.repeats)",
                 ], within: 540)
             print(ended.text)
             #expect(worker.ended == nil, "the worker ended: \(worker.text.suffix(4_000))")

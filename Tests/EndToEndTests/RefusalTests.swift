@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Troubles {
+extension EndToEnd.Refusals {
     /// A server that refuses for good: single notifications, or an app's every connection. What is refused waits in a tier;
     /// nothing else waits with it.
     @Suite(.serialized) struct RefusalTests {

@@ -10,14 +10,16 @@ struct RunningSimulator {
 
 extension Scene {
     /// Starts the simulator and points the configuration at it: its port, its authority, its signing key.
-    func startSimulator(_ more: String...) throws -> RunningSimulator {
+    func startSimulator(_ more: String...) throws -> RunningSimulator { try startSimulator(arguments: more) }
+
+    func startSimulator(arguments more: [String], environment: [String: String] = [:]) throws -> RunningSimulator {
         let ports = KafkaBroker.freePorts(2)
         let process = try ChildProcess(
             Tool.worker.path(),
             [
                 "simulate", "--listen", "127.0.0.1:\(ports[0])", "--control", "127.0.0.1:\(ports[1])", "--directory",
                 folder.path,
-            ] + more)
+            ] + more, environment: environment)
         try process.waitFor("listening", seconds: 20)
         configuration.port = ports[0]
         return RunningSimulator(process: process, control: "http://127.0.0.1:\(ports[1])")

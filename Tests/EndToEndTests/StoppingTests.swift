@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Commands {
+extension EndToEnd.Outages {
     /// Stopping ends, whatever the brokers do.
     @Suite(.serialized, .ownBroker)
     struct StoppingTests {

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Records {
     /// Records without a value whose keys are as large as a record may be.
     @Suite(.serialized) struct TombstoneTests {
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))

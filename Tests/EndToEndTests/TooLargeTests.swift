@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Records {
     /// Topics whose `max.message.bytes` is below what the worker may have to write: each notification still ends, in a
     /// smaller record, and nothing is tried for ever.
     @Suite(.serialized) struct TooLargeTests {

@@ -8,7 +8,11 @@ enum Tool: String {
     case worker = "apns-worker"
     case broker = "a Kafka broker"
     case python = "a Python with confluent_kafka and jsonschema"
-    case kcat, nghttpd, openssl, curl
+    case kcat, nghttpd, openssl, curl, tinyproxy
+    /// Not installed by `Docker/setup`: its tests are run by hand.
+    case squid
+    /// Debian's library that has a program live at another time; not installed by `Docker/setup` either.
+    case faketime
 
     /// Where it is (nothing to know of a broker before it is started); `nil`: it is missing.
     var place: String? { Self.places[self] }
@@ -18,7 +22,11 @@ enum Tool: String {
         places[.worker] = Self.builtWorker
         places[.broker] = KafkaBroker.isAvailable ? "" : nil
         places[.python] = Self.pythonWithModules
-        for tool in [Tool.kcat, .nghttpd, .openssl, .curl] { places[tool] = Self.command(tool.rawValue) }
+        for tool in [Tool.kcat, .nghttpd, .openssl, .curl, .tinyproxy, .squid] {
+            places[tool] = Self.command(tool.rawValue)
+        }
+        places[.faketime] = ["x86_64", "aarch64"].map { "/usr/lib/\($0)-linux-gnu/faketime/libfaketimeMT.so.1" }
+            .first { FileManager.default.fileExists(atPath: $0) }
         return places
     }()
 

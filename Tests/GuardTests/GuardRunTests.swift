@@ -5,7 +5,7 @@ import Testing
 @testable import apns_bench
 
 /// The guard as it is run by hand and in CI, on the program that was built with these tests.
-@Suite("Guard", .serialized)
+@Suite("Guard", .serialized, .waiting)
 struct GuardRunTests {
     static let figures = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "figures.json")
         .path

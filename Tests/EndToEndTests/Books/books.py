@@ -72,10 +72,11 @@ def settle(options):
     pairs = [(options.group, t) for t in options.topics] + [(retry_group, t) for t in options.retry_topics]
     last, moved = None, time.monotonic()
     started = moved
+    consumers = {group: topics.reader(options.servers, group) for group, _ in pairs}
     while True:
-        lags = [(group, topic, topics.lag(options.servers, group, topic)) for group, topic in pairs]
+        lags = [(group, topic, topics.lag_of(consumers[group], topic)) for group, topic in pairs]
         total = sum(count for _, _, count in lags)
-        state = (total, sum(topics.written(options.servers, topic) for topic in options.retry_topics))
+        state = (total, sum(sum(topics.ends(consumers[retry_group], topic).values()) for topic in options.retry_topics))
         progress(f"lag {total}")
         if total == 0:
             print(f"lag 0 after {time.monotonic() - started:.1f} s")
@@ -101,7 +102,7 @@ def count(options):
             consumer.close()
             print(held)
             return held >= options.at_least
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def measure(options):
@@ -138,7 +139,7 @@ def seen(options):
     while (requests := simulator.totals(options.simulator)["requests"]) < options.at_least:
         if time.monotonic() > deadline:
             break
-        time.sleep(0.01)
+        time.sleep(0.05)
     print(f"the server saw {requests} requests")
     return requests >= options.at_least
 

@@ -12,6 +12,7 @@
     changes.py requests   SERVERS TOPIC COUNT [PREFIX]      one notification each, partition after partition
     changes.py tombstones SERVERS TOPIC COUNT KEY-BYTES     partition after partition
     changes.py await      SERVERS TOPIC COUNT SECONDS [FROM]   waits for so many records; prints how long that took
+    changes.py await-tokens SERVERS TOPIC COUNT SECONDS   waits for so many distinct keys of results
     changes.py tokens     SERVERS TOPIC                     the distinct keys of a topic of results, and how many of
                                                     their repeats say nothing of a doubt
 """
@@ -152,7 +153,19 @@ def await_records(servers, topic, count, seconds, start="0"):
             return
         if spent > float(seconds):
             raise TimeoutError(f"{held} of {count} records of {topic} within {spent:.1f} s")
-        time.sleep(0.02)
+        time.sleep(0.1)
+
+
+def await_tokens(servers, topic, count, seconds):
+    known = set()
+    began = time.monotonic()
+    for message in topics.follow(servers, topic, float(seconds), from_beginning=True):
+        known.add(message.key())
+        if len(known) >= int(count):
+            break
+    tokens(servers, topic)
+    if len(known) < int(count):
+        raise TimeoutError(f"{len(known)} of {count} tokens in {topic} within {time.monotonic() - began:.1f} s")
 
 
 def tokens(servers, topic):
@@ -169,7 +182,7 @@ def tokens(servers, topic):
 def main():
     actions = {"delete": delete, "create": create, "remake": remake, "transaction": transaction,
                "transactions": transactions, "abort": abort, "alter": alter, "requests": requests, "tombstones": tombstones,
-               "await": await_records, "tokens": tokens}
+               "await": await_records, "await-tokens": await_tokens, "tokens": tokens}
     try:
         actions[sys.argv[1]](*sys.argv[2:])
         status = 0

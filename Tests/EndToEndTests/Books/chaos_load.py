@@ -140,8 +140,10 @@ class Load:
     def producer(self):
         self.producers += 1
         self.fatal = None
+        # With several requests in flight a killed broker brings librdkafka 2.0.2 to sequence errors that are fatal.
         return Producer({
             "bootstrap.servers": self.servers, "acks": "all", "enable.idempotence": True, "linger.ms": 20,
+            "max.in.flight.requests.per.connection": 1,
             "queue.buffering.max.messages": 200_000, "compression.type": "lz4", "error_cb": self.failed,
             "log_level": 0,
         })
@@ -201,13 +203,13 @@ class Load:
                 due -= record[3]
             self.poison.follow(self.count)
             self.poison.producer.poll(0)
-            producer.poll(0.005)
+            self.serve(producer.poll, 0.005)
         while self.again or len(producer):
             if self.fatal:
                 producer = self.anew(producer)
             while self.again and self.write(producer, self.again[0]):
                 self.again.popleft()
-            producer.flush(1)
+            self.serve(producer.flush, 1)
             self.say()
         self.poison.producer.flush(120)
 
@@ -218,15 +220,22 @@ class Load:
                              on_delivery=partial(self.delivered, record))
             return True
         except BufferError:
-            producer.poll(0.05)
+            self.serve(producer.poll, 0.05)
         except KafkaException as error:
             self.fatal = error
         return False
 
+    def serve(self, call, seconds):
+        """`poll` and `flush` raise a fatal error, too, in some versions of confluent-kafka."""
+        try:
+            call(seconds)
+        except KafkaException as error:
+            self.fatal = error
+
     def anew(self, old):
         """After a fatal error (librdkafka 2.0.2 has them after some disconnects): what it held is written again."""
         old.purge()
-        old.flush(5)
+        self.serve(old.flush, 5)
         return self.producer()
 
 

@@ -114,9 +114,22 @@ def reader(servers, group="books"):
 
 def ends(consumer, topic):
     """Partition -> the offset after its last record, from the broker."""
-    return {
-        p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in partitions(consumer, topic)
-    }
+    return {p: end(consumer, TopicPartition(topic, p)) for p in partitions(consumer, topic)}
+
+
+def end(consumer, partition):
+    """The offset after a partition's last record. Of a topic that was just made its leader may not know of it yet."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return consumer.get_watermark_offsets(partition, timeout=10)[1]
+        except confluent_kafka.KafkaException as error:
+            code = error.args[0].code()
+            passing = (confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+                       confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if code not in passing or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 def read(servers, topic):
@@ -145,11 +158,12 @@ def read(servers, topic):
         consumer.close()
 
 
-def follow(servers, topic, timeout):
-    """Yields records that come to the topic from now on, for so many seconds."""
+def follow(servers, topic, timeout, from_beginning=False):
+    """Yields records that come to the topic from now on, for so many seconds; or those that are there, too."""
     consumer = reader(servers)
     try:
-        consumer.assign([TopicPartition(topic, p, end) for p, end in ends(consumer, topic).items()])
+        consumer.assign(
+            [TopicPartition(topic, p, 0 if from_beginning else end) for p, end in ends(consumer, topic).items()])
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             for message in consumer.consume(200, timeout=0.02):
@@ -163,31 +177,27 @@ def follow(servers, topic, timeout):
 LOADING = (confluent_kafka.KafkaError.NOT_COORDINATOR, confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def committed(servers, group, topic):
-    """Partition -> the offset that the group committed; where it never did, the partition's first.
+def committed(consumer, topic):
+    """Partition -> the offset that the consumer's group committed; where it never did, the partition's first.
 
     A broker that has just been started may not lead the group yet: it is asked again for a while.
     """
-    consumer = reader(servers, group)
     deadline = time.monotonic() + 20
-    try:
-        asked = [TopicPartition(topic, p) for p in partitions(consumer, topic)]
-        while True:
-            try:
-                places = consumer.committed(asked, timeout=10)
-                break
-            except confluent_kafka.KafkaException as failure:
-                if not failure.args[0].retriable() and failure.args[0].code() not in LOADING:
-                    raise
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
-        return {
-            place.partition: place.offset if place.offset >= 0 else consumer.get_watermark_offsets(place, timeout=10)[0]
-            for place in places
-        }
-    finally:
-        consumer.close()
+    asked = [TopicPartition(topic, p) for p in partitions(consumer, topic)]
+    while True:
+        try:
+            places = consumer.committed(asked, timeout=10)
+            break
+        except confluent_kafka.KafkaException as failure:
+            if not failure.args[0].retriable() and failure.args[0].code() not in LOADING:
+                raise
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+    return {
+        place.partition: place.offset if place.offset >= 0 else consumer.get_watermark_offsets(place, timeout=10)[0]
+        for place in places
+    }
 
 
 def commits(servers, group, topic):
@@ -199,12 +209,18 @@ def commits(servers, group, topic):
     return found
 
 
+def lag_of(consumer, topic):
+    """Records of the topic that the consumer's group has not committed."""
+    offsets = committed(consumer, topic)
+    # The ends are read after the commits: the lag may be seen too large, never too small.
+    return sum(end - offsets[p] for p, end in ends(consumer, topic).items())
+
+
 def lag(servers, group, topic):
-    """Records of the topic that the group has not committed."""
-    offsets = committed(servers, group, topic)
-    consumer = reader(servers)
-    try:  # the ends are read after the commits: the lag may be seen too large, never too small
-        return sum(end - offsets[p] for p, end in ends(consumer, topic).items())
+    """The same, asked once."""
+    consumer = reader(servers, group)
+    try:
+        return lag_of(consumer, topic)
     finally:
         consumer.close()
 
