@@ -79,7 +79,8 @@ struct SlowClientTests {
             let start = clock.now
             #expect(try Curl(port: server.port, page: "/").body == "home\n")
             let taken = clock.now - start
-            #expect(taken < .seconds(5), "\(taken)")
+            // Held up, it would wait for theirs, 600 s. (A busy machine takes seconds to start curl.)
+            #expect(taken < .seconds(15), "\(taken)")
             usleep(50_000)
         }
     }

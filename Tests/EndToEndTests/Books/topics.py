@@ -49,9 +49,11 @@ def produce(servers, topic, records, book, rate=0, progress=lambda count: None):
 
     Returns how many were acknowledged; raises when one was not: then the book would not be true.
     """
+    # One request in flight: a broker that refuses one (a topic that was just made) may take the next, and librdkafka then
+    # says of the refused records that they are written, which they are not.
     producer = Producer({
         "bootstrap.servers": servers, "acks": "all", "enable.idempotence": True, "linger.ms": 10,
-        "queue.buffering.max.messages": 200_000, "compression.type": "lz4",
+        "max.in.flight.requests.per.connection": 1, "queue.buffering.max.messages": 200_000, "compression.type": "lz4",
     })
     written = 0
     failure = None
