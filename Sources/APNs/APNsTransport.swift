@@ -349,7 +349,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
                 }
             } else {
                 isReplacing = false
-                reachability.failed(isAnotherReady: connections.contains { $0.phase == .ready })
+                reachability.failed(isAnotherReady: isAnyReady)
             }
             sayReachable()
         }
@@ -392,9 +392,11 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         events.append(.connections(app: app, counts))
     }
 
+    private var isAnyReady: Bool { connections.contains { $0.phase == .ready } }
+
     private func sayReachable() {
         let allowedNone = reachability.allowsNoStream
-        if connections.contains(where: { $0.phase == .ready }) {
+        if isAnyReady {
             reachability.allow(streams: connections.contains { $0.allowedStreams > 0 })
         }
         if reachability.allowsNoStream, !allowedNone { note(.noStreams(host: configuration.host)) }
@@ -424,7 +426,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     /// Whether something was handed over that a host could have answered by now.
     private var isAsked: Bool {
         // What waits for its first connection is not asked yet.
-        if !queue.isEmpty, !isReplacing, connections.contains(where: { $0.phase == .ready }) { return true }
+        if !queue.isEmpty, !isReplacing, isAnyReady { return true }
         func isAsked(_ connection: Connection) -> Bool {
             connection.credentialGeneration == credentialGeneration && connection.unanswered > 0
         }
@@ -485,7 +487,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         let streams = connections.reduce(0) { $0 + $1.allowedStreams }
         // What a connection that leaves has still to answer counts as outstanding, and takes no stream of the others.
         let leaving = connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 }
-        if streams == 0, plan.isOnDemand, !connections.contains(where: { $0.phase == .ready }) {
+        if streams == 0, plan.isOnDemand, !isAnyReady {
             return leaving + Self.slackLimit
         }
         // Between two credentials there is no more to hand over, and no less: the next connection is being made.

@@ -135,14 +135,13 @@ extension DeliveryMachine {
         {
             forgetProbe(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), now: now.ns, journal: &journal))
         }
+        if isUndecided, sendOn(slot) { return }
         switch verdict {
         case .accept:
             conclude(slot, .accepted)
         case .unregister:
-            if isUndecided, sendOn(slot) { return }
             conclude(slot, .unregistered)
         case .reject:
-            if isUndecided, sendOn(slot) { return }
             if completion.reason.subject == .badToken, dispatch.doubtsBadTokens(Int(store[slot].app)) {
                 retry(slot, delayMs: VerdictTable.shortDelayMs)
             } else {
@@ -171,8 +170,7 @@ extension DeliveryMachine {
     /// Whether an answer says anything of the credential: it was looked at, and taken or refused. An overloaded server, or
     /// one that is not APNs, may not have looked.
     private static func isOfCredential(_ completion: Completion) -> Bool {
-        completion.status < 500 && completion.reason.subject != .ourTokens
-            && !VerdictTable.isForeign(completion.status, completion.reason)
+        completion.reason.subject != .ourTokens && !VerdictTable.isOfHost(completion.status, completion.reason)
     }
 
     // MARK: Again

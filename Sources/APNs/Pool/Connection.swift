@@ -428,7 +428,7 @@ final class Connection: ByteChannelDelegate {
             answered()
         } else {
             let body = ErrorBody(parsing: session.responseBody)
-            if status >= 500 || VerdictTable.isForeign(status, body.reason) { failed() } else { hasGood = true }
+            if VerdictTable.isOfHost(status, body.reason) { failed() } else { hasGood = true }
             completion.reason = body.reason
             completion.unregisteredAtMs = status == 410 ? body.timestampMs : 0
             if let text = body.text { completion.reasonText = owner.text(text) }

@@ -122,7 +122,7 @@ struct Room {
 
     /// With several apps, one holds at most half of what may be open, notifications and bytes.
     func isFull(app: Int) -> Bool {
-        apps[app].open * 2 >= notifications.total || apps[app].bytes * 2 >= mostBytes && apps[app].open > 0
+        apps[app].open * 2 >= notifications.total || areBytesFull(of: app) && apps[app].open > 0
     }
 
     /// Whether what an app has read already takes its half of the bytes, whoever its open notifications belong to by now.

@@ -94,6 +94,12 @@ package struct VerdictTable: Sendable {
         }
     }
 
+    /// Whether an answer is a failure of the host, and says nothing of the notification, nor of the credential: 5xx, or
+    /// hardly APNs' own.
+    package static func isOfHost(_ status: UInt16, _ reason: ReasonCode) -> Bool {
+        status >= 500 || isForeign(status, reason)
+    }
+
     /// `nil`: the status decides.
     private static func standard(_ reason: ReasonCode) -> VerdictRow? {
         switch reason {
