@@ -86,23 +86,12 @@ package enum StampedRecord: Hashable, Sendable {
 
     /// The offset that the next record of each partition gets; those whose leaders did not tell are left out.
     package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [TopicPartition: Int64] {
-        offsets(.end, of: partitions, timeoutMs: timeoutMs)
+        client.offsets(.end, of: partitions, by: &leaders, timeoutMs: timeoutMs)
     }
 
     /// The first offset that each partition holds; those whose leaders did not tell are left out.
     package func starts(of partitions: [TopicPartition], timeoutMs: Int32) -> [TopicPartition: Int64] {
-        offsets(.start, of: partitions, timeoutMs: timeoutMs)
-    }
-
-    private func offsets(
-        _ place: LogPlace, of partitions: [TopicPartition], timeoutMs: Int32
-    ) -> [TopicPartition: Int64] {
-        leaders.ask(partitions) { partitions in
-            guard let offsets = try? client.offsets(place, of: partitions, timeoutMs: timeoutMs) else { return nil }
-            var found: [TopicPartition: Int64] = [:]
-            for (partition, offset) in zip(partitions, offsets) { found[partition] = offset }
-            return found
-        }
+        client.offsets(.start, of: partitions, by: &leaders, timeoutMs: timeoutMs)
     }
 
     /// The first record of each partition that is stamped so (milliseconds since the epoch) or later; those whose leaders

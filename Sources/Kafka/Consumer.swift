@@ -210,16 +210,9 @@ import CRdkafka
     ) -> [TopicPartition: (start: Int64, end: Int64)] {
         var leaders = PartitionLeaders()
         leaders.beginRound(topics)
-        func ask(_ place: LogPlace, _ partitions: [TopicPartition]) -> [TopicPartition: Int64] {
-            leaders.ask(partitions) { partitions in
-                guard let offsets = try? client.offsets(place, of: partitions, timeoutMs: timeoutMs) else { return nil }
-                return Dictionary(
-                    zip(partitions, offsets).compactMap { partition, offset in offset.map { (partition, $0) } },
-                    uniquingKeysWith: { first, _ in first })
-            }
-        }
-        let ends = ask(.end, partitions)
-        let starts = ask(.start, partitions.filter { ends[$0] != nil })
+        let ends = client.offsets(.end, of: partitions, by: &leaders, timeoutMs: timeoutMs)
+        let starts = client.offsets(
+            .start, of: partitions.filter { ends[$0] != nil }, by: &leaders, timeoutMs: timeoutMs)
         return ends.reduce(into: [:]) { $0[$1.key] = (starts[$1.key] ?? 0, $1.value) }
     }
 

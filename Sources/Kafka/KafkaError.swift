@@ -74,6 +74,11 @@ package struct KafkaCode: RawRepresentable, Hashable, Sendable, CustomStringConv
         self == .rebalanceInProgress || self == .illegalGeneration || self == .unknownMember || self == .assignmentLost
     }
 
+    /// A right is missing: on a topic, the group or the cluster.
+    package var isDenied: Bool {
+        self == .topicAuthorizationFailed || self == .groupAuthorizationFailed || self == .clusterAuthorizationFailed
+    }
+
     /// Nobody has the topic, or the partition of it.
     package var isUnknownTopic: Bool {
         self == .unknownTopicOrPartition || self == .unknownTopic || self == .unknownPartition

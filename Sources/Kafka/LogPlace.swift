@@ -7,6 +7,19 @@ enum LogPlace: Int64 {
 }
 
 extension ClientHandle {
+    /// Asks so that a leader that does not answer hides nothing of the others; those whose leaders did not tell are left out.
+    /// Waits at most `timeoutMs` for each answer.
+    func offsets(
+        _ place: LogPlace, of partitions: [TopicPartition], by leaders: inout PartitionLeaders, timeoutMs: Int32
+    ) -> [TopicPartition: Int64] {
+        leaders.ask(partitions) { partitions in
+            guard let offsets = try? offsets(place, of: partitions, timeoutMs: timeoutMs) else { return nil }
+            var found: [TopicPartition: Int64] = [:]
+            for (partition, offset) in zip(partitions, offsets) { found[partition] = offset }
+            return found
+        }
+    }
+
     /// Asks the partitions' leaders, waiting at most `timeoutMs`; `nil` where one says that it cannot tell. Throws where one of
     /// them does not answer in time, or one partition has no leader: librdkafka drops the answers of all others then
     /// (rdkafka.c, rd_kafka_offsets_for_times).

@@ -223,11 +223,7 @@ final class ClusterWatch: Sendable {
                 report.otherTopics = look.existing
             } catch {
                 report.leftTiersFailure = error
-                switch error.code {
-                case .topicAuthorizationFailed, .groupAuthorizationFailed, .clusterAuthorizationFailed:
-                    rounds = ClusterWatch.roundsForUntoldTiers
-                default: break
-                }
+                if error.code.isDenied { rounds = ClusterWatch.roundsForUntoldTiers }
             }
             _ = reports.post(report)
             roundForLeftTiers = number + rounds

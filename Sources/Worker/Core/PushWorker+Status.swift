@@ -112,8 +112,8 @@ extension PushWorker {
         }
     }
 
-    /// How long an app may be without a connection or a way to one, or with such only that allow no stream, before that is a problem: one is
-    /// made anew in less.
+    /// How long an app may be without a connection or a way to one, or with such only that allow no stream, before that
+    /// is a problem: one is made anew in less.
     private static let disconnectedNs: Int64 = 8_000_000_000
     /// How long joining a group may take: a member that died is waited for until its session is over.
     private var joiningNs: Int64 {
@@ -346,12 +346,9 @@ extension PushWorker {
     }
 
     func missLeftTiers(_ failure: KafkaError) {
-        var advice = "asked again in a minute"
-        switch failure.code {
-        case .topicAuthorizationFailed, .groupAuthorizationFailed, .clusterAuthorizationFailed:
-            advice = "allow Describe on them and on the group, or they are not read"
-        default: break
-        }
+        let advice =
+            failure.code.isDenied
+            ? "allow Describe on them and on the group, or they are not read" : "asked again in a minute"
         logger.warning(
             .kafka, "cannot ask which retry topics the group has left",
             ["error": .text(failure.text), "advice": .text(advice)])
