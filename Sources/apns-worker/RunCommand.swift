@@ -44,10 +44,8 @@ func runWorker(_ arguments: [String]) -> ExitCode {
         // One that is full, or cannot be written, keeps no worker from starting: not after the crash that it was to explain.
         var trace: TraceFile?
         do throws(TraceFile.Failure) {
-            trace = try options.trace.map { path throws(TraceFile.Failure) in
-                try TraceFile(path, command: table.command, version: version) {
-                    logger.warning(.apns, "trace", ["text": .text($0)])
-                }
+            trace = try openTrace(options.trace, of: table.command) {
+                logger.warning(.apns, "trace", ["text": .text($0)])
             }
         } catch {
             logger.warning(.apns, "nothing is traced", ["reason": "\(error)"])

@@ -182,7 +182,7 @@ struct RequestCheck: Sendable {
     /// is one of the other topic (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
     private func suffix(of topic: UnsafeRawBufferPointer, for type: PushType) -> ReasonCode? {
         guard let found = suffixed(topic) else {
-            return Self.topicSuffixes.contains { $0.type == type } ? .deviceTokenNotForTopic : nil
+            return type.suffix == nil ? nil : .deviceTokenNotForTopic
         }
         return found == type ? nil : .invalidPushType
     }
@@ -211,11 +211,9 @@ struct RequestCheck: Sendable {
         }
     }
 
-    private static let topicSuffixes: [(text: StaticString, type: PushType)] = [
-        (".voip", .voip), (".complication", .complication), (".pushkit.fileprovider", .fileprovider),
-        (".location-query", .location), (".push-type.liveactivity", .liveactivity), (".voip-ptt", .pushtotalk),
-        (".push-type.widgets", .widgets), (".push-type.controls", .controls),
-    ]
+    private static let topicSuffixes: [(text: StaticString, type: PushType)] = PushType.allCases.compactMap { type in
+        type.suffix.map { ($0, type) }
+    }
 
     private func pushType(_ text: UnsafeRawBufferPointer) -> PushType? {
         switch text.count {

@@ -89,9 +89,13 @@ extension WorkerConfiguration {
         for index in apps.indices { checkOtherEnvironment(index, names.sorted(), reading) }
         for (index, topic) in requestTopics.enumerated() {
             guard let app = topic.app, !names.contains(app) else { continue }
-            let advice = nearest(to: app, among: names.sorted()).map { "; did you mean \(quoted($0))?" } ?? ""
-            reading.refuse("requests.topics[\(index)].app", "no app has the name \(quoted(app))\(advice)")
+            reading.refuse("requests.topics[\(index)].app", noApp(named: app, names.sorted()))
         }
+    }
+
+    private func noApp(named name: String, _ names: [String]) -> String {
+        let advice = nearest(to: name, among: names).map { "; did you mean \(quoted($0))?" } ?? ""
+        return "no app has the name \(quoted(name))\(advice)"
     }
 
     /// What an app sends on has to find a place there, or a bad token would be no app's.
@@ -100,8 +104,7 @@ extension WorkerConfiguration {
         guard let name = app.otherEnvironment else { return }
         let path = "apps[\(index)].other_environment"
         guard let other = apps.first(where: { $0.name == name }) else {
-            let advice = nearest(to: name, among: names).map { "; did you mean \(quoted($0))?" } ?? ""
-            return reading.refuse(path, "no app has the name \(quoted(name))\(advice)")
+            return reading.refuse(path, noApp(named: name, names))
         }
         guard other.environment != app.environment else {
             return reading.refuse(
