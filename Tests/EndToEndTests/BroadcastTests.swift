@@ -68,18 +68,13 @@ extension EndToEnd.Commands {
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(at: folder) }
             let file = folder.appending(path: "worker.yaml").path
-            let ports = KafkaBroker.freePorts(3)
-            let simulator = try ChildProcess(
-                Tool.worker.path(),
-                [
-                    "simulate", "--listen", "127.0.0.1:\(ports[0])", "--control", "127.0.0.1:\(ports[1])", "--manage",
-                    "127.0.0.1:\(ports[2])", "--directory", folder.path, "--no-broadcast", "com.example.plain",
-                ])
-            try simulator.waitFor("listening", seconds: 20)
-            #expect(simulator.text.contains("broadcast: {manage_host: localhost, manage_port: \(ports[2])}"))
+            let managePort = KafkaBroker.freePorts(1)[0]
+            let simulator = try RunningSimulator(
+                in: folder, ["--manage", "127.0.0.1:\(managePort)", "--no-broadcast", "com.example.plain"])
+            #expect(simulator.process.text.contains("broadcast: {manage_host: localhost, manage_port: \(managePort)}"))
             var configuration = Configuration(servers: "127.0.0.1:1", name: "channels")
-            configuration.port = ports[0]
-            configuration.broadcast = "{manage_host: localhost, manage_port: \(ports[2])}"
+            configuration.port = simulator.port
+            configuration.broadcast = "{manage_host: localhost, manage_port: \(managePort)}"
             configuration.apps = configuration.app(named: "plain")
             try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
             func channels(_ action: String, _ more: String...) throws -> Scene.Finished {
@@ -95,7 +90,7 @@ extension EndToEnd.Commands {
             let flags = [
                 "--key-file", folder.appending(path: "AuthKey_SIMULATOR1.p8").path, "--key-id", "SIMULATOR1",
                 "--team-id", "TEAM123456", "--bundle-id", "com.example.shop", "--manage-host", "localhost",
-                "--manage-port", "\(ports[2])", "--ca-file", folder.appending(path: "ca.pem").path,
+                "--manage-port", "\(managePort)", "--ca-file", folder.appending(path: "ca.pem").path,
             ]
             let other = try Self.object(
                 Self.run(["channels", "create", "--storage", "none", "--format", "json"] + flags).text)
@@ -122,7 +117,7 @@ extension EndToEnd.Commands {
             #expect(plain.text.contains("FeatureNotEnabled: broadcast is not set up for com.example.plain"))
             let which = try Self.run(["channels", "list", "-c", file])
             #expect(which.ending == .exited(64) && which.text.contains("say --app NAME, one of shop, plain"))
-            try simulator.stop()
+            try simulator.process.stop()
             let away = try channels("list", "--deadline", "2s")
             #expect(away.ending == .exited(1) && away.text.split(separator: "\n").count == 1, "\(away.text)")
         }

@@ -70,16 +70,10 @@ extension EndToEnd.Commands {
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(at: folder) }
             let file = folder.appending(path: "worker.yaml").path
-            let ports = KafkaBroker.freePorts(3)
-            let simulator = try ChildProcess(
-                Tool.worker.path(),
-                [
-                    "simulate", "--listen", "127.0.0.1:\(ports[0])", "--control", "127.0.0.1:\(ports[1])",
-                    "--directory", folder.path,
-                ])
-            try simulator.waitFor("listening", seconds: 20)
+            let closedPort = KafkaBroker.freePorts(1)[0]
+            let simulator = try RunningSimulator(in: folder)
             var configuration = Configuration(servers: "127.0.0.1:1", name: "direct")
-            configuration.port = ports[0]
+            configuration.port = simulator.port
             try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
             let send = ["send", "--direct", "-c", file, "-t"]
 
@@ -110,7 +104,7 @@ extension EndToEnd.Commands {
                 [
                     "send", "--direct", "--key-file", folder.appending(path: "AuthKey_SIMULATOR1.p8").path, "--key-id",
                     "SIMULATOR1", "--ca-file", folder.appending(path: "ca.pem").path, "--host", "localhost", "--port",
-                    "\(ports[0])", "--bundle-id", "com.example.shop", "--alert", "Hi",
+                    "\(simulator.port)", "--bundle-id", "com.example.shop", "--alert", "Hi",
                 ]
             let first = try Self.run(flags + ["--team-id", "TEAM123456", "--token", Self.token("01")])
             #expect(first.ending == .exited(0) && first.text.contains(" accepted 200 "), "\(first.text)")
@@ -120,12 +114,12 @@ extension EndToEnd.Commands {
             let team = try Self.run(flags + ["--token", Self.token("01")])
             #expect(team.ending == .exited(78) && team.text.contains("--team-id: is missing"), "\(team.text)")
 
-            configuration.port = ports[2]
+            configuration.port = closedPort
             try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
             let unreachable = try Self.run(send + [Self.token("01"), "-a", "Hi", "--deadline", "1s"])
             #expect(unreachable.ending == .exited(1), "\(unreachable.text)")
-            #expect(unreachable.text.contains("localhost:\(ports[2]) could not be reached in time: "))
-            try simulator.stop()
+            #expect(unreachable.text.contains("localhost:\(closedPort) could not be reached in time: "))
+            try simulator.process.stop()
         }
 
         @Test(.needs(.worker), .timeLimit(.minutes(1)))

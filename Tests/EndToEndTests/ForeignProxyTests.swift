@@ -80,17 +80,11 @@ extension EndToEnd.Troubles {
             let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("proxy"))
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(at: folder) }
-            let ports = KafkaBroker.freePorts(3)
-            let simulator = try ChildProcess(
-                Tool.worker.path(),
-                [
-                    "simulate", "--listen", "127.0.0.1:\(ports[0])", "--control", "127.0.0.1:\(ports[1])",
-                    "--directory", folder.path,
-                ])
-            try simulator.waitFor("listening", seconds: 20)
+            let closedPort = KafkaBroker.freePorts(1)[0]
+            let simulator = try RunningSimulator(in: folder)
             var configuration = Configuration(servers: "127.0.0.1:1", name: "proxy")
             let file = folder.appending(path: "worker.yaml").path
-            func send(through proxy: String, to port: Int = ports[0]) throws -> Scene.Finished {
+            func send(through proxy: String, to port: Int = simulator.port) throws -> Scene.Finished {
                 configuration.proxy = proxy
                 configuration.port = port
                 try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
@@ -101,37 +95,37 @@ extension EndToEnd.Troubles {
                 #expect(!ended.text.contains("pass9word"))
                 return ended
             }
-            var proxy = try Proxy(tool, in: folder, allowing: ports[0])
+            var proxy = try Proxy(tool, in: folder, allowing: simulator.port)
             let place = "proxy 127.0.0.1:\(proxy.port): refused to connect to localhost:"
             let accepted = try send(through: proxy.url())
             #expect(accepted.ending == .exited(0) && accepted.text.contains(" accepted 200 "))
             let unknown = try send(through: proxy.url(""))
-            #expect(unknown.ending == .exited(1) && unknown.text.contains("\(place)\(ports[0]): 407 "))
+            #expect(unknown.ending == .exited(1) && unknown.text.contains("\(place)\(simulator.port): 407 "))
             #expect(unknown.text.contains("(it wants a user and a password: http://user:password@host:port)"))
             let wrong = try send(through: proxy.url("worker:wrong@"))
             // tinyproxy says 401, against RFC 9110, 15.5.8.
             #expect(
                 wrong.text.contains(/: 40[17] [A-Z]/) && wrong.text.contains("(it does not take the user and password"))
-            let forbidden = try send(through: proxy.url(), to: ports[2])
-            #expect(forbidden.text.contains("\(place)\(ports[2]): 403 "))
-            #expect(forbidden.text.contains("(its rules allow no CONNECT to port \(ports[2])"))
+            let forbidden = try send(through: proxy.url(), to: closedPort)
+            #expect(forbidden.text.contains("\(place)\(closedPort): 403 "))
+            #expect(forbidden.text.contains("(its rules allow no CONNECT to port \(closedPort)"))
             // What the proxy cannot reach is not the proxy's fault.
             try proxy.process.killNow()
             let gone = try send(through: proxy.url())
             #expect(gone.text.contains("proxy 127.0.0.1:\(proxy.port): Connection refused"))
-            proxy = try Proxy(tool, in: folder, allowing: ports[2])
-            let unreached = try send(through: proxy.url(), to: ports[2])
-            #expect(unreached.text.contains("refused to connect to localhost:\(ports[2]): 50"))
+            proxy = try Proxy(tool, in: folder, allowing: closedPort)
+            let unreached = try send(through: proxy.url(), to: closedPort)
+            #expect(unreached.text.contains("refused to connect to localhost:\(closedPort): 50"))
             #expect(unreached.text.contains("(it could not reach that host itself)"))
             try proxy.process.stop()
 
-            proxy = try Proxy(tool, in: folder, host: "::1", allowing: ports[0])
+            proxy = try Proxy(tool, in: folder, host: "::1", allowing: simulator.port)
             let six = try send(through: proxy.url())
             #expect(six.ending == .exited(0) && six.text.contains(" accepted 200 "))
             let refused = try send(through: proxy.url(""))
             #expect(refused.text.contains("proxy [::1]:\(proxy.port): refused to connect"))
             try proxy.process.stop()
-            try simulator.stop()
+            try simulator.process.stop()
         }
 
         @Test(.needs(.worker, .broker, .python, .tinyproxy), .timeLimit(.minutes(4)))

@@ -13,11 +13,10 @@ extension EndToEnd.Refusals {
         @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(4)))
         func mixedTokensAreAllAcceptedAndNoneIsCalledDead() throws {
             let scene = try Scene("environments", partitions: 4)
-            let ports = KafkaBroker.freePorts(2)
-            var development = try Self.startDevelopment(ports, in: scene)
+            var development = try Self.startDevelopment(in: scene)
             let production = try scene.startSimulator("--fault", "BadDeviceToken@2")
             scene.configuration.appKeys = "other_environment: shop-dev"
-            scene.configuration.apps = scene.configuration.app(named: "shop-dev", port: ports[0])
+            scene.configuration.apps = scene.configuration.app(named: "shop-dev", port: development.port)
                 .replacingOccurrences(of: "com.example.shop-dev", with: "com.example.shop")
                 .replacingOccurrences(of: "production", with: "development")
             scene.configuration.unregisteredKeys = "include_bad_tokens: true"
@@ -33,7 +32,7 @@ extension EndToEnd.Refusals {
             }
             #expect(try pages.get("/status").1.contains(#""name":"shop-dev","environment":"development""#))
 
-            try development.stop()
+            try development.process.stop()
             try Self.write(400..<800, in: scene)
             // The first app goes on, and what is for the other leaves the request topic for a tier.
             try scene.books(
@@ -47,7 +46,7 @@ extension EndToEnd.Refusals {
                     && $0.1.contains(#"apns_worker_unreachable{app="shop"} 0"#)
             }
             #expect(try Self.outcomes(of: scene).values.allSatisfy { $0 == ["accepted"] || $0 == ["rejected"] })
-            development = try Self.startDevelopment(ports, in: scene)
+            development = try Self.startDevelopment(in: scene, port: development.port)
             try Self.awaitResults(of: 0..<1_200, in: scene, worker)
             try scene.settle(worker)
             try scene.stop(worker)
@@ -68,19 +67,12 @@ extension EndToEnd.Refusals {
                 Set(tokens.map { $0.prefix { $0 != " " } })
                     == Set((0..<1_200).filter(Self.isDead).map { Self.token($0)[...] }))
             #expect(tokens.allSatisfy { $0.contains(#""environment":"production","reason":"BadDeviceToken""#) })
-            try development.stop()
+            try development.process.stop()
             try production.process.stop()
         }
 
-        private static func startDevelopment(_ ports: [Int], in scene: Scene) throws -> ChildProcess {
-            let process = try ChildProcess(
-                Tool.worker.path(),
-                [
-                    "simulate", "--listen", "127.0.0.1:\(ports[0])", "--control", "127.0.0.1:\(ports[1])",
-                    "--environment", "development", "--directory", scene.folder.path,
-                ])
-            try process.waitFor("listening", seconds: 20)
-            return process
+        private static func startDevelopment(in scene: Scene, port: Int? = nil) throws -> RunningSimulator {
+            try RunningSimulator(in: scene.folder, port: port, ["--environment", "development"])
         }
 
         private static func isDead(_ number: Int) -> Bool { number % 10 == 9 }

@@ -4,8 +4,27 @@ import TestSupport
 /// `apns-worker simulate` as a process of its own.
 struct RunningSimulator {
     let process: ChildProcess
+    let port: Int
     /// Of the control endpoint.
     let control: String
+
+    /// Starts it with its authority, its signing key and its books in the folder.
+    ///
+    /// - Parameter port: `nil`: one that is free.
+    init(
+        in folder: URL, port: Int? = nil, _ more: [String] = [], environment: [String: String] = [:]
+    ) throws {
+        let ports = KafkaBroker.freePorts(2)
+        self.port = port ?? ports[0]
+        control = "http://127.0.0.1:\(ports[1])"
+        process = try ChildProcess(
+            Tool.worker.path(),
+            [
+                "simulate", "--listen", "127.0.0.1:\(self.port)", "--control", "127.0.0.1:\(ports[1])", "--directory",
+                folder.path,
+            ] + more, environment: environment)
+        try process.waitFor("listening", seconds: 20)
+    }
 }
 
 extension Scene {
@@ -13,16 +32,9 @@ extension Scene {
     func startSimulator(_ more: String...) throws -> RunningSimulator { try startSimulator(arguments: more) }
 
     func startSimulator(arguments more: [String], environment: [String: String] = [:]) throws -> RunningSimulator {
-        let ports = KafkaBroker.freePorts(2)
-        let process = try ChildProcess(
-            Tool.worker.path(),
-            [
-                "simulate", "--listen", "127.0.0.1:\(ports[0])", "--control", "127.0.0.1:\(ports[1])", "--directory",
-                folder.path,
-            ] + more, environment: environment)
-        try process.waitFor("listening", seconds: 20)
-        configuration.port = ports[0]
-        return RunningSimulator(process: process, control: "http://127.0.0.1:\(ports[1])")
+        let simulator = try RunningSimulator(in: folder, more, environment: environment)
+        configuration.port = simulator.port
+        return simulator
     }
 
     /// The file with the simulator's table of token prefixes, as its help prints it.

@@ -19,16 +19,9 @@ extension EndToEnd.Commands {
             let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("trace"))
             try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
             defer { try? FileManager.default.removeItem(at: folder) }
-            let ports = KafkaBroker.freePorts(2)
-            let simulator = try ChildProcess(
-                Tool.worker.path(),
-                [
-                    "simulate", "--listen", "127.0.0.1:\(ports[0])", "--control", "127.0.0.1:\(ports[1])",
-                    "--directory", folder.path,
-                ])
-            try simulator.waitFor("listening", seconds: 20)
+            let simulator = try RunningSimulator(in: folder)
             var configuration = Configuration(servers: "127.0.0.1:1", name: "trace")
-            configuration.port = ports[0]
+            configuration.port = simulator.port
             let file = folder.appending(path: "worker.yaml").path
             try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
             let path = folder.appending(path: "trace.jsonl").path
@@ -81,7 +74,7 @@ extension EndToEnd.Commands {
                 viaKafka.ending == .exited(64) && viaKafka.text.contains("--trace is for --direct"), "\(viaKafka.text)")
             let nowhere = try send("--direct", "--trace", folder.path)
             #expect(nowhere.ending == .exited(1) && nowhere.text.contains("trace \(folder.path): "), "\(nowhere.text)")
-            try simulator.stop()
+            try simulator.process.stop()
         }
 
         /// A worker's connections and what ends them, and those of `check --probe`.
