@@ -9,7 +9,7 @@ package import Testing
 /// thread from every other test, and the machine idles.
 package struct Waiting: SuiteTrait, TestTrait, TestScoping {
     /// How many wait at once: what each has beside it (a client library's threads, mock brokers) computes, too.
-    private static let limit = 7
+    private static let limit = 12
 
     package var isRecursive: Bool { true }
 
