@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Refusals {
     /// Many apps, with keys and certificates in turn, whose connections are dialled when something is to be sent. Some have
     /// credentials that are refused, some hosts that cannot be reached: the others' times against a run without those.
     @Suite(.serialized) struct ManyAppsTests {
