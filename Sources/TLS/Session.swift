@@ -207,6 +207,12 @@ internal import Glibc
         case SSL_R_WRONG_VERSION_NUMBER, SSL_R_HTTP_REQUEST, SSL_R_HTTPS_PROXY_REQUEST:
             return TLSError(.protocolFailure, "\(peer) does not speak TLS (\(ErrorQueue.text(error)))")
         default:
+            // A signature that is not the authority's stands before the verdict on the chain in the queue.
+            if unsafe SSL_get_verify_mode(raw) & SSL_VERIFY_PEER != 0,
+                unsafe SSL_get_verify_result(raw) != Int(X509_V_OK)
+            {
+                return TLSError(.verification, verificationText())
+            }
             if error == 0, code == SSL_ERROR_SYSCALL {
                 return TLSError(.connectionLost, "\(peer) reads too slowly, or the \(phase) was lost")
             }
@@ -233,7 +239,7 @@ internal import Glibc
         switch Int32(truncatingIfNeeded: result) {
         case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
             X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
-            X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+            X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE, X509_V_ERR_CERT_SIGNATURE_FAILURE:
             true
         default: false
         }

@@ -31,6 +31,14 @@ import Testing
         #expect(error?.text.contains("(tls.ca_file names the authorities to trust") == true)
     }
 
+    @Test func anotherAuthorityOfTheSameNameIsRefused() throws {
+        let other = try CertificateAuthority()
+        let pair = try Pair(client: ClientOptions(trust: .pem(other.certificatePEM)))
+        let error = failure { try pair.settle() }
+        #expect(error?.kind == .verification)
+        #expect(error?.text.contains("not trusted: certificate signature failure (tls.ca_file names") == true)
+    }
+
     @Test func theSystemDoesNotTrustOurAuthority() throws {
         let pair = try Pair(client: ClientOptions(trust: .system))
         #expect(failure { try pair.settle() }?.kind == .verification)
