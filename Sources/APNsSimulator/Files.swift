@@ -23,8 +23,32 @@ enum Files {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Replaces a file; private ones can be read by their owner only.
+    /// Keeps other processes from what they lock the same directory for, until the descriptor that is returned is closed;
+    /// waits for them 10 s.
+    static func lock(_ directory: String) throws(SimulatorError) -> Int32 {
+        let fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard fd >= 0 else { throw failure("cannot open the directory \(directory)") }
+        var tries = 0
+        while flock(fd, LOCK_EX | LOCK_NB) != 0 {
+            guard errno == EWOULDBLOCK || errno == EINTR, tries < 1_000 else {
+                let error = failure("cannot lock the directory \(directory)")
+                close(fd)
+                throw error
+            }
+            tries += 1
+            usleep(10_000)
+        }
+        return fd
+    }
+
+    /// Replaces a file, whole or not at all; private ones can be read by their owner only.
     static func write(_ text: String, to path: String, isPrivate: Bool) throws(SimulatorError) {
+        let draft = "\(path).new"
+        try writeDraft(text, to: draft, isPrivate: isPrivate)
+        guard rename(draft, path) == 0 else { throw failure("cannot write \(path)") }
+    }
+
+    private static func writeDraft(_ text: String, to path: String, isPrivate: Bool) throws(SimulatorError) {
         let fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isPrivate ? 0o600 : 0o644)
         guard fd >= 0 else { throw failure("cannot write \(path)") }
         defer { close(fd) }

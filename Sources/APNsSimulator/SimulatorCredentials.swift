@@ -1,3 +1,4 @@
+internal import Glibc
 package import TLS
 
 /// What a client needs to trust the simulator and be trusted by it; made once, kept in a directory if there is one.
@@ -34,6 +35,9 @@ package struct SimulatorCredentials: Sendable {
                 return
             }
             try Files.makeDirectory(directory)
+            // Two that start at once in a new directory would each replace what the other made.
+            let lock = try Files.lock(directory)
+            defer { close(lock) }
             var isNew = false
             if let certificate = try Files.read("\(directory)/ca.pem"),
                 let key = try Files.read("\(directory)/ca-key.pem")

@@ -53,6 +53,7 @@ extension Simulator {
             an app of the worker's configuration that uses it:
               - name: simulated
                 bundle_ids: [\(SimulatorCredentials.bundleID)]
+                environment: development
                 host: localhost
                 port: \(port)
                 token: {key_file: \(keyFile), key_id: \(SimulatorCredentials.keyID), \

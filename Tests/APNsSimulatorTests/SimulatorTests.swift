@@ -227,6 +227,21 @@ struct SimulatorTests {
         #expect(error?.description.contains(directory) == true)
     }
 
+    @Test func severalThatStartAtOnceShareWhatTheyMake() async throws {
+        let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let made = try await withThrowingTaskGroup(of: [String].self) { group in
+            for _ in 0..<4 {
+                group.addTask {
+                    let made = try SimulatorCredentials(directory: directory)
+                    return [made.caPEM, made.providerKeyPEM, made.clientCertificatePEM]
+                }
+            }
+            return try await group.reduce(into: Set<[String]>()) { $0.insert($1) }
+        }
+        #expect(made.count == 1)
+    }
+
     /// What it prints goes into a file in whatever folder, and relative paths start from that.
     @Test func itPrintsPathsFromTheRoot() throws {
         let directory = FileManager.default.temporaryDirectory.appending(path: "simulator-\(UUID().uuidString)").path
