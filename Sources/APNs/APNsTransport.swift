@@ -161,7 +161,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         else { return }
         topicRenewalNs = nowNs
         credentialGeneration += 1
-        note(.warning("Apple refuses one of the app's topics on connections that are open; they are made anew"))
+        note(.replacing("Apple refuses one of the app's topics on connections that are open; they are made anew"))
         replaceConnections()
     }
 
@@ -302,7 +302,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
             }
             let others = isAnotherGood ? ", while other connections answer well" : ""
             note(
-                .warning(
+                .replacing(
                     "\(connection.address): the last \(streak.count) answers were server errors (5xx, or without a "
                         + "reason)\(others); the "
                         + "connection is replaced"))

@@ -223,5 +223,8 @@ package enum TransportNote: Sendable, Equatable {
     /// Requests carry another token from now on; `issuedMs`: its `iat`, in milliseconds since the epoch.
     case providerTokenRenewed(keyID: String, issuedMs: Int64)
     case credentialFault(reason: String)
-    case warning(String)
+    /// A connection, or all, are made anew for this reason.
+    case replacing(String)
+    /// What Apple does not, or soon will not, like about the app's certificate.
+    case certificate(String)
 }

@@ -55,7 +55,7 @@ import Testing
     }
 
     private func isReplacement(_ note: TransportNote) -> Bool {
-        if case .warning(let text) = note { text.contains("server errors") } else { false }
+        if case .replacing(let text) = note { text.contains("server errors") } else { false }
     }
 
     @Test func theOneThatErrsIsReplacedAndTheOtherStays() throws {
@@ -83,7 +83,7 @@ import Testing
         world.run("the last answer") { Int(next) == world.completions.count }
         #expect(world.completions.dropFirst(5).allSatisfy { $0.status == 200 })
         #expect(!world.server.peers[1].isClosed)
-        let said = world.notes.compactMap { if case .warning(let text) = $0 { text } else { nil } }
+        let said = world.notes.compactMap { if case .replacing(let text) = $0 { text } else { nil } }
         #expect(said.count == 1)
         #expect(
             said.first?.hasSuffix(

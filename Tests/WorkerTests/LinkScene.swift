@@ -82,7 +82,7 @@ final class LinkScene {
         case .capacity(let app, let requests): capacity[app.value] = requests
         case .connections, .credentialRefused, .unanswered: break
         case .reachable(_, let isReachable): reachable.append(isReachable)
-        case .note(_, .warning(let text)): warnings.append(text)
+        case .note(_, .certificate(let text)): warnings.append(text)
         case .note(_, .connected): connected += 1
         case .note(_, .providerTokenRenewed): renewals += 1
         case .note, .closed: break

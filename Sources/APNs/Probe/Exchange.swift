@@ -119,7 +119,7 @@ package final class Exchange {
             case .connectFailed(_, let reason, _), .disconnected(_, let reason, _): trouble = reason
             case .noStreams(let host): trouble = "\(host) allows no stream on its connections"
             case .goAway(_, let reason, _): trouble = "GOAWAY \(reason)"
-            case .connected, .providerTokenRenewed, .credentialFault, .warning: break
+            case .connected, .providerTokenRenewed, .credentialFault, .replacing, .certificate: break
             }
         }
 

@@ -163,11 +163,15 @@ package struct AppDirectory: ~Copyable {
             }
             guard first.bundleIDs.count == 1, app.bundleIDs.count == 1,
                 Self.isEqual(first.bundleIDs[0], app.bundleIDs[0])
-            else { return .failure(.missingTopic, "several apps are configured and the request names none", .nothing) }
+            else {
+                return .failure(
+                    .missingTopic, "several apps fit and the request names none: give push-app or apns-topic", .nothing)
+            }
         }
         guard let found else { return Self.unknownApp(name) }
         guard found.app.bundleIDs.count == 1 else {
-            return .failure(.missingTopic, "the app has several bundle ids and the request names none", .nothing)
+            return .failure(
+                .missingTopic, "the app has several bundle ids and the request names none: give apns-topic", .nothing)
         }
         let topic = pushType.map { found.app.defaultTopics[Int($0.rawValue)] } ?? found.app.bundleIDs[0]
         return .app(AppIndex(found.index), defaultTopic: topic)

@@ -142,7 +142,7 @@ final class AppTransports: Transports {
                 return
             // Each app says so itself, also when it shares the token of a key.
             case .providerTokenRenewed(_, let issuedMs): standings[app.value].tokenIssuedMs = issuedMs
-            case .connected, .disconnected, .goAway, .credentialFault, .warning: break
+            case .connected, .disconnected, .goAway, .credentialFault, .replacing, .certificate: break
             }
             onNote(note, app, false)
         case .closed(let app): standings[app.value].isClosed = true

@@ -180,9 +180,13 @@ struct EventLog {
             logger.error(
                 .apns, "Apple refuses the credential", about: "\(name) \(reason)",
                 ["app": "\(name)", "reason": "\(reason)"])
-        case .warning(let text):
+        case .replacing(let text):
             logger.warning(
                 .apns, "connections are replaced", about: "\(name) \(text)", ["app": "\(name)", "text": "\(text)"])
+        case .certificate(let text):
+            logger.warning(
+                .apns, "a certificate needs attention", about: "\(name) \(text)",
+                ["app": "\(name)", "text": "\(text)"])
         }
     }
 

@@ -139,7 +139,7 @@ extension PushWorker {
                 expiries.beginsToEnd(index, endsMs: endsMs, nowMs: now.wallMs),
                 let warning = apps[index].certificateWarning(nowMs: now.wallMs)
             else { continue }
-            eventLog.write(.warning(warning), of: AppIndex(index))
+            eventLog.write(.certificate(warning), of: AppIndex(index))
         }
     }
 

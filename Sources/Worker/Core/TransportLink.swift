@@ -56,7 +56,7 @@ final class TransportLink: Sendable {
     }
 
     /// Makes an app's next connections with another credential, host or trust; the old ones finish what is on them. Says
-    /// `TransportNote.warning` for what Apple will not like about its certificate. Core thread.
+    /// `TransportNote.certificate` for what Apple will not like about its certificate. Core thread.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         orders.post(.replace(index, app))
     }
@@ -111,7 +111,7 @@ final class TransportLink: Sendable {
         private func warn(of app: LoadedApp, _ index: AppIndex) {
             let nowMs = loop.now.wallMs
             let lines = app.certificateFaults(nowMs: nowMs) + [app.certificateWarning(nowMs: nowMs)].compactMap(\.self)
-            events.post(contentsOf: lines.map { .note(app: index, .warning($0)) })
+            events.post(contentsOf: lines.map { .note(app: index, .certificate($0)) })
         }
     }
 }

@@ -7,18 +7,25 @@ package enum RefusalAdvice {
     /// - Parameters:
     ///   - reason: Apple's word; `nil`: the answer had none that could be read.
     ///   - topic: the `apns-topic` that was sent.
+    ///   - isOtherTried: a token that is bad here was sent to the app of the other environment as well.
     /// - Returns: one line without a full stop; `nil`: the reason says it all, or nothing is known of it.
-    package static func text(_ reason: Reason?, status: Int, topic: String, of app: AppSettings) -> String? {
+    package static func text(
+        _ reason: Reason?, status: Int, topic: String, of app: AppSettings, isOtherTried: Bool = false
+    ) -> String? {
         let code = reason.flatMap { reason in
             ReasonCode.allCases.first { $0.text?.description == reason.rawValue }
         }
-        return ofDevice(code ?? .none, topic, app) ?? ofRequest(code ?? .none)
+        return ofDevice(code ?? .none, topic, app, isOtherTried) ?? ofRequest(code ?? .none)
             ?? ofCredential(code ?? .none, status: status, topic, of: app) ?? ofService(code ?? .none, status: status)
     }
 
-    private static func ofDevice(_ reason: ReasonCode, _ topic: String, _ app: AppSettings) -> String? {
+    private static func ofDevice(
+        _ reason: ReasonCode, _ topic: String, _ app: AppSettings, _ isOtherTried: Bool
+    ) -> String? {
         let other: PushEnvironment = app.environment == .production ? .development : .production
         return switch reason {
+        case .badDeviceToken where isOtherTried:
+            "no device of either environment has that token: is it cut short, or of another team's app?"
         case .badDeviceToken:
             "no device of \(app.environment.text) has that token: a build from Xcode has one of development, TestFlight and the App Store of production (try \(other.text)); or it is cut short"
         case .deviceTokenNotForTopic:

@@ -94,7 +94,8 @@ private func report(
         if format == .text, result.outcome == .rejected || result.outcome == .unregistered,
             let app = configuration.apps.first(where: { $0.name == result.app }),
             let advice = RefusalAdvice.text(
-                result.reason, status: Int(result.status ?? 0), topic: result.apnsTopic ?? "", of: app)
+                result.reason, status: Int(result.status ?? 0), topic: result.apnsTopic ?? "", of: app,
+                isOtherTried: configuration.apps.contains { $0.otherEnvironment == app.name })
         {
             complain("apns-worker send: \(advice)")
         }
