@@ -6,6 +6,7 @@ struct ControlPages: Sendable {
     let books: Books
     let switches: FaultSwitches
     var channels = ChannelBook()
+    var feedback = FeedbackList()
 
     var routes: [Route] {
         [
@@ -16,6 +17,8 @@ struct ControlPages: Sendable {
             Route(.get, "/tokens") { [books] in Self.dump(books, .tokens, $0) },
             Route(.get, "/token") { [books] in Self.token(books, $0) },
             Route(.get, "/channels") { [books, channels] _ in .text(Self.list(channels, books)) },
+            Route(.get, "/feedback") { [feedback] _ in .text(feedback.text) },
+            Route(.post, "/feedback") { [feedback] in Self.add(to: feedback, $0) },
             Route(.post, "/reset") { [books] _ in
                 books.reset()
                 return .json(books.totals.json)
@@ -37,7 +40,11 @@ struct ControlPages: Sendable {
         GET  /token?token=HEX           the same for one token, as JSON
         GET  /channels   lines "bundle-id channel-id policy arrived accepted" of all broadcast channels;
                          policy: 0 stores nothing, 1 the most recent message
-        POST /reset      forgets books and counts; channels stay
+        GET  /feedback   lines "token seconds" of what the feedback service has to tell
+        POST /feedback?token=HEX&seconds=N     adds a token, gone since N seconds after the epoch
+                         notifications of the binary gateway stand in the books with an apns-id of
+                         zeros: one whose count in /accepted is above 1 was accepted twice
+        POST /reset      forgets books and counts; channels and feedback stay
         GET  /faults     latency, streams and faults as they are set
         POST /faults?latency=50ms&streams=100&fault=goaway@10000&fault=cut-after@5s
                          sets those that are named; an empty fault= takes all away
@@ -83,6 +90,17 @@ struct ControlPages: Sendable {
         }
         let counts = books.counts(ofToken: token)
         return .json("{\"arrived\":\(counts.arrived),\"accepted\":\(counts.accepted)}\n")
+    }
+
+    private static func add(to list: FeedbackList, _ request: HTTPRequest) -> HTTPResponse {
+        guard let token = request.parameter("token"), let seconds = request.parameter("seconds").flatMap(UInt32.init)
+        else { return .text("which token, and since when? /feedback?token=HEX&seconds=N\n", status: 400) }
+        do throws(SimulatorError) {
+            try list.add(SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
+        } catch {
+            return .text("\(error)\n", status: 400)
+        }
+        return .text(list.text)
     }
 
     private static func describe(_ switches: FaultSwitches) -> String {

@@ -16,6 +16,9 @@ package final class Simulator: Sendable {
     package let port: UInt16
     /// Where channels are managed; `nil`: nowhere.
     package let managementPort: UInt16?
+    /// Where the binary gateway and the feedback service are; `nil`: nowhere.
+    package let gatewayPort: UInt16?
+    package let feedbackPort: UInt16?
     /// Where the control endpoint listens; `nil`: there is none.
     package let controlPort: UInt16?
     package let channels: ChannelBook
@@ -23,6 +26,8 @@ package final class Simulator: Sendable {
     private let thread: LoopThread
     private let door: DoorHandle
     private let managementDoor: DoorHandle?
+    private let binaryDoors: BinaryDoorsHandle
+    private let feedback = FeedbackList()
     private let control: PageServer?
     private let isStopped = Atomic(false)
 
@@ -35,6 +40,9 @@ package final class Simulator: Sendable {
         let credentials = try SimulatorCredentials(directory: options.directory)
         let keys = try Self.keys(options, credentials)
         let context = try Self.context(options, credentials)
+        let binaryContext = try Self.context(options, credentials, alpn: [])
+        for item in options.feedback { try feedback.add(item) }
+        let feedback = feedback
         let channels = ChannelBook(limit: options.channelLimit, seed: options.seed)
         let handoff = Handoff<Result<Doors, SimulatorError>>()
         do {
@@ -63,11 +71,14 @@ package final class Simulator: Sendable {
                         options.latency = .none
                         management = try open(port, options, .management)
                     }
+                    let binary = try BinaryDoors(
+                        options, loop: loop, context: binaryContext, books: books, feedback: feedback)
                     handoff.give(
                         .success(
                             Doors(
                                 notifications: DoorHandle(door, port: door.port),
-                                management: management.map { DoorHandle($0, port: $0.port) })))
+                                management: management.map { DoorHandle($0, port: $0.port) },
+                                binary: BinaryDoorsHandle(binary))))
                 } catch {
                     handoff.give(.failure(error))
                     loop.stop()
@@ -80,6 +91,7 @@ package final class Simulator: Sendable {
         case .success(let doors):
             door = doors.notifications
             managementDoor = doors.management
+            binaryDoors = doors.binary
         case .failure(let error):
             thread.join()
             throw error
@@ -89,6 +101,8 @@ package final class Simulator: Sendable {
         host = options.host
         port = door.port
         managementPort = managementDoor?.port
+        gatewayPort = binaryDoors.gatewayPort
+        feedbackPort = binaryDoors.feedbackPort
         self.channels = channels
         let switches = FaultSwitches(loop: thread.loop, door: door, options: options)
         self.switches = switches
@@ -98,7 +112,7 @@ package final class Simulator: Sendable {
             return
         }
         do {
-            let pages = ControlPages(books: books, switches: switches, channels: channels)
+            let pages = ControlPages(books: books, switches: switches, channels: channels, feedback: feedback)
             control = try PageServer(host: options.host, port: wanted, routes: pages.routes)
         } catch {
             thread.stop()
@@ -125,13 +139,20 @@ package final class Simulator: Sendable {
         return ids
     }
 
+    /// Lets the feedback service tell of a device token, in hex, that lost the app at that time: once, to whoever asks next.
+    ///
+    /// - Throws: one line, when it is no token.
+    package func addFeedback(token: String, atSeconds seconds: UInt32) throws(SimulatorError) {
+        try feedback.add(SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
+    }
+
     /// Stops listening, says GOAWAY on every connection and closes it, answers outstanding; returns when all threads are
     /// gone. The books stay. Calling it again does nothing.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         control?.stop()
         _ = managementDoor?.with(thread.loop) { $0.close() }
-        door.stop(on: thread.loop)
+        door.stop(on: thread.loop, beside: binaryDoors)
         thread.join()
     }
 
@@ -174,11 +195,11 @@ package final class Simulator: Sendable {
     }
 
     private static func context(
-        _ options: SimulatorOptions, _ credentials: SimulatorCredentials
+        _ options: SimulatorOptions, _ credentials: SimulatorCredentials, alpn: [String] = ["h2"]
     ) throws(SimulatorError) -> ServerContext {
         do {
             let identity = try credentials.authority.issueServer(names: options.names).identity()
-            return try ServerContext(TLS.ServerOptions(identity: identity, clientCertificates: .requested))
+            return try ServerContext(TLS.ServerOptions(identity: identity, alpn: alpn, clientCertificates: .requested))
         } catch {
             throw SimulatorError("the server's certificate: \(error)")
         }
@@ -189,6 +210,7 @@ package final class Simulator: Sendable {
 private struct Doors: Sendable {
     var notifications: DoorHandle
     var management: DoorHandle?
+    var binary: BinaryDoorsHandle
 }
 
 /// Holds the loop's door for other threads, which only touch it through `Loop.perform`.
@@ -209,20 +231,24 @@ final class DoorHandle: @unchecked Sendable {
     }
 
     /// Ends all connections, then the loop; at most a second for what is still to be sent.
-    func stop(on loop: Loop) {
+    func stop(on loop: Loop, beside binary: BinaryDoorsHandle) {
         loop.perform {
             guard let door = self.door else { return loop.stop() }
             door.close()
-            self.stopWhenEmpty(loop, triesLeft: 100)
+            binary.doors.close()
+            self.stopWhenEmpty(loop, beside: binary, triesLeft: 100)
         }
     }
 
-    private func stopWhenEmpty(_ loop: Loop, triesLeft: Int) {
-        if door?.isEmpty == false, triesLeft > 0 {
-            loop.schedule(afterNs: 10_000_000) { self.stopWhenEmpty(loop, triesLeft: triesLeft - 1) }
+    private func stopWhenEmpty(_ loop: Loop, beside binary: BinaryDoorsHandle, triesLeft: Int) {
+        if door?.isEmpty == false || !binary.doors.isEmpty, triesLeft > 0 {
+            loop.schedule(afterNs: 10_000_000) {
+                self.stopWhenEmpty(loop, beside: binary, triesLeft: triesLeft - 1)
+            }
             return
         }
         door = nil
+        binary.doors.drop()
         loop.stop()
     }
 }

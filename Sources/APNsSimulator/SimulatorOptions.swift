@@ -8,6 +8,15 @@ package struct SimulatorOptions: Sendable {
     package var port: UInt16 = 0
     /// Where channels are managed, on `host`; 0: any free one; `nil`: nowhere.
     package var managementPort: UInt16?
+    /// Where the retired binary gateway is served on `host`; 0: any free one; `nil`: nowhere.
+    package var gatewayPort: UInt16?
+    package var gatewayFaults: [GatewayFault] = []
+    /// Longest payload at the gateway, in bytes; Apple's since 2014 by default.
+    package var gatewayPayloadLimit = 2048
+    /// Where the feedback service is, on `host`; 0: any free one; `nil`: nowhere.
+    package var feedbackPort: UInt16?
+    /// What it has to tell at the start.
+    package var feedback: [FeedbackItem] = []
     /// Where the control endpoint listens on `host`; 0: any free one; `nil`: there is none.
     package var controlPort: UInt16? = 0
     /// Where certificates and keys are kept, made on the first start; `nil`: made in memory and forgotten.
@@ -56,6 +65,19 @@ package struct SimulatorOptions: Sendable {
             self.keyID = keyID
             self.teamID = teamID
             self.environment = environment
+        }
+    }
+
+    /// A device token without the app, and since when.
+    package struct FeedbackItem: Sendable, Hashable {
+        /// In hex.
+        package var token: String
+        /// Since the epoch.
+        package var seconds: UInt32
+
+        package init(token: String, seconds: UInt32) {
+            self.token = token
+            self.seconds = seconds
         }
     }
 

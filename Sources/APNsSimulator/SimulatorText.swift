@@ -37,6 +37,8 @@ extension Simulator {
         let host = host.contains(":") ? "[\(host)]" : host
         var text = "APNs simulator on \(host):\(port)\n"
         if let managementPort { text += "channel management on \(host):\(managementPort)\n" }
+        if let gatewayPort { text += "binary gateway on \(host):\(gatewayPort)\n" }
+        if let feedbackPort { text += "feedback service on \(host):\(feedbackPort)\n" }
         if let controlPort { text += "control endpoint: http://\(host):\(controlPort)/\n" }
         // Relative ones would start from the folder of the configuration that they are put into.
         guard let caFile = credentials.caFile.map(Self.absolute),

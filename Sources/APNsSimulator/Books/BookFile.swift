@@ -140,7 +140,7 @@ final class BookFile {
 
 /// What became of a request, as the books note it.
 enum RequestOutcome: Equatable {
-    /// Said so to the client: it is in no book.
+    /// Said so to the client, by the gateway in that it stood behind what was refused: it is in no book.
     case notProcessed
     case accepted
     case refused(ReasonCode)

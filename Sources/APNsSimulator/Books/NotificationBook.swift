@@ -71,6 +71,20 @@ struct NotificationBook: ~Copyable {
         return row
     }
 
+    /// How many of this pair were, or may have been, processed.
+    mutating func received(id: NotificationUUID, token: Int?) -> UInt32 {
+        guard let token else { return 0 }
+        let rows = rows.memory
+        let wanted = UInt32(token)
+        let row = rowIndex.find(
+            hash: Self.hash(id.high, id.low, wanted), orInsert: nil,
+            isSame: {
+                let row = rows + Int($0)
+                return row.pointee.high == id.high && row.pointee.low == id.low && row.pointee.token == wanted
+            }, hashOf: { _ in 0 })
+        return row.map { rows[Int($0)].received } ?? 0
+    }
+
     /// The request of that row was accepted.
     mutating func accept(row: Int) {
         if rows.memory[row].accepted == 0 { acceptedRows += 1 } else { acceptedAgain += 1 }

@@ -14,7 +14,8 @@ package struct Totals: Sendable, Equatable {
     package var refused = 0
     /// Requests that fell to a fault and got no answer: swallowed, reset, cut off, on a blackholed connection.
     package var unanswered = 0
-    /// Requests above a GOAWAY's last-stream-id, or refused with REFUSED_STREAM: not processed, not in the books.
+    /// Requests above a GOAWAY's last-stream-id, or refused with REFUSED_STREAM, and what the gateway read behind the
+    /// notification that ended a connection: not processed, not in the books.
     package var notProcessed = 0
     package var connections = 0
     package var openConnections = 0

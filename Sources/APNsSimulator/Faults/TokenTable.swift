@@ -88,8 +88,18 @@ struct TokenTable {
         var code: UInt16 = 0
         for place in 4..<8 { code = code << 4 | UInt16(hexDigit(token[place]) ?? 0) }
         let times = token.count > 8 ? hexDigit(token[8]) ?? 0 : 0
-        guard let fault = byCode[code] ?? patterned(code) else { return nil }
+        guard let fault = fault(code: code) else { return nil }
         return Entry(fault: fault, times: times)
+    }
+
+    /// What four digits ask for; `nil`: nothing.
+    static func fault(code: UInt16) -> Fault? { byCode[code] ?? patterned(code) }
+
+    /// The last three of four digits as a number in decimal; `nil`: one of them is a letter.
+    static func decimal(_ code: UInt16) -> Int? {
+        let digits = [code >> 8 & 15, code >> 4 & 15, code & 15]
+        guard digits.allSatisfy({ $0 < 10 }) else { return nil }
+        return Int(digits[0]) * 100 + Int(digits[1]) * 10 + Int(digits[2])
     }
 
     /// The families: see `FaultFamily`. Those with a number: one digit, then the number in decimal.
@@ -102,9 +112,7 @@ struct TokenTable {
         case 0x8, 0x9: return reason(code - 0x4000).map { .goAway(.reason($0)) }
         default: break
         }
-        let digits = [code >> 8 & 15, code >> 4 & 15, code & 15]
-        guard digits.allSatisfy({ $0 < 10 }) else { return nil }
-        let number = Int(digits[0]) * 100 + Int(digits[1]) * 10 + Int(digits[2])
+        guard let number = decimal(code) else { return nil }
         switch family {
         case 0x1: return .streams(UInt32(number))
         case 0xA where number > 0: return .late(.exponential(meanNs: Int64(number) * hundredthNs))
@@ -156,7 +164,7 @@ struct TokenTable {
 
             The timestamp of a 410 is 1600000000000 + the token's last nine hex digits, in milliseconds since the epoch.
 
-            """
+            """ + gatewayText
         return text
     }
 }

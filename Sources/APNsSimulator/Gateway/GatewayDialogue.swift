@@ -1,0 +1,116 @@
+import PushRecords
+
+/// What the connections of the gateway share. One thread.
+final class GatewayService {
+    let books: Books
+    let manner: GatewayManner
+    let payloadLimit: Int
+
+    init(books: Books, manner: GatewayManner = GatewayManner(), payloadLimit: Int = 2048) {
+        self.books = books
+        self.manner = manner
+        self.payloadLimit = payloadLimit
+    }
+}
+
+/// One connection's conversation with the gateway, as bytes in and at most one answer out. No socket, no clock: its owner
+/// brings the bytes, and once there is an `ending` sends the answer and closes. Until then, and after, bytes may come: what
+/// stands behind the frame that ended it is discarded. One thread.
+final class GatewayDialogue {
+    enum Ending: Hashable {
+        case answer(GatewayAnswer)
+        /// Without a word.
+        case close
+        /// TCP reset.
+        case reset
+    }
+
+    /// Device tokens were 32 bytes as long as Apple's gateway was there.
+    static let tokenSize = 32
+
+    private let service: GatewayService
+    private let reader = GatewayReader()
+    private(set) var ending: Ending?
+    private(set) var acceptedCount = 0
+    /// The identifier of the last notification that was accepted.
+    private(set) var lastAccepted: UInt32 = 0
+
+    init(service: GatewayService) { self.service = service }
+
+    func receive(_ bytes: UnsafeRawBufferPointer) {
+        reader.read(bytes) { take($0) }
+        guard reader.isLost, ending == nil else { return }
+        ending = .answer(GatewayAnswer(status: .protocolError, identifier: 0))
+        let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
+        service.books.write { $0.note(.refused(.other), id: .none, token: nothing, place: nil) }
+    }
+
+    /// Ends it as a server that goes away does.
+    func shutDown() {
+        if ending != nil { return }
+        ending = acceptedCount == 0 ? .close : .answer(GatewayAnswer(status: .shutdown, identifier: lastAccepted))
+    }
+
+    private func take(_ frame: GatewayFrame) {
+        // The books know tokens of 1 to 100 bytes.
+        let token = frame.token.count <= 100 ? frame.token : UnsafeRawBufferPointer(start: nil, count: 0)
+        let refusal = ending == nil ? refusal(of: frame) : nil
+        var fate = GatewayFate.accepted
+        service.books.write { state in
+            let place = token.isEmpty ? nil : state.book.arrive(token: token).place
+            var outcome = RequestOutcome.notProcessed
+            if ending == nil {
+                fate = refusal.map { .refused($0) } ?? asked(by: token, place: place, &state.book)
+                outcome = Self.outcome(of: fate)
+            }
+            state.note(outcome, id: .none, token: token, place: place)
+        }
+        if ending == nil { follow(fate, of: frame) }
+    }
+
+    private func refusal(of frame: GatewayFrame) -> GatewayStatus? {
+        if frame.isMalformed { return .protocolError }
+        if frame.token.isEmpty { return .missingToken }
+        if frame.token.count != Self.tokenSize { return .tokenSize }
+        if frame.payload.isEmpty { return .missingPayload }
+        if frame.payload.count > service.payloadLimit { return .payloadSize }
+        // Apple has no word of its own for a payload that is not a dictionary.
+        return PayloadSyntax.isObject(frame.payload) ? nil : .missingPayload
+    }
+
+    /// Only what was processed counts for the number of times, so that a frame that was discarded leaves its token as it was.
+    @inline(__always)
+    private func asked(by token: UnsafeRawBufferPointer, place: Int?, _ book: inout NotificationBook) -> GatewayFate {
+        guard let entry = TokenTable.gatewayEntry(for: token) else { return .accepted }
+        if entry.times == 0 { return entry.fate }
+        return book.received(id: .none, token: place) < UInt32(entry.times) ? entry.fate : .accepted
+    }
+
+    private static func outcome(of fate: GatewayFate) -> RequestOutcome {
+        switch fate {
+        case .accepted, .lastBeforeShutdown, .acceptedThenClosed: .accepted
+        case .refused(let status): .refused(status.reason)
+        case .closed, .reset: .unanswered
+        }
+    }
+
+    private func follow(_ fate: GatewayFate, of frame: GatewayFrame) {
+        switch fate {
+        case .refused(let status):
+            ending = .answer(GatewayAnswer(status: status, identifier: frame.identifier))
+            return
+        case .closed: return cut(.close)
+        case .reset: return cut(.reset)
+        case .accepted, .acceptedThenClosed, .lastBeforeShutdown: break
+        }
+        acceptedCount += 1
+        lastAccepted = frame.identifier
+        if fate == .acceptedThenClosed || acceptedCount == service.manner.closeAfter { return cut(.close) }
+        if fate == .lastBeforeShutdown || acceptedCount == service.manner.shutdownAfter { shutDown() }
+    }
+
+    private func cut(_ ending: Ending) {
+        self.ending = ending
+        service.books.write { $0.totals.cuts += 1 }
+    }
+}

@@ -1,0 +1,92 @@
+/// What goes wrong on every connection of the gateway, as `--gateway-fault` names it.
+package enum GatewayFault: Hashable, Sendable {
+    /// Error answers are sent so long after the bad frame was read; what comes meanwhile is discarded.
+    case errorDelay(ns: Int64)
+    /// Closed without a word after so many accepted notifications.
+    case close(after: Int)
+    /// Status 10 after so many.
+    case shutdown(after: Int)
+    /// Error answers go out byte by byte.
+    case split
+    /// Reads `GatewayManner.slowBytesPerSecond`.
+    case slow
+    /// Reads only from `GatewayManner.lateNs` on.
+    case late
+    /// Reads nothing.
+    case silent
+
+    /// Their names and what they do, in the order of the help.
+    static let all: [(name: String, help: String)] = [
+        ("error-delay=TIME", "error answers come so much later (200ms); what comes meanwhile is discarded"),
+        ("close@N", "closes without a word after every N accepted notifications of a connection"),
+        ("shutdown@N", "status 10 after N of a connection, which names the last one accepted"),
+        ("split", "error answers go out byte by byte, with pauses"),
+        ("slow", "reads 32 KiB a second"),
+        ("late", "reads nothing for the first 3 s"),
+        ("silent", "reads nothing at all"),
+    ]
+
+    /// Throws one line that says what is wrong.
+    package init(text: String) throws(SimulatorError) {
+        switch text {
+        case "split": self = .split
+        case "slow": self = .slow
+        case "late": self = .late
+        case "silent": self = .silent
+        default: self = try Self.measured(text)
+        }
+    }
+
+    private static func measured(_ text: String) throws(SimulatorError) -> GatewayFault {
+        if text.hasPrefix("error-delay=") {
+            guard let ns = durationNs(text.dropFirst("error-delay=".count)) else {
+                throw SimulatorError("gateway fault '\(text)': write a time such as error-delay=200ms")
+            }
+            return .errorDelay(ns: ns)
+        }
+        let parts = text.split(separator: "@", omittingEmptySubsequences: false)
+        guard parts.count == 2, parts[0] == "close" || parts[0] == "shutdown" else {
+            let names = all.map(\.name).joined(separator: ", ")
+            throw SimulatorError("gateway fault '\(text)': there is no such fault, only \(names)")
+        }
+        guard let count = Int(parts[1]), count > 0 else {
+            throw SimulatorError("gateway fault '\(text)': '\(parts[1])' is no number of notifications")
+        }
+        return parts[0] == "close" ? .close(after: count) : .shutdown(after: count)
+    }
+}
+
+/// All faults of a gateway together; of two that say the same, the last one counts.
+struct GatewayManner: Sendable {
+    var errorDelayNs: Int64 = 0
+    var closeAfter = Int.max
+    var shutdownAfter = Int.max
+    var isSplit = false
+    var reading = Reading.fast
+
+    enum Reading: Sendable {
+        case fast
+        case slow
+        case late
+        case never
+    }
+
+    static let slowBytesPerSecond = 32 * 1024
+    static let lateNs: Int64 = 3_000_000_000
+    /// Between two bytes of a split answer.
+    static let splitPauseNs: Int64 = 20_000_000
+
+    init(_ faults: [GatewayFault] = []) {
+        for fault in faults {
+            switch fault {
+            case .errorDelay(let ns): errorDelayNs = ns
+            case .close(let count): closeAfter = count
+            case .shutdown(let count): shutdownAfter = count
+            case .split: isSplit = true
+            case .slow: reading = .slow
+            case .late: reading = .late
+            case .silent: reading = .never
+            }
+        }
+    }
+}

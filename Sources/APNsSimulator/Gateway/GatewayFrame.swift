@@ -1,0 +1,101 @@
+/// One notification as the binary protocol has it. Token and payload are lent, and empty where there is none.
+struct GatewayFrame {
+    /// 0: it has none.
+    var identifier: UInt32 = 0
+    var token = UnsafeRawBufferPointer(start: nil, count: 0)
+    var payload = UnsafeRawBufferPointer(start: nil, count: 0)
+    /// An item that nobody knows, has another size than Apple's, or comes twice.
+    var isMalformed = false
+
+    /// What the bytes at hand are the beginning of.
+    enum Extent: Equatable {
+        /// No more can be said before there are so many bytes.
+        case unknown(until: Int)
+        /// A frame of so many bytes, which may not all be there yet.
+        case frame(Int)
+        /// An unknown command, or a frame beyond `limit`: nobody can say where the next one begins.
+        case noFrame
+    }
+
+    /// The longest frame that is read: command 1 with the longest token and payload that 16 bits can say.
+    static let limit = 13 + 2 * 65_535
+    private static let itemHead = 3
+
+    static func extent(of bytes: UnsafeRawBufferPointer) -> Extent {
+        guard let command = bytes.first else { return .unknown(until: 1) }
+        switch command {
+        case 0: return extent(of: bytes, tokenAt: 1)
+        case 1: return extent(of: bytes, tokenAt: 9)
+        case 2:
+            guard bytes.count >= 5 else { return .unknown(until: 5) }
+            let size = 5 + Int(bytes.number32(at: 1))
+            return size > limit ? .noFrame : .frame(size)
+        default: return .noFrame
+        }
+    }
+
+    /// Commands 0 and 1: a token and a payload, each after its length.
+    private static func extent(of bytes: UnsafeRawBufferPointer, tokenAt place: Int) -> Extent {
+        guard bytes.count >= place + 2 else { return .unknown(until: place + 2) }
+        let payloadAt = place + 2 + Int(bytes.number16(at: place))
+        guard bytes.count >= payloadAt + 2 else { return .unknown(until: payloadAt + 2) }
+        return .frame(payloadAt + 2 + Int(bytes.number16(at: payloadAt)))
+    }
+
+    /// Reads a whole frame, of which `extent` said how long it is.
+    init(_ bytes: UnsafeRawBufferPointer) {
+        switch bytes[0] {
+        case 0: readPair(bytes, tokenAt: 1)
+        case 1:
+            identifier = bytes.number32(at: 1)
+            readPair(bytes, tokenAt: 9)
+        default: readItems(UnsafeRawBufferPointer(rebasing: bytes[5...]))
+        }
+    }
+
+    private mutating func readPair(_ bytes: UnsafeRawBufferPointer, tokenAt place: Int) {
+        let payloadAt = place + 2 + Int(bytes.number16(at: place))
+        token = UnsafeRawBufferPointer(rebasing: bytes[place + 2..<payloadAt])
+        payload = UnsafeRawBufferPointer(rebasing: bytes[payloadAt + 2..<bytes.count])
+    }
+
+    /// Command 2. What follows a bad item is read all the same: the identifier may be there.
+    private mutating func readItems(_ items: UnsafeRawBufferPointer) {
+        var at = 0
+        var seen: UInt8 = 0
+        while at < items.count {
+            guard items.count - at >= Self.itemHead else { return isMalformed = true }
+            let end = at + Self.itemHead + Int(items.number16(at: at + 1))
+            guard end <= items.count else { return isMalformed = true }
+            let id = items[at]
+            take(
+                id, UnsafeRawBufferPointer(rebasing: items[at + Self.itemHead..<end]),
+                isAgain: seen >> min(id, 7) & 1 == 1)
+            seen |= 1 << min(id, 7)
+            at = end
+        }
+    }
+
+    private mutating func take(_ id: UInt8, _ data: UnsafeRawBufferPointer, isAgain: Bool) {
+        if isAgain { isMalformed = true }
+        switch id {
+        case 1: token = data
+        case 2: payload = data
+        case 3 where data.count == 4: identifier = data.number32(at: 0)
+        case 4 where data.count == 4: break
+        case 5 where data.count == 1 && (data[0] == 5 || data[0] == 10): break
+        default: isMalformed = true
+        }
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// Two bytes as a number, big-endian.
+    @inline(__always) func number16(at place: Int) -> UInt16 {
+        UInt16(bigEndian: loadUnaligned(fromByteOffset: place, as: UInt16.self))
+    }
+
+    @inline(__always) func number32(at place: Int) -> UInt32 {
+        UInt32(bigEndian: loadUnaligned(fromByteOffset: place, as: UInt32.self))
+    }
+}
