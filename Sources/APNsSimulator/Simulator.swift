@@ -27,7 +27,7 @@ package final class Simulator: Sendable {
     private let door: DoorHandle
     private let managementDoor: DoorHandle?
     private let binaryDoors: BinaryDoorsHandle
-    private let feedback = FeedbackList()
+    let feedback = FeedbackList()
     private let control: PageServer?
     private let isStopped = Atomic(false)
 

@@ -1,0 +1,88 @@
+import Network
+import Testing
+
+@testable import APNsSimulator
+
+@Suite(.timeLimit(.minutes(2)))
+struct FeedbackTests {
+    static func item(_ seconds: Int, _ token: [UInt8]) -> [UInt8] { Wire.number(seconds, 4) + Wire.sized(token) }
+
+    @Test func whatThereIsIsSentOnce() throws {
+        let simulator = try Simulator.withGateway {
+            $0.feedback = [.init(token: token("01").uppercased(), seconds: 1_700_000_000)]
+        }
+        try simulator.addFeedback(token: "0a0b", atSeconds: .max)
+        let client = try simulator.feedbackClient()
+        #expect(client.run { client.end != nil })
+        #expect(client.end == .closedByPeer)
+        #expect(client.received == Self.item(1_700_000_000, tokenBytes("01")) + Self.item(0xFFFF_FFFF, [10, 11]))
+        let again = try simulator.feedbackClient()
+        #expect(again.run { again.end != nil })
+        #expect(again.received.isEmpty && again.isOpen)
+        try simulator.addFeedback(token: "0c", atSeconds: 1)
+        let third = try simulator.feedbackClient()
+        #expect(third.run { third.end != nil })
+        #expect(third.received == Self.item(1, [12]))
+    }
+
+    /// A list of 8 MB, which does not fit into the kernel's buffers; the first client goes before it is through.
+    @Test func whatWasNotSentWholeStays() throws {
+        let simulator = try Simulator.withGateway()
+        var whole: [UInt8] = []
+        for number in 0..<200_000 {
+            let bytes = tokenBytes("01", number)
+            whole += Self.item(number, bytes)
+            simulator.feedback.add(token: bytes, atSeconds: UInt32(number))
+        }
+        let first = try RawClient(simulator, port: simulator.feedbackPort)
+        #expect(first.run { !first.received.isEmpty })
+        first.isReading = false
+        first.run(forMs: 200)
+        first.abort()
+        #expect(first.run { first.end != nil })
+        #expect(first.received.count < whole.count)
+        let second = try simulator.feedbackClient()
+        #expect(second.run { second.end != nil })
+        #expect(second.received == whole)
+        #expect(second.run { simulator.feedback.count == 0 })
+    }
+
+    @Test func oneThatIsRefusedIsNotListed() throws {
+        let simulator = try Simulator.withGateway()
+        let client = try simulator.gatewayClient()
+        client.send(Wire.frame(1, tokenBytes("fa170008")))
+        #expect(client.run { client.end != nil })
+        #expect(simulator.feedback.count == 0)
+    }
+
+    @Test func twoListsOfTheSameLeaveWhatCameLater() {
+        let list = FeedbackList()
+        list.add(token: [1], atSeconds: 1)
+        let one = list.items
+        let two = list.items
+        list.add(token: [2], atSeconds: 2)
+        list.sent(upTo: one.mark)
+        list.sent(upTo: two.mark)
+        #expect(list.items.bytes == Self.item(2, [2]))
+        #expect(list.text == "02 2\n")
+    }
+
+    @Test(arguments: ["", "0", "0g", String(repeating: "0", count: 202)])
+    func otherTextsAreNoToken(text: String) throws {
+        let simulator = try Simulator.withGateway()
+        let error = #expect(throws: SimulatorError.self) { try simulator.addFeedback(token: text, atSeconds: 1) }
+        #expect(error?.description.contains("'\(text)' is no device token") == true)
+    }
+
+    @Test(.enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
+    func theControlEndpointAddsAndLists() throws {
+        let served = try Served()
+        let page = "\(served.control)/feedback"
+        #expect(try served.curl("-X", "POST", "\(page)?token=0A0b&seconds=17").output == "0a0b 17\n")
+        #expect(try served.curl(page).output == "0a0b 17\n")
+        for query in ["", "?token=0a", "?token=0a&seconds=x", "?token=0&seconds=1"] {
+            #expect(try served.curl("-X", "POST", "-w", "%{http_code}", page + query).output.hasSuffix("400"))
+        }
+        #expect(try served.curl(page).output == "0a0b 17\n")
+    }
+}

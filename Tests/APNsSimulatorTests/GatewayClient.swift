@@ -1,0 +1,155 @@
+import EventLoop
+import Network
+import TLS
+
+@testable import APNsSimulator
+
+/// Frames of the binary protocol, written by hand.
+enum Wire {
+    static func number(_ value: Int, _ size: Int) -> [UInt8] {
+        (0..<size).map { UInt8(truncatingIfNeeded: value >> ((size - 1 - $0) * 8)) }
+    }
+
+    static func sized(_ bytes: [UInt8]) -> [UInt8] { number(bytes.count, 2) + bytes }
+
+    static func simple(_ token: [UInt8], _ payload: String = body) -> [UInt8] {
+        [0] + sized(token) + sized(Array(payload.utf8))
+    }
+
+    static func enhanced(_ identifier: Int, _ token: [UInt8], _ payload: String = body, expiry: Int = 0) -> [UInt8] {
+        [1] + number(identifier, 4) + number(expiry, 4) + sized(token) + sized(Array(payload.utf8))
+    }
+
+    static func item(_ id: UInt8, _ data: [UInt8]) -> [UInt8] { [id] + sized(data) }
+
+    static func framed(_ items: [UInt8]) -> [UInt8] { [2] + number(items.count, 4) + items }
+
+    /// Command 2 with all five items.
+    static func frame(_ identifier: Int, _ token: [UInt8], _ payload: String = body, priority: UInt8 = 10) -> [UInt8] {
+        framed(
+            item(1, token) + item(2, Array(payload.utf8)) + item(3, number(identifier, 4)) + item(4, number(0, 4))
+                + item(5, [priority]))
+    }
+
+    static func error(_ status: UInt8, _ identifier: Int) -> [UInt8] { [8, status] + number(identifier, 4) }
+
+    static let body = #"{"aps":{"alert":"Hi"}}"#
+}
+
+/// The bytes of a token of 64 digits that begins with a prefix and differs by number.
+func tokenBytes(_ prefix: String, _ number: Int = 0) -> [UInt8] {
+    let digits = token(prefix, number).utf8.map { hexDigit($0)! }
+    return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+}
+
+/// Bytes both ways over one real TLS connection, driven by the test's own thread.
+final class RawClient: SecureChannelDelegate {
+    let loop: Loop
+    private let resolver: Resolver
+    private var channel: SecureChannel?
+    private var unsent: [UInt8] = []
+    private var sentCount = 0
+    private(set) var isOpen = false
+    private(set) var received: [UInt8] = []
+    /// How often bytes came.
+    private(set) var receipts = 0
+    private(set) var end: ChannelEnd.Kind?
+    /// When bytes came first, and when the connection ended.
+    private(set) var receivedAtNs: Int64 = 0
+    private(set) var endedAtNs: Int64 = 0
+    var isReading = true { didSet { isReading ? channel?.resumeReading() : channel?.pauseReading() } }
+
+    init(_ simulator: Simulator, port: UInt16?, hasCertificate: Bool = true, isReading: Bool = true) throws {
+        loop = try Loop()
+        resolver = try Resolver()
+        let credentials = simulator.credentials
+        let identity =
+            hasCertificate
+            ? try Identity(certificatePEM: credentials.clientCertificatePEM, keyPEM: credentials.clientKeyPEM) : nil
+        let context = try ClientContext(
+            TLS.ClientOptions(trust: .pem(credentials.caPEM), alpn: [], identity: identity))
+        channel = SecureChannel(
+            dialing: DialTarget(host: "localhost", port: port ?? 0), context: context,
+            dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: self)
+        if !isReading { self.isReading = false }
+    }
+
+    deinit { resolver.stop() }
+
+    /// Turns the loop until it is so, for at most 20 seconds; says whether it was.
+    @discardableResult
+    func run(until isSo: () -> Bool) -> Bool {
+        let deadline = LoopTime.read().monotonicNs + 20_000_000_000
+        while !isSo() {
+            if LoopTime.read().monotonicNs > deadline { return false }
+            loop.runOnce(timeoutNs: 10_000_000)
+        }
+        return true
+    }
+
+    /// Turns it for so long.
+    func run(forMs ms: Int64) {
+        let end = LoopTime.read().monotonicNs + ms * 1_000_000
+        while LoopTime.read().monotonicNs < end { loop.runOnce(timeoutNs: 5_000_000) }
+    }
+
+    func open() -> Bool { run { isOpen || end != nil } && isOpen }
+
+    func send(_ bytes: [UInt8]) {
+        unsent = Array(unsent[sentCount...]) + bytes
+        sentCount = 0
+        push()
+    }
+
+    /// All of it is with the kernel.
+    var isSent: Bool { sentCount == unsent.count && channel?.writtenBytes == channel?.sentBytes }
+
+    func abort() { channel?.abort() }
+
+    private func push() {
+        guard let channel else { return }
+        while sentCount < unsent.count {
+            let taken = unsent[sentCount...].withUnsafeBytes { channel.send($0) }
+            if taken == 0 { return }
+            sentCount += taken
+        }
+        channel.flush()
+    }
+
+    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        isOpen = true
+        push()
+    }
+
+    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        if received.isEmpty { receivedAtNs = LoopTime.read().monotonicNs }
+        receipts += 1
+        received += bytes
+    }
+
+    func channelWritable(_ channel: SecureChannel) { push() }
+
+    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+        self.end = end.kind
+        endedAtNs = LoopTime.read().monotonicNs
+        self.channel = nil
+    }
+}
+
+extension Simulator {
+    /// One with a gateway and a feedback service.
+    static func withGateway(_ faults: String..., change: (inout SimulatorOptions) -> Void = { _ in }) throws
+        -> Simulator
+    {
+        var options = SimulatorOptions()
+        options.controlPort = nil
+        options.gatewayPort = 0
+        options.feedbackPort = 0
+        options.gatewayFaults = try faults.map { try GatewayFault(text: $0) }
+        change(&options)
+        return try Simulator(options)
+    }
+
+    func gatewayClient() throws -> RawClient { try RawClient(self, port: gatewayPort) }
+    func feedbackClient() throws -> RawClient { try RawClient(self, port: feedbackPort) }
+}

@@ -1,0 +1,226 @@
+import PushRecords
+import Testing
+
+@testable import APNsSimulator
+
+/// The gateway's conversation in memory: frames, checks, tokens that ask, and what the books say.
+struct GatewayDialogueTests {
+    struct Memory {
+        let books = Books()
+        let dialogue: GatewayDialogue
+
+        init(_ faults: String..., limit: Int = 2048) throws {
+            let manner = GatewayManner(try faults.map { try GatewayFault(text: $0) })
+            dialogue = GatewayDialogue(service: GatewayService(books: books, manner: manner, payloadLimit: limit))
+        }
+
+        func receive(_ bytes: [UInt8]) { bytes.withUnsafeBytes { dialogue.receive($0) } }
+
+        /// Accepted, refused, unanswered, not processed.
+        var counts: [Int] {
+            let totals = books.totals
+            return [totals.accepted, totals.refused, totals.unanswered, totals.notProcessed]
+        }
+
+        var answer: [UInt8]? { if case .answer(let answer)? = dialogue.ending { answer.bytes } else { nil } }
+    }
+
+    /// Every command, a bad token, and one that is discarded.
+    static let conversation =
+        Wire.simple(tokenBytes("01")) + Wire.enhanced(7, tokenBytes("02"))
+        + Wire.frame(8, tokenBytes("03"), priority: 5)
+        + Wire.framed(Wire.item(2, [123, 125]) + Wire.item(1, tokenBytes("04")))
+        + Wire.frame(0x0102_0304, tokenBytes("fa170008")) + Wire.enhanced(10, tokenBytes("05"))
+        + Wire.simple(tokenBytes("06"))
+
+    @Test func framesAreReadWhereverTheyAreSplit() throws {
+        let whole = Self.conversation
+        for place in 0...whole.count {
+            let memory = try Memory()
+            memory.receive(Array(whole[..<place]))
+            memory.receive(Array(whole[place...]))
+            #expect(memory.counts == [4, 1, 0, 2], "split at \(place)")
+            #expect(memory.answer == Wire.error(8, 0x0102_0304))
+        }
+    }
+
+    @Test(arguments: 1...7)
+    func framesAreReadInSmallPieces(size: Int) throws {
+        let memory = try Memory()
+        let whole = Self.conversation
+        for start in stride(from: 0, to: whole.count, by: size) {
+            memory.receive(Array(whole[start..<min(start + size, whole.count)]))
+        }
+        #expect(memory.counts == [4, 1, 0, 2])
+        #expect(memory.books.counts(ofToken: token("05")) == (1, 0))
+        #expect(memory.books.counts(ofToken: token("04")) == (1, 1))
+    }
+
+    /// Each thing that is wrong with a notification, beside what it is answered.
+    static let wrongs: [(name: String, frame: [UInt8], status: UInt8, identifier: Int, reason: ReasonCode)] = [
+        ("no token", Wire.framed(Wire.item(3, [0, 0, 0, 9]) + Wire.item(2, [123, 125])), 2, 9, .missingDeviceToken),
+        ("an empty token", Wire.enhanced(9, []), 2, 9, .missingDeviceToken),
+        ("a short token", Wire.enhanced(9, [1, 2, 3]), 5, 9, .badDeviceToken),
+        ("a long token", Wire.frame(9, [UInt8](repeating: 1, count: 101)), 5, 9, .badDeviceToken),
+        ("no payload", Wire.framed(Wire.item(1, tokenBytes("01")) + Wire.item(3, [0, 0, 0, 9])), 4, 9, .payloadEmpty),
+        ("an empty payload", Wire.simple(tokenBytes("01"), ""), 4, 0, .payloadEmpty),
+        ("a payload that is a list", Wire.frame(9, tokenBytes("01"), "[]"), 4, 9, .payloadEmpty),
+        ("a long payload", Wire.frame(9, tokenBytes("01"), payload(2049)), 7, 9, .payloadTooLarge),
+        ("an unknown item", Wire.framed(Wire.item(6, []) + Wire.item(3, [0, 0, 0, 9])), 128, 9, .other),
+        ("item 0", Wire.framed(Wire.item(0, []) + Wire.item(3, [0, 0, 0, 9])), 128, 9, .other),
+        ("a short identifier", Wire.framed(Wire.item(3, [0, 0, 9])), 128, 0, .other),
+        ("a short expiry", Wire.framed(Wire.item(3, [0, 0, 0, 9]) + Wire.item(4, [1])), 128, 9, .other),
+        ("priority 7", Wire.frame(9, tokenBytes("01"), priority: 7), 128, 9, .other),
+        ("two tokens", Wire.framed(Wire.item(1, tokenBytes("01")) + Wire.item(1, tokenBytes("01"))), 128, 0, .other),
+        ("an item beyond its frame", Wire.framed(Wire.item(3, [0, 0, 0, 9]) + [1, 0, 32, 1]), 128, 9, .other),
+        ("half an item's head", Wire.framed(Wire.item(3, [0, 0, 0, 9]) + [1, 0]), 128, 9, .other),
+        ("an unknown command", [3, 0, 0, 0, 0], 128, 0, .other),
+        ("a frame without end", [2, 255, 255, 255, 255], 128, 0, .other),
+    ]
+
+    static func payload(_ size: Int) -> String { "{\"a\":\"" + String(repeating: "x", count: size - 8) + "\"}" }
+
+    @Test(arguments: wrongs.indices)
+    func whatIsWrongIsAnswered(place: Int) throws {
+        let wrong = Self.wrongs[place]
+        let memory = try Memory()
+        memory.receive(Wire.enhanced(1, tokenBytes("02")) + wrong.frame)
+        #expect(memory.answer == Wire.error(wrong.status, wrong.identifier), "\(wrong.name)")
+        #expect(memory.counts == [1, 1, 0, 0])
+        #expect(memory.books.totals[wrong.reason] == 1)
+    }
+
+    @Test func payloadsUpToTheLimitAreTaken() throws {
+        let memory = try Memory(limit: 256)
+        memory.receive(Wire.frame(1, tokenBytes("01"), Self.payload(256)))
+        #expect(memory.counts == [1, 0, 0, 0])
+        memory.receive(Wire.frame(2, tokenBytes("01"), Self.payload(257)))
+        #expect(memory.answer == Wire.error(7, 2))
+    }
+
+    @Test func theLongestFrameIsRead() throws {
+        let memory = try Memory()
+        let long = [UInt8](repeating: 1, count: 65_535)
+        let frame = [1] + Wire.number(5, 8) + Wire.sized(long) + Wire.sized(long)
+        for start in stride(from: 0, to: frame.count, by: 10_000) {
+            memory.receive(Array(frame[start..<min(start + 10_000, frame.count)]))
+        }
+        #expect(memory.answer == Wire.error(5, 0))
+        #expect(memory.counts == [0, 1, 0, 0])
+    }
+
+    @Test(arguments: GatewayStatus.allCases.filter { $0 != .shutdown })
+    func everyStatusByToken(status: GatewayStatus) throws {
+        let memory = try Memory()
+        let digits = String(status.rawValue)
+        let prefix = "fa17" + String(repeating: "0", count: 4 - digits.count) + digits
+        memory.receive(Wire.frame(5, tokenBytes(prefix)) + Wire.frame(6, tokenBytes("01")))
+        #expect(memory.answer == Wire.error(status.rawValue, 5))
+        #expect(memory.counts == [0, 1, 0, 1])
+        #expect(memory.books.totals[status.reason] == 1)
+    }
+
+    @Test func aTokenCanAskForTheShutdown() throws {
+        let memory = try Memory()
+        memory.receive(Wire.frame(5, tokenBytes("fa170010")) + Wire.frame(6, tokenBytes("01")))
+        #expect(memory.answer == Wire.error(10, 5))
+        #expect(memory.counts == [1, 0, 0, 1])
+    }
+
+    @Test(arguments: [
+        ("fa170000", GatewayDialogue.Ending.close, [0, 0, 1, 1]), ("fa17f020", .close, [0, 0, 1, 1]),
+        ("fa17f022", .close, [1, 0, 0, 1]), ("fa17f023", .reset, [0, 0, 1, 1]),
+    ])
+    func tokensCloseWithoutAWord(prefix: String, ending: GatewayDialogue.Ending, counts: [Int]) throws {
+        let memory = try Memory()
+        memory.receive(Wire.frame(5, tokenBytes(prefix)) + Wire.frame(6, tokenBytes("01")))
+        #expect(memory.dialogue.ending == ending)
+        #expect(memory.counts == counts)
+        #expect(memory.books.totals.cuts == 1)
+    }
+
+    /// The codes of HTTP/2, where the gateway has a status of that kind.
+    @Test(
+        arguments: [
+            ("fa174001", 8), ("fa174006", 8), ("fa17400a", 2), ("fa17400b", 3), ("fa17400c", 4), ("fa174005", 6),
+            ("fa174130", 7), ("fa175000", 1), ("fa175031", 10), ("fa174101", nil), ("fa174290", nil), ("fa17f001", nil),
+            ("fa170009", nil), ("fa17000a", nil), ("fa170256", nil), ("fb174001", nil), ("fa174fff", nil),
+        ] as [(String, UInt8?)])
+    func theCodesOfHTTP2(prefix: String, status: UInt8?) throws {
+        let memory = try Memory()
+        memory.receive(Wire.frame(5, tokenBytes(prefix)))
+        #expect(memory.answer == status.map { Wire.error($0, 5) })
+    }
+
+    /// What was discarded does not count.
+    @Test func theNinthDigitSaysHowOften() throws {
+        let books = Books()
+        func send(_ bytes: [UInt8]) -> GatewayDialogue.Ending? {
+            let dialogue = GatewayDialogue(service: GatewayService(books: books))
+            bytes.withUnsafeBytes { dialogue.receive($0) }
+            return dialogue.ending
+        }
+        for prefix in ["fa1700082", "fa17000021"] {
+            let times = prefix.count == 9 ? 2 : 2
+            let frame = Wire.frame(5, tokenBytes(prefix))
+            #expect(send(Wire.frame(4, tokenBytes("fa170007")) + frame + frame) != nil)
+            for _ in 0..<times { #expect(send(frame) != nil) }
+            #expect(send(frame + frame) == nil)
+        }
+    }
+
+    @Test func whatIsAcceptedTwiceShows() throws {
+        let memory = try Memory()
+        memory.receive(
+            Wire.frame(1, tokenBytes("01")) + Wire.frame(2, tokenBytes("02")) + Wire.simple(tokenBytes("01")))
+        #expect(memory.books.totals.acceptedAgain == 1)
+        #expect(memory.books.totals.acceptedDistinct == 2)
+        var rows: [String] = []
+        memory.books.forEach { rows.append("\($0 == .none) \($1) \($2) \($3)") }
+        #expect(rows == ["true \(token("01")) 2 2", "true \(token("02")) 1 1"])
+    }
+
+    @Test func itClosesAfterSoMany() throws {
+        let memory = try Memory("close@2")
+        for number in 1...5 { memory.receive(Wire.frame(number, tokenBytes("01", number))) }
+        #expect(memory.dialogue.ending == .close)
+        #expect(memory.counts == [2, 0, 0, 3])
+        #expect(memory.books.counts(ofToken: token("01", 5)) == (1, 0))
+    }
+
+    @Test func itShutsDownAfterSoMany() throws {
+        let memory = try Memory("shutdown@2")
+        for number in 1...5 { memory.receive(Wire.frame(number, tokenBytes("01", number))) }
+        #expect(memory.answer == Wire.error(10, 2))
+        #expect(memory.counts == [2, 0, 0, 3])
+    }
+
+    @Test func aRefusalEndsWhatShutsDownLater() throws {
+        let memory = try Memory("shutdown@2", "close@3")
+        memory.receive(
+            Wire.frame(1, tokenBytes("01")) + Wire.frame(2, tokenBytes("01"), "") + Wire.frame(3, tokenBytes("01")))
+        #expect(memory.answer == Wire.error(4, 2))
+        #expect(memory.counts == [1, 1, 0, 1])
+    }
+
+    @Test(arguments: [
+        ("error-delay=200ms", GatewayFault.errorDelay(ns: 200_000_000)), ("close@10", .close(after: 10)),
+        ("shutdown@1", .shutdown(after: 1)), ("split", .split), ("slow", .slow), ("late", .late), ("silent", .silent),
+    ])
+    func faultsByName(text: String, fault: GatewayFault) throws {
+        #expect(try GatewayFault(text: text) == fault)
+    }
+
+    @Test(arguments: [
+        "", "error-delay", "error-delay=", "error-delay=5", "close", "close@", "close@0", "close@x", "Split",
+    ])
+    func otherNamesAreNone(text: String) {
+        let error = #expect(throws: SimulatorError.self) { try GatewayFault(text: text) }
+        #expect(error?.description.hasPrefix("gateway fault '\(text)': ") == true)
+    }
+
+    @Test func theHelpNamesFaultsAndTokens() {
+        for fault in GatewayFault.all { #expect(Simulator.helpText.contains("  \(fault.name) ")) }
+        #expect(Simulator.helpText.contains("fa170NNN  "))
+    }
+}

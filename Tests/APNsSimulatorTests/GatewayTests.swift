@@ -1,0 +1,175 @@
+import EventLoop
+import Network
+import PushRecords
+import Testing
+
+@testable import APNsSimulator
+
+/// The gateway and the feedback service over real connections.
+@Suite(.timeLimit(.minutes(2)))
+struct GatewayTests {
+    @Test func whatIsWellIsNotAnswered() throws {
+        let simulator = try Simulator.withGateway()
+        let client = try simulator.gatewayClient()
+        for number in 1...1000 { client.send(Wire.frame(number, tokenBytes("01", number))) }
+        #expect(client.run { simulator.books.totals.accepted == 1000 })
+        #expect(client.received.isEmpty && client.end == nil)
+        #expect(simulator.books.totals.openConnections == 1)
+    }
+
+    @Test func anErrorIsAnsweredAndTheConnectionCloses() throws {
+        let simulator = try Simulator.withGateway()
+        let client = try simulator.gatewayClient()
+        client.send(
+            Wire.frame(1, tokenBytes("01")) + Wire.frame(2, tokenBytes("fa170008")) + Wire.frame(3, tokenBytes("02")))
+        #expect(client.run { client.end != nil })
+        #expect(client.received == Wire.error(8, 2))
+        #expect(client.end == .closedByPeer)
+        let totals = simulator.books.totals
+        #expect(totals.accepted == 1 && totals[.badDeviceToken] == 1 && totals.notProcessed == 1)
+    }
+
+    @Test func withoutACertificateItCloses() throws {
+        let simulator = try Simulator.withGateway()
+        try simulator.addFeedback(token: token("01"), atSeconds: 5)
+        for port in [simulator.gatewayPort, simulator.feedbackPort] {
+            let client = try RawClient(simulator, port: port, hasCertificate: false)
+            client.send(Wire.frame(1, tokenBytes("01")))
+            #expect(client.run { client.end != nil })
+            #expect(client.received.isEmpty && client.isOpen)
+        }
+        #expect(simulator.books.totals.requests == 0)
+    }
+
+    /// What came before the bad one is accepted, what came after is not, whenever it came.
+    @Test func aLateErrorDiscardsWhatComesMeanwhile() throws {
+        let simulator = try Simulator.withGateway("error-delay=300ms")
+        let client = try simulator.gatewayClient()
+        #expect(client.open())
+        for number in 1...50 { client.send(Wire.frame(number, tokenBytes("01", number))) }
+        client.send(Wire.frame(51, tokenBytes("fa170008")))
+        for number in 52...60 { client.send(Wire.frame(number, tokenBytes("01", number))) }
+        let start = LoopTime.read().monotonicNs
+        client.run(forMs: 120)
+        #expect(client.received.isEmpty)
+        // Another error in what is discarded changes nothing.
+        client.send(Wire.frame(61, tokenBytes("fa170007")) + Wire.frame(62, tokenBytes("01", 62)))
+        #expect(client.run { client.end != nil })
+        #expect(client.received == Wire.error(8, 51))
+        #expect(client.receivedAtNs - start >= 250_000_000)
+        let totals = simulator.books.totals
+        #expect([totals.accepted, totals.refused, totals.notProcessed] == [50, 1, 11])
+        for number in 1...62 where number != 51 && number != 61 {
+            #expect(simulator.books.counts(ofToken: token("01", number)) == (1, number < 51 ? 1 : 0))
+        }
+    }
+
+    @Test func itClosesWithoutAWord() throws {
+        let simulator = try Simulator.withGateway("close@3")
+        for round in 1...2 {
+            let client = try simulator.gatewayClient()
+            for number in 1...5 { client.send(Wire.frame(number, tokenBytes("01", number))) }
+            #expect(client.run { client.end != nil })
+            #expect(client.received.isEmpty)
+            #expect(simulator.books.totals.accepted == 3 * round)
+        }
+        #expect(simulator.books.totals.acceptedAgain == 3)
+        #expect(simulator.books.totals.cuts == 2)
+    }
+
+    @Test func itShutsDownAndNamesTheLastOne() throws {
+        let simulator = try Simulator.withGateway("shutdown@3")
+        let client = try simulator.gatewayClient()
+        for number in 1...5 { client.send(Wire.enhanced(number * 1000, tokenBytes("01", number))) }
+        #expect(client.run { client.end != nil })
+        #expect(client.received == Wire.error(10, 3000))
+        #expect(simulator.books.totals.accepted == 3)
+    }
+
+    @Test func aTokenResetsTheConnection() throws {
+        let simulator = try Simulator.withGateway()
+        let client = try simulator.gatewayClient()
+        client.send(Wire.frame(1, tokenBytes("fa17f023")))
+        #expect(client.run { client.end != nil })
+        #expect(client.end == .lost && client.received.isEmpty)
+    }
+
+    @Test func aSplitAnswerComesByteByByte() throws {
+        let simulator = try Simulator.withGateway("split", "error-delay=20ms")
+        let client = try simulator.gatewayClient()
+        client.send(Wire.frame(77, tokenBytes("fa170001")))
+        #expect(client.run { client.end != nil })
+        #expect(client.received == Wire.error(1, 77))
+        #expect(client.receipts == 6)
+        #expect(client.endedAtNs - client.receivedAtNs >= 4 * GatewayManner.splitPauseNs)
+    }
+
+    @Test func aSlowOneReadsSoMuchASecond() throws {
+        let simulator = try Simulator.withGateway("slow")
+        let client = try simulator.gatewayClient()
+        #expect(client.open())
+        let payload = GatewayDialogueTests.payload(1000)
+        let start = LoopTime.read().monotonicNs
+        for number in 1...300 { client.send(Wire.frame(number, tokenBytes("01", number), payload)) }
+        client.run(forMs: 1000)
+        let seconds = Double(LoopTime.read().monotonicNs - start) / 1e9
+        let read = simulator.books.totals.accepted * 1053
+        #expect(read > 0)
+        // One piece of up to 64 KB comes before its time.
+        #expect(Double(read) < seconds * Double(GatewayManner.slowBytesPerSecond) + 98_304)
+        client.abort()
+    }
+
+    @Test func aLateOneBeginsAfterThreeSeconds() throws {
+        let simulator = try Simulator.withGateway("late")
+        let client = try simulator.gatewayClient()
+        let start = LoopTime.read().monotonicNs
+        for number in 1...10 { client.send(Wire.frame(number, tokenBytes("01", number))) }
+        client.run(forMs: 500)
+        #expect(simulator.books.totals.requests == 0)
+        client.send(Wire.frame(11, tokenBytes("fa170008")))
+        #expect(client.run { client.end != nil })
+        #expect(LoopTime.read().monotonicNs - start >= GatewayManner.lateNs)
+        #expect(client.received == Wire.error(8, 11))
+        #expect(simulator.books.totals.accepted == 10)
+    }
+
+    @Test func aSilentOneReadsNothing() throws {
+        let simulator = try Simulator.withGateway("silent")
+        let client = try simulator.gatewayClient()
+        let payload = GatewayDialogueTests.payload(2000)
+        var frames: [UInt8] = []
+        for number in 1...8000 { frames += Wire.frame(number, tokenBytes("fa170008", number), payload) }
+        client.send(frames)
+        client.run(forMs: 500)
+        #expect(client.isOpen && client.end == nil && !client.isSent)
+        #expect(simulator.books.totals.requests == 0)
+        simulator.stop()
+    }
+
+    @Test func stoppingNamesTheLastOne() throws {
+        let simulator = try Simulator.withGateway()
+        let client = try simulator.gatewayClient()
+        let idle = try simulator.gatewayClient()
+        #expect(idle.open())
+        client.send(Wire.frame(5, tokenBytes("01")))
+        #expect(client.run { simulator.books.totals.accepted == 1 })
+        simulator.stop()
+        #expect(client.run { client.end != nil })
+        #expect(client.received == Wire.error(10, 5))
+        #expect(idle.run { idle.end != nil })
+        #expect(idle.received.isEmpty)
+    }
+
+    @Test func portsAreNamedOrTaken() throws {
+        let plain = try Simulator()
+        #expect(plain.gatewayPort == nil && plain.feedbackPort == nil)
+        let simulator = try Simulator.withGateway()
+        #expect(simulator.instructions.contains("binary gateway on 127.0.0.1:\(simulator.gatewayPort!)\n"))
+        #expect(simulator.instructions.contains("feedback service on 127.0.0.1:\(simulator.feedbackPort!)\n"))
+        let error = #expect(throws: SimulatorError.self) {
+            try Simulator.withGateway { $0.gatewayPort = simulator.gatewayPort }
+        }
+        #expect(error?.description.contains("127.0.0.1:\(simulator.gatewayPort!)") == true)
+    }
+}
