@@ -79,6 +79,17 @@ package struct SimulatorOptions: Sendable {
             self.token = token
             self.seconds = seconds
         }
+
+        /// The token's bytes; `nil`: it is none.
+        package var bytes: [UInt8]? {
+            let digits = token.utf8.map { hexDigit($0) }
+            guard (2...200).contains(digits.count), digits.count % 2 == 0, !digits.contains(nil) else { return nil }
+            return stride(from: 0, to: digits.count, by: 2).map { digits[$0]! << 4 | digits[$0 + 1]! }
+        }
+
+        package static func expectation(of token: String) -> String {
+            "'\(token)' is no device token: an even number of hex digits, at most 200"
+        }
     }
 
     package init() {}

@@ -20,6 +20,13 @@ extension Simulator {
             Several at once are fine. Of two that meet in one request, a token's own comes first, then the rule that
             stands first; an answer that comes with a fault does not wait for --latency.
 
+            Faults of the binary gateway, for --gateway-fault; they befall each of its connections:
+
+
+            """
+        for fault in GatewayFault.all { text += Self.line(fault.name, fault.help) }
+        text += """
+
             The control endpoint (plain HTTP on the control port):
 
             """

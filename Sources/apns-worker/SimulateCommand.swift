@@ -47,22 +47,38 @@ private let simulateTable = OptionTable<SimulatorOptions>(
             "control", value: "PORT",
             "The control endpoint's port on the same host (default 2198; 0: any free one; HOST:PORT is taken too)."
         ) { options, text throws(UsageError) in
-            let place = try hostAndPort(text)
-            guard place.host == nil || place.host == options.host else {
-                throw UsageError("the control endpoint is on the host of --listen, which must stand before it")
-            }
-            options.controlPort = place.port
+            options.controlPort = try portBeside(options, text, "the control endpoint is")
         },
         .init(
             "manage", value: "PORT",
             "The port on the same host where broadcast channels are managed, as at api-manage-broadcast.push.apple.com (default: any free one, which is printed)."
         ) { options, text throws(UsageError) in
-            let place = try hostAndPort(text)
-            guard place.host == nil || place.host == options.host else {
-                throw UsageError("channels are managed on the host of --listen, which must stand before it")
-            }
-            options.managementPort = place.port
+            options.managementPort = try portBeside(options, text, "channels are managed")
         },
+        .init(
+            "gateway", value: "PORT",
+            "Serve Apple's retired binary gateway too, on this port of the same host (0: any free one, which is printed)."
+        ) { options, text throws(UsageError) in
+            options.gatewayPort = try portBeside(options, text, "the gateway is")
+        },
+        .init(
+            "gateway-fault", value: "NAME",
+            "A fault (below) of each of the gateway's connections: error-delay=200ms, close@1000; may be given more than once."
+        ) { options, text throws(UsageError) in options.gatewayFaults.append(try parsedGatewayFault(text)) },
+        .init("gateway-payload", value: "BYTES", "The gateway's longest payload (default 2048; 256 before 2014).") {
+            options, text throws(UsageError) in
+            options.gatewayPayloadLimit = try OptionValue.integer(text, 1...65_535)
+        },
+        .init(
+            "feedback", value: "PORT",
+            "Serve Apple's retired feedback service too, on this port of the same host (0: any free one, which is printed)."
+        ) { options, text throws(UsageError) in
+            options.feedbackPort = try portBeside(options, text, "the feedback service is")
+        },
+        .init(
+            "feedback-token", value: "HEX",
+            "A device token that the feedback service tells of, as one without the app since the start, or since HEX@SECONDS after the epoch; may be given more than once."
+        ) { options, text throws(UsageError) in options.feedback.append(try parsedFeedback(text)) },
         .init(
             "directory", "d", value: "DIR",
             "Certificates and keys: read, or made on the first start (default ./apns-simulator)."
@@ -144,6 +160,35 @@ func parsedFault(_ text: String) throws(UsageError) -> FaultRule {
     } catch {
         throw UsageError(error.description)
     }
+}
+
+/// A gateway's fault as the simulator reads it.
+private func parsedGatewayFault(_ text: String) throws(UsageError) -> GatewayFault {
+    do throws(SimulatorError) {
+        return try GatewayFault(text: text)
+    } catch {
+        throw UsageError(error.description)
+    }
+}
+
+/// `HEX` or `HEX@SECONDS`.
+private func parsedFeedback(_ text: String) throws(UsageError) -> SimulatorOptions.FeedbackItem {
+    let parts = text.split(separator: "@", omittingEmptySubsequences: false)
+    guard parts.count <= 2, let seconds = parts.count == 2 ? UInt32(parts[1]) : UInt32(clamping: time(nil)) else {
+        throw UsageError("expected a device token in hex, or with a time: HEX@1700000000")
+    }
+    let item = SimulatorOptions.FeedbackItem(token: String(parts[0]), seconds: seconds)
+    guard item.bytes != nil else { throw UsageError(SimulatorOptions.FeedbackItem.expectation(of: item.token)) }
+    return item
+}
+
+/// A port on the host of `--listen`.
+private func portBeside(_ options: SimulatorOptions, _ text: String, _ what: String) throws(UsageError) -> UInt16 {
+    let place = try hostAndPort(text)
+    guard place.host == nil || place.host == options.host else {
+        throw UsageError("\(what) on the host of --listen, which must stand before it")
+    }
+    return place.port
 }
 
 /// `HOST:PORT`, or a port alone; an IPv6 address stands in brackets.

@@ -26,11 +26,9 @@ final class FeedbackList: Sendable {
 
     /// Throws one line when the token is none.
     func add(_ item: SimulatorOptions.FeedbackItem) throws(SimulatorError) {
-        let digits = item.token.utf8.map { hexDigit($0) }
-        guard (2...200).contains(digits.count), digits.count % 2 == 0, !digits.contains(nil) else {
-            throw SimulatorError("'\(item.token)' is no device token: an even number of hex digits, at most 200")
+        guard let token = item.bytes else {
+            throw SimulatorError(SimulatorOptions.FeedbackItem.expectation(of: item.token))
         }
-        let token = stride(from: 0, to: digits.count, by: 2).map { digits[$0]! << 4 | digits[$0 + 1]! }
         add(token: token, atSeconds: item.seconds)
     }
 
