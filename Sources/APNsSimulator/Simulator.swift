@@ -4,7 +4,8 @@ import Network
 import Synchronization
 import TLS
 
-/// An APNs that runs here: TLS, HTTP/2, Apple's checks and answers, and whatever goes wrong on request.
+/// An APNs that runs here: TLS, HTTP/2, Apple's checks and answers, and whatever goes wrong on request. Beside it, where they
+/// are asked for, Apple's retired binary gateway and feedback service.
 ///
 /// It has a thread of its own and one for the control endpoint; everything here may be used from any thread. Block the
 /// signals that other threads handle before it is made.
@@ -146,8 +147,8 @@ package final class Simulator: Sendable {
         try feedback.add(SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
     }
 
-    /// Stops listening, says GOAWAY on every connection and closes it, answers outstanding; returns when all threads are
-    /// gone. The books stay. Calling it again does nothing.
+    /// Stops listening, says GOAWAY on every connection (status 10 on the gateway's) and closes it, answers outstanding;
+    /// returns when all threads are gone. The books stay. Calling it again does nothing.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         control?.stop()

@@ -62,6 +62,21 @@ struct CommandTests {
                 ["simulate", "--fault", "nope@3"], 64,
                 "apns-worker simulate: --fault: fault 'nope@3': there is no fault 'nope' (see apns-worker simulate --help)"
             ),
+            (
+                ["simulate", "--gateway-fault", "close@0"], 64,
+                "apns-worker simulate: --gateway-fault: gateway fault 'close@0': '0' is no number of notifications "
+                    + "(see apns-worker simulate --help)"
+            ),
+            (
+                ["simulate", "--gateway", "10.0.0.1:0"], 64,
+                "apns-worker simulate: --gateway: the gateway is on the host of --listen, which must stand before it "
+                    + "(see apns-worker simulate --help)"
+            ),
+            (
+                ["simulate", "--feedback-token", "0a@soon"], 64,
+                "apns-worker simulate: --feedback-token: expected a device token in hex, or with a time: HEX@1700000000 "
+                    + "(see apns-worker simulate --help)"
+            ),
         ] as [([String], Int32, String)])
     func wrongUsageIsOneLine(arguments: [String], code: Int32, line: String) throws {
         let ended = try run(arguments)
