@@ -102,7 +102,7 @@ struct GatewayDialogueTests {
     @Test func hostileBytesAreSurvived() throws {
         let whole = Self.conversation
         for place in whole.indices {
-            for value: UInt8 in [0, 1, 2, 3, 0x7F, 0xFF, whole[place] ^ 0x10] {
+            for value in [0, 0xFF, whole[place] ^ 0x10] {
                 let memory = try Memory()
                 var bytes = whole
                 bytes[place] = value
