@@ -48,7 +48,12 @@ extension DeliveryMachine {
     /// Held, it uses up no attempt: what APNs refuses of everybody for an hour must not be abandoned. It ends by its
     /// expiration or `maxAgeMs`; where that is 0, each holding is an attempt.
     private mutating func handleReturn(_ slot: UInt32, _ completion: Completion) {
-        if completion.unprocessed == .refusedByPeer { store[slot].refusals.countUp() }
+        switch completion.unprocessed {
+        case .neverSent: break
+        case .refusedByPeer: store[slot].refusals.countUp()
+        case .discarded: return sendAgain(slot, tries: 0)
+        case .discardedForGood: return conclude(slot, .abandoned)
+        }
         guard store[slot].refusals >= Self.heldRefusals else { return sendAgainReturned(slot) }
         if !isSending(slot) {
             giveUp(slot)
@@ -104,6 +109,7 @@ extension DeliveryMachine {
             room.takeBytes(batch.texts[Int(completion.uniqueIDText)].utf8.count, for: slot, in: &store)
         }
         let app = Int(store[slot].app)
+        store[slot].isPresumed = completion.isPresumed
         journal.counters.apps[app].answerTimes.count(handedForMs(slot))
         var isUndecided = false
         if row.verdict != .accept {

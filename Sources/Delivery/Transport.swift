@@ -84,6 +84,11 @@ package struct Completion: Sendable {
         /// APNs said so: REFUSED_STREAM, or a GOAWAY whose last stream is below it. Again and again, that is about the
         /// notification: it is counted, and ends in a tier.
         case refusedByPeer
+        /// The peer had read it, and threw it away unprocessed because of another one before it, about which it said what
+        /// is wrong. That one is decided, so this goes on: it is sent again at once.
+        case discarded
+        /// The same, of an app that does not have such ones sent again.
+        case discardedForGood
     }
 
     package var id: NotificationID
@@ -111,12 +116,15 @@ package struct Completion: Sendable {
     /// The next try goes out with another provider token, or over newer connections, than this one did. False of a status
     /// 200, which nobody asks.
     package var carriedOlderToken: Bool
+    /// Nobody answered 200: the peer was silent for long enough, in a protocol in which that is how it accepts.
+    package var isPresumed: Bool
 
     package init(
         id: NotificationID, kind: Kind, unprocessed: Unprocessed = .neverSent, status: UInt16 = 0,
         reason: ReasonCode = .none, reasonText: Int32 = -1, uniqueIDText: Int32 = -1, apnsID: NotificationUUID = .none,
         unregisteredAtMs: Int64 = 0, sentAtMs: Int64 = 0,
-        connectionDied: Bool = false, connectionWasSilent: Bool = false, carriedOlderToken: Bool = false
+        connectionDied: Bool = false, connectionWasSilent: Bool = false, carriedOlderToken: Bool = false,
+        isPresumed: Bool = false
     ) {
         self.id = id
         self.kind = kind
@@ -131,6 +139,7 @@ package struct Completion: Sendable {
         self.connectionDied = connectionDied
         self.connectionWasSilent = connectionWasSilent
         self.carriedOlderToken = carriedOlderToken
+        self.isPresumed = isPresumed
     }
 }
 
@@ -218,8 +227,14 @@ package enum TransportNote: Sendable, Equatable {
     /// Every connection that is ready takes no request (of HTTP/2: allows no stream): nothing can be sent.
     case noStreams(host: String)
     case disconnected(address: String, reason: String, unanswered: Int)
-    /// The peer ended a connection in order (of HTTP/2: GOAWAY); `resent` were not processed.
-    case goAway(address: String, reason: String, resent: Int)
+    /// The peer ends a connection in order (of HTTP/2: GOAWAY; of the binary protocol: status 10); `unprocessed` are sent
+    /// again.
+    case peerCloses(address: String, reason: String, unprocessed: Int)
+    /// An error named a notification that the gateway's silence had accepted: it, and at most so many after it, were not
+    /// delivered, though their results say so.
+    case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
+    /// So long silence is waited for from now on.
+    case windowLengthened(windowMs: Int64)
     /// Requests carry another token from now on; `issuedMs`: its `iat`, in milliseconds since the epoch.
     case providerTokenRenewed(keyID: String, issuedMs: Int64)
     case credentialFault(reason: String)

@@ -258,7 +258,8 @@ import Testing
         world.run("completions") { world.completions.count == 5 }
         for number in 0..<2 as Range<UInt32> { #expect(world.completionOf[number]?.status == 200) }
         for number in 2..<5 as Range<UInt32> { #expect(world.completionOf[number]?.kind == .notProcessed) }
-        #expect(world.notes.contains { if case .goAway(_, "NO_ERROR Shutdown", 3) = $0 { true } else { false } })
+        #expect(
+            world.notes.contains { if case .peerCloses(_, "GOAWAY NO_ERROR Shutdown", 3) = $0 { true } else { false } })
         world.run("successor") { world.capacity > 0 && world.server.peers.count == 2 }
         world.run("the old one is closed") { world.server.peers[0].isClosed }
         world.send(10..<12)

@@ -500,7 +500,7 @@ final class Connection: ByteChannelDelegate {
 
     private func goneAway(last: Int32, code: ErrorCode, _ session: ClientSession) {
         window.goneAway(last: last, into: &closedEntries)
-        let resent = closedEntries.count
+        let unprocessed = closedEntries.count
         completeClosedEntries()
         let body = session.goAwayData.withUnsafeBytes { ErrorBody(parsing: $0) }
         let said =
@@ -508,7 +508,7 @@ final class Connection: ByteChannelDelegate {
             ?? String(decoding: session.goAwayData.prefix(200), as: UTF8.self)
         let reason = said.isEmpty ? "\(code)" : "\(code) \(said)"
         lastWords = "\(address): GOAWAY \(reason)"
-        owner.note(.goAway(address: address, reason: reason, resent: resent))
+        owner.note(.peerCloses(address: address, reason: "GOAWAY \(reason)", unprocessed: unprocessed))
         let meaning = GoAwayMeaning(body.reason)
         if meaning == .credentialRefused, credentialGeneration == owner.credentialGeneration {
             credentialRefused(body.reason)

@@ -118,8 +118,10 @@ package final class Exchange {
             switch note {
             case .connectFailed(_, let reason, _), .disconnected(_, let reason, _): trouble = reason
             case .noStreams(let host): trouble = "\(host) allows no stream on its connections"
-            case .goAway(_, let reason, _): trouble = "GOAWAY \(reason)"
-            case .connected, .providerTokenRenewed, .credentialFault, .replacing, .certificate: break
+            case .peerCloses(_, let reason, _): trouble = reason
+            case .connected, .windowTooShort, .windowLengthened, .providerTokenRenewed, .credentialFault, .replacing,
+                .certificate:
+                break
             }
         }
 

@@ -215,6 +215,7 @@ struct Settlement: ~Copyable {
         _ slot: UInt32, in store: borrowing NotificationStore, tried: PushEnvironment?
     ) -> Detail {
         if store[slot].outcome != .invalid {
+            if store[slot].isPresumed { return Detail("presumed") }
             if store[slot].isBadInBoth { return Detail("the device token is bad in both environments") }
             return switch tried {
             case .production: Detail("BadDeviceToken in production first")

@@ -114,6 +114,8 @@ struct Notification {
     var heldTier: UInt8 = 0
     /// Both environments called its token bad.
     var isBadInBoth = false
+    /// The peer's silence accepted it.
+    var isPresumed = false
     /// When it was handed out last: milliseconds of the monotonic clock, which wrap.
     var handedMs: UInt32 = 0
     var unregisteredAtMs: Int64 = 0

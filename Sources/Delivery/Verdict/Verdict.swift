@@ -79,6 +79,8 @@ package struct VerdictTable: Sendable {
         case 410: VerdictRow(.unregister)
         case 403: VerdictRow(.credentialFault)
         case 429: VerdictRow(.retry)
+        // Of the binary protocol: a processing error, and none that it knows.
+        case 1, 255: VerdictRow(.retry)
         case 500...599: VerdictRow(.retry, delayMs: longDelayMs)
         default: VerdictRow(.reject)
         }

@@ -7,6 +7,7 @@ struct AppRow {
     private(set) var connections: ConnectionCounts
     private(set) var inFlight: Int
     private(set) var waiting: Int
+    private(set) var window: AppTransports.WindowFaults
     /// Of the one that is there.
     private(set) var status: AppStatus?
 
@@ -16,7 +17,7 @@ struct AppRow {
         for (app, counters) in zip(snapshot.apps, snapshot.counters.apps) {
             let row = AppRow(
                 name: app.name, counters: counters, connections: app.connections, inFlight: app.status?.handed ?? 0,
-                waiting: app.status?.ready ?? 0, status: app.isRemoved ? nil : app.status)
+                waiting: app.status?.ready ?? 0, window: app.window, status: app.isRemoved ? nil : app.status)
             if let place = places[app.name] {
                 rows[place].add(row)
             } else {
@@ -34,6 +35,8 @@ struct AppRow {
         connections.draining += other.connections.draining
         inFlight += other.inFlight
         waiting += other.waiting
+        window.tooShort += other.window.tooShort
+        window.lostAtMost += other.window.lostAtMost
         status = other.status ?? status
     }
 }

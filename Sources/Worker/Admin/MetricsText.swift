@@ -97,6 +97,14 @@ struct MetricsText {
             "apns_worker_in_doubt_total", .counter,
             "Sends whose completion stayed unknown, those of owners that died included."
         ) { $0.counters.inDoubt }
+        perApp(
+            "apns_worker_window_too_short_total", .counter,
+            "Errors of the binary protocol that came after their window had closed."
+        ) { $0.window.tooShort }
+        perApp(
+            "apns_worker_window_lost_at_most_total", .counter,
+            "Notifications, at most, whose results say accepted and that such an error says were discarded."
+        ) { $0.window.lostAtMost }
         out.family(
             "apns_worker_held_total", .counter, "Moved to a retry tier without an attempt being used up, by cause.")
         for app in apps {

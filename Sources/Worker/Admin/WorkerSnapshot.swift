@@ -25,6 +25,8 @@ struct WorkerSnapshot: Sendable {
         var status: AppStatus?
         /// The `iat` of the provider token in use (wall clock); `nil`: none yet, or a certificate is used.
         var tokenIssuedMs: Int64?
+        /// Of the binary protocol: errors that came too late.
+        var window = AppTransports.WindowFaults()
         /// When the client certificate ends; `nil`: a provider token is used.
         var certificateEndsMs: Int64?
     }

@@ -16,8 +16,18 @@ final class AppTransports: Transports {
         var isOutOfReach = false
         /// How its host takes requests and answers none.
         var unanswered: Unanswered?
+        var window = WindowFaults()
         var isClosed = false
         fileprivate var isRemoved = false
+    }
+
+    /// Errors that came after their window had closed, since the start; only the binary protocol has such ones.
+    struct WindowFaults: Equatable {
+        var tooShort = 0
+        /// Notifications whose results say accepted, and that were not delivered.
+        var lostAtMost = 0
+        /// When it happened last.
+        var lastNs: Int64 = 0
     }
 
     private let link: TransportLink
@@ -142,7 +152,12 @@ final class AppTransports: Transports {
                 return
             // Each app says so itself, also when it shares the token of a key.
             case .providerTokenRenewed(_, let issuedMs): standings[app.value].tokenIssuedMs = issuedMs
-            case .connected, .disconnected, .goAway, .credentialFault, .replacing, .certificate: break
+            case .windowTooShort(_, _, let lostAtMost, _):
+                standings[app.value].window.tooShort += 1
+                standings[app.value].window.lostAtMost += lostAtMost
+                standings[app.value].window.lastNs = now.ns
+            case .connected, .disconnected, .peerCloses, .windowLengthened, .credentialFault, .replacing, .certificate:
+                break
             }
             onNote(note, app, false)
         case .closed(let app): standings[app.value].isClosed = true

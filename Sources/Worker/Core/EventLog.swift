@@ -170,10 +170,22 @@ struct EventLog {
                     "app": "\(name)", "address": "\(address)", "reason": "\(reason)",
                     "unanswered": .count(unanswered),
                 ])
-        case .goAway(let address, let reason, let resent):
+        case .peerCloses(let address, let reason, let unprocessed):
             logger.info(
-                .apns, "APNs asks for a new connection (GOAWAY)", about: name,
-                ["app": "\(name)", "address": "\(address)", "reason": "\(reason)", "resent": .count(resent)])
+                .apns, "the server asks for a new connection", about: name,
+                ["app": "\(name)", "address": "\(address)", "reason": "\(reason)", "resent": .count(unprocessed)])
+        case .windowTooShort(let address, let status, let lostAtMost, let windowMs):
+            logger.error(
+                .apns, "an error came after its window had closed: what was written after it is lost",
+                about: name,
+                [
+                    "app": "\(name)", "address": "\(address)", "status": .count(Int(status)),
+                    "lost_at_most": .count(lostAtMost), "window_ms": .count(windowMs),
+                ])
+        case .windowLengthened(let windowMs):
+            logger.warning(
+                .apns, "the window is longer from now on: set binary.window.duration to it", about: name,
+                ["app": "\(name)", "window_ms": .count(windowMs)])
         case .providerTokenRenewed(let keyID, _):
             logger.debug(.apns, "provider token renewed", ["app": "\(name)", "key_id": "\(keyID)"])
         case .credentialFault(let reason):

@@ -39,6 +39,7 @@ extension PushWorker {
             guard let standing = transports?[index] else { continue }
             appRows[index].connections = standing.connections
             appRows[index].tokenIssuedMs = standing.tokenIssuedMs
+            appRows[index].window = standing.window
         }
         var snapshot = WorkerSnapshot(
             groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: now.wallMs, apps: appRows,
@@ -268,6 +269,14 @@ extension PushWorker {
             add(
                 index, .expiring, "its client certificate \(words) on \(certificate.notAfterDay)",
                 "put a new one in its place; it is read within 10 s")
+        }
+        for (index, row) in appRows.enumerated()
+        where row.window.tooShort > 0 && now.ns - row.window.lastNs < LostRecords.namedNs {
+            add(
+                index, .lost,
+                "\(row.window.tooShort) errors came after their window had closed: at most \(row.window.lostAtMost) "
+                    + "notifications whose results say accepted were not delivered",
+                "make binary.window.duration longer; the log says how long it is now")
         }
         for index in appRows.indices where !appRows[index].isRemoved {
             if case .connectFailed(let host, let reason, _)? = transports?[index].unreachable {
