@@ -14,6 +14,8 @@ package protocol ByteChannel: AnyObject {
     /// How many of them the kernel has whole: the peer cannot have read anything beyond. Still right after the channel
     /// was closed.
     var writtenBytes: Int64 { get }
+    /// Bytes that the kernel still keeps since the peer's has not acknowledged them; of TLS, those of its records.
+    var unacknowledgedBytes: Int { get }
     /// Queues bytes; they leave at the end of the turn at the latest, unless the kernel takes no more.
     ///
     /// - Returns: how much was taken; 0 unless open. After less than all, `channelWritable` follows.

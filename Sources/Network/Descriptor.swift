@@ -38,6 +38,12 @@ extension Descriptor {
         _ = unsafe setsockopt(raw, SOL_SOCKET, SO_LINGER, &value, socklen_t(MemoryLayout<linger>.size))
     }
 
+    /// tcp(7), SIOCOUTQ: written, and not acknowledged by the peer's kernel.
+    var unacknowledgedBytes: Int {
+        var count: Int32 = 0
+        return unsafe ioctl(raw, UInt(TIOCOUTQ), &count) == 0 ? Int(count) : 0
+    }
+
     /// The error of a connect that was under way; 0: connected.
     func takeError() -> Int32 {
         var code: Int32 = 0

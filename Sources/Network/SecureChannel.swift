@@ -28,6 +28,8 @@ package import TLS
     /// Plaintext of which the kernel has every byte of its TLS records: the peer cannot have read anything beyond.
     /// Still right after the channel was closed.
     package var writtenBytes: Int64 { output.writtenBytes }
+    /// tcp(7), SIOCOUTQ. 0 once it is closed.
+    package var unacknowledgedBytes: Int { descriptor?.unacknowledgedBytes ?? 0 }
     /// Below this, `room` counts as spent and `channelWritable` follows.
     package let lowRoom: Int
 

@@ -62,6 +62,8 @@ final class MemoryChannel: ServerChannel, TurnEnder {
     }
     private(set) var sentBytes: Int64 = 0
     private(set) var writtenBytes: Int64 = 0
+    /// What the peer's kernel is said not to have acknowledged.
+    var unacknowledgedBytes = 0
     private let loop: Loop
     private var state = State.opening
     private var delegate: (any ByteChannelDelegate)?

@@ -46,6 +46,7 @@ private final class TracedChannel: ByteChannel, SecureChannelDelegate {
     var peerAddress: SocketAddress? { channel?.peerAddress }
     var sentBytes: Int64 { channel?.sentBytes ?? 0 }
     var writtenBytes: Int64 { channel?.writtenBytes ?? 0 }
+    var unacknowledgedBytes: Int { channel?.unacknowledgedBytes ?? 0 }
 
     func send(_ bytes: UnsafeRawBufferPointer) -> Int {
         // Told before it leaves, so that lines of frames stand before those of the records that carry them.

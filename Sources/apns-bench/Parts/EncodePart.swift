@@ -128,6 +128,7 @@ private final class PipeChannel: ByteChannel {
     init(_ delegate: any ByteChannelDelegate) { self.delegate = delegate }
 
     var peerAddress: SocketAddress? { nil }
+    var unacknowledgedBytes: Int { 0 }
 
     func open() {
         isOpen = true
