@@ -23,6 +23,8 @@ package struct PoolPlan: Sendable {
         case closed(ConnectionID)
         /// Every stream was taken for a while, and the thread had time to spare.
         case saturated
+        /// What fails on a connection takes much of what else is on it with it: more connections share that.
+        case crowded
         /// Unused for long.
         case idle(ConnectionID)
         /// The time asked for by `wake` has come.
@@ -99,6 +101,11 @@ package struct PoolPlan: Sendable {
             // One at a time: a connection that has not answered yet may be about to take it all.
             guard waiting == nil, wanted < maximum, live > 0, live >= wanted,
                 connections.allSatisfy({ $0.phase != .dialing && $0.wasAnswered })
+            else { return [] }
+            wanted += 1
+        case .crowded:
+            guard waiting == nil, wanted < maximum, live >= wanted,
+                connections.allSatisfy({ $0.phase != .dialing })
             else { return [] }
             wanted += 1
         case .idle(let id):

@@ -1,0 +1,48 @@
+/// How many notifications may be open at once, by how their connections end: a value machine.
+///
+/// Where a gateway closes without a word, all that was open is in doubt, and sent again: so little is to be open next time.
+/// It doubles with what is settled. Where nothing is settled between two such ends, half as many are admitted each
+/// time, the same ones first: so the one that ends the connections is alone at last, and only then is an end held against it.
+package struct BinaryAdmission: Sendable, Equatable {
+    private let most: Int
+    /// Open at once.
+    package private(set) var limit: Int
+    /// Settled since it changed.
+    private var settled = 0
+    private var hasSettled = false
+
+    /// After an end without a word.
+    package static let firstAfterEnd = 100
+    /// Errors that discard most of what is open make it no smaller than this.
+    package static let leastAfterError = 2_000
+
+    package init(most: Int) {
+        self.most = max(1, most)
+        limit = self.most
+    }
+
+    /// So many were settled, by an answer or by silence.
+    package mutating func settled(_ count: Int) {
+        guard count > 0 else { return }
+        hasSettled = true
+        settled += count
+        guard limit < most, settled >= limit else { return }
+        settled = 0
+        limit = min(most, limit * 2)
+    }
+
+    /// A connection ended without a word while `open` were open on it.
+    package mutating func ended(open: Int) {
+        guard open > 0 else { return }
+        limit = hasSettled ? min(limit, Self.firstAfterEnd) : max(1, min(limit, open) / 2)
+        hasSettled = false
+        settled = 0
+    }
+
+    /// An error discarded more than it settled: what is open costs more than it brings.
+    package mutating func discarded() {
+        guard limit > Self.leastAfterError else { return }
+        limit = max(Self.leastAfterError, limit / 2)
+        settled = 0
+    }
+}

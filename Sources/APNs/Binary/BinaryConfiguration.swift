@@ -1,0 +1,55 @@
+package import Network
+package import TLS
+
+/// How one app reaches a gateway that speaks Apple's binary provider protocol. Checked before it comes here.
+package struct BinaryConfiguration: Sendable {
+    /// What a notification's frame looks like. Source: Apple, "Local and Push Notification Programming Guide", legacy
+    /// information.
+    package enum Format: String, CaseIterable, Sendable {
+        /// Command 0: token and payload. Without identifiers there are no error answers that say whose they are.
+        case simple
+        /// Command 1: identifier and expiry, too.
+        case enhanced
+        /// Command 2: items, the priority among them.
+        case framed
+    }
+
+    package struct WindowLimits: Sendable, Equatable {
+        /// From when a notification has left until the gateway's silence counts as its acceptance.
+        package var durationNs: Int64 = 2_000_000_000
+        /// What `durationNs` may be lengthened to, where errors come later than that; the same: never.
+        package var longestNs: Int64 = 2_000_000_000
+        /// Notifications open at once, over all connections.
+        package var notifications = 100_000
+        /// Bytes of their frames.
+        package var bytes = 32 << 20
+
+        package init() {}
+    }
+
+    package var host: String
+    package var port: UInt16
+    package var proxy: DialTarget.Proxy?
+    /// Trust and the client certificate.
+    package var tls: ClientContext
+    package var format = Format.framed
+    package var window = WindowLimits()
+    /// What a gateway discarded behind an error is sent again; false: it is abandoned.
+    package var resendsDiscarded = true
+    /// Bytes; a longer payload is refused here, as the gateway would.
+    package var payloadLimit = 2_048
+    package var minimumConnections = 1
+    package var maximumConnections = 8
+    /// A connection beyond the minimum that was unused for so long closes.
+    package var idleConnectionNs: Int64 = 600_000_000_000
+    /// A peer that acknowledges nothing of what was written for so long is given up.
+    package var silenceNs: Int64 = 30_000_000_000
+    package var backOff = BackOff.Limits()
+    package var channel = ChannelOptions()
+
+    package init(host: String, port: UInt16 = 2_195, tls: ClientContext) {
+        self.host = host
+        self.port = port
+        self.tls = tls
+    }
+}

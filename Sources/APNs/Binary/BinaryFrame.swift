@@ -1,0 +1,114 @@
+internal import PushRecords
+
+/// Notifications as the binary provider protocol has them, big-endian, one after the other in a buffer that is used again.
+/// Source: Apple, "Local and Push Notification Programming Guide", legacy information.
+struct BinaryFrames: ~Copyable {
+    /// One notification; its bytes are lent.
+    struct Fields {
+        /// Hex.
+        var token: UnsafeRawBufferPointer
+        var payload: UnsafeRawBufferPointer
+        var identifier: UInt32
+        /// Seconds since the epoch; 0: now or never.
+        var expiry: UInt32
+        /// 5 or 10.
+        var priority: UInt8
+    }
+
+    private var memory: UnsafeMutableRawBufferPointer
+    private var head = 0
+    private var tail = 0
+
+    /// Beyond the token and the payload no format has more.
+    private static let overhead = 64
+
+    init() { memory = .allocate(byteCount: 64 << 10, alignment: 1) }
+
+    deinit { memory.deallocate() }
+
+    /// What is to be sent; lent until the next call.
+    var output: UnsafeRawBufferPointer { UnsafeRawBufferPointer(rebasing: memory[head..<tail]) }
+
+    /// The first bytes of `output` were sent.
+    mutating func consume(_ count: Int) {
+        head += count
+        if head == tail {
+            head = 0
+            tail = 0
+        }
+    }
+
+    /// Appends one.
+    ///
+    /// - Returns: how many bytes it takes.
+    mutating func append(_ fields: Fields, _ format: BinaryConfiguration.Format) -> Int {
+        let before = tail - head
+        makeRoom(fields.token.count / 2 + fields.payload.count + Self.overhead)
+        switch format {
+        case .simple: put(UInt8(0))
+        case .enhanced:
+            put(UInt8(1))
+            put(fields.identifier)
+            put(fields.expiry)
+        case .framed:
+            put(UInt8(2))
+            put(UInt32(5 * 3 + fields.token.count / 2 + fields.payload.count + 4 + 4 + 1))
+            put(UInt8(1))
+        }
+        put(UInt16(fields.token.count / 2))
+        putHex(fields.token)
+        if format == .framed { put(UInt8(2)) }
+        put(UInt16(fields.payload.count))
+        put(fields.payload)
+        if format == .framed {
+            put(UInt8(3))
+            put(UInt16(4))
+            put(fields.identifier)
+            put(UInt8(4))
+            put(UInt16(4))
+            put(fields.expiry)
+            put(UInt8(5))
+            put(UInt16(1))
+            put(fields.priority)
+        }
+        return tail - head - before
+    }
+
+    private mutating func makeRoom(_ count: Int) {
+        guard memory.count - tail < count else { return }
+        let waiting = tail - head
+        if memory.count - waiting >= count {
+            UnsafeMutableRawBufferPointer(rebasing: memory[..<waiting]).copyMemory(from: output)
+        } else {
+            let larger = UnsafeMutableRawBufferPointer.allocate(
+                byteCount: max(memory.count * 2, waiting + count), alignment: 1)
+            larger.copyMemory(from: output)
+            memory.deallocate()
+            memory = larger
+        }
+        head = 0
+        tail = waiting
+    }
+
+    private mutating func put(_ number: some FixedWidthInteger) {
+        memory.storeBytes(of: number.bigEndian, toByteOffset: tail, as: type(of: number))
+        tail += number.bitWidth / 8
+    }
+
+    private mutating func put(_ bytes: UnsafeRawBufferPointer) {
+        UnsafeMutableRawBufferPointer(rebasing: memory[tail..<(tail + bytes.count)]).copyMemory(from: bytes)
+        tail += bytes.count
+    }
+
+    /// Checked before: an even number of hex digits.
+    private mutating func putHex(_ digits: UnsafeRawBufferPointer) {
+        for place in 0..<(digits.count / 2) {
+            memory[tail + place] = Self.value(digits[place * 2]) << 4 | Self.value(digits[place * 2 + 1])
+        }
+        tail += digits.count / 2
+    }
+
+    /// Of `0` to `9`, `a` to `f` and `A` to `F`.
+    @inline(__always)
+    private static func value(_ digit: UInt8) -> UInt8 { (digit & 0xF) &+ (digit >> 6) &* 9 }
+}

@@ -1,0 +1,157 @@
+package import Delivery
+
+/// The resend window of one connection of the binary protocol: what was written, in order, and of which nothing is known yet.
+///
+/// A value machine, no I/O and no clock. The protocol answers nothing where all is well, so an entry closes by time: when
+/// it left for the peer and nothing was said for the window's duration. An error answer names one entry; those before it were
+/// accepted, those after it discarded. node-apn keeps so many entries and loses what falls out; here none falls out.
+package struct BinaryWindow: Sendable {
+    package struct Entry: Sendable, Equatable {
+        package var id: NotificationID
+        /// Where its frame ends in the connection's output.
+        package var end: Int64
+        package var openedMs: Int64
+        package var bytes: Int32
+        /// The fence: nobody's notification, but a frame that is known to be refused.
+        package var isFence: Bool
+        /// When its last byte was acknowledged by the peer's kernel; 0: not known to be.
+        package var leftNs: Int64 = 0
+    }
+
+    /// Where an identifier stands.
+    package enum Place: Equatable, Sendable {
+        /// So many open entries stand before it.
+        case open(before: Int)
+        /// It was closed; so many were closed after it, as accepted.
+        case closed(after: Int)
+        /// No frame of this connection had it.
+        case unknown
+    }
+
+    /// A ring; its size is a power of two.
+    private var entries: ContiguousArray<Entry>
+    private var head = 0
+    package private(set) var count = 0
+    /// Of the open entries' frames.
+    package private(set) var bytes = 0
+    /// How many of the first ones have left.
+    private var leftCount = 0
+    /// The identifier of the first open one; they count from 1 on each connection.
+    private var firstIdentifier: UInt32 = 1
+    /// How many were closed, as far as identifiers tell them apart.
+    private var closedCount = 0
+    private var ages = ClosedAges()
+
+    package init() { entries = [] }
+
+    package var isEmpty: Bool { count == 0 }
+
+    /// The one that the next entry will have.
+    package var nextIdentifier: UInt32 { firstIdentifier &+ UInt32(count) }
+
+    private static let vacant = Entry(
+        id: NotificationID(slot: .max, generation: 0), end: 0, openedMs: 0, bytes: 0, isFence: false)
+
+    // MARK: Opening
+
+    /// Its frame is in the output.
+    package mutating func open(_ entry: Entry) {
+        if count == entries.count { grow() }
+        entries[place(count)] = entry
+        count += 1
+        bytes += Int(entry.bytes)
+    }
+
+    /// The peer's kernel has the first `position` bytes of the output.
+    package mutating func left(upTo position: Int64, nowNs: Int64) {
+        while leftCount < count, entries[place(leftCount)].end <= position {
+            // 0 means not known, and the clock may begin there.
+            entries[place(leftCount)].leftNs = max(1, nowNs)
+            leftCount += 1
+        }
+    }
+
+    /// Whether something is open that is not known to have left.
+    package var isWaitingToLeave: Bool { leftCount < count }
+
+    /// When the first entry left; `nil`: it has not, or there is none.
+    package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }
+
+    // MARK: Closing
+
+    /// The next one that left at `leftNs` or before: closed by the peer's silence.
+    package mutating func removeSilent(leftBy leftNs: Int64) -> Entry? {
+        guard leftCount > 0, entries[head].leftNs <= leftNs else { return nil }
+        ages.closed(firstIdentifier, leftNs: entries[head].leftNs)
+        return removeFirst()
+    }
+
+    /// Only while not empty.
+    package mutating func removeFirst() -> Entry {
+        let entry = entries[head]
+        head = (head + 1) & (entries.count - 1)
+        count -= 1
+        bytes -= Int(entry.bytes)
+        if leftCount > 0 { leftCount -= 1 }
+        firstIdentifier &+= 1
+        closedCount = min(closedCount + 1, Int(Int32.max))
+        return entry
+    }
+
+    package func place(of identifier: UInt32) -> Place {
+        let distance = Int(Int32(bitPattern: identifier &- firstIdentifier))
+        if distance >= 0 { return distance < count ? .open(before: distance) : .unknown }
+        return -distance <= closedCount ? .closed(after: -distance - 1) : .unknown
+    }
+
+    /// When a closed entry left, at the latest so early; `nil`: too long ago to be known.
+    package func leftNs(ofClosed identifier: UInt32) -> Int64? {
+        ages.leftNs(of: identifier, before: firstIdentifier)
+    }
+
+    /// Whether one of these is open.
+    package func holds(anyOf ids: Set<NotificationID>) -> Bool {
+        (0..<count).contains { ids.contains(entries[place($0)].id) }
+    }
+
+    private func place(_ offset: Int) -> Int { (head + offset) & (entries.count - 1) }
+
+    private mutating func grow() {
+        var larger = ContiguousArray<Entry>()
+        larger.reserveCapacity(max(256, entries.count * 2))
+        for offset in 0..<count { larger.append(entries[place(offset)]) }
+        while larger.count < max(256, entries.count * 2) { larger.append(Self.vacant) }
+        entries = larger
+        head = 0
+    }
+}
+
+/// When entries left that closed since, a sample each so often: how late an error came that names one of them.
+private struct ClosedAges: Sendable {
+    private var samples: [(identifier: UInt32, leftNs: Int64)] = []
+    private var next = 0
+
+    private static let spacingNs: Int64 = 50_000_000
+    /// With the spacing: over a minute.
+    private static let limit = 2_048
+
+    mutating func closed(_ identifier: UInt32, leftNs: Int64) {
+        if let last = newest, leftNs - last.leftNs < Self.spacingNs { return }
+        if samples.count < Self.limit {
+            samples.append((identifier, leftNs))
+        } else {
+            samples[next] = (identifier, leftNs)
+        }
+        next = (next + 1) % Self.limit
+    }
+
+    private var newest: (identifier: UInt32, leftNs: Int64)? {
+        samples.isEmpty ? nil : samples[(next + samples.count - 1) % samples.count]
+    }
+
+    /// Of the last sample that is not after it.
+    func leftNs(of identifier: UInt32, before first: UInt32) -> Int64? {
+        let distance = first &- identifier
+        return samples.filter { first &- $0.identifier >= distance }.map(\.leftNs).max()
+    }
+}

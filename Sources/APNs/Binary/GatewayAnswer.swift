@@ -1,0 +1,69 @@
+internal import PushRecords
+
+/// What a gateway says before it closes: six bytes, `08`, a status, the identifier of the notification that it is about.
+/// Source: Apple, "Local and Push Notification Programming Guide", legacy information.
+struct GatewayAnswer: Equatable {
+    var status: UInt8
+    var identifier: UInt32
+
+    /// "No errors encountered" and "shutdown": the identifier is the last one that was processed, nothing is wrong with it.
+    var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
+
+    /// The reason that a result gives: Apple's word of today for the same, or the protocol's own.
+    var reason: ReasonCode {
+        switch status {
+        case 2: .missingDeviceToken
+        case 3: .missingTopic
+        case 4: .payloadEmpty
+        case 7: .payloadTooLarge
+        case 8: .badDeviceToken
+        default: .other
+        }
+    }
+
+    /// With a reason that is `.other`.
+    var text: String? {
+        guard reason == .other else { return nil }
+        return switch status {
+        case 1: "ProcessingError"
+        case 5: "InvalidTokenSize"
+        case 6: "InvalidTopicSize"
+        case 128: "ProtocolError"
+        case 255: "UnknownError"
+        default: "GatewayStatus\(status)"
+        }
+    }
+
+    /// As a result has it: a status that the protocol does not know is 255, unknown, so that it cannot be taken for one of HTTP.
+    var resultStatus: UInt16 {
+        switch status {
+        case 1...8, 10, 128: UInt16(status)
+        default: 255
+        }
+    }
+}
+
+/// Reads a gateway's answers, which may come in pieces.
+struct GatewayAnswerReader {
+    enum Found: Equatable {
+        case answer(GatewayAnswer)
+        /// It begins with another byte than an answer does.
+        case garbage(UInt8)
+    }
+
+    private var bytes: [UInt8] = []
+
+    static let length = 6
+    private static let command: UInt8 = 8
+
+    /// The first that is complete; what follows it is of no use, as the gateway processes nothing any more.
+    mutating func read(_ received: UnsafeRawBufferPointer) -> Found? {
+        bytes += received.prefix(Self.length - bytes.count)
+        guard let first = bytes.first else { return nil }
+        guard first == Self.command else { return .garbage(first) }
+        guard bytes.count == Self.length else { return nil }
+        return .answer(
+            GatewayAnswer(
+                status: bytes[1], identifier: bytes[2...].reduce(0) { $0 << 8 | UInt32($1) }))
+    }
+}

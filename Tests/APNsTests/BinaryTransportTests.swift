@@ -1,0 +1,422 @@
+import Delivery
+import EventLoop
+import PushRecords
+import Testing
+
+@testable import APNs
+
+/// The transport of the binary protocol, against a gateway that does what a test says.
+struct BinaryTransportTests {
+    private func settled(_ world: GatewayWorld, _ status: UInt16) -> [UInt32] {
+        world.completions.filter { $0.kind == .answered && $0.status == status }.map(\.id.slot)
+    }
+
+    @Test(arguments: BinaryConfiguration.Format.allCases)
+    func silenceForTheWholeWindowIsAcceptance(format: BinaryConfiguration.Format) throws {
+        let world = try GatewayWorld()
+        world.configuration.format = format
+        world.connect()
+        world.send(0..<100)
+        let sentNs = world.nowNs
+        world.run("all settled") { world.completions.count == 100 }
+        #expect(world.nowNs - sentNs >= 2_000_000_000)
+        #expect(world.nowNs - sentNs < 2_300_000_000)
+        #expect(world.completions.map(\.id.slot) == Array(0..<100))
+        #expect(world.completions.allSatisfy { $0.status == 200 && $0.isPresumed && $0.sentAtMs != 0 })
+        #expect(world.gateway.frames.map(\.number) == Array(0..<100))
+        world.close()
+    }
+
+    @Test func whatTheFrameSaysComesFromTheHeaders() throws {
+        let world = try GatewayWorld()
+        world.connect()
+        var stored = world.request(1)
+        stored.headers.expiration = nil
+        var never = world.request(2)
+        never.headers.expiration = 0
+        never.headers.priority = 5
+        var lowest = world.request(3)
+        lowest.headers.expiration = 1_900_000_000
+        lowest.headers.priority = 1
+        world.transport.handle(.send([stored, never, lowest]))
+        world.run("frames") { world.gateway.frames.count == 3 }
+        let frames = world.gateway.frames
+        let dayMs = Int64(frames[0].expiry) * 1_000 - TestClock.start.wallMs
+        #expect(abs(dayMs - 30 * 86_400_000) < 60_000)
+        #expect(frames.map(\.priority) == [10, 5, 5])
+        #expect(frames[1].expiry == 0 && frames[2].expiry == 1_900_000_000)
+        #expect(String(decoding: frames[0].payload, as: UTF8.self) == #"{"aps":{"alert":"Hi"}}"#)
+        world.close()
+    }
+
+    /// The promise of node-apn, without a number of entries that it may not exceed.
+    @Test func anErrorDecidesWhatIsBeforeItAndWhatIsAfterIsSentAgain() throws {
+        let world = try GatewayWorld()
+        world.sendsAgain = true
+        world.connect()
+        var isToAnswer = true
+        world.gateway.onFrame = { peer, frame in
+            // The answer comes when everything is there: late, as over a network.
+            guard frame.number == 999, isToAnswer else { return }
+            isToAnswer = false
+            peer.answer(8, peer.frames[400].identifier)
+        }
+        world.send(0..<1_000)
+        world.run("all settled") { world.completionOf.count == 1_000 }
+        #expect(world.completionOf[400]?.reason == .badDeviceToken && world.completionOf[400]?.status == 8)
+        #expect(settled(world, 200).sorted() == (0..<1_000).filter { $0 != 400 })
+        for number in UInt32(0)..<400 { #expect(world.completionOf[number]?.isPresumed == false) }
+        let again = world.completions.filter { $0.kind == .notProcessed }
+        #expect(again.map(\.id.slot) == Array(401..<1_000))
+        #expect(again.allSatisfy { $0.unprocessed == .discarded && !$0.connectionDied })
+        #expect(world.gateway.peers.count == 2)
+        #expect(world.gateway.peers[1].frames.map(\.number) == Array(401..<1_000))
+        // It was never without room, though it was without a connection.
+        #expect(world.reachable == [true])
+        world.close()
+    }
+
+    @Test func withoutResendWhatWasDiscardedIsGivenBackForGood() throws {
+        let world = try GatewayWorld()
+        world.configuration.resendsDiscarded = false
+        world.connect()
+        world.gateway.onFrame = { peer, frame in if frame.number == 9 { peer.answer(7, peer.frames[4].identifier) } }
+        world.send(0..<10)
+        world.run("all decided") { world.completions.count == 10 }
+        #expect(world.completionOf[4]?.reason == .payloadTooLarge)
+        #expect(world.completions.filter { $0.unprocessed == .discardedForGood }.map(\.id.slot) == Array(5..<10))
+        world.close()
+    }
+
+    @Test(arguments: [UInt8(0), 10])
+    func aShutdownNamesTheLastThatWasDelivered(status: UInt8) throws {
+        let world = try GatewayWorld()
+        world.sendsAgain = true
+        world.connect()
+        world.gateway.onFrame = { peer, frame in
+            if frame.number == 9, world.gateway.peers.count == 1 { peer.answer(status, peer.frames[4].identifier) }
+        }
+        world.send(0..<10)
+        world.run("all settled") { world.completionOf.count == 10 }
+        #expect(settled(world, 200).sorted() == Array(0..<10))
+        #expect((0...4).allSatisfy { world.completionOf[$0]?.isPresumed == false })
+        #expect(world.gateway.peers[1].frames.map(\.number) == Array(5..<10))
+        #expect(
+            world.notes.contains {
+                if case .peerCloses(_, "status \(status)", 5) = $0 { true } else { false }
+            })
+        world.close()
+    }
+
+    /// Nothing was ever delivered: the next try is not made at once, or a gateway that answers so is asked at full rate.
+    @Test func aShutdownBeforeAnythingWasDeliveredIsWaitedAfter() throws {
+        let world = try GatewayWorld()
+        world.sendsAgain = true
+        world.connect()
+        world.gateway.onFrame = { peer, frame in if world.gateway.peers.count < 4 { peer.answer(10, 0) } }
+        world.send(0..<1)
+        world.run("settled") { world.completionOf.count == 1 }
+        let returned = world.completions.filter { $0.kind == .notProcessed }
+        #expect(returned.count == 3)
+        #expect(returned.allSatisfy { $0.unprocessed == .neverSent })
+        #expect(
+            world.notes.count { if case .disconnected = $0 { true } else { false } } == 3)
+        world.close()
+    }
+
+    @Test func theEndWithoutAWordLeavesEverythingInDoubt() throws {
+        let world = try GatewayWorld()
+        world.sendsAgain = true
+        world.connect()
+        world.gateway.onFrame = { peer, frame in
+            if frame.number == 499, world.gateway.peers.count == 1 { peer.channel.cut() }
+        }
+        world.send(0..<500)
+        world.run("all settled") { world.completionOf.count == 500 }
+        let doubted = world.completions.filter { $0.kind == .inDoubt }
+        #expect(doubted.count == 500)
+        // Nobody of so many is blamed.
+        #expect(doubted.allSatisfy { !$0.connectionDied && !$0.connectionWasSilent })
+        // The next connection is tried with few, and with more as they are settled.
+        #expect(world.gateway.peers[1].frames.count == 500)
+        world.close()
+    }
+
+    /// One that ends each connection it is on is alone at last, and it is said of it alone.
+    @Test func thePoisonIsFoundByHalves() throws {
+        let world = try GatewayWorld()
+        world.configuration.window.durationNs = 100_000_000
+        world.configuration.window.longestNs = 100_000_000
+        world.connect()
+        world.gateway.onFrame = { peer, frame in if frame.number == 77 { peer.channel.cut() } }
+        var died: [UInt32: Int] = [:]
+        world.sendsAgain = true
+        world.send(0..<200)
+        var seen = 0
+        world.run("found", seconds: 300) {
+            for completion in world.completions[seen...] where completion.connectionDied {
+                died[completion.id.slot, default: 0] += 1
+            }
+            seen = world.completions.count
+            return died[77, default: 0] >= 3
+        }
+        #expect(died == [77: 3])
+    }
+
+    @Test func aSuspectGoesAlone() throws {
+        let world = try GatewayWorld()
+        world.connect()
+        world.transport.handle(
+            .send(
+                (0..<3 as Range<UInt32>).map { number in
+                    var request = world.request(number)
+                    request.isSuspect = true
+                    return request
+                }))
+        world.run("settled", seconds: 30) { world.completions.count == 3 }
+        #expect(world.gateway.peers.count == 2)
+        #expect(world.gateway.peers[0].frames.isEmpty)
+        #expect(world.completions.map(\.id.slot) == [0, 1, 2])
+        world.close()
+    }
+
+    /// node-apn's cacheTooSmall, by time: an error that comes when its notification counts as accepted is told, and the window
+    /// is longer from then on.
+    @Test func anErrorThatComesTooLateLengthensTheWindow() throws {
+        let world = try GatewayWorld()
+        world.configuration.window.durationNs = 100_000_000
+        world.configuration.window.longestNs = 1_000_000_000
+        world.sendsAgain = true
+        world.connect()
+        world.send(0..<10)
+        world.run("settled by silence") { world.completions.count == 10 }
+        world.runFor(seconds: 0.3)
+        world.send(10..<20)
+        world.run("frames") { world.gateway.peers[0].frames.count == 20 }
+        let first = world.gateway.peers[0]
+        first.answer(8, first.frames[3].identifier)
+        world.run("all settled") { world.completionOf.count == 20 }
+        let noted = world.notes.compactMap { note -> [Int64]? in
+            switch note {
+            case .windowTooShort(_, let status, let lostAtMost, let windowMs):
+                [Int64(status), Int64(lostAtMost), windowMs]
+            case .windowLengthened(let windowMs): [windowMs]
+            default: nil
+            }
+        }
+        #expect(noted.count == 2 && noted.first == [8, 6, 100])
+        // A quarter more than the 400 ms after which it came.
+        #expect((450...600).contains(noted.last?[0] ?? 0))
+        #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot) == Array(10..<20))
+        world.close()
+    }
+
+    @Test func whatWasNotAcknowledgedDoesNotAge() throws {
+        let world = try GatewayWorld()
+        world.configuration.silenceNs = 10_000_000_000
+        world.connect()
+        world.send(0..<5)
+        world.gateway.channels[0].unacknowledgedBytes = 1
+        world.runFor(seconds: 5)
+        // All but the last one's last byte.
+        #expect(world.completions.map(\.id.slot) == [0, 1, 2, 3])
+        world.gateway.channels[0].unacknowledgedBytes = 0
+        let sinceNs = world.nowNs
+        world.run("the last") { world.completions.count == 5 }
+        #expect(world.nowNs - sinceNs >= 2_000_000_000)
+        world.close()
+    }
+
+    @Test func aPeerThatAcknowledgesNothingIsGivenUpAsSilent() throws {
+        let world = try GatewayWorld()
+        world.configuration.silenceNs = 10_000_000_000
+        world.connect()
+        world.send(0..<5)
+        world.gateway.channels[0].unacknowledgedBytes = 1_000_000
+        world.run("given up") { world.completions.count == 5 }
+        #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionWasSilent && !$0.connectionDied })
+        world.close()
+    }
+
+    @Test func theKernelsRoomIsTheGatewaysPace() throws {
+        let world = try GatewayWorld()
+        world.configuration.window.bytes = 200_000
+        world.connect()
+        world.gateway.channels[0].kernelRoom = 0
+        world.send(0..<3_000)
+        world.runFor(seconds: 1)
+        #expect(world.gateway.frames.isEmpty)
+        // What waits here is asked back.
+        world.transport.handle(.recall((0..<3_000).map { NotificationID(slot: $0, generation: 3) }))
+        world.runFor(seconds: 0.1)
+        let returned = world.completions.count
+        #expect(returned > 500)
+        #expect(world.completions.allSatisfy { $0.kind == .notProcessed && $0.unprocessed == .neverSent })
+        world.gateway.channels[0].kernelRoom = .max
+        world.run("the others") { world.completions.count == 3_000 }
+        #expect(world.completions.count { $0.status == 200 } == 3_000 - returned)
+        world.close()
+    }
+
+    /// Certain where it matters: at a hand-over the gateway decides by an answer, not by silence.
+    @Test func aFenceDecidesWhatIsOpenWhenPartitionsGo() throws {
+        let world = try GatewayWorld()
+        world.connect()
+        world.gateway.onFrame = { peer, frame in
+            if frame.isFence { peer.answer(8, frame.identifier) }
+        }
+        world.send(0..<50)
+        world.run("frames") { world.gateway.frames.count == 50 }
+        let sinceNs = world.nowNs
+        world.transport.handle(.recall([NotificationID(slot: 7, generation: 3)]))
+        world.run("decided") { world.completions.count == 50 }
+        #expect(world.nowNs - sinceNs < 100_000_000)
+        #expect(world.completions.allSatisfy { $0.status == 200 && !$0.isPresumed })
+        // The app goes on over the next connection.
+        world.send(50..<60)
+        world.run("the others") { world.completions.count == 60 }
+        #expect(world.gateway.peers.count == 2)
+        world.close()
+    }
+
+    @Test func aStopIsFencedAndAGatewayThatDoesNotAnswerIsWaitedFor() throws {
+        for answers in [true, false] {
+            let world = try GatewayWorld()
+            world.connect()
+            world.gateway.onFrame = { peer, frame in
+                if answers, frame.isFence { peer.answer(8, frame.identifier) }
+            }
+            world.send(0..<50)
+            world.run("frames") { world.gateway.frames.count == 50 }
+            world.close()
+            #expect(world.completions.count == 50)
+            #expect(world.completions.allSatisfy { $0.status == 200 && $0.isPresumed == !answers })
+        }
+    }
+
+    /// An error of a notification before the fence, which the gateway then never reads.
+    @Test func anErrorBeforeTheFenceHasTheRestGivenBack() throws {
+        let world = try GatewayWorld()
+        world.connect()
+        world.gateway.onFrame = { peer, frame in
+            if frame.isFence { peer.answer(8, peer.frames[20].identifier) }
+        }
+        world.send(0..<50)
+        world.run("frames") { world.gateway.frames.count == 50 }
+        world.close()
+        #expect(settled(world, 200).count == 20 && world.completionOf[20]?.status == 8)
+        #expect(world.completions.count { $0.unprocessed == .discarded } == 29)
+    }
+
+    @Test func whatAGatewayWouldRefuseOrHasNoFieldForIsNotSent() throws {
+        let world = try GatewayWorld()
+        world.configuration.payloadLimit = 256
+        world.connect()
+        let fits = #"{"aps":""# + String(repeating: "x", count: 246) + #""}"#
+        #expect(fits.utf8.count == 256)
+        var broadcast = world.request(3)
+        broadcast.isBroadcast = true
+        world.transport.handle(
+            .send([world.request(1, payload: fits), world.request(2, payload: fits + " "), broadcast]))
+        world.run("decided") { world.completions.count == 3 }
+        #expect(world.completionOf[1]?.status == 200)
+        #expect(world.completionOf[2]?.status == 7 && world.completionOf[2]?.reason == .payloadTooLarge)
+        #expect(world.completionOf[3]?.reason == .missingDeviceToken)
+        #expect(world.gateway.frames.count == 1)
+        world.close()
+    }
+
+    @Test func aGatewayThatSpeaksSomethingElseIsNamed() throws {
+        let world = try GatewayWorld()
+        world.connect()
+        world.gateway.onFrame = { peer, _ in peer.say(Array("HTTP/1.1 400".utf8)) }
+        world.send(0..<3)
+        world.run("in doubt") { world.completions.count == 3 }
+        #expect(world.completions.allSatisfy { $0.kind == .inDoubt })
+        #expect(
+            world.notes.contains {
+                if case .disconnected(_, let reason, 3) = $0 { reason.contains("a byte 72") } else { false }
+            })
+        world.close()
+    }
+
+    @Test func anErrorOfNobodyLeavesEverythingInDoubt() throws {
+        let world = try GatewayWorld()
+        world.connect()
+        world.gateway.onFrame = { peer, frame in if frame.number == 2 { peer.answer(1, 999_999) } }
+        world.send(0..<3)
+        world.run("in doubt") { world.completions.count == 3 }
+        #expect(world.completions.allSatisfy { $0.kind == .inDoubt })
+        world.close()
+    }
+
+    @Test func aHostThatCannotBeReachedTakesNothing() throws {
+        let world = try GatewayWorld()
+        world.gateway.isListening = false
+        world.start()
+        world.run("out of reach") { world.reachable == [false] }
+        #expect(world.capacity == 0)
+        world.gateway.isListening = true
+        world.run("back") { world.reachable == [false, true] && world.capacity > 0 }
+        world.close()
+    }
+
+    @Test func idleConnectionsCloseAndTheNextRequestDials() throws {
+        let world = try GatewayWorld()
+        world.configuration.minimumConnections = 0
+        world.configuration.idleConnectionNs = 5_000_000_000
+        world.connect()
+        #expect(world.gateway.peers.isEmpty)
+        world.send(0..<3)
+        world.run("settled") { world.completions.count == 3 }
+        world.run("closed") { world.gateway.peers[0].isClosed }
+        world.send(3..<4)
+        world.run("dialled anew") { world.completions.count == 4 }
+        #expect(world.gateway.peers.count == 2)
+        world.close()
+    }
+
+    @Test func aNewCredentialIsForNewConnections() throws {
+        let world = try GatewayWorld()
+        world.connect()
+        world.send(0..<10)
+        world.run("frames") { world.gateway.frames.count == 10 }
+        var configuration = world.configuration
+        configuration.window.durationNs = 500_000_000
+        world.transport.replace(configuration: configuration)
+        world.send(10..<20)
+        world.run("settled") { world.completions.count == 20 }
+        #expect(world.gateway.peers.map { $0.frames.count } == [10, 10])
+        #expect(world.completions.allSatisfy { $0.status == 200 })
+        world.close()
+    }
+
+    /// A million in small: errors late and often, nothing lost, nothing delivered twice.
+    @Test(arguments: [UInt64(1), 2, 3])
+    func manyErrorsLoseNothingAndDeliverNothingTwice(seed: UInt64) throws {
+        let world = try GatewayWorld()
+        world.configuration.maximumConnections = 4
+        world.sendsAgain = true
+        var delivered: [UInt32: Int] = [:]
+        var stopped: Set<ObjectIdentifier> = []
+        let loop = world.loop
+        world.gateway.onFrame = { peer, frame in
+            guard !stopped.contains(ObjectIdentifier(peer)) else { return }
+            if frame.isFence { return peer.answer(8, frame.identifier) }
+            if frame.number % 50 == UInt32(seed) {
+                stopped.insert(ObjectIdentifier(peer))
+                loop.schedule(afterNs: 200_000_000) { peer.answer(8, frame.identifier) }
+            } else {
+                delivered[frame.number, default: 0] += 1
+            }
+        }
+        world.connect()
+        world.send(0..<3_000)
+        world.run("all decided", seconds: 600) { world.completionOf.count == 3_000 }
+        #expect(delivered.count == 2_940)
+        #expect(delivered.values.allSatisfy { $0 == 1 })
+        #expect(world.completionOf.values.count { $0.reason == .badDeviceToken && $0.status == 8 } == 60)
+        #expect(world.completions.allSatisfy { $0.kind != .inDoubt })
+        world.close()
+    }
+}

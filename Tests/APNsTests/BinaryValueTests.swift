@@ -1,0 +1,214 @@
+import Bytes
+import Delivery
+import PushRecords
+import Testing
+
+@testable import APNs
+
+/// The values of the binary protocol: frames, answers, window, admission.
+struct BinaryValueTests {
+    // MARK: Frames
+
+    private func frame(_ format: BinaryConfiguration.Format) -> [UInt8] {
+        var frames = BinaryFrames()
+        let token = Lent("00ff7aBC")
+        let payload = Lent(#"{"aps":{}}"#)
+        let count = frames.append(
+            BinaryFrames.Fields(
+                token: token.bytes, payload: payload.bytes, identifier: 0x0102_0304, expiry: 0x0506_0708, priority: 5),
+            format)
+        #expect(count == frames.output.count)
+        return Array(frames.output)
+    }
+
+    /// Apple's tables of the three commands, byte by byte.
+    @Test func framesAreTheProtocolsOwn() {
+        let token: [UInt8] = [0x00, 0xFF, 0x7A, 0xBC]
+        let payload = Array(#"{"aps":{}}"#.utf8)
+        #expect(frame(.simple) == [0, 0, 4] + token + [0, 10] + payload)
+        #expect(frame(.enhanced) == [1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 4] + token + [0, 10] + payload)
+        let items: [UInt8] =
+            [1, 0, 4] + token + [2, 0, 10] + payload + [3, 0, 4, 1, 2, 3, 4] + [4, 0, 4, 5, 6, 7, 8] + [5, 0, 1, 5]
+        #expect(frame(.framed) == [2, 0, 0, 0, UInt8(items.count)] + items)
+    }
+
+    /// What is written is read again, whatever was taken of the buffer meanwhile.
+    @Test(arguments: BinaryConfiguration.Format.allCases)
+    func aBufferIsUsedAgain(format: BinaryConfiguration.Format) {
+        var frames = BinaryFrames()
+        var sent: [UInt8] = []
+        var random = SplitMix64(seed: 7)
+        for number in UInt32(0)..<2_000 {
+            let token = Lent(World.token(number + GatewayWorld.firstToken))
+            let payload = Lent(String(repeating: "x", count: Int.random(in: 1...300, using: &random)))
+            _ = frames.append(
+                BinaryFrames.Fields(
+                    token: token.bytes, payload: payload.bytes, identifier: number, expiry: 1, priority: 10), format)
+            let count = Int.random(in: 0...min(400, frames.output.count), using: &random)
+            sent += frames.output[..<count]
+            frames.consume(count)
+        }
+        sent += frames.output
+        let read = ReadFrame.read(&sent)
+        #expect(read.map(\.number) == Array(0..<2_000))
+        #expect(sent.isEmpty)
+    }
+
+    // MARK: Answers
+
+    @Test(arguments: 0...6)
+    func anAnswerComesInPieces(first: Int) {
+        let bytes: [UInt8] = [8, 7, 0, 1, 2, 255]
+        var reader = GatewayAnswerReader()
+        let early = bytes[..<first].withUnsafeBytes { reader.read($0) }
+        let late = bytes[first...].withUnsafeBytes { reader.read($0) }
+        let answer = GatewayAnswerReader.Found.answer(GatewayAnswer(status: 7, identifier: 0x0001_02FF))
+        #expect(early == (first == 6 ? answer : nil))
+        #expect(late == answer)
+    }
+
+    @Test func whatIsNoAnswerIsSaid() {
+        var reader = GatewayAnswerReader()
+        #expect([UInt8(72), 84].withUnsafeBytes { reader.read($0) } == .garbage(72))
+    }
+
+    /// Each status leads to what an operator knows from HTTP/2, or the protocol's own word; none looks like a status of HTTP.
+    @Test func statusesHaveReasonsAndVerdicts() {
+        let table = VerdictTable()
+        func verdict(_ status: UInt8) -> (Verdict, String) {
+            let answer = GatewayAnswer(status: status, identifier: 1)
+            let text = answer.text ?? answer.reason.text?.description ?? ""
+            return (table.row(reason: answer.reason, text: answer.text, status: answer.resultStatus).verdict, text)
+        }
+        let expected: [(UInt8, Verdict, String)] = [
+            (1, .retry, "ProcessingError"), (2, .reject, "MissingDeviceToken"), (3, .reject, "MissingTopic"),
+            (4, .reject, "PayloadEmpty"), (5, .reject, "InvalidTokenSize"), (6, .reject, "InvalidTopicSize"),
+            (7, .reject, "PayloadTooLarge"), (8, .reject, "BadDeviceToken"), (128, .reject, "ProtocolError"),
+            (255, .retry, "UnknownError"), (200, .retry, "GatewayStatus200"), (9, .retry, "GatewayStatus9"),
+        ]
+        for (status, wanted, text) in expected {
+            #expect(verdict(status) == (wanted, text), "status \(status)")
+        }
+        for status in UInt8.min...255 { #expect(GatewayAnswer(status: status, identifier: 1).resultStatus != 200) }
+    }
+
+    // MARK: The window
+
+    private func entry(_ number: UInt32, end: Int64) -> BinaryWindow.Entry {
+        BinaryWindow.Entry(
+            id: NotificationID(slot: number, generation: 1), end: end, openedMs: 0, bytes: 10, isFence: false)
+    }
+
+    private func window(_ count: UInt32) -> BinaryWindow {
+        var window = BinaryWindow()
+        for number in 1...count { window.open(entry(number, end: Int64(number) * 10)) }
+        return window
+    }
+
+    @Test func silenceCountsFromWhenTheLastByteWasAcknowledged() {
+        var window = window(3)
+        #expect(window.firstLeftNs == nil && window.isWaitingToLeave)
+        window.left(upTo: 19, nowNs: 100)
+        #expect(window.firstLeftNs == 100)
+        window.left(upTo: 30, nowNs: 200)
+        #expect(!window.isWaitingToLeave)
+        #expect(window.removeSilent(leftBy: 99) == nil)
+        #expect(window.removeSilent(leftBy: 100)?.id.slot == 1)
+        #expect(window.removeSilent(leftBy: 100) == nil)
+        #expect(window.removeSilent(leftBy: 200)?.id.slot == 2)
+        #expect(window.count == 1 && window.bytes == 10)
+    }
+
+    @Test func identifiersTellOpenClosedAndForeignApart() {
+        var window = window(300)
+        window.left(upTo: 3_000, nowNs: 1)
+        for _ in 0..<5 { _ = window.removeSilent(leftBy: 1) }
+        #expect(window.place(of: 6) == .open(before: 0))
+        #expect(window.place(of: 300) == .open(before: 294))
+        #expect(window.place(of: 5) == .closed(after: 0))
+        #expect(window.place(of: 1) == .closed(after: 4))
+        #expect(window.place(of: 0) == .unknown)
+        #expect(window.place(of: 301) == .unknown)
+        #expect(window.place(of: .max) == .unknown)
+        #expect(window.nextIdentifier == 301)
+    }
+
+    /// The ring grows with what is open, in order, wherever its head is.
+    @Test func nothingFallsOut() {
+        var window = BinaryWindow()
+        var next: UInt32 = 1
+        var expected: UInt32 = 1
+        for round in 1...40 {
+            for _ in 0..<(round * 37) {
+                window.open(entry(next, end: Int64(next)))
+                next += 1
+            }
+            window.left(upTo: Int64(next), nowNs: Int64(round))
+            for _ in 0..<(round * 23) {
+                #expect(window.removeSilent(leftBy: Int64(round))?.id.slot == expected)
+                expected += 1
+            }
+        }
+        #expect(window.count == Int(next - expected))
+        #expect(window.place(of: expected) == .open(before: 0))
+    }
+
+    @Test func itIsKnownHowLateAnErrorCame() {
+        var window = BinaryWindow()
+        for number in UInt32(1)...100 {
+            window.open(entry(number, end: Int64(number)))
+            window.left(upTo: Int64(number), nowNs: Int64(number) * 100_000_000)
+            _ = window.removeSilent(leftBy: .max)
+        }
+        #expect(window.leftNs(ofClosed: 40) == 4_000_000_000)
+        #expect(window.leftNs(ofClosed: 100) == 10_000_000_000)
+    }
+
+    // MARK: Admission
+
+    @Test func endsWithoutAWordHalveWhatIsOpenUntilOneIsAlone() {
+        var admission = BinaryAdmission(most: 100_000)
+        #expect(admission.limit == 100_000)
+        admission.settled(10)
+        admission.ended(open: 20_000)
+        #expect(admission.limit == 100)
+        var limits: [Int] = []
+        for _ in 0..<8 {
+            admission.ended(open: admission.limit)
+            limits.append(admission.limit)
+        }
+        #expect(limits == [50, 25, 12, 6, 3, 1, 1, 1])
+        // What is settled doubles it.
+        for _ in 0..<3 { admission.settled(admission.limit) }
+        #expect(admission.limit == 8)
+        admission.ended(open: 0)
+        #expect(admission.limit == 8)
+    }
+
+    @Test func errorsThatDiscardMostHalveItNotBelowTwoThousand() {
+        var admission = BinaryAdmission(most: 20_000)
+        var limits: [Int] = []
+        for _ in 0..<5 {
+            admission.discarded()
+            limits.append(admission.limit)
+        }
+        #expect(limits == [10_000, 5_000, 2_500, 2_000, 2_000])
+        admission.settled(2_000)
+        #expect(admission.limit == 4_000)
+        var small = BinaryAdmission(most: 500)
+        small.discarded()
+        #expect(small.limit == 500)
+    }
+
+    @Test func thePoolGrowsWhereErrorsTakeMuchWithThem() {
+        var random = SplitMix64(seed: 1)
+        var plan = PoolPlan(minimum: 1, maximum: 2)
+        #expect(plan.handle(.start, using: &random) == [.dial(0, firstAddress: 0)])
+        #expect(plan.handle(.crowded, using: &random) == [])
+        _ = plan.handle(.opened(0), using: &random)
+        #expect(plan.handle(.crowded, using: &random) == [.dial(1, firstAddress: 1)])
+        _ = plan.handle(.opened(1), using: &random)
+        #expect(plan.handle(.crowded, using: &random) == [])
+        #expect(plan.live == 2)
+    }
+}

@@ -1,0 +1,264 @@
+import Delivery
+import EventLoop
+import Network
+import PushRecords
+import TLS
+import Testing
+
+@testable import APNs
+
+/// One frame as a gateway read it.
+struct ReadFrame: Equatable {
+    var identifier: UInt32
+    var expiry: UInt32 = 0
+    var priority: UInt8 = 0
+    var token: [UInt8]
+    var payload: [UInt8]
+
+    /// The number that a test's token ends with.
+    var number: UInt32 { token.suffix(4).reduce(0) { $0 << 8 | UInt32($1) } &- GatewayWorld.firstToken }
+    var isFence: Bool { token == [UInt8](repeating: 0, count: 32) }
+
+    /// Those that are whole at the front of these bytes, which are taken.
+    static func read(_ bytes: inout [UInt8]) -> [ReadFrame] {
+        var frames: [ReadFrame] = []
+        while let (frame, count) = first(bytes) {
+            frames.append(frame)
+            bytes.removeFirst(count)
+        }
+        return frames
+    }
+
+    private static func first(_ bytes: [UInt8]) -> (ReadFrame, Int)? {
+        var at = 0
+        func number(_ count: Int) -> Int? {
+            guard at + count <= bytes.count else { return nil }
+            defer { at += count }
+            return bytes[at..<(at + count)].reduce(0) { $0 << 8 | Int($1) }
+        }
+        func text() -> [UInt8]? {
+            guard let count = number(2), at + count <= bytes.count else { return nil }
+            defer { at += count }
+            return Array(bytes[at..<(at + count)])
+        }
+        switch number(1) {
+        case 0:
+            guard let token = text(), let payload = text() else { return nil }
+            return (ReadFrame(identifier: 0, token: token, payload: payload), at)
+        case 1:
+            guard let identifier = number(4), let expiry = number(4), let token = text(), let payload = text() else {
+                return nil
+            }
+            return (
+                ReadFrame(identifier: UInt32(identifier), expiry: UInt32(expiry), token: token, payload: payload), at
+            )
+        case 2:
+            guard let length = number(4), at + length <= bytes.count else { return nil }
+            var frame = ReadFrame(identifier: 0, token: [], payload: [])
+            let end = at + length
+            while at < end, let item = number(1), let data = text() {
+                let value = data.prefix(4).reduce(0) { $0 << 8 | UInt32($1) }
+                switch item {
+                case 1: frame.token = data
+                case 2: frame.payload = data
+                case 3: frame.identifier = value
+                case 4: frame.expiry = value
+                case 5: frame.priority = data[0]
+                default: Issue.record("item \(item)")
+                }
+            }
+            return (frame, at)
+        default: return nil
+        }
+    }
+}
+
+/// One accepted connection of a scripted gateway.
+final class GatewayPeer: ByteChannelDelegate {
+    fileprivate(set) var channel: MemoryChannel!
+    private(set) var frames: [ReadFrame] = []
+    private(set) var isClosed = false
+    private var unread: [UInt8] = []
+    private unowned let gateway: ScriptedGateway
+
+    fileprivate init(_ gateway: ScriptedGateway) { self.gateway = gateway }
+
+    func channelOpened(applicationProtocol: String?) {}
+
+    func channelReceived(_ bytes: UnsafeRawBufferPointer) {
+        unread += bytes
+        for frame in ReadFrame.read(&unread) {
+            frames.append(frame)
+            gateway.onFrame(self, frame)
+        }
+    }
+
+    func channelWritable() {}
+    func channelClosed(_ end: ChannelEnd) { isClosed = true }
+
+    /// An error answer, and the end of the connection unless more is to come.
+    func answer(_ status: UInt8, _ identifier: UInt32, closes: Bool = true) {
+        let bytes: [UInt8] = [8, status] + (0..<4).map { UInt8(truncatingIfNeeded: identifier >> (24 - 8 * $0)) }
+        say(bytes)
+        if closes { channel.close() }
+    }
+
+    func say(_ bytes: [UInt8]) { bytes.withUnsafeBytes { _ = channel.send($0) } }
+}
+
+/// A gateway whose every answer a test decides, over channels in memory.
+final class ScriptedGateway: ChannelDialer {
+    private let loop: Loop
+    var onFrame: (GatewayPeer, ReadFrame) -> Void = { _, _ in }
+    var isListening = true
+    private(set) var peers: [GatewayPeer] = []
+    /// The clients' ends.
+    private(set) var channels: [MemoryChannel] = []
+
+    init(loop: Loop) { self.loop = loop }
+
+    func open(
+        _ target: DialTarget, context: ClientContext, options: ChannelOptions,
+        delegate: any ByteChannelDelegate & SecureChannelDelegate
+    ) -> any ByteChannel {
+        let channel = MemoryChannel.dial(loop, delegate) { [unowned self] () throws(ChannelEnd) in
+            guard isListening else { throw ChannelEnd(.unreachable, "gateway: Connection refused") }
+            let peer = GatewayPeer(self)
+            return (
+                peer,
+                { [self] in
+                    peer.channel = $0
+                    peers.append(peer)
+                }
+            )
+        }
+        channels.append(channel)
+        return channel
+    }
+
+    /// Of all connections, fences not counted.
+    var frames: [ReadFrame] { peers.flatMap(\.frames).filter { !$0.isFence } }
+}
+
+/// One loop with a scripted gateway and a transport, in a time that passes as timers want it.
+final class GatewayWorld {
+    /// Of the notification 0: the token of zeros is the fence's.
+    static let firstToken: UInt32 = 1_000_000
+
+    let gateway: ScriptedGateway
+    var configuration: BinaryConfiguration
+    private(set) var transport: BinaryTransport!
+    private(set) var completions: [Completion] = []
+    private(set) var completionOf: [UInt32: Completion] = [:]
+    private(set) var reasonText: [UInt32: String] = [:]
+    private(set) var capacity = 0
+    private(set) var reachable: [Bool] = []
+    private(set) var notes: [TransportNote] = []
+    private(set) var isClosed = false
+    private let time: TestTime
+    private var lent: [Lent] = []
+    private var waiting: [UInt32] = []
+    private var outstanding = 0
+    /// What came back unprocessed or in doubt is sent again at once, as far as there is room, as the machine does.
+    var sendsAgain = false
+
+    init() throws {
+        time = try TestTime()
+        gateway = ScriptedGateway(loop: time.loop)
+        configuration = BinaryConfiguration(host: "gateway", tls: try ClientContext(TLS.ClientOptions(trust: .anyone)))
+        configuration.backOff.firstNs = 20_000_000
+        configuration.backOff.lastNs = 40_000_000
+    }
+
+    var nowNs: Int64 { time.nowNs }
+    var loop: Loop { time.loop }
+
+    func start() {
+        transport = BinaryTransport(
+            app: AppIndex(0), configuration: configuration, loop: time.loop, dialer: gateway
+        ) { [unowned self] events in take(events) }
+    }
+
+    func connect() {
+        start()
+        run("capacity") { capacity > 0 }
+    }
+
+    private func take(_ events: [TransportEvent]) {
+        for event in events {
+            switch event {
+            case .completions(let batch):
+                for completion in batch.completions {
+                    completions.append(completion)
+                    let number = completion.id.slot
+                    outstanding -= 1
+                    if sendsAgain, completion.kind != .answered {
+                        waiting.append(number)
+                        continue
+                    }
+                    #expect(completionOf[number] == nil, "two completions for \(number)")
+                    completionOf[number] = completion
+                    if completion.reasonText >= 0 { reasonText[number] = batch.texts[Int(completion.reasonText)] }
+                }
+            case .capacity(_, let requests): capacity = requests
+            case .reachable(_, let isReachable): reachable.append(isReachable)
+            case .note(_, let note): notes.append(note)
+            case .closed: isClosed = true
+            case .connections, .credentialRefused, .unanswered: break
+            }
+        }
+    }
+
+    /// Sends what waits, as far as the transport takes it.
+    private func sendWaiting() {
+        let count = min(waiting.count, max(0, capacity - outstanding))
+        guard count > 0 else { return }
+        let batch = waiting.prefix(count).map { request($0) }
+        waiting.removeFirst(count)
+        outstanding += count
+        transport.handle(.send(batch))
+    }
+
+    func run(
+        _ what: String, seconds: Double = 60, sourceLocation: SourceLocation = #_sourceLocation,
+        until condition: () -> Bool
+    ) {
+        let deadlineNs = time.nowNs + Int64(seconds * 1e9)
+        while !condition() {
+            guard time.nowNs <= deadlineNs else {
+                Issue.record("not within \(seconds) s: \(what)", sourceLocation: sourceLocation)
+                return
+            }
+            turn(limitNs: deadlineNs)
+        }
+    }
+
+    func runFor(seconds: Double) {
+        let deadlineNs = time.nowNs + Int64(seconds * 1e9)
+        while time.nowNs < deadlineNs { turn(limitNs: deadlineNs) }
+    }
+
+    private func turn(limitNs: Int64) {
+        sendWaiting()
+        // In small steps: what comes in a turn is to be answered before the next timer.
+        time.turn(limitNs: min(limitNs, time.nowNs + 20_000_000))
+    }
+
+    func request(_ number: UInt32, payload: String = #"{"aps":{"alert":"Hi"}}"#) -> OutgoingRequest {
+        func bytes(_ text: String) -> UnsafeRawBufferPointer {
+            lent.append(Lent(text))
+            return lent[lent.count - 1].bytes
+        }
+        return OutgoingRequest(
+            id: NotificationID(slot: number, generation: 3), token: bytes(World.token(number + Self.firstToken)),
+            payload: bytes(payload),
+            headers: NotificationHeaders(topic: bytes("com.example.shop")))
+    }
+
+    func send(_ numbers: Range<UInt32>) { waiting += numbers }
+
+    func close() {
+        transport.handle(.close)
+        run("closed") { isClosed }
+    }
+}
