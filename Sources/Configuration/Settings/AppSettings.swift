@@ -16,6 +16,9 @@ package struct AppSettings: Hashable, Sendable {
         case off
     }
 
+    /// What is spoken with the host.
+    package enum Transport: String, CaseIterable, Sendable { case http2, binary }
+
     package struct Connections: Hashable, Sendable {
         package var min = 1
         package var max = 8
@@ -35,6 +38,8 @@ package struct AppSettings: Hashable, Sendable {
     /// A name or an address (IPv6 without brackets).
     package var host: String
     package var port = 443
+    /// `nil`: HTTP/2.
+    package var binary: BinarySettings?
     /// Where broadcast channels are managed.
     package var manageHost: String
     package var managePort: Int
@@ -113,7 +118,8 @@ extension AppSettings {
         let nothing = TokenCredential(key: .text(""), keyID: "", teamID: "")
         self.init(name: "", bundleIDs: [], credential: .token(nothing), environment: environment)
 
-        section.notYet("transport", harmless: "http2")
+        var transport = Transport.http2
+        section.read("transport", into: &transport) { $0.choice() }
 
         section.required("name", into: &name) {
             $0.text("1 to 100 letters, digits, dots, hyphens or underscores", where: Self.isName)
@@ -121,7 +127,11 @@ extension AppSettings {
         section.required("bundle_ids", into: &bundleIDs) { Self.bundleIDs(reading: $0) }
         if let credential = Credential(reading: &section) { self.credential = credential }
         section.read("host", into: &host) { $0.hostName() }
+        if transport == .binary { port = BinarySettings.port }
         section.read("port", into: &port) { $0.integer(1...65_535) }
+        let binary = BinarySettings(in: &section)
+        if transport == .binary { self.binary = binary }
+        checkTransport(transport, section)
         section.section("broadcast") { section in
             section.read("manage_host", into: &manageHost) { $0.hostName() }
             section.read("manage_port", into: &managePort) { $0.integer(1...65_535) }
@@ -150,6 +160,24 @@ extension AppSettings {
                 section.reading.warn(
                     section.path(of: "verify"), "anyone who answers for \(host) gets this app's notifications")
             }
+        }
+    }
+
+    private func checkTransport(_ transport: Transport, _ section: Section) {
+        guard transport == .binary else {
+            guard section.has("binary") else { return }
+            return section.reading.refuse(
+                section.path(of: "binary"), "is for apps with transport: binary; without it an app speaks HTTP/2")
+        }
+        if !section.has("host") {
+            section.reading.refuse(
+                section.path(of: "host"),
+                "is missing: Apple's own gateways are gone since March 2021; give the host that speaks the binary protocol",
+                at: section.mark)
+        }
+        if case .token = credential, section.has("token") {
+            section.reading.refuse(
+                section.path(of: "token"), "the binary protocol has no provider tokens: give a certificate")
         }
     }
 

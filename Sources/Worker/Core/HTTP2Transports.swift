@@ -12,11 +12,11 @@ final class HTTP2Transports: TransportMaker {
     private let responseTimeoutNs: Int64
     private let trace: TraceFile?
 
-    init(loop: Loop, responseTimeoutNs: Int64, trace: TraceFile?) throws {
+    init(loop: Loop, dialer: Dialer, responseTimeoutNs: Int64, trace: TraceFile?) {
         self.loop = loop
+        self.dialer = dialer
         self.responseTimeoutNs = responseTimeoutNs
         self.trace = trace
-        dialer = Dialer(loop: loop, resolver: try Resolver())
     }
 
     func make(
@@ -46,17 +46,6 @@ private final class HTTP2Transport: AppTransport {
     func replace(with app: LoadedApp) {
         transport.replace(
             configuration: app.transportConfiguration(responseTimeoutNs), token: tokens.token(of: app))
-    }
-}
-
-extension TransportLink {
-    /// Over HTTP/2; `responseTimeoutNs`: of all apps; `trace` keeps what passes on their connections.
-    convenience init(
-        _ apps: [LoadedApp], responseTimeoutNs: Int64, trace: TraceFile? = nil, events: Mailbox<TransportEvent>
-    ) throws {
-        try self.init(apps, events: events) { loop in
-            try HTTP2Transports(loop: loop, responseTimeoutNs: responseTimeoutNs, trace: trace)
-        }
     }
 }
 

@@ -313,13 +313,15 @@ package final class PushWorker: @unchecked Sendable {
             publisher: publisher)
         self.groups = groups
         // The last that can fail: it starts a thread.
-        let responseTimeoutNs = configuration.delivery.responseTimeout.nanoseconds
+        let times = TransportTimes(
+            responseTimeoutNs: configuration.delivery.responseTimeout.nanoseconds,
+            longestWindowNs: configuration.drain.rebalance.nanoseconds)
         transports = try AppTransports(
             apps.count, loop: loop, onWakeUp: { [unowned self] in wakeUps.insert(.transports) },
             onNote: { [unowned self] note, app, isReminder in
                 eventLog.write(note, of: app, isReminder: isReminder)
             },
-            start: { try TransportLink(apps, responseTimeoutNs: responseTimeoutNs, trace: trace, events: $0) })
+            start: { try TransportLink(apps, times: times, trace: trace, events: $0) })
         let reports = Mailbox<ClusterReport>(loop: loop, capacity: 8) { [unowned self] batch in
             for report in batch { take(report) }
         }

@@ -46,6 +46,6 @@ extension AppSettings {
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
             && connections == other.connections && authorities == other.authorities
             && verifiesHost == other.verifiesHost
-            && indexesAuthorization == other.indexesAuthorization
+            && indexesAuthorization == other.indexesAuthorization && binary == other.binary
     }
 }
