@@ -204,9 +204,9 @@ struct BinaryValueTests {
         var random = SplitMix64(seed: 1)
         var plan = PoolPlan(minimum: 1, maximum: 2)
         #expect(plan.handle(.start, using: &random) == [.dial(0, firstAddress: 0)])
+        // One at a time: it is dialled when the first is open.
         #expect(plan.handle(.crowded, using: &random) == [])
-        _ = plan.handle(.opened(0), using: &random)
-        #expect(plan.handle(.crowded, using: &random) == [.dial(1, firstAddress: 1)])
+        #expect(plan.handle(.opened(0), using: &random) == [.dial(1, firstAddress: 1)])
         _ = plan.handle(.opened(1), using: &random)
         #expect(plan.handle(.crowded, using: &random) == [])
         #expect(plan.live == 2)

@@ -18,6 +18,9 @@ import Testing
     /// What Apple refuses, or never answers.
     @Suite(.serialized) enum Refusals {}
 
+    /// The binary protocol.
+    @Suite(.serialized) enum Gateways {}
+
     /// Topics that change, and what a broker says falsely of them.
     @Suite(.serialized) enum Logs {}
 

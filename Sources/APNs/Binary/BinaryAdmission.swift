@@ -1,11 +1,11 @@
-/// How many notifications may be open at once, by how their connections end: a value machine.
+/// How many notifications may be open at once on a connection, by how connections end: a value machine.
 ///
 /// Where a gateway closes without a word, all that was open is in doubt, and sent again: so little is to be open next time.
 /// It doubles with what is settled. Where nothing is settled between two such ends, half as many are admitted each
 /// time, the same ones first: so the one that ends the connections is alone at last, and only then is an end held against it.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
-    /// Open at once.
+    /// Open at once, on each connection.
     package private(set) var limit: Int
     /// Settled since it changed.
     private var settled = 0

@@ -76,10 +76,6 @@ final class BinaryConnection: ByteChannelDelegate {
     private static let eagerBytes = 32 << 10
     /// Without an expiry a notification is stored for so long; 0 would say that it is not to be stored.
     private static let storedSeconds: Int64 = 30 * 86_400
-    /// A device token that no gateway knows.
-    private static let fenceToken = StaticString(
-        "0000000000000000000000000000000000000000000000000000000000000000")
-    private static let fencePayload = StaticString(#"{"aps":{}}"#)
     private static let nobody = NotificationID(slot: .max, generation: 0)
 
     init(
@@ -197,10 +193,7 @@ final class BinaryConnection: ByteChannelDelegate {
         else { return drain() }
         hasFence = true
         let now = loop.now
-        let bytes = frames.append(
-            BinaryFrames.Fields(
-                token: Self.fenceToken.lentBytes, payload: Self.fencePayload.lentBytes,
-                identifier: window.nextIdentifier, expiry: 0, priority: 10), configuration.format)
+        let bytes = frames.append(.fence(identifier: window.nextIdentifier), configuration.format)
         open(Self.nobody, bytes: bytes, now: now, isFence: true)
         phase = .draining
         markDirty()

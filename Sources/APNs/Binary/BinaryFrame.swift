@@ -13,7 +13,17 @@ struct BinaryFrames: ~Copyable {
         var expiry: UInt32
         /// 5 or 10.
         var priority: UInt8
+
+        /// For a device token that no gateway knows, so that it must answer with an error.
+        static func fence(identifier: UInt32) -> Fields {
+            Fields(
+                token: fenceToken.lentBytes, payload: fencePayload.lentBytes, identifier: identifier, expiry: 0,
+                priority: 10)
+        }
     }
+
+    private static let fenceToken = StaticString("0000000000000000000000000000000000000000000000000000000000000000")
+    private static let fencePayload = StaticString(#"{"aps":{}}"#)
 
     private var memory: UnsafeMutableRawBufferPointer
     private var head = 0

@@ -150,7 +150,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
         if plan.isAsleep { tell(.wanted) }
         let ready = connections.filter { $0.phase == .ready }
         guard !ready.isEmpty else { return }
-        let share = (admission.limit + ready.count - 1) / ready.count
+        let share = min(admission.limit, max(1, configuration.window.notifications / ready.count))
         let bytes = max(1, configuration.window.bytes / ready.count)
         for connection in ready where !queue.isEmpty { connection.fill(from: &queue, most: share, bytes: bytes) }
     }
@@ -367,7 +367,12 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
         if isClosing { return 0 }
         // What a connection that leaves has open counts as outstanding, and takes nothing of the others.
         let leaving = connections.reduce(0) { $1.phase == .draining ? $0 + $1.open : $0 }
-        if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : admission.limit) }
+        let ready = connections.count { $0.phase == .ready }
+        if ready > 0 {
+            return leaving
+                + (reachability.isOnProbation
+                    ? 1 : min(admission.limit * ready, configuration.window.notifications))
+        }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
         if isReplacing { return reportedCapacity }
         // Between an error and the next connection, which is being made: what was discarded comes back, and waits here.

@@ -104,9 +104,8 @@ package struct PoolPlan: Sendable {
             else { return [] }
             wanted += 1
         case .crowded:
-            guard waiting == nil, wanted < maximum, live >= wanted,
-                connections.allSatisfy({ $0.phase != .dialing })
-            else { return [] }
+            // What it replaces is mostly being dialled: the next one is dialled after that.
+            guard waiting == nil, wanted < maximum, live >= wanted else { return [] }
             wanted += 1
         case .idle(let id):
             guard let index = index(id), connections[index].phase == .open, live > minimum,

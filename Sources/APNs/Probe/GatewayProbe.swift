@@ -1,0 +1,98 @@
+internal import EventLoop
+package import Network
+internal import PushRecords
+package import TLS
+
+/// Completes a TLS handshake with a gateway of the binary protocol, through its proxy and with its client certificate, and
+/// waits a moment: a gateway that refuses the certificate closes then. Asked to, it sends one notification for a token of
+/// zeros, whose error proves that the gateway reads and answers.
+///
+/// Runs a loop of its own on the calling thread, so it is not for a thread that has one.
+package final class GatewayProbe: SecureChannelDelegate {
+    package struct Answer: Sendable, Equatable {
+        package var address: String
+        package var tlsVersion: String
+        /// What the gateway said of the token of zeros; `nil`: nothing within the time, or it was not asked.
+        package var status: UInt8?
+    }
+
+    /// How long a gateway is given to close, or to answer.
+    private static let patienceNs: Int64 = 500_000_000
+    private static let answerNs: Int64 = 5_000_000_000
+
+    private let isAsked: Bool
+    private var reader = GatewayAnswerReader()
+    private var openedNs: Int64?
+    private var answer: Answer?
+    private var result: Result<Answer, ChannelEnd>?
+
+    private init(asks isAsked: Bool) { self.isAsked = isAsked }
+
+    /// - Parameter asks: sends the notification.
+    /// - Throws: `ChannelEnd`, whose text names host, address and cause.
+    package static func run(
+        host: String, port: UInt16, proxy: DialTarget.Proxy? = nil, context: ClientContext, asks: Bool = false,
+        timeoutNs: Int64 = 10_000_000_000
+    ) throws(ChannelEnd) -> Answer {
+        let name = DialTarget.text(host, port)
+        let loop: Loop
+        let resolver: Resolver
+        do {
+            loop = try Loop()
+            resolver = try Resolver()
+        } catch {
+            throw ChannelEnd(.unreachable, "\(name): \(error)")
+        }
+        defer { resolver.stop() }
+        let probe = GatewayProbe(asks: asks)
+        let channel = Dialer(loop: loop, resolver: resolver)
+            .open(
+                DialTarget(host: host, port: port, proxy: proxy), context: context, delegate: probe, observer: nil)
+        let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
+        while probe.result == nil {
+            let nowNs = LoopTime.read().monotonicNs
+            if let openedNs = probe.openedNs, let answer = probe.answer,
+                nowNs - openedNs >= (asks ? answerNs : patienceNs)
+            {
+                probe.result = .success(answer)
+            } else if nowNs >= deadlineNs {
+                probe.result = .failure(
+                    ChannelEnd(.handshakeTimedOut, "\(name): no TLS connection within \(timeoutNs / 1_000_000) ms"))
+            }
+            loop.runOnce(timeoutNs: 50_000_000)
+        }
+        channel.abort()
+        loop.runOnce()
+        return try probe.result!.get()
+    }
+
+    package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        openedNs = LoopTime.read().monotonicNs
+        answer = Answer(
+            address: channel.peerAddress?.description ?? "", tlsVersion: channel.tlsVersion ?? "", status: nil)
+        guard isAsked else { return }
+        var frames = BinaryFrames()
+        _ = frames.append(.fence(identifier: 1), .enhanced)
+        channel.send(frames.output)
+    }
+
+    package func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        guard let found = reader.read(bytes), var answer else { return }
+        switch found {
+        case .answer(let said):
+            answer.status = said.status
+            result = result ?? .success(answer)
+        case .garbage(let byte):
+            result =
+                result
+                ?? .failure(
+                    ChannelEnd(
+                        .tlsFailed,
+                        "\(answer.address): sent a byte \(byte), with which no answer of the binary protocol begins"))
+        }
+    }
+
+    package func channelWritable(_ channel: SecureChannel) {}
+
+    package func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { result = result ?? .failure(end) }
+}

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Requests for a gateway of the binary protocol, and the comparison of what became of them.
+
+The protocol has no apns-id, so each notification has a device token of its own, and the simulator's book is compared by it.
+Shares no code with the worker. Needs Python's confluent-kafka (Debian: python3-confluent-kafka).
+
+    gateway.py produce --topic apns.requests --count 100000 --bad-every 500
+    gateway.py audit --topic apns.requests --results apns.results --count 100000 --bad-every 500 --simulator URL
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+import urllib.request
+from collections import Counter
+
+import confluent_kafka
+
+import topics
+
+# Answered with status 8, always.
+BAD = "fa174001"
+
+
+def is_bad(number, options):
+    return options.bad_every > 0 and number % options.bad_every == options.bad_every - 1
+
+
+def token(number, options):
+    """A bad one begins with what the simulator is asked for, and a 0: always."""
+    if is_bad(number, options):
+        return f"{options.code}0{number:023x}" + "5b" * 16
+    return f"{number:032x}" + "5a" * 16
+
+
+def number_of(token):
+    return int(token[9:32] if token.startswith("fa17") else token[:32], 16)
+
+
+def produce(options):
+    producer = confluent_kafka.Producer({
+        "bootstrap.servers": options.servers, "acks": "all", "enable.idempotence": True, "linger.ms": 10,
+        "max.in.flight.requests.per.connection": 1, "queue.buffering.max.messages": 200_000, "compression.type": "lz4",
+    })
+    failures = []
+
+    def delivered(error, message):
+        if error is not None or message.offset() is None or message.offset() < 0:
+            failures.append(error or "acknowledged without an offset")
+
+    started = time.monotonic()
+    for number in range(options.first, options.first + options.count):
+        value = '{"aps":{"alert":"Hi %d"}}' % number
+        while True:
+            try:
+                producer.produce(options.topic, key=token(number, options), value=value, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 1_000 == 0:
+            producer.poll(0)
+        if options.rate and number % 20 == 0:
+            ahead = (number - options.first) / options.rate - (time.monotonic() - started)
+            if ahead > 0:
+                time.sleep(ahead)
+    if producer.flush(120) or failures:
+        print(f"not all were written: {failures[:3]}", file=sys.stderr)
+        return False
+    print(f"produced {options.count} in {time.monotonic() - started:.1f} s")
+    return True
+
+
+def audit(options):
+    outcome, reason, status = options.expected.split(":")
+    results, doubts, findings, presumed, repeated = {}, {}, Counter(), 0, 0
+    examples = {}
+
+    def found(kind, example):
+        findings[kind] += 1
+        examples.setdefault(kind, example)
+
+    for message in topics.read(options.servers, options.results):
+        value = json.loads(message.value())
+        number = number_of(value["device_token"])
+        doubts[number] = max(doubts.get(number, 0), value["in_doubt"])
+        if number in results:
+            repeated += 1
+            continue
+        results[number] = value["outcome"]
+        presumed += value["detail"] == "presumed"
+        wanted = (outcome, reason or None, int(status)) if is_bad(number, options) else ("accepted", None, 200)
+        if wanted != (value["outcome"], value["reason"], value["status"]):
+            found("result other than expected", f"{wanted}, not {value}")
+    for number in range(options.count):
+        if number not in results:
+            found("no result", number)
+    counts = {}
+    for name, _, accepted in seen(options.simulator):
+        counts[number_of(name)] = accepted
+    lost = again = 0
+    for number in range(options.count):
+        accepted = counts.get(number, 0)
+        if is_bad(number, options):
+            if accepted:
+                found("a bad token was accepted", number)
+            continue
+        if accepted == 0:
+            lost += 1
+            if options.lost_at_most == 0:
+                found("accepted, says its result, and the gateway never took it", number)
+        if accepted > 1:
+            again += accepted - 1
+            if options.repeats == "none" or options.repeats == "doubtful" and not doubts.get(number):
+                found("accepted again without a doubt", number)
+    if lost > options.lost_at_most:
+        found("more lost than the worker said", f"{lost} of {options.lost_at_most}")
+    if options.repeats_at_most is not None and again > options.repeats_at_most:
+        found("accepted again more often than possible", f"{again} of {options.repeats_at_most}")
+    if repeated and options.repeats != "crashed":
+        found("more than one result", repeated)
+    marked = sum(1 for doubt in doubts.values() if doubt)
+    print(f"results {len(results)}, presumed {presumed}, in doubt {marked}, lost {lost}, accepted again {again}, "
+          f"results again {repeated}")
+    for kind, count in findings.items():
+        print(f"{kind}: {count}, such as {examples[kind]}")
+    return not findings
+
+
+def seen(address):
+    """Token, requests and accepted of each, whose ids are all the same."""
+    counts = {}
+    for place, listing in enumerate(("received", "accepted")):
+        with urllib.request.urlopen(f"{address}/{listing}", timeout=60) as lines:
+            for line in lines:
+                _, name, count = line.decode().split()
+                counts.setdefault(name, [name, 0, 0])[1 + place] = int(count)
+    return counts.values()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for action in (produce, audit):
+        made = commands.add_parser(action.__name__)
+        made.set_defaults(action=action)
+        made.add_argument("--servers", default="localhost:9092")
+        made.add_argument("--topic", default="apns.requests")
+        made.add_argument("--count", type=int, required=True)
+        made.add_argument("--bad-every", type=int, default=0, help="each so many-th token is bad; 0: none")
+        made.add_argument("--code", default=BAD, help="what a bad token begins with (%(default)s)")
+        if action is produce:
+            made.add_argument("--first", type=int, default=0, help="number of the first")
+            made.add_argument("--rate", type=int, default=0, help="a second; 0: as fast as it goes")
+        else:
+            made.add_argument("--results", default="apns.results")
+            made.add_argument("--simulator", required=True)
+            made.add_argument("--expected", default="rejected:BadDeviceToken:8", help="OUTCOME:REASON:STATUS of bad ones")
+            made.add_argument("--repeats", choices=["none", "doubtful", "crashed"], default="none",
+                              help="accepted again: never; only where a result says so; as often as it is")
+            made.add_argument("--repeats-at-most", type=int)
+            made.add_argument("--lost-at-most", type=int, default=0, help="what the worker said of short windows")
+    options = parser.parse_args()
+    status = 0 if options.action(options) else 1
+    # confluent-kafka 1.7.0 releases None once too often for each null header, and Python aborts over it at its end.
+    sys.stdout.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()
