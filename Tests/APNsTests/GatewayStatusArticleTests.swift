@@ -1,5 +1,6 @@
 import Delivery
 import Foundation
+import PushRecords
 import Testing
 
 @testable import APNs
