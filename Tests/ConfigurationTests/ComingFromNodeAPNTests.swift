@@ -226,15 +226,17 @@ import Testing
         /// What is being built elsewhere, and named already.
         private static let coming: Set<String> = [
             "binary.feedback", "binary.feedback.host", "binary.feedback.port", "binary.feedback.interval", "Feedback",
-            "apns-worker feedback", "--log-level debug", "--log-part apns=debug",
+            "apns-worker feedback",
         ]
 
         init() throws {
-            commands = try code("Sources/apns-worker")
+            commands = try code("Sources/apns-worker") + code("Sources/Configuration/CommandLine")
             metrics = try text("Sources/Worker/Admin/MetricsText.swift")
             lines = try text("Sources/Worker/Core/EventLog.swift")
             var literals = try text("Sources/APNs/Binary/GatewayAnswer.swift")
-            for folder in ["Schemas", "Results", "Requests", "Vocabulary"] { literals += try code("Sources/PushRecords/\(folder)") }
+            for folder in ["Schemas", "Results", "Requests", "Vocabulary"] {
+                literals += try code("Sources/PushRecords/\(folder)")
+            }
             literals += try text("Sources/Delivery/Settlement/Settlement.swift")
             let configuration = try load(minimal).configuration
             var texts: Set<String> = [configuration.results.topic, configuration.unregistered.topic, "/status"]
