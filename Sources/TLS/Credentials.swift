@@ -9,6 +9,27 @@ internal import COpenSSL
 
     deinit { unsafe X509_free(raw) }
 
+    /// One in DER, as Apple's `.cer` files are.
+    ///
+    /// - Throws: `TLSError` of kind `credential` that begins with `name`.
+    convenience init(der: [UInt8], name: String) throws(TLSError) {
+        ErrorQueue.clear()
+        // d2i_X509(3): the certificate is the caller's to free; NULL: it is none.
+        let raw = unsafe der.withUnsafeBufferPointer { der in
+            var start = der.baseAddress
+            return unsafe d2i_X509(nil, &start, der.count)
+        }
+        guard let raw = unsafe raw else {
+            ErrorQueue.clear()
+            throw TLSError(
+                .credential, "\(name): is DER, but no certificate; PKCS#12 (.p12, .pfx) belongs in pkcs12_file")
+        }
+        unsafe self.init(adopting: raw)
+    }
+
+    /// Whether these can be DER, and no PEM: a SEQUENCE longer than 127 bytes, whose length is no ASCII.
+    static func isDER(_ bytes: [UInt8]) -> Bool { bytes.count > 1 && bytes[0] == 0x30 && bytes[1] > 0x80 }
+
     var pem: String? { unsafe writtenText { unsafe PEM_write_bio_X509($0, raw) } }
 }
 
@@ -55,19 +76,42 @@ package enum CredentialSource: Hashable, Sendable {
     case bytes([UInt8], name: String)
 }
 
+extension CredentialSource {
+    /// What a file holds; `nil`: it is a text.
+    fileprivate func readBytes() throws(TLSError) -> (bytes: [UInt8], name: String)? {
+        switch self {
+        case .file(let path): (try readCredential(file: path), path)
+        case .bytes(let bytes, let name): (bytes, name)
+        case .text: nil
+        }
+    }
+}
+
 /// A certificate, its chain and its private key. Immutable; any thread.
 package final class Identity: Sendable {
     let certificate: Certificate
     let chain: [Certificate]
     let key: PrivateKey
 
-    /// From PEM. The first certificate is ours, the rest is its chain; `key` `nil`: it stands in the same text.
+    /// From PEM. The first certificate is ours, the rest is its chain; `key` `nil`: it stands in the same text. A certificate
+    /// may also be in DER, which has neither a chain nor a key.
     ///
-    /// - Throws: `TLSError` of kind `credential` that begins with the source's name: cannot be read, not PEM, no
+    /// - Throws: `TLSError` of kind `credential` that begins with the source's name: cannot be read, neither PEM nor DER, no
     ///   certificate, no key, wrong or missing passphrase, key of another certificate.
     package convenience init(
         certificate: CredentialSource, key: CredentialSource? = nil, passphrase: String? = nil
     ) throws(TLSError) {
+        if let (bytes, name) = try certificate.readBytes(), Certificate.isDER(bytes) {
+            let own = try Certificate(der: bytes, name: name)
+            guard let key else {
+                throw TLSError(
+                    .credential, "\(name): is a certificate in DER, which holds no private key: give key_file, too")
+            }
+            let keyPEM = try PEM(key)
+            try self.init(
+                certificate: own, chain: [], key: keyPEM.privateKey(passphrase: passphrase), name: keyPEM.name)
+            return
+        }
         let certificatePEM = try PEM(certificate)
         let keyPEM = if let key { try PEM(key) } else { certificatePEM }
         let certificates = try certificatePEM.certificates()

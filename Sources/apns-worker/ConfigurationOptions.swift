@@ -14,7 +14,8 @@ struct ConfigurationOptions {
     ]
 
     static let options: [OptionTable<Self>.Option] = [
-        .init("config", "c", value: "FILE", "The configuration, a YAML file; takes the place of all other options.") {
+        .init("config", "c", value: "FILE", "The configuration, a YAML file; takes the place of the flags for one app.")
+        {
             options, text throws(UsageError) in options.file = try OptionValue.text(text)
         },
         .init("bootstrap-servers", value: "LIST", "Kafka brokers, host:port with commas between.") {

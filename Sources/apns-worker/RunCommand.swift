@@ -6,30 +6,41 @@ import Kafka
 import Observability
 import Worker
 
+private struct RunOptions {
+    var configuration = ConfigurationOptions()
+    var log = LogFlags()
+
+    /// The checked configuration, as it is now, with the flags in force. Throws all that is wrong with it.
+    func read() throws(ConfigurationError) -> LoadedConfiguration { log.applied(to: try configuration.read()) }
+}
+
 /// `apns-worker run`.
 func runWorker(_ arguments: [String]) -> ExitCode {
     EarlySignals.hold()
     // Core, net and librdkafka's threads hand memory to each other: two heaps serve them, and hold far less.
     linux_tune_malloc(2)
     Unpacking.tuneMalloc()
-    let table = OptionTable<ConfigurationOptions>(
+    let table = OptionTable<RunOptions>(
         command: "apns-worker run", usage: ConfigurationOptions.usage,
         about: [
             "Reads push requests from Kafka, sends them to APNs, publishes a result for each and every dead token, and commits an offset once all of its notifications are settled.",
             "SIGTERM or SIGINT: stop reading, let what is in flight settle, commit, exit 0; a second one exits at once (130 or 143).",
-            "SIGHUP: read the configuration again: apps, credentials, limits, pauses and log levels; all of it or nothing.",
-        ], options: ConfigurationOptions.options,
+            "SIGHUP: read the configuration again: apps, credentials, limits, pauses and log levels; all of it or nothing. What --log-level and --log-part say stays in force.",
+        ],
+        options: ConfigurationOptions.options.map { $0.within(\.configuration) }
+            + LogFlags.options.map { $0.within(\.log) },
         notes:
             "Exit codes: 0 stopped, 1 failed, 64 wrong usage, 78 wrong configuration, credentials or topics, 130 and 143 by a second SIGINT or SIGTERM."
     )
-    let options: ConfigurationOptions
-    switch parsed(table, arguments, ConfigurationOptions()) {
+    let options: RunOptions
+    switch parsed(table, arguments, RunOptions()) {
     case .failure(let exit): return exit.code
     case .success(let given): options = given
     }
-    switch options.load(command: table.command) {
+    switch options.configuration.load(command: table.command) {
     case .failure(let exit): return exit.code
-    case .success(let loaded):
+    case .success(let read):
+        let loaded = options.log.applied(to: read)
         let log = loaded.configuration.log
         let logger = Logger(levels: log.levels, format: log.format)
         for warning in loaded.warnings {
@@ -44,7 +55,7 @@ func runWorker(_ arguments: [String]) -> ExitCode {
         // One that is full, or cannot be written, keeps no worker from starting: not after the crash that it was to explain.
         var trace: TraceFile?
         do throws(TraceFile.Failure) {
-            trace = try openTrace(options.trace, of: table.command) {
+            trace = try openTrace(options.configuration.trace, of: table.command) {
                 logger.warning(.apns, "trace", ["text": .text($0)])
             }
         } catch {

@@ -59,6 +59,23 @@ struct CommandTests {
                 ], 78, "--key-id: expected Apple's 10 letters and digits, found \"short\""
             ),
             (
+                ["run", "-c", "x", "--log-level", "debgu"], 64,
+                "apns-worker run: --log-level: there is no level \"debgu\"; did you mean debug? (see apns-worker run --help)"
+            ),
+            (
+                ["run", "-c", "x", "--log-part", "apn=debug"], 64,
+                "apns-worker run: --log-part: there is no part \"apn\"; did you mean apns? (see apns-worker run --help)"
+            ),
+            (
+                ["run", "--log-level", "debug"], 64,
+                "apns-worker run: needs --config FILE, or flags for one app (see apns-worker run --help)"
+            ),
+            (
+                ["demo", "--log-part", "kafka"], 64,
+                "apns-worker demo: --log-part: expected PART=LEVEL, such as apns=debug, found \"kafka\" "
+                    + "(see apns-worker demo --help)"
+            ),
+            (
                 ["simulate", "--fault", "nope@3"], 64,
                 "apns-worker simulate: --fault: fault 'nope@3': there is no fault 'nope' (see apns-worker simulate --help)"
             ),
@@ -93,6 +110,13 @@ struct CommandTests {
         #expect(ended.output.hasPrefix("Usage: apns-worker "))
         #expect(ended.errors.isEmpty)
         #expect(ended.code == 0)
+    }
+
+    @Test(arguments: ["run", "demo"])
+    func whatLogsTakesItsLevels(command: String) throws {
+        let help = try run([command, "--help"]).output
+        #expect(help.contains("--log-level LEVEL ") && help.contains("--log-part PART=LEVEL "))
+        #expect(help.contains("critical") && help.contains("simulator;"))
     }
 
     @Test func versionIsOneLine() throws {

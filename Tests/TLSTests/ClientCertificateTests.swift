@@ -119,11 +119,37 @@ import Testing
         #expect(
             failure { _ = try Identity(certificate: .file(certificate), key: .file(other)) }?.text
                 == "\(other): the private key is not the certificate's")
-        let der = folder.path("cert.cer")
-        _ = try OpenSSLCommand.run("x509 -in \(certificate) -outform der -out \(der)")
+        let der = folder.path("key.der")
+        _ = try OpenSSLCommand.run("pkcs8 -topk8 -nocrypt -in \(key) -outform der -out \(der)")
+        #expect(
+            failure { _ = try Identity(certificate: .file(certificate), key: .file(der)) }?.text
+                == "\(der): is DER, not PEM: openssl x509 -inform der makes PEM of a .cer, openssl pkcs12 of a .p12")
+    }
+
+    /// What Apple's page gives: a `.cer`, whose private key is in another file.
+    @Test func aCertificateMayBeDER() throws {
+        let (der, key) = (folder.path("aps.cer"), folder.path("key.pem"))
+        _ = try OpenSSLCommand.run("x509 -in \(folder.path("cert.pem")) -outform der -out \(der)")
+        let bytes = try Array(Data(contentsOf: URL(fileURLWithPath: der)))
+        try expectUse(Identity(certificate: .file(der), key: .file(key)))
+        try expectUse(Identity(certificate: .bytes(bytes, name: "aps.cer"), key: .file(key)))
         #expect(
             failure { _ = try Identity(certificate: .file(der)) }?.text
-                == "\(der): is DER, not PEM: openssl x509 -inform der makes PEM of a .cer, openssl pkcs12 of a .p12")
+                == "\(der): is a certificate in DER, which holds no private key: give key_file, too")
+        let other = try folder.write(Pair.authority.issueClient(bundleID: "x").keyPEM, "other.pem")
+        #expect(
+            failure { _ = try Identity(certificate: .file(der), key: .file(other)) }?.text
+                == "\(other): the private key is not the certificate's")
+        let bundle = try export("-passout pass:open")
+        let none = "is DER, but no certificate; PKCS#12 (.p12, .pfx) belongs in pkcs12_file"
+        #expect(failure { _ = try Identity(certificate: .file(bundle)) }?.text == "\(bundle): \(none)")
+        // Cut anywhere.
+        for count in stride(from: 2, to: bytes.count, by: 7) {
+            let part = Array(bytes.prefix(count))
+            #expect(
+                failure { _ = try Identity(certificate: .bytes(part, name: "part"), key: .file(key)) }?.text
+                    == "part: \(none)")
+        }
     }
 
     @Test func anExpiredCertificateSaysWhen() throws {

@@ -11,6 +11,7 @@ struct DemoOptions {
     var faults: [FaultRule] = []
     /// The n-th result is left out when results are read back, to see the books differ; 0: none.
     var withheld = 0
+    var log = LogFlags()
 
     static let table = OptionTable<DemoOptions>(
         command: "apns-worker demo", usage: ["[OPTIONS]"],
@@ -43,7 +44,7 @@ struct DemoOptions {
                 options, text throws(UsageError) in
                 options.withheld = try OptionValue.integer(text, 1...10_000_000)
             },
-        ],
+        ] + LogFlags.options.map { $0.within(\.log) },
         notes: "Exit codes: 0 the books agree, 1 they differ or something failed, 64 wrong usage.")
 }
 

@@ -24,7 +24,9 @@ final class DemoSetting {
         settings.latency = options.latency
         settings.faults = options.faults
         simulator = try Simulator(settings)
-        configuration = Self.configuration(broker, simulator)
+        var configuration = Self.configuration(broker, simulator)
+        configuration.log = options.log.applied(to: configuration.log)
+        self.configuration = configuration
         for topic in configuration.requestTopics.map(\.name) + configuration.outputTopics.map(\.name) {
             try broker.create(topic, partitions: Self.partitions)
         }
