@@ -27,9 +27,7 @@ extension EndToEnd.Gateways {
             let worker = try scene.start()
             try scene.settle(worker)
             try scene.stop(worker)
-            // Of each connection that was cut, what the window held at most.
-            let figures = try scene.audit(Self.records, "--repeats", "doubtful")
-            print(figures)
+            try scene.audit(Self.records, "--repeats", "doubtful")
         }
 
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
@@ -75,7 +73,7 @@ extension EndToEnd.Gateways {
         }
 
         /// What an error says too late is lost, and told: how much at most, and that the window is longer from then on.
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(3)))
         func aWindowThatIsTooShortIsNoticedCountedAndLengthened() throws {
             let scene = try GatewayScene(
                 "short", faults: ["error-delay=600ms"], binary: "window: {duration: 100ms}", hasAdmin: true)
@@ -170,13 +168,9 @@ private final class GatewayScene {
     func write(isBinary: Bool) throws {
         self.isBinary = isBinary
         let base = scene.configuration
-        let protocolKeys =
+        let keys =
             isBinary
-            ? """
-                transport: binary
-                    port: \(gatewayPort)
-                    binary: {\(binary)}
-            """ : "    port: \(simulator.port)"
+            ? ["transport: binary", "port: \(gatewayPort)", "binary: {\(binary)}"] : ["port: \(simulator.port)"]
         try scene.write(
             """
             kafka: {bootstrap_servers: "\(base.servers)", group_id: \(base.group), session_timeout: 6s}
@@ -192,7 +186,7 @@ private final class GatewayScene {
                 host: localhost
                 certificate: {file: client.pem, key_file: client-key.pem}
                 tls: {ca_file: ca.pem}
-            \(protocolKeys)
+            \(keys.map { "    \($0)" }.joined(separator: "\n"))
             admin: {listen: \(admin.map { "127.0.0.1:\($0)" } ?? "off")}
             """, to: "worker.yaml")
     }
@@ -239,10 +233,10 @@ private final class GatewayScene {
 
     /// Of the admin pages.
     func page(_ name: String) throws -> String {
-        guard let admin, let url = URL(string: "http://127.0.0.1:\(admin)/\(name)") else {
-            throw Unexpected("no admin pages")
-        }
-        return try String(contentsOf: url, encoding: .utf8)
+        guard let admin else { throw Unexpected("no admin pages") }
+        return try Scene.run(
+            Tool.curl.path(), ["-s", "-m", "5", "http://127.0.0.1:\(admin)/\(name)"], within: 10
+        ).text
     }
 
     deinit { _ = try? simulator.process.stop() }

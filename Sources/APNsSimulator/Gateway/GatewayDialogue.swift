@@ -72,6 +72,8 @@ final class GatewayDialogue {
         if frame.isMalformed { return .protocolError }
         if frame.token.isEmpty { return .missingToken }
         if frame.token.count != Self.tokenSize { return .tokenSize }
+        // Nobody's, and what clients ask with whether the gateway answers.
+        if frame.token.allSatisfy({ $0 == 0 }) { return .invalidToken }
         if frame.payload.isEmpty { return .missingPayload }
         if frame.payload.count > service.payloadLimit { return .payloadSize }
         // Apple has no word of its own for a payload that is not a dictionary.

@@ -50,6 +50,7 @@ extension TokenTable {
 
           fa170NNN  the gateway answers status NNN (0008: invalid token); 0010: accepts this one, answers 10
           fa170000  the gateway closes without a word, and does not process this one
+          000…      a token of zeros is answered 8
 
         """
 }
