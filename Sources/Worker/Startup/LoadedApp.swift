@@ -46,7 +46,9 @@ package struct LoadedApp: Sendable {
             let trust: Trust =
                 !settings.verifiesHost
                 ? .anyone : try settings.authorities.map { try files.trust($0) } ?? .system
-            context = try ClientContext(ClientOptions(trust: trust, identity: identity))
+            // The binary protocol is older than ALPN: its servers agree to none.
+            let alpn = settings.binary == nil ? ["h2"] : []
+            context = try ClientContext(ClientOptions(trust: trust, alpn: alpn, identity: identity))
         } catch {
             lines.append("app \(settings.name): tls: \(error)")
         }
