@@ -1,0 +1,157 @@
+import APNsSimulator
+import Configuration
+import EventLoop
+import Foundation
+import Kafka
+import Network
+import Observability
+import TLS
+import TestSupport
+import Testing
+
+@testable import Worker
+
+/// The simulator's feedback service and in-process brokers, with reads between them.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct FeedbackReadsTests {
+    private final class World {
+        let simulator: Simulator
+        let cluster: MockCluster
+        let loop: Loop
+        let reads: FeedbackReads
+        let log = MemorySink()
+        let topic = KafkaBroker.uniqueName("unregistered")
+        private let resolver: Resolver
+        private(set) var outcomes: [FeedbackReads.Outcome] = []
+
+        init() throws {
+            var options = SimulatorOptions()
+            options.controlPort = nil
+            options.gatewayPort = 0
+            options.feedbackPort = 0
+            simulator = try Simulator(options)
+            cluster = try MockCluster()
+            try cluster.create(topic, partitions: 1)
+            loop = try Loop()
+            resolver = try Resolver()
+            reads = try FeedbackReads(
+                ClusterSettings(bootstrapServers: cluster.bootstrapServers), topic: topic, loop: loop,
+                resolver: resolver, logger: Logger(sink: log))
+            reads.onEnd = { [unowned self] in outcomes.append($1) }
+        }
+
+        deinit {
+            reads.close()
+            loop.runOnce()
+            resolver.stop()
+            simulator.stop()
+        }
+
+        func app(port: UInt16? = nil, index: Int = 0) throws -> FeedbackApp {
+            let issued = try simulator.credentials.authority.issueClient(bundleID: SimulatorCredentials.bundleID)
+            var app = AppSettings(
+                name: "old", bundleIDs: [SimulatorCredentials.bundleID],
+                credential: .certificate(
+                    CertificateCredential(
+                        .pem(certificate: .text(issued.certificatePEM), key: .text(issued.keyPEM)))),
+                host: simulator.host)
+            app.authorities = .text(simulator.credentials.caPEM)
+            app.binary = BinarySettings()
+            var feedback = BinarySettings.Feedback(host: simulator.host)
+            feedback.port = Int(port ?? simulator.feedbackPort ?? 0)
+            app.binary?.feedback = feedback
+            return try #require(FeedbackApp(try LoadedApp(app), index: index))
+        }
+
+        func tell(_ count: Int) throws {
+            for number in 0..<count {
+                let digits = String(number, radix: 16)
+                try simulator.addFeedback(
+                    token: String(repeating: "0", count: 64 - digits.count) + digits, atSeconds: UInt32(number))
+            }
+        }
+
+        func run(seconds: Double = 30, until condition: () throws -> Bool) throws {
+            let deadline = Date(timeIntervalSinceNow: seconds)
+            while try !condition() {
+                guard Date() < deadline else { throw ChildProcess.Failure.timedOut(waitingFor: "feedback", output: "\(log.lines)") }
+                loop.runOnce(timeoutNs: 20_000_000)
+            }
+        }
+
+        var written: Int {
+            get throws {
+                let topics = try Topics(ClusterSettings(bootstrapServers: cluster.bootstrapServers))
+                return Int(try topics.range(of: TopicPartition(topic, 0), timeoutMs: 10_000).upperBound)
+            }
+        }
+    }
+
+    @Test func eachTokenIsWrittenOnce() throws {
+        let world = try World()
+        try world.tell(25_000)
+        try world.reads.begin(try world.app())
+        try world.run { !world.outcomes.isEmpty }
+        #expect(world.outcomes == [.init(kind: .complete, tokens: 25_000, skipped: 0)])
+        #expect(try world.written == 25_000 && world.reads.count == 0)
+        // The list is empty then.
+        try world.reads.begin(try world.app())
+        try world.run { world.outcomes.count == 2 }
+        #expect(world.outcomes.last == .init(kind: .complete, tokens: 0, skipped: 0))
+    }
+
+    /// The read is over when the broker has all, and not before.
+    @Test func whileTheBrokerIsAwayTheyWait() throws {
+        let world = try World()
+        try world.cluster.setRoundTrip(milliseconds: 200)
+        try world.tell(60_000)
+        try world.reads.begin(try world.app())
+        try world.run { world.reads.waiting(of: 0).tokens > 1_000 }
+        try world.cluster.setReachable(false)
+        let end = Date(timeIntervalSinceNow: 2)
+        try world.run { Date() > end }
+        #expect(world.outcomes.isEmpty && world.reads.waiting(of: 0).tokens > 0)
+        #expect(throws: KafkaError.self, "none is begun meanwhile") {
+            try world.reads.begin(try world.app(index: 1))
+        }
+        try world.cluster.setReachable(true)
+        try world.cluster.setRoundTrip(milliseconds: 0)
+        try world.run { !world.outcomes.isEmpty }
+        #expect(world.outcomes == [.init(kind: .complete, tokens: 60_000, skipped: 0)])
+        #expect(try world.written == 60_000)
+    }
+
+    @Test func whatIsLostAtTheEndIsSaid() throws {
+        let world = try World()
+        try world.cluster.setRoundTrip(milliseconds: 200)
+        try world.tell(1_000)
+        try world.reads.begin(try world.app())
+        try world.run { world.reads.waiting(of: 0).tokens == 1_000 }
+        try world.cluster.setReachable(false)
+        let lost = world.reads.close()
+        #expect(lost == 1_000)
+        let line = try #require(world.log.lines.last { $0.contains("DEAD TOKENS ARE LOST") })
+        #expect(line.contains("app=old lost=1000"))
+        #expect(!world.log.lines.contains { $0.contains("00000000000") }, "no token is in the log")
+    }
+
+    @Test func whatARefusingTopicGivesBackIsWrittenAgain() throws {
+        let world = try World()
+        try world.tell(100)
+        // Produce; the first answers refuse.
+        world.cluster.fail(0, with: [.topicAuthorizationFailed, .topicAuthorizationFailed])
+        try world.reads.begin(try world.app())
+        try world.run { !world.outcomes.isEmpty }
+        #expect(world.outcomes == [.init(kind: .complete, tokens: 100, skipped: 0)])
+        #expect(try world.written == 100)
+    }
+
+    @Test func nobodyListens() throws {
+        let world = try World()
+        let port = UInt16(KafkaBroker.freePorts(1)[0])
+        try world.reads.begin(try world.app(port: port))
+        try world.run { !world.outcomes.isEmpty }
+        let outcome = try #require(world.outcomes.first)
+        #expect(outcome.kind == .failed && outcome.tokens == 0)
+        #expect(outcome.failure?.contains("Connection refused") == true, "\(outcome)")
+    }
+}
