@@ -40,7 +40,8 @@ private struct FeedbackOptions {
         guard !wanted.isEmpty else {
             let names = all.map(\.name).joined(separator: ", ")
             complain(
-                "apns-worker feedback: no app with binary.feedback has the name \(printable(app ?? "")); there is \(names)")
+                "apns-worker feedback: no app with binary.feedback has the name \(printable(app ?? "")); there is \(names)"
+            )
             return .failure(Exit(code: .wrongUsage))
         }
         return .success(wanted)

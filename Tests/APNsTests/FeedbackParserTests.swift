@@ -14,7 +14,9 @@ struct FeedbackParserTests {
             + [UInt8(item.token.count >> 8), UInt8(item.token.count & 0xFF)] + item.token
     }
 
-    private static func token(_ length: Int) -> [UInt8] { (0..<length).map { UInt8(truncatingIfNeeded: 7 * $0 + length) } }
+    private static func token(_ length: Int) -> [UInt8] {
+        (0..<length).map { UInt8(truncatingIfNeeded: 7 * $0 + length) }
+    }
 
     /// The shortest and the longest token, and lengths that no token has between them.
     private static let items = [1, 32, 0, 101, 100, 0x0120, 2, 32, 0].map {

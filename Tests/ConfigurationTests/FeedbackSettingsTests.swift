@@ -61,8 +61,9 @@ import Testing
 
     @Test func anAppOfHTTP2HasNone() {
         let text = file("feedback: {host: a}").replacing("    transport: binary\n", with: "")
-        #expect(errors(text) == [
-            "w.yaml:7:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2"
-        ])
+        #expect(
+            errors(text) == [
+                "w.yaml:7:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2"
+            ])
     }
 }

@@ -73,7 +73,9 @@ import Testing
         func run(seconds: Double = 30, until condition: () throws -> Bool) throws {
             let deadline = Date(timeIntervalSinceNow: seconds)
             while try !condition() {
-                guard Date() < deadline else { throw ChildProcess.Failure.timedOut(waitingFor: "feedback", output: "\(log.lines)") }
+                guard Date() < deadline else {
+                    throw ChildProcess.Failure.timedOut(waitingFor: "feedback", output: "\(log.lines)")
+                }
                 loop.runOnce(timeoutNs: 20_000_000)
             }
         }

@@ -62,7 +62,9 @@ import Testing
         var queue = FeedbackQueue()
         var last: UInt64 = 0
         var next: UInt64 = 0
-        func token(_ number: UInt64) -> [UInt8] { [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: Int(number % 100) + 1) }
+        func token(_ number: UInt64) -> [UInt8] {
+            [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: Int(number % 100) + 1)
+        }
         func add(_ count: Int) {
             for _ in 0..<count {
                 token(last).withUnsafeBytes {

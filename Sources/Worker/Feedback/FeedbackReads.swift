@@ -178,9 +178,9 @@ final class FeedbackReads {
                 .apns, "feedback could not be read to its end", about: read.app.name,
                 ["app": "\(read.app.name)", "tokens": .count(read.told), "reason": "\(failure)"])
         } else {
-            logger.info(
-                .apns, "feedback read, and its dead tokens written", about: read.app.name,
-                ["app": "\(read.app.name)", "tokens": .count(read.told)])
+            logger.log(
+                read.told > 0 ? .info : .debug, .apns, "feedback read, and its dead tokens written",
+                about: read.app.name, ["app": "\(read.app.name)", "tokens": .count(read.told)])
         }
         onEnd(read.app, outcome)
     }

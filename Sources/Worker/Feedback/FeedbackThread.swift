@@ -29,7 +29,8 @@ final class FeedbackThread: @unchecked Sendable {
         self.logger = logger
         makeDesk = { [loop = thread.loop, resolver] () throws(SystemError) in
             Desk(
-                try FeedbackReads(cluster, topic: topic, loop: loop, resolver: resolver, logger: logger), loop, standings)
+                try FeedbackReads(cluster, topic: topic, loop: loop, resolver: resolver, logger: logger), loop,
+                standings)
         }
     }
 
