@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A dead token as `FeedbackScene` tells it: a number, and its time.
+/// A dead token: a number, in as many digits as a token has.
 private func token(_ number: Int) -> String { hex(number, digits: 64) }
 
 extension Scene {
@@ -197,6 +197,35 @@ extension EndToEnd.Outages {
             }
             #expect(!process.text.contains("LOST"))
             try scene.expectDeadTokens(Self.count, from: 0)
+        }
+
+        /// Where the broker does not come back in time, it is said how many nobody has.
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .timeLimit(.minutes(4)), arguments: ["run", "feedback"])
+        func whatIsLostIsSaid(_ command: String) throws {
+            let broker = try KafkaBroker.expendable.get()
+            let scene = try Scene("feedback", partitions: 4, on: broker)
+            try scene.makeSigningKey(scene.configuration.keyFile)
+            let service = try startService(scene)
+            scene.configuration.apps = scene.feedbackApp(port: service.port, interval: "24h")
+            scene.configuration.more = "drain: {shutdown: 1s}"
+            let process = try scene.startWorker(command)
+            try service.process.waitFor("half is told", seconds: 60)
+            try broker.stop(kill: true)
+            service.process.write("go on\n")
+            try service.process.waitFor("all is told", seconds: 20)
+            process.signal(SIGTERM)
+            if command == "feedback" {
+                usleep(1_000_000)
+                process.signal(SIGTERM)
+            }
+            let ending = try process.wait(seconds: 60)
+            try broker.start()
+            #expect(ending == .exited(command == "run" ? 0 : 1), "\(process.text)")
+            #expect(process.text.contains("DEAD TOKENS ARE LOST"), "\(process.text)")
+            let count = try #require(process.text.firstMatch(of: /app=old lost=(\d+) written=(\d+)/), "\(process.text)")
+            #expect(Int(count.1).map { $0 >= Self.count / 2 } == true && Int(count.1)! + Int(count.2)! == Self.count)
+            #expect(!process.text.contains("000000000000"), "no token is in the log")
+            if command == "feedback" { #expect(process.text.contains("\(count.1) dead tokens are lost: ")) }
         }
     }
 }

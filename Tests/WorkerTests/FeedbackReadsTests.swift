@@ -23,7 +23,7 @@ import Testing
         private let resolver: Resolver
         private(set) var outcomes: [FeedbackReads.Outcome] = []
 
-        init() throws {
+        init(queueLimit: Int = FeedbackReads.queueLimit) throws {
             var options = SimulatorOptions()
             options.controlPort = nil
             options.gatewayPort = 0
@@ -35,7 +35,7 @@ import Testing
             resolver = try Resolver()
             reads = try FeedbackReads(
                 ClusterSettings(bootstrapServers: cluster.bootstrapServers), topic: topic, loop: loop,
-                resolver: resolver, logger: Logger(sink: log))
+                resolver: resolver, logger: Logger(sink: log), queueLimit: queueLimit)
             reads.onEnd = { [unowned self] in outcomes.append($1) }
         }
 
@@ -120,6 +120,24 @@ import Testing
         try world.run { !world.outcomes.isEmpty }
         #expect(world.outcomes == [.init(kind: .complete, tokens: 60_000, skipped: 0)])
         #expect(try world.written == 60_000)
+    }
+
+    /// The list has 11 MB: more than the kernel's buffers and the queue have room for.
+    @Test func whatThereIsNoRoomForStaysWithTheService() throws {
+        let world = try World(queueLimit: 100_000)
+        try world.tell(300_000)
+        try world.reads.begin(try world.app())
+        try world.run { world.reads.waiting(of: 0).tokens > 1_000 }
+        try world.cluster.setReachable(false)
+        let end = Date(timeIntervalSinceNow: 2)
+        try world.run { Date() > end }
+        // In librdkafka, in the queue, and what one turn reads beyond.
+        #expect((1_000...20_000).contains(world.reads.waiting(of: 0).tokens))
+        #expect(world.log.lines.contains { $0.contains("read no further before Kafka takes") })
+        try world.cluster.setReachable(true)
+        try world.run(seconds: 60) { !world.outcomes.isEmpty }
+        #expect(world.outcomes == [.init(kind: .complete, tokens: 300_000, skipped: 0)])
+        #expect(try world.written == 300_000)
     }
 
     @Test func whatIsLostAtTheEndIsSaid() throws {

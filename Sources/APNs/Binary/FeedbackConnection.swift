@@ -28,6 +28,8 @@ package final class FeedbackConnection: SecureChannelDelegate {
 
     /// After so long without a byte it is given up.
     package static let silenceNs: Int64 = 30_000_000_000
+    /// More items without a token are no feedback, and may go on for ever.
+    private static let skippedLimit = 100_000
 
     private let name: String
     private let onItem: (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void
@@ -60,7 +62,13 @@ package final class FeedbackConnection: SecureChannelDelegate {
     package func pause(_ pauses: Bool) {
         guard pauses != isPaused else { return }
         isPaused = pauses
-        if pauses { channel?.pauseReading() } else { channel?.resumeReading() }
+        applyPause()
+    }
+
+    /// A handshake is read in any case.
+    private func applyPause() {
+        guard isOpen else { return }
+        if isPaused { channel?.pauseReading() } else { channel?.resumeReading() }
         watchSilence()
     }
 
@@ -80,13 +88,13 @@ package final class FeedbackConnection: SecureChannelDelegate {
 
     package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
         isOpen = true
-        if isPaused { channel.pauseReading() }
-        watchSilence()
+        applyPause()
     }
 
     package func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
         parser.take(bytes, onItem)
         watchSilence()
+        if parser.skipped > Self.skippedLimit { giveUp("\(name): what it sends is no feedback") }
     }
 
     package func channelWritable(_ channel: SecureChannel) {}

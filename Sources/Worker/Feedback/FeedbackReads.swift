@@ -8,7 +8,7 @@ internal import PushRecords
 /// Reads apps' feedback, and writes each dead token that it tells to the unregistered topic. One loop's thread.
 ///
 /// A read is over once Kafka has acknowledged all that it brought: the service forgets what it told. For the same reason none is
-/// begun while Kafka does not answer. What waits for Kafka is bounded (`FeedbackWriter.queueLimit`): beyond, connections are not
+/// begun while Kafka does not answer. What waits for Kafka is bounded (`queueLimit`): beyond, connections are not
 /// read, and the service keeps what TCP has no room for.
 final class FeedbackReads {
     /// How a read ended.
@@ -51,13 +51,17 @@ final class FeedbackReads {
     /// A read is over.
     var onEnd: (FeedbackApp, Outcome) -> Void = { _, _ in }
 
+    /// Bytes of tokens that wait: some 700,000 of 32 bytes, beside 10,000 in librdkafka.
+    static let queueLimit = 32 << 20
+
     init(
-        _ cluster: ClusterSettings, topic: String, loop: Loop, resolver: Resolver, logger: Logger
+        _ cluster: ClusterSettings, topic: String, loop: Loop, resolver: Resolver, logger: Logger,
+        queueLimit: Int = FeedbackReads.queueLimit
     ) throws(SystemError) {
         self.loop = loop
         self.logger = logger
         dialer = Dialer(loop: loop, resolver: resolver)
-        writer = try FeedbackWriter(cluster, topic: topic, loop: loop, logger: logger)
+        writer = try FeedbackWriter(cluster, topic: topic, queueLimit: queueLimit, loop: loop, logger: logger)
         writer.encode = { [unowned self] in encode($0, $1) }
         writer.onAcknowledged = { [unowned self] in acknowledged($0) }
         writer.onServed = { [unowned self] in served() }

@@ -102,7 +102,11 @@ final class FeedbackThread: @unchecked Sendable {
         /// Begins what is due, and tells what has changed.
         private func look() {
             let nowNs = loop.now.monotonicNs
-            while let index = plan.due(nowNs: nowNs), let app = apps[index] { begin(app, nowNs) }
+            var trouble: String?
+            while let index = plan.due(nowNs: nowNs), let app = apps[index] {
+                if trouble == nil { trouble = begin(app, nowNs) }
+                if let trouble { postpone(app, because: trouble, nowNs) }
+            }
             for index in current.keys { noteWaiting(index) }
             tell()
             let pollNs = reads.count > 0 ? nowNs + 1_000_000_000 : .max
@@ -113,17 +117,24 @@ final class FeedbackThread: @unchecked Sendable {
             }
         }
 
-        private func begin(_ app: FeedbackApp, _ nowNs: Int64) {
+        /// Why Kafka keeps it from beginning; `nil`: it has begun.
+        private func begin(_ app: FeedbackApp, _ nowNs: Int64) -> String? {
             do throws(KafkaError) {
                 try reads.begin(app)
-                plan.began(app.index, nowNs: nowNs)
-                current[app.index, default: FeedbackStanding()].waiting = 0
             } catch {
-                plan.postponed(app.index, nowNs: nowNs)
-                current[app.index, default: FeedbackStanding()].failure =
-                    "Kafka cannot take its dead tokens now: \(error.text)"
+                return error.text
             }
+            plan.began(app.index, nowNs: nowNs)
             onCount(reads.count)
+            if current[app.index] == nil { current[app.index] = FeedbackStanding() }
+            return nil
+        }
+
+        /// Whoever else is due is not begun either: the question would take its time again.
+        private func postpone(_ app: FeedbackApp, because trouble: String, _ nowNs: Int64) {
+            plan.postponed(app.index, nowNs: nowNs)
+            current[app.index, default: FeedbackStanding()].failure =
+                "Kafka cannot take its dead tokens now: \(trouble)"
         }
 
         private func ended(_ app: FeedbackApp, _ outcome: FeedbackReads.Outcome) {

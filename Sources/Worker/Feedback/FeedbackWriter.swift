@@ -31,12 +31,15 @@ final class FeedbackWriter {
     /// The last trouble, in the client's words; empty: none since a record was acknowledged.
     private(set) var trouble = ""
 
-    /// Above this many bytes of queued tokens nothing more is read: some 700,000 of 32 bytes.
-    static let queueLimit = 32 << 20
+    /// Above this many bytes of queued tokens nothing more is read.
+    private let queueLimit: Int
     /// Records in librdkafka at once: what it takes for each is ten times a queued token.
     static let outstandingLimit = 10_000
 
-    init(_ cluster: ClusterSettings, topic: String, loop: Loop, logger: Logger) throws(SystemError) {
+    init(
+        _ cluster: ClusterSettings, topic: String, queueLimit: Int, loop: Loop, logger: Logger
+    ) throws(SystemError) {
+        self.queueLimit = queueLimit
         self.cluster = cluster
         topicName = topic
         self.loop = loop
@@ -51,9 +54,9 @@ final class FeedbackWriter {
     private final class Owner { weak var writer: FeedbackWriter? }
 
     /// Whether no more tokens should come.
-    var isFull: Bool { queue.byteCount >= Self.queueLimit }
+    var isFull: Bool { queue.byteCount >= queueLimit }
     /// Whether there is room for tokens again.
-    var hasRoom: Bool { queue.byteCount <= Self.queueLimit / 2 }
+    var hasRoom: Bool { queue.byteCount <= queueLimit / 2 }
     /// Tokens that are not acknowledged.
     var waiting: Int { queue.count + refused.count + (producer?.outstanding ?? 0) }
 
