@@ -13,6 +13,8 @@ import Testing
 
 /// The simulator's feedback service and in-process brokers, with reads between them.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct FeedbackReadsTests {
+    private final class Late { var ns: Int64 = 0 }
+
     private final class World {
         let simulator: Simulator
         let cluster: MockCluster
@@ -21,6 +23,8 @@ import Testing
         let log = MemorySink()
         let topic = KafkaBroker.uniqueName("unregistered")
         private let resolver: Resolver
+        /// How much later it is than the clock says.
+        let late = Late()
         private(set) var outcomes: [FeedbackReads.Outcome] = []
 
         init(queueLimit: Int = FeedbackReads.queueLimit) throws {
@@ -31,7 +35,11 @@ import Testing
             simulator = try Simulator(options)
             cluster = try MockCluster()
             try cluster.create(topic, partitions: 1)
-            loop = try Loop()
+            loop = try Loop(clock: { [late] in
+                var time = LoopTime.read()
+                time.monotonicNs += late.ns
+                return time
+            })
             resolver = try Resolver()
             reads = try FeedbackReads(
                 ClusterSettings(bootstrapServers: cluster.bootstrapServers), topic: topic, loop: loop,
@@ -173,5 +181,60 @@ import Testing
         let outcome = try #require(world.outcomes.first)
         #expect(outcome.kind == .failed && outcome.tokens == 0)
         #expect(outcome.failure?.contains("Connection refused") == true, "\(outcome)")
+    }
+
+    /// Two items, of which the second may break off.
+    private static let list: [UInt8] = (1...2).flatMap { number in [0, 0, 0, number, 0, 4] + [9, 9, 9, number] }
+
+    /// Runs one read of such a service to its end.
+    private func read(
+        _ bytes: [UInt8], then ending: ScriptedFeedback.Ending, _ world: World
+    ) throws -> FeedbackReads.Outcome {
+        let service = try ScriptedFeedback(bytes, then: ending, world.simulator.credentials, loop: world.loop)
+        defer { service.stop() }
+        try world.reads.begin(try world.app(port: service.port))
+        if ending == .staysSilent {
+            try world.run { world.reads.waiting(of: 0).tokens + (try world.written) >= bytes.count / 10 }
+            let end = Date(timeIntervalSinceNow: 0.3)
+            try world.run { Date() > end }
+            #expect(world.outcomes.isEmpty)
+            world.late.ns += 30_000_000_000
+        }
+        try world.run { !world.outcomes.isEmpty }
+        return try #require(world.outcomes.first)
+    }
+
+    @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts])
+    func theEndOfAListIsTheEndOfTheStream(ending: ScriptedFeedback.Ending) throws {
+        let world = try World()
+        #expect(try read(Self.list, then: ending, world) == .init(kind: .complete, tokens: 2, skipped: 0))
+        #expect(try world.written == 2)
+    }
+
+    @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts, .staysSilent])
+    func whatCameBeforeTheEndIsWritten(ending: ScriptedFeedback.Ending) throws {
+        let world = try World()
+        let outcome = try read(Self.list.dropLast(), then: ending, world)
+        #expect(outcome.kind == .incomplete && outcome.tokens == 1)
+        let words = ending == .staysSilent ? "nothing came for 30 s" : "closed inside an item"
+        #expect(outcome.failure?.contains(words) == true, "\(outcome)")
+        #expect(world.log.lines.contains { $0.contains("ended inside a device token") })
+        #expect(try world.written == 1)
+    }
+
+    @Test func tokensOfNoLengthAreCounted() throws {
+        let world = try World()
+        let long: [UInt8] = [0, 0, 0, 1, 0, 101] + [UInt8](repeating: 7, count: 101)
+        #expect(
+            try read(long + Self.list + [0, 0, 0, 1, 0, 0], then: .closes, world)
+                == .init(kind: .complete, tokens: 2, skipped: 2))
+        #expect(world.log.lines.contains { $0.contains("of a length that none has") && $0.contains("tokens=2") })
+    }
+
+    /// A server that resets may have had more to say.
+    @Test func aConnectionThatIsLostIsNoEnd() throws {
+        let world = try World()
+        let outcome = try read([], then: .resets, world)
+        #expect(outcome.kind == .failed && outcome.failure?.contains("connection lost") == true, "\(outcome)")
     }
 }
