@@ -22,6 +22,8 @@ package struct ChannelEnd: Error, Hashable, Sendable, CustomStringConvertible {
     package var kind: Kind
     /// For log lines: names host, address and cause.
     package var text: String
+    /// The peer ended an open channel's stream without close_notify, as a server that only closes its socket does.
+    package var isEndOfStream = false
 
     package init(_ kind: Kind, _ text: String) {
         self.kind = kind

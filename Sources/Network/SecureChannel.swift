@@ -350,7 +350,11 @@ package import TLS
     private func endOfStream() {
         switch state {
         case .handshaking: lost("the peer ended the connection during the TLS handshake")
-        case .open: lost(writeFailure.map { SystemError.text($0) } ?? "the peer ended it without close_notify")
+        case .open where writeFailure == nil:
+            var end = ChannelEnd(.lost, "\(peerName): connection lost: the peer ended it without close_notify")
+            end.isEndOfStream = true
+            finish(end)
+        case .open: lost(SystemError.text(writeFailure ?? 0))
         case .closing, .dialing, .closed: finish(closedHere)
         }
     }

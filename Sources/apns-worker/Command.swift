@@ -14,6 +14,8 @@ struct Command: Sendable {
         Command(
             name: "channels", summary: "make, list, read and delete the channels of broadcasts", run: manageChannels),
         Command(name: "tail", summary: "follow results, dead tokens or dead letters", run: tail),
+        Command(
+            name: "feedback", summary: "read the binary protocol's feedback service once", run: readFeedback),
         Command(name: "schema", summary: "print the JSON Schema of a record", run: printSchema),
         Command(name: "demo", summary: "everything in one process, with live progress and a summary", run: runDemo),
         Command(name: "simulate", summary: "an APNs server for tests, with every fault on demand", run: simulate),

@@ -65,6 +65,9 @@ extension EndToEnd.Commands {
             (["channels", "read", "-c", "x"], 64, "needs --channel ID"),
             (["channels", "delete", "-c", "x", "--channel", "a b"], 64, "--channel: expected a channel id"),
             (["channels", "list", "-c", "/nowhere/x"], 78, "cannot read /nowhere/x"),
+            (["feedback"], 64, "needs --config FILE"),
+            (["feedback", "-c", "x", "--deadline", "soon"], 64, "expected a duration such as"),
+            (["feedback", "-c", "/nowhere/x"], 78, "cannot read /nowhere/x"),
             (["simulate", "--listen", "[::1]"], 64, "an IPv6 address in brackets: [::1]:2197"),
             (["simulate", "--listen", "::1:0"], 64, "an IPv6 address in brackets: [::1]:2197"),
             (["versoin"], 64, "there is no command \"versoin\""),
@@ -89,7 +92,7 @@ extension EndToEnd.Commands {
             #expect(ended.ending == .exited(0) && ended.text.hasPrefix("apns-worker 0."), "\(ended.text)")
         }
 
-        @Test(.needs(.worker), arguments: ["send", "channels", "tail", "schema"])
+        @Test(.needs(.worker), arguments: ["send", "channels", "tail", "feedback", "schema"])
         func helpTellsItsOptions(command: String) throws {
             let ended = try Self.run([command, "--help"])
             #expect(ended.ending == .exited(0) && ended.text.hasPrefix("Usage: apns-worker \(command)"))

@@ -56,6 +56,22 @@ import Testing
                 + #""reason":"ExpiredToken","unregistered_at_ms":1770000000000,"observed_at_ms":1780000000050}"#)
     }
 
+    /// No notification told of it, so nothing but the app and the time is known.
+    @Test(arguments: [1, 32, 100])
+    func aTokenOfTheFeedbackService(length: Int) throws {
+        let token = lend((0..<length).map { UInt8(truncatingIfNeeded: 255 - $0) })
+        var writer = UnregisteredWriter(apps: ContentFixture.apps)
+        let record = writer.write(
+            feedback: token, topic: lend(Array("com.example.shop".utf8)), app: 0, unregisteredAtMs: 4_294_967_295_000,
+            observedAtMs: 7)
+        let hex = token.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        #expect(text(record.key) == hex && record.headers.isEmpty)
+        let dead = try UnregisteredToken(json: record.value)
+        #expect(dead.deviceToken == hex && dead.apnsTopic == "com.example.shop" && dead.reason == .feedback)
+        #expect(dead.app == ContentFixture.apps[0].name && dead.environment == ContentFixture.apps[0].environment)
+        #expect(dead.unregisteredAtMs == 4_294_967_295_000 && dead.observedAtMs == 7)
+    }
+
     @Test func invalid() throws {
         var fixture = ContentFixture()
         fixture.content.token = lend([0x22, 0xFF, 0x0A] + Array("x".utf8))

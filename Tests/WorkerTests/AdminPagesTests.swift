@@ -60,6 +60,28 @@ struct AdminPagesTests {
         #expect(page("/", snapshot).1.contains("no broker is connected; look at &lt;it&gt;"))
     }
 
+    @Test func `Feedback is counted for apps that have some, also over their absence`() {
+        var snapshot = snapshot(.running)
+        #expect(!page("/metrics", snapshot).1.contains("feedback_tokens_total{"))
+        snapshot.apps[0].isRemoved = true
+        snapshot.apps.append(WorkerSnapshot.App(name: "shop", environment: .production))
+        snapshot.counters = DeliveryCounters(apps: 2, tiers: 2)
+        for index in 0..<2 {
+            var standing = FeedbackStanding()
+            standing.tokens = 20
+            standing.count(.complete)
+            standing.count(index == 0 ? .failed : .incomplete)
+            snapshot.apps[index].feedback = standing
+        }
+        let text = page("/metrics", snapshot).1
+        #expect(text.contains("\napns_worker_feedback_tokens_total{app=\"shop\"} 40\n"))
+        for (outcome, count) in [("complete", 2), ("incomplete", 1), ("failed", 1)] {
+            #expect(
+                text.contains(
+                    "\napns_worker_feedback_reads_total{app=\"shop\",outcome=\"\(outcome)\"} \(count)\n"))
+        }
+    }
+
     @Test func `What brokers hold back and what waits in tiers that were left is shown`() {
         var snapshot = snapshot(.running)
         #expect(

@@ -21,6 +21,20 @@ package struct BinarySettings: Hashable, Sendable {
         package init() {}
     }
 
+    /// Where the feedback service is asked for dead tokens.
+    package struct Feedback: Hashable, Sendable {
+        /// A name or an address (IPv6 without brackets).
+        package var host: String
+        package var port = Self.port
+        /// From the beginning of a read to the beginning of the next; 0: only `apns-worker feedback` reads.
+        package var interval = Duration.seconds(3_600)
+
+        /// Apple's listened there.
+        package static let port = 2_196
+
+        package init(host: String) { self.host = host }
+    }
+
     /// A gateway that was Apple's listened there.
     package static let port = 2_195
 
@@ -30,6 +44,8 @@ package struct BinarySettings: Hashable, Sendable {
     package var resends = true
     /// Bytes of a payload.
     package var payloadLimit = 2_048
+    /// `nil`: nobody is asked.
+    package var feedback: Feedback?
 
     package init() {}
 }
@@ -49,6 +65,24 @@ extension BinarySettings {
                 section.read("bytes", into: &window.bytes) { $0.size((64 << 10)...(1 << 30)) }
                 section.read("auto_adjust", into: &window.adjusts) { $0.boolean() }
             }
+            feedback = Feedback(in: &section)
         }
+    }
+}
+
+extension BinarySettings.Feedback {
+    /// `nil`: there is no such section, or it names no host.
+    fileprivate init?(in section: inout Section) {
+        var feedback = Self(host: "")
+        let isThere = section.has("feedback")
+        section.section("feedback") { section in
+            section.read("host", into: &feedback.host) { $0.hostName() }
+            section.read("port", into: &feedback.port) { $0.integer(1...65_535) }
+            let range = Duration.seconds(1)...Duration.seconds(7 * 86_400)
+            section.read("interval", into: &feedback.interval) { $0.duration(range, orZero: true) }
+            if isThere, !section.has("host") { section.refuseMissing("host") }
+        }
+        guard !feedback.host.isEmpty else { return nil }
+        self = feedback
     }
 }

@@ -43,4 +43,6 @@ extension Reason {
     public static let missingPushType = Reason(rawValue: "MissingPushType")
     public static let cannotCreateChannelConfig = Reason(rawValue: "CannotCreateChannelConfig")
     public static let topicMismatch = Reason(rawValue: "TopicMismatch")
+    /// Of a dead token: the feedback service of the binary protocol told it.
+    public static let feedback = Reason(rawValue: "Feedback")
 }

@@ -31,4 +31,42 @@ package struct UnregisteredWriter: ~Copyable {
             key: content.token.cut(RecordLimits.deviceToken), value: json.bytes,
             headers: UnsafeBufferPointer(start: nil, count: 0))
     }
+
+    /// The dead-token record of a token that no notification told of: the feedback service did. No headers. Lent until the next
+    /// `write`.
+    ///
+    /// - Parameters:
+    ///   - token: its bytes; at most 100 of them are written.
+    ///   - app: its place among the apps.
+    package mutating func write(
+        feedback token: UnsafeRawBufferPointer, topic: UnsafeRawBufferPointer, app: Int, unregisteredAtMs: Int64,
+        observedAtMs: Int64
+    ) -> EncodedRecord {
+        json.removeAll()
+        json.out.append("{\"device_token\":\"")
+        let start = json.out.count
+        for byte in token.prefix(RecordLimits.deviceToken / 2) { json.out.append(hex: byte) }
+        let end = json.out.count
+        json.out.append("\",\"apns_topic\":")
+        json.stringOrNull(topic, limit: RecordLimits.topicText)
+        json.out.append(",")
+        json.out.append(bytes: apps.members(app))
+        json.out.append(",\"reason\":\"Feedback\",\"unregistered_at_ms\":")
+        json.out.append(integer: unregisteredAtMs)
+        json.out.append(",\"observed_at_ms\":")
+        json.out.append(integer: observedAtMs)
+        json.out.append("}")
+        return EncodedRecord(
+            key: json.out.bytes(from: start, to: end), value: json.bytes,
+            headers: UnsafeBufferPointer(start: nil, count: 0))
+    }
+}
+
+extension ByteWriter {
+    /// Two digits in lower case.
+    fileprivate mutating func append(hex byte: UInt8) {
+        append(byte: Self.digit(byte >> 4))
+        append(byte: Self.digit(byte & 0xF))
+    }
+    private static func digit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x57 + value }
 }

@@ -8,6 +8,8 @@ struct AppRow {
     private(set) var inFlight: Int
     private(set) var waiting: Int
     private(set) var window: AppTransports.WindowFaults
+    /// `nil`: none was ever read.
+    private(set) var feedback: FeedbackStanding?
     /// Of the one that is there.
     private(set) var status: AppStatus?
 
@@ -17,7 +19,8 @@ struct AppRow {
         for (app, counters) in zip(snapshot.apps, snapshot.counters.apps) {
             let row = AppRow(
                 name: app.name, counters: counters, connections: app.connections, inFlight: app.status?.handed ?? 0,
-                waiting: app.status?.ready ?? 0, window: app.window, status: app.isRemoved ? nil : app.status)
+                waiting: app.status?.ready ?? 0, window: app.window, feedback: app.feedback,
+                status: app.isRemoved ? nil : app.status)
             if let place = places[app.name] {
                 rows[place].add(row)
             } else {
@@ -37,6 +40,11 @@ struct AppRow {
         waiting += other.waiting
         window.tooShort += other.window.tooShort
         window.lostAtMost += other.window.lostAtMost
+        if let other = other.feedback {
+            var sum = feedback ?? FeedbackStanding()
+            sum.add(other)
+            feedback = sum
+        }
         status = other.status ?? status
     }
 }

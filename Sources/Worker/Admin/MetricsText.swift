@@ -105,6 +105,7 @@ struct MetricsText {
             "apns_worker_window_lost_at_most_total", .counter,
             "Notifications, at most, whose results say accepted and that such an error says were discarded."
         ) { $0.window.lostAtMost }
+        writeFeedback()
         out.family(
             "apns_worker_held_total", .counter, "Moved to a retry tier without an attempt being used up, by cause.")
         for app in apps {
@@ -134,6 +135,22 @@ struct MetricsText {
             out.sample(["app": app.name, "state": "draining"], app.connections.draining)
         }
         writeHealth()
+    }
+
+    private mutating func writeFeedback() {
+        out.family(
+            "apns_worker_feedback_tokens_total", .counter,
+            "Dead tokens that the feedback service of the binary protocol told, and Kafka acknowledged.")
+        for app in apps { if let feedback = app.feedback { out.sample(["app": app.name], feedback.tokens) } }
+        out.family(
+            "apns_worker_feedback_reads_total", .counter,
+            "Reads of the feedback service: complete, incomplete (there may have been more), or failed (nothing came).")
+        for app in apps {
+            guard let feedback = app.feedback else { continue }
+            for (outcome, count) in zip(FeedbackStanding.Outcome.allCases, feedback.reads) {
+                out.sample(["app": app.name, "outcome": outcome.rawValue], count)
+            }
+        }
     }
 
     private mutating func writeHealth() {

@@ -27,6 +27,8 @@ struct WorkerSnapshot: Sendable {
         var tokenIssuedMs: Int64?
         /// Of the binary protocol: errors that came too late.
         var window = AppTransports.WindowFaults()
+        /// Of the binary protocol; `nil`: it is not read.
+        var feedback: FeedbackStanding?
         /// When the client certificate ends; `nil`: a provider token is used.
         var certificateEndsMs: Int64?
     }

@@ -32,6 +32,8 @@ struct Fault: Sendable, Hashable {
         case refused
         case topicCredential(String)
         case slowed
+        /// Its feedback cannot be read, or its dead tokens not be written.
+        case feedback
         /// Its certificate is in its last days, or past them.
         case expiring
         case unconnected

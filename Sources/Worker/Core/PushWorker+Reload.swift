@@ -128,6 +128,7 @@ extension PushWorker {
         }
         eventLog.names = appRows.map(\.name)
         publisher?.setApps(recordApps)
+        readFeedback()
     }
 
     /// New connections are made as it says from now on, and what its credential's fault held up goes on.
@@ -238,6 +239,7 @@ extension PushWorker {
         case .success(var loaded):
             loaded.settings = apps[index.value].settings
             replace(index, with: loaded)
+            readFeedback()
             refusedFiles[index.value] = nil
             for (path, hash) in loadedHashes(of: Array(loaded.fileHashes.keys)) {
                 fileWatch?.remember(path, hash: hash)

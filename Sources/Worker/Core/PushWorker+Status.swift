@@ -278,6 +278,7 @@ extension PushWorker {
                     + "notifications whose results say accepted were not delivered",
                 "make binary.window.duration longer; the log says how long it is now")
         }
+        faults += feedbackFaults(now)
         for index in appRows.indices where !appRows[index].isRemoved {
             if case .connectFailed(let host, let reason, _)? = transports?[index].unreachable {
                 addUnconnected(index, "cannot connect to \(host): \(reason)")

@@ -12,6 +12,7 @@ extension PushWorker {
         let limitNs = configuration.drain.shutdown.nanoseconds
         stopping = .draining(deadlineNs: now.ns + limitNs + Self.leaveNs)
         for reader in readers { reader.leave(&machine, limitNs: limitNs, now: now) }
+        feedback?.finish()
     }
 
     func moveStopping(_ now: DeliveryTime) {
@@ -22,7 +23,9 @@ extension PushWorker {
             // What is open of a log that is gone is nobody's once we are: it has as long as what is on connections. So has
             // what was sent for a group that could not be left.
             let isOpen = machine.hasDetached || ending != nil && machine.gauges.inFlight.contains { $0 > 0 }
-            let isWaiting = !staying.isEmpty || isOpen && now.ns < deadlineNs - Self.leaveNs
+            let isTelling = feedback?.isIdle == false
+            let isWaiting =
+                !staying.isEmpty || (isOpen || isTelling) && now.ns < deadlineNs - Self.leaveNs
             guard !isWaiting || now.ns >= deadlineNs else { break }
             if !staying.isEmpty {
                 logger.warning(
@@ -55,18 +58,22 @@ extension PushWorker {
     private final class Remains: @unchecked Sendable {
         var pages: PageServer?
         var watch: ClusterWatch?
+        var feedback: FeedbackThread?
         var transports: AppTransports?
         var groups: ConsumerGroups?
         var publisher: RecordPublisher?
-        /// Last: librdkafka rings it.
+        /// Last: librdkafka rings it, and the feedback's.
         var doorbell: Doorbell?
         /// How far it came.
         let step = Atomic(0)
-        static let steps = ["the admin pages", "the watch of the brokers", "the net thread", "the Kafka clients"]
+        static let steps = [
+            "the admin pages", "the feedback thread", "the watch of the brokers", "the net thread", "the Kafka clients",
+        ]
 
         init(pages: PageServer?, of worker: PushWorker) {
             self.pages = pages
             watch = worker.watch
+            feedback = worker.feedback
             transports = worker.transports
             groups = worker.groups
             publisher = worker.publisher
@@ -76,15 +83,18 @@ extension PushWorker {
         func end() {
             pages?.stop()
             step.store(1, ordering: .relaxed)
+            feedback?.stop()
+            step.store(2, ordering: .relaxed)
             watch?.stop()
             watch = nil
-            step.store(2, ordering: .relaxed)
+            step.store(3, ordering: .relaxed)
             transports?.stop()
             transports = nil
-            step.store(3, ordering: .relaxed)
+            step.store(4, ordering: .relaxed)
             groups = nil
             publisher = nil
             _ = ClientReaper.wait(milliseconds: PushWorker.dismantleNs / 1_000_000)
+            feedback = nil
             doorbell = nil
         }
     }
@@ -95,6 +105,7 @@ extension PushWorker {
         let remains = Remains(pages: pages, of: self)
         let hadStarted = publisher != nil
         watch = nil
+        feedback = nil
         transports = nil
         groups = nil
         publisher = nil

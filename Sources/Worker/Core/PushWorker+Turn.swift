@@ -61,6 +61,7 @@ extension PushWorker {
         lastHousekeepingNs = now.ns
         lookWhetherBatchesAreSeen()
         readNextApp()
+        if feedback == nil { readFeedback() }
         transports?.noteUnreachable()
         groups?.keepHouse()
         sayWaits(now)

@@ -78,6 +78,8 @@ package final class PushWorker: @unchecked Sendable {
     var lastHousekeepingNs: Int64 = 0
     var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     var watch: ClusterWatch?
+    /// `nil`: no app's feedback was ever to be read.
+    var feedback: FeedbackThread?
     /// What the watch told last.
     var clusterReport: ClusterReport?
     /// As the watch told them last.
@@ -349,6 +351,7 @@ package final class PushWorker: @unchecked Sendable {
         publisher.onRequestTimeout = { [unowned self] in unansweredRequests.note($0, nowNs: now.ns) }
         publisher.onQuotaDelay = { [unowned self] in quotas.note($0, of: .produce, nowNs: now.ns) }
         watchFiles()
+        readFeedback()
         startedNs = loop.now.monotonicNs
         waitingFor = ""
         alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }

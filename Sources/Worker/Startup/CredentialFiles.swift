@@ -46,6 +46,15 @@ extension AppSettings {
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy
             && connections == other.connections && authorities == other.authorities
             && verifiesHost == other.verifiesHost
-            && indexesAuthorization == other.indexesAuthorization && binary == other.binary
+            && indexesAuthorization == other.indexesAuthorization && binary?.ofGateway == other.binary?.ofGateway
+    }
+}
+
+extension BinarySettings {
+    /// Without what only the feedback's reads look at: a connection to the gateway goes on when that changes.
+    fileprivate var ofGateway: Self {
+        var settings = self
+        settings.feedback = nil
+        return settings
     }
 }

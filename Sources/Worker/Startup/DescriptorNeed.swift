@@ -6,7 +6,7 @@ package import Observability
 /// How many descriptors a worker may have open at once, by its configuration.
 package enum DescriptorNeed {
     /// librdkafka's clients: the producer and the one that sends each record alone, a consumer for each of the two groups and
-    /// the one that asks about the cluster for it, and `BatchProbe`'s. Each connects to every broker, and to its coordinator
+    /// the one that asks about the cluster for it, and `BatchProbe`'s; where feedback is read, a producer more. Each connects to every broker, and to its coordinator
     /// once more.
     private static let kafkaClients = 7
     /// Of a client, besides its connections: pipes between its threads.
@@ -20,8 +20,9 @@ package enum DescriptorNeed {
         // The quarantine connection is one beyond the maximum.
         let connections = configuration.apps.reduce(0) { $0 + $1.connections.max + 1 }
         let brokers = configuration.kafka.bootstrapServers.split(separator: ",").count
-        let kafka = kafkaClients * (brokers + 1 + ofClient)
-        return connections + kafka + (configuration.admin.listen == nil ? 0 : PageServer.connectionLimit) + own
+        let reads = configuration.apps.count { $0.binary?.feedback != nil }
+        let kafka = (kafkaClients + min(reads, 1)) * (brokers + 1 + ofClient)
+        return connections + reads + kafka + (configuration.admin.listen == nil ? 0 : PageServer.connectionLimit) + own
     }
 
     /// Raises the process's limit as far as it may be, and warns where that is too few.

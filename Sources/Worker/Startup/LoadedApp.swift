@@ -46,9 +46,9 @@ package struct LoadedApp: Sendable {
             let trust: Trust =
                 !settings.verifiesHost
                 ? .anyone : try settings.authorities.map { try files.trust($0) } ?? .system
-            // The binary protocol knew no ALPN.
-            context = try ClientContext(
-                ClientOptions(trust: trust, alpn: settings.binary == nil ? ["h2"] : [], identity: identity))
+            // The binary protocol is older than ALPN: its servers agree to none.
+            let alpn = settings.binary == nil ? ["h2"] : []
+            context = try ClientContext(ClientOptions(trust: trust, alpn: alpn, identity: identity))
         } catch {
             lines.append("app \(settings.name): tls: \(error)")
         }

@@ -1,0 +1,112 @@
+package import EventLoop
+package import Network
+package import TLS
+
+/// One read of the feedback service: it connects, is sent what there is, and the server closes. Loop's thread.
+///
+/// The server forgets what it sent. So what came is told whatever happens afterwards, and reading can be paused: what is not
+/// read stays with the server, as far as TCP has no room for it.
+package final class FeedbackConnection: SecureChannelDelegate {
+    /// How a read ended.
+    package struct End: Sendable, Equatable {
+        /// Items that were told.
+        package var tokens: Int
+        /// Items whose token had a length that no token has.
+        package var skipped: Int
+        /// The last item broke off.
+        package var isCut: Bool
+        /// Why there may be more; `nil`: the server said all it had.
+        package var failure: String?
+
+        package init(tokens: Int, skipped: Int, isCut: Bool, failure: String?) {
+            self.tokens = tokens
+            self.skipped = skipped
+            self.isCut = isCut
+            self.failure = failure
+        }
+    }
+
+    /// After so long without a byte it is given up.
+    package static let silenceNs: Int64 = 30_000_000_000
+    /// More items without a token are no feedback, and may go on for ever.
+    private static let skippedLimit = 100_000
+
+    private let name: String
+    private let onItem: (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void
+    private let onEnd: (End) -> Void
+    private var parser = FeedbackParser()
+    private var channel: SecureChannel?
+    private var silence: Alarm?
+    private var failure: String?
+    private var isPaused = false
+    private var isOpen = false
+
+    /// Begins to dial, for 10 s at most, and as long for the handshake.
+    ///
+    /// - Parameters:
+    ///   - onItem: is called for each item; the token is lent.
+    ///   - onEnd: is called once, last, never from inside this call. Until then it keeps itself alive.
+    package init(
+        _ target: DialTarget, context: ClientContext, dialer: Dialer, loop: Loop,
+        onItem: @escaping (_ seconds: UInt32, _ token: UnsafeRawBufferPointer) -> Void,
+        onEnd: @escaping (End) -> Void
+    ) {
+        name = DialTarget.text(target.host, target.port)
+        self.onItem = onItem
+        self.onEnd = onEnd
+        channel = SecureChannel(dialing: target, context: context, dialer: dialer, loop: loop, delegate: self)
+        silence = Alarm(loop: loop) { [weak self] in self?.wasSilent() }
+    }
+
+    /// Whether to stop reading: the silence of who is not listened to is nobody's fault.
+    package func pause(_ pauses: Bool) {
+        guard pauses != isPaused else { return }
+        isPaused = pauses
+        applyPause()
+    }
+
+    /// A handshake is read in any case.
+    private func applyPause() {
+        guard isOpen else { return }
+        if isPaused { channel?.pauseReading() } else { channel?.resumeReading() }
+        watchSilence()
+    }
+
+    /// Gives it up at once; the end follows.
+    package func giveUp(_ reason: String) {
+        if failure == nil { failure = reason }
+        channel?.abort()
+    }
+
+    private func watchSilence() {
+        if isOpen, !isPaused { silence?.set(afterNs: Self.silenceNs) } else { silence?.clear() }
+    }
+
+    private func wasSilent() {
+        giveUp("\(name): nothing came for \(Self.silenceNs / 1_000_000_000) s, and it did not close")
+    }
+
+    package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        isOpen = true
+        applyPause()
+    }
+
+    package func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        parser.take(bytes, onItem)
+        watchSilence()
+        if parser.skipped > Self.skippedLimit { giveUp("\(name): what it sends is no feedback") }
+    }
+
+    package func channelWritable(_ channel: SecureChannel) {}
+
+    package func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
+        self.channel = nil
+        silence = nil
+        // Not every server takes leave of TLS before it closes; where an item ends, nothing is missing for it.
+        let isOver = end.kind == .closedByPeer || end.isEndOfStream
+        if failure == nil, !isOver { failure = end.text }
+        if failure == nil, parser.isInsideItem { failure = "\(name): it closed inside an item" }
+        onEnd(
+            End(tokens: parser.tokens, skipped: parser.skipped, isCut: parser.isInsideItem, failure: failure))
+    }
+}

@@ -1,0 +1,167 @@
+internal import EventLoop
+internal import Kafka
+internal import Network
+internal import Observability
+internal import Synchronization
+
+/// Reads the feedback of all apps that have one, each as often as it says, on a thread and with a producer of its own: nothing
+/// on a notification's way waits for it. Any thread.
+final class FeedbackThread: @unchecked Sendable {
+    /// How an app's feedback stands, by the app's place.
+    typealias Told = (app: Int, standing: FeedbackStanding)
+
+    private let thread: LoopThread
+    private let resolver: Resolver
+    private let logger: Logger
+    private let makeDesk: () throws(SystemError) -> Desk
+    /// The thread's; whoever has joined it may let go of it.
+    private var desk: Desk?
+    private let underWay = Atomic(0)
+    /// Calls of `finish` that the thread has not heard of.
+    private let unheard = Atomic(0)
+
+    /// Starts the thread; `standings` gets how each app's feedback stands whenever that changes.
+    init(
+        _ cluster: ClusterSettings, topic: String, logger: Logger, standings: Mailbox<Told>
+    ) throws(SystemError) {
+        resolver = try Resolver()
+        thread = try LoopThread(name: "feedback")
+        self.logger = logger
+        makeDesk = { [loop = thread.loop, resolver] () throws(SystemError) in
+            Desk(
+                try FeedbackReads(cluster, topic: topic, loop: loop, resolver: resolver, logger: logger), loop,
+                standings)
+        }
+    }
+
+    /// The apps there are now: what is said of one is in force at its next read, and who is not there is not read again.
+    func set(_ apps: [FeedbackApp]) {
+        thread.loop.perform { [self] in
+            if desk == nil { sitDown() }
+            desk?.set(apps)
+        }
+    }
+
+    private func sitDown() {
+        do throws(SystemError) {
+            desk = try makeDesk()
+            desk?.onCount = { [unowned self] in underWay.store($0, ordering: .releasing) }
+        } catch {
+            logger.error(.apns, "feedback cannot be read before the configuration is read again", ["error": "\(error)"])
+        }
+    }
+
+    /// Begins no read any more; those under way go on, since the service has forgotten what it told.
+    func finish() {
+        unheard.add(1, ordering: .acquiringAndReleasing)
+        thread.loop.perform { [self] in
+            desk?.set([])
+            unheard.subtract(1, ordering: .acquiringAndReleasing)
+        }
+    }
+
+    /// Whether no read is under way, and Kafka has all tokens of those before. After `finish` it stays so.
+    var isIdle: Bool { unheard.load(ordering: .acquiring) == 0 && underWay.load(ordering: .acquiring) == 0 }
+
+    /// Ends the thread; what Kafka has not acknowledged is lost, and a line says so. The clients' doorbell lives as long as this
+    /// object.
+    func stop() {
+        thread.loop.perform { [self] in desk?.close() }
+        thread.stop()
+        thread.join()
+        resolver.stop()
+    }
+
+    /// What only the thread touches.
+    private final class Desk {
+        private let reads: FeedbackReads
+        private let loop: Loop
+        private let standings: Mailbox<Told>
+        private var apps: [Int: FeedbackApp] = [:]
+        private var plan = FeedbackPlan()
+        private var alarm: Alarm?
+        /// By the apps' places, and as told last.
+        private var current: [Int: FeedbackStanding] = [:]
+        private var told: [Int: FeedbackStanding] = [:]
+        var onCount: (Int) -> Void = { _ in }
+
+        init(_ reads: FeedbackReads, _ loop: Loop, _ standings: Mailbox<Told>) {
+            self.reads = reads
+            self.loop = loop
+            self.standings = standings
+            alarm = Alarm(loop: loop) { [unowned self] in look() }
+            reads.onEnd = { [unowned self] in ended($0, $1) }
+        }
+
+        func set(_ apps: [FeedbackApp]) {
+            self.apps = Dictionary(uniqueKeysWithValues: apps.map { ($0.index, $0) })
+            plan.set(self.apps.mapValues(\.intervalNs), nowNs: loop.now.monotonicNs)
+            look()
+        }
+
+        /// Begins what is due, and tells what has changed.
+        private func look() {
+            let nowNs = loop.now.monotonicNs
+            var trouble: String?
+            while let index = plan.due(nowNs: nowNs), let app = apps[index] {
+                if trouble == nil { trouble = begin(app, nowNs) }
+                if let trouble { postpone(app, because: trouble, nowNs) }
+            }
+            for index in current.keys { noteWaiting(index) }
+            tell()
+            let pollNs = reads.count > 0 ? nowNs + 1_000_000_000 : .max
+            if let nextNs = [plan.nextNs ?? .max, pollNs].min(), nextNs < .max {
+                alarm?.set(atNs: nextNs)
+            } else {
+                alarm?.clear()
+            }
+        }
+
+        /// Why Kafka keeps it from beginning; `nil`: it has begun.
+        private func begin(_ app: FeedbackApp, _ nowNs: Int64) -> String? {
+            do throws(KafkaError) {
+                try reads.begin(app)
+            } catch {
+                return error.text
+            }
+            plan.began(app.index, nowNs: nowNs)
+            onCount(reads.count)
+            if current[app.index] == nil { current[app.index] = FeedbackStanding() }
+            return nil
+        }
+
+        /// Whoever else is due is not begun either: the question would take its time again.
+        private func postpone(_ app: FeedbackApp, because trouble: String, _ nowNs: Int64) {
+            plan.postponed(app.index, nowNs: nowNs)
+            current[app.index, default: FeedbackStanding()].failure =
+                "Kafka cannot take its dead tokens now: \(trouble)"
+        }
+
+        private func ended(_ app: FeedbackApp, _ outcome: FeedbackReads.Outcome) {
+            current[app.index, default: FeedbackStanding()].tokens += outcome.tokens
+            current[app.index]?.count(outcome.kind)
+            current[app.index]?.failure = outcome.failure
+            plan.ended(app.index, isComplete: outcome.kind == .complete, nowNs: loop.now.monotonicNs)
+            onCount(reads.count)
+            loop.schedule(afterNs: 0) { [weak self] in self?.look() }
+        }
+
+        private func noteWaiting(_ index: Int) {
+            let (tokens, sinceNs) = reads.waiting(of: index)
+            current[index]?.waiting = tokens
+            current[index]?.waitingSinceNs = tokens > 0 ? sinceNs : 0
+        }
+
+        private func tell() {
+            for (index, standing) in current where told[index] != standing {
+                if standings.post((index, standing)) { told[index] = standing }
+            }
+        }
+
+        func close() {
+            alarm = nil
+            apps = [:]
+            reads.close()
+        }
+    }
+}

@@ -1,0 +1,181 @@
+internal import EventLoop
+internal import Kafka
+internal import Observability
+internal import PushRecords
+
+/// Writes dead tokens that were read to Kafka, each until it is acknowledged, with a producer of its own. One loop's thread.
+///
+/// Whoever told a token does not know it any more: what a broker or the topic refuses is written again for as long as it takes.
+final class FeedbackWriter {
+    private let loop: Loop
+    private let cluster: ClusterSettings
+    private let topicName: String
+    private let logger: Logger
+    /// Rung by librdkafka: it outlives the producer.
+    private let doorbell: Doorbell
+    private var producer: Producer?
+    private var topic: ProducerTopic?
+    private var health = ProducerHealth()
+    private var queue = FeedbackQueue()
+    /// What came back, to be written before anything new.
+    private var refused: [UndeliveredRecord] = []
+    private var nextTryNs: Int64 = 0
+    private var pauseNs = ProducerHealth.leastPauseNs
+    private var lookAgain: Alarm?
+    /// Makes the record of an item, and lends it.
+    var encode: (FeedbackQueue.Item, (EncodedRecord) -> Bool) -> Bool = { _, _ in false }
+    /// Kafka has a token of that read.
+    var onAcknowledged: (_ read: UInt64) -> Void = { _ in }
+    /// Something was handed over or came back.
+    var onServed: () -> Void = {}
+    /// The last trouble, in the client's words; empty: none since a record was acknowledged.
+    private(set) var trouble = ""
+
+    /// Above this many bytes of queued tokens nothing more is read.
+    private let queueLimit: Int
+    /// Records in librdkafka at once: what it takes for each is ten times a queued token.
+    static let outstandingLimit = 10_000
+
+    init(
+        _ cluster: ClusterSettings, topic: String, queueLimit: Int, loop: Loop, logger: Logger
+    ) throws(SystemError) {
+        self.queueLimit = queueLimit
+        self.cluster = cluster
+        topicName = topic
+        self.loop = loop
+        self.logger = logger
+        let owner = Owner()
+        doorbell = try Doorbell(loop: loop) { owner.writer?.serve() }
+        owner.writer = self
+        lookAgain = Alarm(loop: loop) { [weak self] in self?.serve() }
+    }
+
+    /// The doorbell is there before its owner is.
+    private final class Owner { weak var writer: FeedbackWriter? }
+
+    /// Whether no more tokens should come.
+    var isFull: Bool { queue.byteCount >= queueLimit }
+    /// Whether there is room for tokens again.
+    var hasRoom: Bool { queue.byteCount <= queueLimit / 2 }
+    /// Tokens that are not acknowledged.
+    var waiting: Int { queue.count + refused.count + (producer?.outstanding ?? 0) }
+
+    func append(_ item: FeedbackQueue.Item) { queue.append(item) }
+
+    /// Asks a broker about the topic, for `timeoutMs` at most; the caller waits meanwhile.
+    ///
+    /// - Throws: `KafkaError`: it could not take a token now.
+    func check(timeoutMs: Int32) throws(KafkaError) {
+        try made().warmUp(timeoutMs: timeoutMs)
+    }
+
+    private func made() throws(KafkaError) -> Producer {
+        if let producer { return producer }
+        let producer = try Producer(ProducerSettings(cluster: cluster), wakeUpDescriptor: doorbell.descriptor)
+        topic = try producer.topic(topicName)
+        self.producer = producer
+        return producer
+    }
+
+    /// Takes reports, and hands over what there is room for.
+    func serve() {
+        guard let producer else { return }
+        let nowNs = LoopTime.read().monotonicNs
+        let reports = producer.serve(report: { take($0, nowNs) }, event: { take($0) })
+        health.look(reports: reports, outstanding: producer.outstanding, nowNs: nowNs)
+        renew(producer, nowNs)
+        writeAgain(producer, nowNs)
+        write(producer)
+        if waiting > 0 { lookAgain?.set(afterNs: 1_000_000_000) }
+        onServed()
+    }
+
+    private func take(_ report: borrowing DeliveryReport, _ nowNs: Int64) {
+        let code = report.code
+        guard code != .none else {
+            trouble = ""
+            pauseNs = ProducerHealth.leastPauseNs
+            return onAcknowledged(report.tag)
+        }
+        refused.append(report.detach())
+        // None of these is a refusal.
+        guard code != .purgedInQueue, code != .purgedInFlight, code != .inconsistent else { return }
+        trouble = "\(topicName): \(KafkaError(code).text)"
+        logger.warning(
+            .kafka, "a dead token of the feedback service could not be written; it is written again", about: topicName,
+            [
+                "topic": "\(topicName)", "error": "\(KafkaError(code).text)",
+                "advice": "\(Advice.writing(topicName, code))",
+            ])
+        guard nextTryNs <= nowNs else { return }
+        nextTryNs = nowNs + pauseNs
+        pauseNs = min(2 * pauseNs, ProducerHealth.longestPauseNs)
+    }
+
+    private func take(_ event: ClientEvent) {
+        switch event {
+        case .fatal(let error):
+            health.noteFatal()
+            logger.error(.kafka, "the producer met a fatal error; making a new one", ["error": "\(error.text)"])
+        case .error(let error):
+            health.note(error)
+            trouble = error.text
+            EventLog.write(event, of: "feedback producer", to: logger)
+        case .log, .statistics, .delayed:
+            EventLog.write(event, of: "feedback producer", to: logger)
+        }
+    }
+
+    private func renew(_ producer: Producer, _ nowNs: Int64) {
+        if health.isStuck(sendsEachAlone: false, nowNs: nowNs) { health.noteFatal() }
+        health.renew(nowNs: nowNs) {
+            do throws(KafkaError) {
+                try producer.rebuild()
+                return true
+            } catch {
+                logger.error(.kafka, "cannot make a new producer; trying again", ["error": "\(error.text)"])
+                return false
+            }
+        }
+    }
+
+    private func writeAgain(_ producer: Producer, _ nowNs: Int64) {
+        guard !refused.isEmpty, nowNs >= nextTryNs else { return }
+        var written = 0
+        while written < refused.count, isTaken(producer.produce(refused[written])) { written += 1 }
+        refused.removeFirst(written)
+    }
+
+    private func write(_ producer: Producer) {
+        guard let topic else { return }
+        while refused.isEmpty, producer.outstanding < Self.outstandingLimit {
+            let isTaken = queue.takeFirst { item in
+                encode(item) { record in
+                    self.isTaken(
+                        producer.produce(
+                            to: topic, key: record.key, value: record.value,
+                            headers: record.headers.asMessageHeaders, tag: item.read))
+                }
+            }
+            guard isTaken else { return }
+        }
+    }
+
+    /// Whatever keeps a producer from taking a record, it is offered again.
+    private func isTaken(_ code: KafkaCode) -> Bool {
+        switch code {
+        case .none: return true
+        case .queueFull: return false
+        case .fatal: health.noteFatal()
+        default: trouble = "\(topicName): \(KafkaError(code).text)"
+        }
+        return false
+    }
+
+    /// Lets go of the producer, and of what it has; the doorbell stays until this object goes, after the client has
+    /// (`ClientReaper`).
+    func close() {
+        lookAgain = nil
+        producer = nil
+    }
+}

@@ -1,0 +1,119 @@
+import Configuration
+import EventLoop
+import Kafka
+import Observability
+import Worker
+
+private struct FeedbackOptions {
+    var file: String?
+    var app: String?
+    var deadline = Duration.seconds(300)
+
+    static let table = OptionTable<Self>(
+        command: "apns-worker feedback", usage: ["--config FILE [--app NAME] [--deadline TIME]"],
+        about: [
+            "Reads once the feedback service of every app that has binary.feedback, or of the one named, and writes each dead token that it tells to the unregistered topic. The service forgets what it told, so nothing is read while Kafka does not answer, and what was read is written for as long as it takes.",
+            "SIGTERM or SIGINT: begin nothing, write what was read; a second one gives up what is not written, and says how many tokens that is.",
+        ],
+        options: [
+            .init("config", "c", value: "FILE", "The worker's configuration.") { options, text throws(UsageError) in
+                options.file = try OptionValue.text(text)
+            },
+            .init("app", value: "NAME", "Only this app of the configuration.") { $0.app = $1 },
+            .init(
+                "deadline", value: "TIME",
+                "How long to go on (default 5m). What Kafka has not acknowledged by then is lost, and a line says so."
+            ) { options, text throws(UsageError) in options.deadline = try OptionValue.duration(text) },
+        ],
+        notes:
+            "Exit codes: 0 all that the services had was acknowledged by Kafka, 1 it was not, 64 wrong usage, 78 wrong configuration."
+    )
+
+    /// The apps to read, or the exit after what is wrong has been printed.
+    func apps(in configuration: WorkerConfiguration) -> Result<[AppSettings], Exit> {
+        let all = configuration.apps.filter { $0.binary?.feedback != nil }
+        guard !all.isEmpty else {
+            complain("apns-worker feedback: no app of the configuration has binary.feedback")
+            return .failure(Exit(code: .wrongConfiguration))
+        }
+        let wanted = all.filter { app == nil || $0.name == app }
+        guard !wanted.isEmpty else {
+            let names = all.map(\.name).joined(separator: ", ")
+            complain(
+                "apns-worker feedback: no app with binary.feedback has the name \(printable(app ?? "")); there is \(names)"
+            )
+            return .failure(Exit(code: .wrongUsage))
+        }
+        return .success(wanted)
+    }
+}
+
+/// `apns-worker feedback`.
+func readFeedback(_ arguments: [String]) -> ExitCode {
+    switch parsed(FeedbackOptions.table, arguments, FeedbackOptions()) {
+    case .failure(let exit): return exit.code
+    case .success(let options):
+        guard let file = options.file else {
+            complain("apns-worker feedback: needs --config FILE (see apns-worker feedback --help)")
+            return .wrongUsage
+        }
+        switch loaded(file).flatMap({ found in options.apps(in: found.0).map { ($0, found.0, found.1) } }) {
+        case .failure(let exit): return exit.code
+        case .success(let (apps, configuration, cluster)): return read(apps, configuration, cluster, options)
+        }
+    }
+}
+
+private func read(
+    _ apps: [AppSettings], _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ options: FeedbackOptions
+) -> ExitCode {
+    let signals = StopSignals()
+    let logger = Logger(levels: LevelTable(.critical), format: configuration.log.format)
+    var isFine = true
+    let run: FeedbackRun
+    do throws(StartFailure) {
+        run = try FeedbackRun(apps, topic: configuration.unregistered.topic, cluster, logger: logger) { answer in
+            isFine = isFine && answer.failure == nil
+            report(answer, topic: configuration.unregistered.topic)
+        }
+    } catch {
+        for line in error.lines { complain(line) }
+        return .wrongConfiguration
+    }
+    let (seconds, attoseconds) = options.deadline.components
+    var stops = 0
+    var saidNs: Int64?
+    let ending = run.run(
+        timeoutNs: seconds * 1_000_000_000 + attoseconds / 1_000_000_000,
+        wish: {
+            if signals.came(withinMs: 0) { stops += 1 }
+            return stops == 0 ? .goOn : stops == 1 ? .finish : .giveUp
+        },
+        onDelay: { reason in
+            let nowNs = LoopTime.read().monotonicNs
+            guard nowNs - (saidNs ?? .min / 2) >= 10_000_000_000 else { return }
+            saidNs = nowNs
+            complain("apns-worker feedback: nothing is read before Kafka can take it: \(reason); trying again")
+        })
+    return isFine && say(ending) ? .fine : .failed
+}
+
+private func report(_ answer: FeedbackRun.Answer, topic: String) {
+    let skipped = answer.skipped > 0 ? ", \(answer.skipped) of a length that none has left out" : ""
+    say("\(answer.app): \(answer.tokens) dead tokens written to \(topic)\(skipped)\n")
+    if let failure = answer.failure {
+        complain("apns-worker feedback: \(answer.app): it could not be read to its end: \(failure)")
+    }
+}
+
+/// Whether everything was read, and nothing is lost.
+private func say(_ ending: FeedbackRun.Ending) -> Bool {
+    for app in ending.unread { complain("apns-worker feedback: \(app): was not read; it has lost nothing") }
+    if ending.lost > 0 {
+        let trouble = ending.trouble.isEmpty ? "" : ": \(ending.trouble)"
+        complain(
+            "apns-worker feedback: \(ending.lost) dead tokens are lost: the service told and forgot them, and Kafka did not acknowledge them in time\(trouble)"
+        )
+    }
+    return ending.unread.isEmpty && ending.lost == 0
+}

@@ -1,0 +1,240 @@
+import APNsSimulator
+import Configuration
+import EventLoop
+import Foundation
+import Kafka
+import Network
+import Observability
+import TLS
+import TestSupport
+import Testing
+
+@testable import Worker
+
+/// The simulator's feedback service and in-process brokers, with reads between them.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct FeedbackReadsTests {
+    private final class Late { var ns: Int64 = 0 }
+
+    private final class World {
+        let simulator: Simulator
+        let cluster: MockCluster
+        let loop: Loop
+        let reads: FeedbackReads
+        let log = MemorySink()
+        let topic = KafkaBroker.uniqueName("unregistered")
+        private let resolver: Resolver
+        /// How much later it is than the clock says.
+        let late = Late()
+        private(set) var outcomes: [FeedbackReads.Outcome] = []
+
+        init(queueLimit: Int = FeedbackReads.queueLimit) throws {
+            var options = SimulatorOptions()
+            options.controlPort = nil
+            options.gatewayPort = 0
+            options.feedbackPort = 0
+            simulator = try Simulator(options)
+            cluster = try MockCluster()
+            try cluster.create(topic, partitions: 1)
+            loop = try Loop(clock: { [late] in
+                var time = LoopTime.read()
+                time.monotonicNs += late.ns
+                return time
+            })
+            resolver = try Resolver()
+            reads = try FeedbackReads(
+                ClusterSettings(bootstrapServers: cluster.bootstrapServers), topic: topic, loop: loop,
+                resolver: resolver, logger: Logger(sink: log), queueLimit: queueLimit)
+            reads.onEnd = { [unowned self] in outcomes.append($1) }
+        }
+
+        deinit {
+            reads.close()
+            loop.runOnce()
+            resolver.stop()
+            simulator.stop()
+        }
+
+        func app(port: UInt16? = nil, index: Int = 0) throws -> FeedbackApp {
+            let issued = try simulator.credentials.authority.issueClient(bundleID: SimulatorCredentials.bundleID)
+            var app = AppSettings(
+                name: "old", bundleIDs: [SimulatorCredentials.bundleID],
+                credential: .certificate(
+                    CertificateCredential(
+                        .pem(certificate: .text(issued.certificatePEM), key: .text(issued.keyPEM)))),
+                host: simulator.host)
+            app.authorities = .text(simulator.credentials.caPEM)
+            app.binary = BinarySettings()
+            var feedback = BinarySettings.Feedback(host: simulator.host)
+            feedback.port = Int(port ?? simulator.feedbackPort ?? 0)
+            app.binary?.feedback = feedback
+            return try #require(FeedbackApp(try LoadedApp(app), index: index))
+        }
+
+        func tell(_ count: Int) throws {
+            for number in 0..<count {
+                let digits = String(number, radix: 16)
+                try simulator.addFeedback(
+                    token: String(repeating: "0", count: 64 - digits.count) + digits, atSeconds: UInt32(number))
+            }
+        }
+
+        func run(seconds: Double = 30, until condition: () throws -> Bool) throws {
+            let deadline = Date(timeIntervalSinceNow: seconds)
+            while try !condition() {
+                guard Date() < deadline else {
+                    throw ChildProcess.Failure.timedOut(waitingFor: "feedback", output: "\(log.lines)")
+                }
+                loop.runOnce(timeoutNs: 20_000_000)
+            }
+        }
+
+        var written: Int {
+            get throws {
+                let topics = try Topics(ClusterSettings(bootstrapServers: cluster.bootstrapServers))
+                return Int(try topics.range(of: TopicPartition(topic, 0), timeoutMs: 10_000).upperBound)
+            }
+        }
+    }
+
+    @Test func eachTokenIsWrittenOnce() throws {
+        let world = try World()
+        try world.tell(25_000)
+        try world.reads.begin(try world.app())
+        try world.run { !world.outcomes.isEmpty }
+        #expect(world.outcomes == [.init(kind: .complete, tokens: 25_000, skipped: 0)])
+        #expect(try world.written == 25_000 && world.reads.count == 0)
+        // The list is empty then.
+        try world.reads.begin(try world.app())
+        try world.run { world.outcomes.count == 2 }
+        #expect(world.outcomes.last == .init(kind: .complete, tokens: 0, skipped: 0))
+    }
+
+    /// The read is over when the broker has all, and not before.
+    @Test func whileTheBrokerIsAwayTheyWait() throws {
+        let world = try World()
+        try world.cluster.setRoundTrip(milliseconds: 200)
+        try world.tell(60_000)
+        try world.reads.begin(try world.app())
+        try world.run { world.reads.waiting(of: 0).tokens > 1_000 }
+        try world.cluster.setReachable(false)
+        let end = Date(timeIntervalSinceNow: 2)
+        try world.run { Date() > end }
+        #expect(world.outcomes.isEmpty && world.reads.waiting(of: 0).tokens > 0)
+        #expect(throws: KafkaError.self, "none is begun meanwhile") {
+            try world.reads.begin(try world.app(index: 1))
+        }
+        try world.cluster.setReachable(true)
+        try world.cluster.setRoundTrip(milliseconds: 0)
+        try world.run { !world.outcomes.isEmpty }
+        #expect(world.outcomes == [.init(kind: .complete, tokens: 60_000, skipped: 0)])
+        #expect(try world.written == 60_000)
+    }
+
+    /// The list has 11 MB: more than the kernel's buffers and the queue have room for.
+    @Test func whatThereIsNoRoomForStaysWithTheService() throws {
+        let world = try World(queueLimit: 100_000)
+        try world.tell(300_000)
+        try world.reads.begin(try world.app())
+        try world.run { world.reads.waiting(of: 0).tokens > 1_000 }
+        try world.cluster.setReachable(false)
+        let end = Date(timeIntervalSinceNow: 2)
+        try world.run { Date() > end }
+        // In librdkafka, in the queue, and what one turn reads beyond.
+        #expect((1_000...20_000).contains(world.reads.waiting(of: 0).tokens))
+        #expect(world.log.lines.contains { $0.contains("read no further before Kafka takes") })
+        try world.cluster.setReachable(true)
+        try world.run(seconds: 60) { !world.outcomes.isEmpty }
+        #expect(world.outcomes == [.init(kind: .complete, tokens: 300_000, skipped: 0)])
+        #expect(try world.written == 300_000)
+    }
+
+    @Test func whatIsLostAtTheEndIsSaid() throws {
+        let world = try World()
+        try world.cluster.setRoundTrip(milliseconds: 200)
+        try world.tell(1_000)
+        try world.reads.begin(try world.app())
+        try world.run { world.reads.waiting(of: 0).tokens == 1_000 }
+        try world.cluster.setReachable(false)
+        let lost = world.reads.close()
+        #expect(lost == 1_000)
+        let line = try #require(world.log.lines.last { $0.contains("DEAD TOKENS ARE LOST") })
+        #expect(line.contains("app=old lost=1000"))
+        #expect(!world.log.lines.contains { $0.contains("00000000000") }, "no token is in the log")
+    }
+
+    @Test func whatARefusingTopicGivesBackIsWrittenAgain() throws {
+        let world = try World()
+        try world.tell(100)
+        // Produce; the first answers refuse.
+        world.cluster.fail(0, with: [.topicAuthorizationFailed, .topicAuthorizationFailed])
+        try world.reads.begin(try world.app())
+        try world.run { !world.outcomes.isEmpty }
+        #expect(world.outcomes == [.init(kind: .complete, tokens: 100, skipped: 0)])
+        #expect(try world.written == 100)
+    }
+
+    @Test func nobodyListens() throws {
+        let world = try World()
+        let port = UInt16(KafkaBroker.freePorts(1)[0])
+        try world.reads.begin(try world.app(port: port))
+        try world.run { !world.outcomes.isEmpty }
+        let outcome = try #require(world.outcomes.first)
+        #expect(outcome.kind == .failed && outcome.tokens == 0)
+        #expect(outcome.failure?.contains("Connection refused") == true, "\(outcome)")
+    }
+
+    /// Two items, of which the second may break off.
+    private static let list: [UInt8] = (1...2).flatMap { number in [0, 0, 0, number, 0, 4] + [9, 9, 9, number] }
+
+    /// Runs one read of such a service to its end.
+    private func read(
+        _ bytes: [UInt8], then ending: ScriptedFeedback.Ending, _ world: World
+    ) throws -> FeedbackReads.Outcome {
+        let service = try ScriptedFeedback(bytes, then: ending, world.simulator.credentials, loop: world.loop)
+        defer { service.stop() }
+        try world.reads.begin(try world.app(port: service.port))
+        if ending == .staysSilent {
+            try world.run { world.reads.waiting(of: 0).tokens + (try world.written) >= bytes.count / 10 }
+            let end = Date(timeIntervalSinceNow: 0.3)
+            try world.run { Date() > end }
+            #expect(world.outcomes.isEmpty)
+            world.late.ns += 30_000_000_000
+        }
+        try world.run { !world.outcomes.isEmpty }
+        return try #require(world.outcomes.first)
+    }
+
+    @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts])
+    func theEndOfAListIsTheEndOfTheStream(ending: ScriptedFeedback.Ending) throws {
+        let world = try World()
+        #expect(try read(Self.list, then: ending, world) == .init(kind: .complete, tokens: 2, skipped: 0))
+        #expect(try world.written == 2)
+    }
+
+    @Test(arguments: [ScriptedFeedback.Ending.closes, .cuts, .staysSilent])
+    func whatCameBeforeTheEndIsWritten(ending: ScriptedFeedback.Ending) throws {
+        let world = try World()
+        let outcome = try read(Self.list.dropLast(), then: ending, world)
+        #expect(outcome.kind == .incomplete && outcome.tokens == 1)
+        let words = ending == .staysSilent ? "nothing came for 30 s" : "closed inside an item"
+        #expect(outcome.failure?.contains(words) == true, "\(outcome)")
+        #expect(world.log.lines.contains { $0.contains("ended inside a device token") })
+        #expect(try world.written == 1)
+    }
+
+    @Test func tokensOfNoLengthAreCounted() throws {
+        let world = try World()
+        let long: [UInt8] = [0, 0, 0, 1, 0, 101] + [UInt8](repeating: 7, count: 101)
+        #expect(
+            try read(long + Self.list + [0, 0, 0, 1, 0, 0], then: .closes, world)
+                == .init(kind: .complete, tokens: 2, skipped: 2))
+        #expect(world.log.lines.contains { $0.contains("of a length that none has") && $0.contains("tokens=2") })
+    }
+
+    /// A server that resets may have had more to say.
+    @Test func aConnectionThatIsLostIsNoEnd() throws {
+        let world = try World()
+        let outcome = try read([], then: .resets, world)
+        #expect(outcome.kind == .failed && outcome.failure?.contains("connection lost") == true, "\(outcome)")
+    }
+}

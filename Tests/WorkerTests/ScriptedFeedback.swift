@@ -1,0 +1,54 @@
+import APNsSimulator
+import EventLoop
+import Network
+import TLS
+
+/// A feedback service that sends what a test says, and then does what that says.
+final class ScriptedFeedback: SecureChannelDelegate {
+    enum Ending: CaseIterable {
+        /// In order, and as a server that only closes its socket.
+        case closes, cuts
+        case resets
+        /// Leaves the connection as it is.
+        case staysSilent
+    }
+
+    private let bytes: [UInt8]
+    private let ending: Ending
+    private var listener: Listener?
+    private var channel: SecureChannel?
+
+    init(
+        _ bytes: [UInt8], then ending: Ending, _ credentials: SimulatorCredentials, loop: Loop
+    ) throws {
+        self.bytes = bytes
+        self.ending = ending
+        let context = try ServerContext(
+            ServerOptions(identity: credentials.authority.issueServer().identity(), alpn: []))
+        listener = try Listener(host: "127.0.0.1", port: 0, loop: loop) { [unowned self] accepted in
+            channel = SecureChannel(accepted: accepted, context: context, loop: loop, delegate: self)
+        }
+    }
+
+    var port: UInt16 { listener?.port ?? 0 }
+
+    func stop() {
+        listener?.close()
+        channel?.abort()
+    }
+
+    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        _ = bytes.withUnsafeBytes { channel.send($0) }
+        channel.flush()
+        switch ending {
+        case .closes: channel.close()
+        case .cuts: channel.cut()
+        case .resets: channel.reset()
+        case .staysSilent: break
+        }
+    }
+
+    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {}
+    func channelWritable(_ channel: SecureChannel) {}
+    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { self.channel = nil }
+}
