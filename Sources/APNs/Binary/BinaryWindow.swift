@@ -74,6 +74,9 @@ package struct BinaryWindow: Sendable {
     /// Whether something is open that is not known to have left.
     package var isWaitingToLeave: Bool { leftCount < count }
 
+    /// Only while not empty.
+    package var isFirstFence: Bool { entries[head].isFence }
+
     /// When the first entry left; `nil`: it has not, or there is none.
     package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }
 
