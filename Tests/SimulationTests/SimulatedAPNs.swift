@@ -70,6 +70,7 @@ extension SimulatedWorld {
     private static let streamsOfConnection = 12
 
     func turnTransport(_ worker: SimulatedWorker) {
+        turnGateways(worker)
         fillConnections(worker)
         for connection in worker.connections {
             write(connection)
@@ -88,14 +89,16 @@ extension SimulatedWorld {
         tell(Completion(id: id, kind: .notProcessed), worker)
     }
 
-    private func tell(_ completion: Completion, _ worker: SimulatedWorker) {
+    func tell(_ completion: Completion, _ worker: SimulatedWorker) {
         worker.completions.append((nowMs + (random.chance(30) ? .random(in: 1...30, using: &random) : 0), completion))
     }
 
     // MARK: Requests
 
     private func fillConnections(_ worker: SimulatedWorker) {
-        let queued = worker.flights.filter(\.value.isQueued).sorted { $0.key.tag < $1.key.tag }
+        let queued = worker.flights.filter { $0.value.isQueued && worker.gateways[$0.value.app] == nil }.sorted {
+            $0.key.tag < $1.key.tag
+        }
         guard !queued.isEmpty else { return }
         let isOneToGoAlone = queued.contains { worker.marked.contains($0.key) }
         for (id, flight) in queued {

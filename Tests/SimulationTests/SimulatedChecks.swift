@@ -133,6 +133,8 @@ extension SimulatedWorld {
                 continue
             }
             for result in book.results { checkResult(result, book, place) }
+            let isAccepted = isCounted || book.results.contains { $0.outcome == .accepted }
+            if isAccepted, book.delivered == 0, !book.isLostLate { breaks("\(place) is lost: \(book)") }
             // What may have been shown twice says so.
             if book.delivered > 1, !book.isDoubtGone, !book.results.contains(where: { $0.inDoubt > 0 }) {
                 breaks("\(place) was delivered \(book.delivered) times and no result says so: \(book)")
@@ -258,6 +260,12 @@ extension SimulatedWorld {
         // Tries in doubt use up resends, and these attempts.
         case .abandoned where result.inDoubt > 0 && !faults.abandonsNobody: return
         case .abandoned where rule == .bad && guardHolds: return
+        case .accepted where book.isLostLate: return
+        case .abandoned where book.isDiscarded: return
+        // A gateway that closes without a word leaves all that was open in doubt, until what ends its connections is alone:
+        // that is an attempt now and then, and these have none to spare.
+        case .abandoned
+        where result.inDoubt > settings.resendMax && binaryNames.contains(book.app) && rule == .shutdown: return
         case .invalid where everRemoved.contains(book.app): return
         case .invalid where rule.isForeign && everRemoved.contains(Self.development.name): return
         case .rejected where rule.isForeign && everRemoved.contains(Self.development.name): return

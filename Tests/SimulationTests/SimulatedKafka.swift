@@ -168,6 +168,10 @@ struct SimulatedBook {
     var isDoubtGone = false
     /// A log that has a record of it was cut: that is read again, also where it was done with.
     var isReadAgain = false
+    /// A gateway's error came, or would have come, after its silence had accepted this.
+    var isLostLate = false
+    /// A gateway discarded it, and its app does not have such ones sent again.
+    var isDiscarded = false
     /// Numbers beside it are not what they were.
     var isOdd = false
 }

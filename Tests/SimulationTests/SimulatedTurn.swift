@@ -237,6 +237,7 @@ extension SimulatedWorld {
         var recalled: [NotificationID] = []
         machine.recalls { recalled += $1 }
         for id in recalled where worker.flights[id]?.isQueued ?? false { giveBack(id, worker) }
+        fence(recalled, worker)
     }
 
     /// APNs takes a request.

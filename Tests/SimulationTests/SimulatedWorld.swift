@@ -1,3 +1,4 @@
+import APNs
 import Bytes
 @testable import Delivery
 import Foundation
@@ -50,6 +51,9 @@ final class SimulatedWorld {
     let hasEndless: Bool
     /// The first app has one of the other environment, which gets what is bad there.
     let hasOther: Bool
+    /// Apps whose transport speaks the binary protocol.
+    let binaryNames: Set<String>
+    var weather = SimulatedGateway.Weather()
     /// Records produced in a step, at most.
     let flood: Int
     var logs: [SimulatedLog] = []
@@ -103,7 +107,11 @@ final class SimulatedWorld {
             "retention", "strange commit", "told by a lower offset", "log changed", "overtaken by retention",
             "offset reset", "resumed", "suspended", "suspended, then another's", "shared error", "denied commit",
             "commits impossible", "commits resumed", "cut off from the group", "zombie", "endless refusals",
-            "strange numbers", "slow answer", "sent on",
+            "strange numbers", "slow answer", "sent on", "gateway: fence", "gateway: fence answered",
+            "gateway: interrupted wait", "gateway: slow", "gateway: shutdown", "gateway: shutdown heard",
+            "gateway: error of nobody", "gateway: error", "gateway: too late", "gateway: window lengthened",
+            "gateway: silent", "gateway: closed without a word", "gateway: discarded", "gateway: discardedForGood",
+            "gateway: presumed", "gateway: too late, and nobody hears of it",
         ]
 
     init(seed: UInt64) {
@@ -159,7 +167,19 @@ final class SimulatedWorld {
         if random.chance(50) {
             apps.append(Self.news)
         }
-        // Of its own, so that the other worlds stay as they are.
+        // Of their own, so that the other worlds stay as they are.
+        var gateways = SplitMix64(seed: seed &* 0xA076_1D64_78BD_642F ^ 0xB1AB)
+        if gateways.chance(30) {
+            binaryNames = gateways.chance(25) ? [Self.news.name, Self.shop.name] : [Self.news.name]
+            if apps.count == 1 { apps.append(Self.news) }
+            weather.limits.durationNs = [200, 200, 400].randomElement(using: &gateways)! * 1_000_000
+            weather.limits.longestNs = weather.limits.durationNs * (gateways.chance(50) ? 4 : 1)
+            weather.resendsDiscarded = faults.abandonsNobody || gateways.chance(90)
+            weather.answersFences = gateways.chance(85)
+            weather.connections = .random(in: 1...3, using: &gateways)
+        } else {
+            binaryNames = []
+        }
         var others = SplitMix64(seed: seed &* 0xD134_2543_DE82_EF95 ^ 0x0BAD)
         hasOther = others.chance(25)
         if hasOther {
@@ -254,6 +274,7 @@ final class SimulatedWorld {
             guard left > 0 else { throw Broken(description: "step \(step): it does not end: \(unfinished)") }
             try turn()
         }
+        closeGateways()
         checkEnd()
         if let broken { throw broken }
     }
@@ -317,18 +338,17 @@ final class SimulatedWorld {
 
         let routes = allApps.filter { $0.environment == .production }
         let route = routes[Int.random(in: 0..<routes.count, using: &random)]
-        let isMixed = route.otherEnvironment != nil
         let app = route.bundleIDs[0]
         if isDeadLetter {
             books[record.originals[0]] = SimulatedBook(isDeadLetter: true)
         } else if count > 0 {
-            let tokens = record.originals.map { device(for: $0, log: log, isList: true, isMixed: isMixed) }
+            let tokens = record.originals.map { device(for: $0, log: log, isList: true, route) }
             let list = tokens.map { "\"\($0)\"" }.joined(separator: ",")
             let named = hasOther ? #""app":"\#(route.name)","# : ""
             record.value = Array(
                 #"{"device_tokens":[\#(list)],\#(named)"headers":{"apns-topic":"\#(app)"},"payload":{"aps":{}}}"#.utf8)
         } else {
-            let token = device(for: record.originals[0], log: log, isList: false, isMixed: isMixed)
+            let token = device(for: record.originals[0], log: log, isList: false, route)
             record.headers = [(Array("apns-topic".utf8), Array(app.utf8))]
             if hasOther { record.headers.append((Array("push-app".utf8), Array(route.name.utf8))) }
             record.headers.append((Array("push-device-token".utf8), Array(token.utf8)))
@@ -349,7 +369,7 @@ final class SimulatedWorld {
     }
 
     /// One of few devices, so that device queues fill; each belongs to one log.
-    private func device(for place: SimulatedPlace, log: Int, isList: Bool, isMixed: Bool) -> String {
+    private func device(for place: SimulatedPlace, log: Int, isList: Bool, _ route: AppRoute) -> String {
         if random.chance(2) {
             books[place] = SimulatedBook()
             return "no-hex"
@@ -360,10 +380,10 @@ final class SimulatedWorld {
             case .poison: hasPoison
             case .endless: hasEndless
             case .slow: faults.isLong
-            case .foreign, .foreignShutdown: isMixed
+            case .foreign, .foreignShutdown: route.otherEnvironment != nil
             default: true
             }
-        }
+        }.filter { !binaryNames.contains(route.name) || $0.isOfGateway }
         var rule =
             random.chance(faults.isLong ? 96 : 60) ? .accept : rules[Int.random(in: 0..<rules.count, using: &random)]
         if faults.isLong, rule != .accept, random.chance(50) { rule = .slow }
@@ -436,6 +456,12 @@ final class SimulatedWorld {
         for log in logs.indices { forgetUntold(by: worker, log: log) }
         for each in worker.producing where !each.isAppended && random.chance(50) { each.append(self, false) }
         for connection in worker.connections { loseUnseen(connection, worker) }
+        for app in worker.gateways.keys.sorted() {
+            for connection in worker.gateways[app]?.connections ?? [] {
+                loseUnseen(connection)
+                closed(connection)
+            }
+        }
         addWorker()
     }
 

@@ -17,6 +17,9 @@ struct SimulationTests {
         }
     }()
 
+    /// `SIMULATION_ONLY=binary`: only worlds with a transport of the binary protocol.
+    static let isBinaryOnly = ProcessInfo.processInfo.environment["SIMULATION_ONLY"] == "binary"
+
     static let piece: UInt64 = 50
 
     @Test(
@@ -61,6 +64,7 @@ struct SimulationTests {
     @discardableResult
     private func run(_ seed: UInt64) -> Bool {
         let world = SimulatedWorld(seed: seed)
+        if Self.isBinaryOnly, world.binaryNames.isEmpty { return true }
         do {
             try world.run(steps: 100)
             return true

@@ -28,7 +28,7 @@ protocol BinaryConnectionOwner: AnyObject {
     func note(_ note: TransportNote)
 }
 
-/// One connection to a gateway of the binary protocol: channel and window. Loop's thread.
+/// One connection to a gateway of the binary protocol: channel and session. Loop's thread.
 ///
 /// Every request handed to it is answered by one completion before `connectionClosed` is said: by the gateway's error answer,
 /// which decides everything before the one it names as well, by its silence, or as in doubt when the connection ends without
@@ -46,29 +46,21 @@ final class BinaryConnection: ByteChannelDelegate {
     private let loop: Loop
     private let owner: any BinaryConnectionOwner
     private var channel: (any ByteChannel)?
-    private var window = BinaryWindow()
+    private var session = BinarySession()
     private var frames = BinaryFrames()
     private var answers = GatewayAnswerReader()
-    /// Bytes of all frames so far: where the next one begins.
-    private var framedBytes: Int64 = 0
     private var alarm: Alarm?
     private var alarmNs = Int64.max
     private var isDirty = false
     private(set) var wasReady = false
+    /// The gateway said something: what follows is of no use.
+    private var hasSpoken = false
     /// Something was handed to it.
     private(set) var wasAsked = false
-    /// Something was settled on it.
-    private(set) var wasAnswered = false
-    /// The gateway answered: it reads no more.
-    private var isAnswered = false
     /// The peer acknowledged nothing for too long: the network's fault.
     private var isSilent = false
     private var openedNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
-    /// The first bytes that the peer's kernel has acknowledged, and when that grew last.
-    private var acknowledgedBytes: Int64 = 0
-    private var acknowledgedNs: Int64 = 0
-    private var hasFence = false
     /// Why it ended, better than that it is closed.
     private var lastWords: String?
 
@@ -76,7 +68,6 @@ final class BinaryConnection: ByteChannelDelegate {
     private static let eagerBytes = 32 << 10
     /// Without an expiry a notification is stored for so long; 0 would say that it is not to be stored.
     private static let storedSeconds: Int64 = 30 * 86_400
-    private static let nobody = NotificationID(slot: .max, generation: 0)
 
     init(
         id: PoolPlan.ConnectionID, firstAddress: Int, isQuarantine: Bool = false, configuration: BinaryConfiguration,
@@ -102,13 +93,15 @@ final class BinaryConnection: ByteChannelDelegate {
     }
 
     /// Notifications of which nothing is known yet; a fence is none.
-    var open: Int { window.count - (hasFence ? 1 : 0) }
+    var open: Int { session.open }
+    /// Something was settled on it.
+    var wasAnswered: Bool { session.wasAnswered }
     var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
 
     /// The channel did not take all there is: handing over more would only have it wait in another place.
     private(set) var isBlocked = false
 
-    func holds(anyOf ids: Set<NotificationID>) -> Bool { window.holds(anyOf: ids) }
+    func holds(anyOf ids: Set<NotificationID>) -> Bool { session.holds(anyOf: ids) }
 
     // MARK: Requests
 
@@ -119,10 +112,10 @@ final class BinaryConnection: ByteChannelDelegate {
         let now = loop.now
         let waiting = queue.count
         defer { crash_nowhere() }
-        while !queue.isEmpty, open < most, window.bytes < bytes, !isBlocked {
+        while !queue.isEmpty, open < most, session.bytes < bytes, !isBlocked {
             crash_at(queue.first.place)
             if let refusal = Self.refusal(of: queue.first, configuration) {
-                owner.completed(refused(queue.first.id, refusal))
+                refuse(queue.first.id, refusal)
             } else {
                 append(queue.first, now: now)
             }
@@ -138,19 +131,11 @@ final class BinaryConnection: ByteChannelDelegate {
         wasAsked = true
         let bytes = frames.append(
             BinaryFrames.Fields(
-                token: request.token, payload: request.payload, identifier: window.nextIdentifier,
+                token: request.token, payload: request.payload, identifier: session.nextIdentifier,
                 expiry: request.headers.expiration ?? UInt32(clamping: now.wallMs / 1_000 + Self.storedSeconds),
                 priority: request.headers.priority == 10 || request.headers.priority == 0 ? 10 : 5),
             configuration.format)
-        open(request.id, bytes: bytes, now: now, isFence: false)
-    }
-
-    private func open(_ id: NotificationID, bytes: Int, now: LoopTime, isFence: Bool) {
-        framedBytes += Int64(bytes)
-        if window.isEmpty { acknowledgedNs = now.monotonicNs }
-        window.open(
-            BinaryWindow.Entry(
-                id: id, end: framedBytes, openedMs: now.wallMs, bytes: Int32(clamping: bytes), isFence: isFence))
+        session.open(request.id, bytes: bytes, openedMs: now.wallMs, nowNs: now.monotonicNs)
     }
 
     /// What a gateway would refuse, or has no field for.
@@ -162,11 +147,19 @@ final class BinaryConnection: ByteChannelDelegate {
         return nil
     }
 
-    private func refused(_ id: NotificationID, _ answer: GatewayAnswer, sentAtMs: Int64 = 0) -> Completion {
-        Completion(
-            id: id, kind: .answered, status: answer.resultStatus, reason: answer.reason,
-            reasonText: answer.text.map { owner.text($0) } ?? -1, sentAtMs: sentAtMs,
-            carriedOlderToken: isOfOlderCredential)
+    private func refuse(_ id: NotificationID, _ answer: GatewayAnswer) {
+        complete(
+            Completion(id: id, kind: .answered, status: answer.resultStatus, reason: answer.reason), text: answer.text)
+    }
+
+    /// - Parameter text: of an answer whose reason is not known by name.
+    private func complete(_ completion: Completion, text: String? = nil) {
+        var completion = completion
+        if completion.status != 200 {
+            completion.carriedOlderToken = isOfOlderCredential
+            if completion.reason == .other, let text { completion.reasonText = owner.text(text) }
+        }
+        owner.completed(completion)
     }
 
     private var isOfOlderCredential: Bool { credentialGeneration != owner.credentialGeneration }
@@ -188,13 +181,12 @@ final class BinaryConnection: ByteChannelDelegate {
     /// Takes no more requests, and has the gateway decide what is open by its answer instead of its silence: the last frame has
     /// a device token that it must refuse, and the error that names it says that all before it were accepted.
     func fence() {
-        guard phase == .ready || phase == .draining, wasReady, configuration.format != .simple, !hasFence, !isAnswered,
-            !window.isEmpty
+        guard phase == .ready || phase == .draining, wasReady, configuration.format != .simple,
+            session.canBeFenced
         else { return drain() }
-        hasFence = true
         let now = loop.now
-        let bytes = frames.append(.fence(identifier: window.nextIdentifier), configuration.format)
-        open(Self.nobody, bytes: bytes, now: now, isFence: true)
+        let bytes = frames.append(.fence(identifier: session.nextIdentifier), configuration.format)
+        session.open(nil, bytes: bytes, openedMs: now.wallMs, nowNs: now.monotonicNs)
         phase = .draining
         markDirty()
     }
@@ -213,7 +205,7 @@ final class BinaryConnection: ByteChannelDelegate {
         guard let channel, channel.isOpen else { return }
         pass()
         channel.flush()
-        if phase == .draining, window.isEmpty {
+        if phase == .draining, session.isEmpty {
             channel.close()
         } else {
             setAlarm()
@@ -242,8 +234,8 @@ final class BinaryConnection: ByteChannelDelegate {
     }
 
     func channelReceived(_ bytes: UnsafeRawBufferPointer) {
-        guard !isAnswered, let found = answers.read(bytes) else { return }
-        isAnswered = true
+        guard !hasSpoken, let found = answers.read(bytes) else { return }
+        hasSpoken = true
         phase = .draining
         markDirty()
         switch found {
@@ -256,20 +248,7 @@ final class BinaryConnection: ByteChannelDelegate {
     func channelWritable() { markDirty() }
 
     func channelClosed(_ end: ChannelEnd) {
-        let written = channel?.writtenBytes ?? 0
-        let isAlone = open == 1
-        var inDoubt = 0
-        while !window.isEmpty {
-            let entry = removeFirst()
-            guard !entry.isFence else { continue }
-            let mayHaveCome = entry.end - Int64(entry.bytes) < written
-            if mayHaveCome { inDoubt += 1 }
-            owner.completed(
-                Completion(
-                    id: entry.id, kind: mayHaveCome ? .inDoubt : .notProcessed, sentAtMs: entry.openedMs,
-                    connectionDied: mayHaveCome && isAlone, connectionWasSilent: mayHaveCome && isSilent,
-                    carriedOlderToken: isOfOlderCredential))
-        }
+        let inDoubt = session.ended(written: channel?.writtenBytes ?? 0, isSilent: isSilent) { complete($0) }
         phase = .closed
         alarm = nil
         var end = end
@@ -289,72 +268,36 @@ final class BinaryConnection: ByteChannelDelegate {
 
     private func heed(_ answer: GatewayAnswer) {
         lastWords = "\(address): status \(answer.status)"
-        switch window.place(of: answer.identifier) {
-        case .open(let before):
-            for _ in 0..<before { accept(removeFirst(), isPresumed: false) }
-            let named = removeFirst()
-            if named.isFence {
-                lastWords = "\(address): closed, after it had answered for everything"
-            } else if answer.isOfTheLastProcessed {
-                accept(named, isPresumed: false)
-            } else {
-                owner.completed(refused(named.id, answer, sentAtMs: named.openedMs))
-            }
-            wasAnswered = true
-            discard(settled: before + (named.isFence ? 0 : 1), answer)
-        case .closed(let after):
-            if after > 0 || !answer.isOfTheLastProcessed { tooShort(answer, lostAtMost: after) }
-            discard(settled: 0, answer)
-        case .unknown where answer.isOfTheLastProcessed && !wasAnswered && answer.identifier == 0:
-            // It has processed nothing.
-            discard(settled: 0, answer)
-        case .unknown:
-            // It names nobody: what it processed is not known. What is open ends in doubt.
+        let meaning = session.answered(
+            answer, resendsDiscarded: configuration.resendsDiscarded, nowNs: loop.now.monotonicNs
+        ) { complete($0, text: answer.text) }
+        switch meaning {
+        case .decided(let settled, let discarded, let byFence):
+            if byFence { lastWords = "\(address): closed, after it had answered for everything" }
+            tellAnswered(answer, settled: settled, discarded: discarded)
+        case .tooLate(let lostAtMost, let ageNs, let discarded):
+            tellTooLate(answer, lostAtMost: lostAtMost, ageNs: ageNs)
+            tellAnswered(answer, settled: 0, discarded: discarded)
+        case .ofNobody(let lostAtMost):
+            if lostAtMost > 0 { tellTooLate(answer, lostAtMost: lostAtMost, ageNs: nil) }
+            // What is open ends in doubt.
             giveUp("status \(answer.status) for a notification that was not sent over it")
         }
     }
 
-    /// It named one that silence had accepted: what had closed since was discarded as well, and is lost.
-    private func tooShort(_ answer: GatewayAnswer, lostAtMost: Int) {
+    private func tellTooLate(_ answer: GatewayAnswer, lostAtMost: Int, ageNs: Int64?) {
         owner.note(
             .windowTooShort(
                 address: address, status: UInt16(answer.status), lostAtMost: lostAtMost,
                 windowMs: owner.windowNs / 1_000_000))
-        owner.windowWasTooShort(
-            ageNs: window.leftNs(ofClosed: answer.identifier).map { loop.now.monotonicNs - $0 })
+        owner.windowWasTooShort(ageNs: ageNs)
     }
 
-    /// What is behind the one that was named was not processed.
-    private func discard(settled: Int, _ answer: GatewayAnswer) {
-        var discarded = 0
-        let unprocessed: Completion.Unprocessed =
-            !configuration.resendsDiscarded ? .discardedForGood : settled > 0 || wasAnswered ? .discarded : .neverSent
-        while !window.isEmpty {
-            let entry = removeFirst()
-            guard !entry.isFence else { continue }
-            discarded += 1
-            owner.completed(
-                Completion(
-                    id: entry.id, kind: .notProcessed, unprocessed: unprocessed, sentAtMs: entry.openedMs,
-                    carriedOlderToken: isOfOlderCredential))
-        }
+    private func tellAnswered(_ answer: GatewayAnswer, settled: Int, discarded: Int) {
         if answer.isOfTheLastProcessed {
             owner.note(.peerCloses(address: address, reason: "status \(answer.status)", unprocessed: discarded))
         }
         owner.connectionAnswered(self, settled: settled, discarded: discarded)
-    }
-
-    private func removeFirst() -> BinaryWindow.Entry {
-        let entry = window.removeFirst()
-        if entry.isFence { hasFence = false }
-        return entry
-    }
-
-    private func accept(_ entry: BinaryWindow.Entry, isPresumed: Bool) {
-        guard !entry.isFence else { return }
-        owner.completed(
-            Completion(
-                id: entry.id, kind: .answered, status: 200, sentAtMs: entry.openedMs, isPresumed: isPresumed))
     }
 
     // MARK: Time
@@ -366,10 +309,10 @@ final class BinaryConnection: ByteChannelDelegate {
         guard phase != .closed else { return }
         let nowNs = loop.now.monotonicNs
         var next = Int64.max
-        if window.isWaitingToLeave { next = nowNs + lookNs }
+        if session.isWaitingToLeave { next = nowNs + lookNs }
         // Many close at once, not each by itself.
-        if let leftNs = window.firstLeftNs { next = min(next, max(leftNs + owner.windowNs, nowNs + 5_000_000)) }
-        if phase == .ready, window.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
+        if let leftNs = session.firstLeftNs { next = min(next, max(leftNs + owner.windowNs, nowNs + 5_000_000)) }
+        if phase == .ready, session.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
         guard next < alarmNs else { return }
         alarmNs = next
         alarm?.set(atNs: next)
@@ -379,13 +322,14 @@ final class BinaryConnection: ByteChannelDelegate {
         alarmNs = .max
         guard phase != .closed, let channel, wasReady else { return }
         let nowNs = loop.now.monotonicNs
-        look(channel, nowNs)
+        // Written bytes less those that the kernel still holds: TLS makes them more, never less, so none is counted too early.
+        session.acknowledged(upTo: channel.writtenBytes - Int64(channel.unacknowledgedBytes), nowNs: nowNs)
         settleSilent(nowNs)
-        if !window.isEmpty, window.isWaitingToLeave, nowNs - acknowledgedNs >= configuration.silenceNs {
+        if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {
             isSilent = true
             return giveUp("acknowledged nothing for \(configuration.silenceNs / 1_000_000) ms")
         }
-        if phase == .ready, window.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
+        if phase == .ready, session.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
             // Asked again after another such time.
             lastUsedNs = nowNs
             owner.connectionIdle(self)
@@ -393,24 +337,9 @@ final class BinaryConnection: ByteChannelDelegate {
         markDirty()
     }
 
-    /// Written bytes less those that the kernel still holds: TLS makes them more, never less, so none is counted too early.
-    private func look(_ channel: any ByteChannel, _ nowNs: Int64) {
-        let acknowledged = channel.writtenBytes - Int64(channel.unacknowledgedBytes)
-        guard acknowledged > acknowledgedBytes else { return }
-        acknowledgedBytes = acknowledged
-        acknowledgedNs = nowNs
-        window.left(upTo: acknowledged, nowNs: nowNs)
-    }
-
     private func settleSilent(_ nowNs: Int64) {
-        var settled = 0
-        while let entry = window.removeSilent(leftBy: nowNs - owner.windowNs) {
-            accept(entry, isPresumed: true)
-            settled += entry.isFence ? 0 : 1
-            if entry.isFence { hasFence = false }
-        }
+        let settled = session.settleSilent(windowNs: owner.windowNs, nowNs: nowNs) { complete($0) }
         guard settled > 0 else { return }
-        wasAnswered = true
         lastUsedNs = nowNs
         owner.connectionSettled(self, settled)
     }

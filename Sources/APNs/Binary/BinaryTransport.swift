@@ -24,7 +24,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
     private var queue = RequestQueue()
     private var admission: BinaryAdmission
     /// As lengthened, where errors came late.
-    private(set) var windowNs: Int64
+    private var patience: BinaryPatience
     private var quarantine: Quarantine
     private var quarantineAlarm: Alarm?
     private var quarantineConnection: BinaryConnection?
@@ -63,7 +63,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
         self.dialer = dialer
         self.emit = emit
         admission = BinaryAdmission(most: configuration.window.notifications)
-        windowNs = configuration.window.durationNs
+        patience = BinaryPatience(configuration.window)
         plan = PoolPlan(
             minimum: configuration.minimumConnections, maximum: configuration.maximumConnections,
             backOff: BackOff(limits: configuration.backOff))
@@ -126,7 +126,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
         askForTurnEnd()
         credentialGeneration += 1
         self.configuration = configuration
-        windowNs = configuration.window.durationNs
+        patience = BinaryPatience(configuration.window)
         admission = BinaryAdmission(most: configuration.window.notifications)
         reachability.replaced()
         isReplacing = true
@@ -237,11 +237,10 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
         tell(.answered(connection.id))
     }
 
+    var windowNs: Int64 { patience.windowNs }
+
     func windowWasTooShort(ageNs: Int64?) {
-        let most = configuration.window.longestNs
-        guard windowNs < most else { return }
-        // A quarter more than was seen, or twice as long where that is not known.
-        windowNs = min(most, max(windowNs, ageNs.map { $0 + $0 / 4 } ?? windowNs * 2))
+        guard patience.wasTooShort(ageNs: ageNs) else { return }
         note(.windowLengthened(windowMs: windowNs / 1_000_000))
     }
 

@@ -39,7 +39,7 @@ package struct BinaryWindow: Sendable {
     /// The identifier of the first open one; they count from 1 on each connection.
     private var firstIdentifier: UInt32 = 1
     /// How many were closed, as far as identifiers tell them apart.
-    private var closedCount = 0
+    package private(set) var closedCount = 0
     private var ages = ClosedAges()
 
     package init() { entries = [] }
@@ -73,6 +73,9 @@ package struct BinaryWindow: Sendable {
 
     /// Whether something is open that is not known to have left.
     package var isWaitingToLeave: Bool { leftCount < count }
+
+    /// Only while not empty.
+    package var isFirstFence: Bool { entries[head].isFence }
 
     /// When the first entry left; `nil`: it has not, or there is none.
     package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }

@@ -1,16 +1,21 @@
-internal import PushRecords
+package import PushRecords
 
 /// What a gateway says before it closes: six bytes, `08`, a status, the identifier of the notification that it is about.
 /// Source: Apple, "Local and Push Notification Programming Guide", legacy information.
-struct GatewayAnswer: Equatable {
-    var status: UInt8
-    var identifier: UInt32
+package struct GatewayAnswer: Sendable, Equatable {
+    package var status: UInt8
+    package var identifier: UInt32
+
+    package init(status: UInt8, identifier: UInt32) {
+        self.status = status
+        self.identifier = identifier
+    }
 
     /// "No errors encountered" and "shutdown": the identifier is the last one that was processed, nothing is wrong with it.
-    var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
+    package var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
 
     /// The reason that a result gives: Apple's word of today for the same, or the protocol's own.
-    var reason: ReasonCode {
+    package var reason: ReasonCode {
         switch status {
         case 2: .missingDeviceToken
         case 3: .missingTopic
@@ -22,7 +27,7 @@ struct GatewayAnswer: Equatable {
     }
 
     /// With a reason that is `.other`.
-    var text: String? {
+    package var text: String? {
         guard reason == .other else { return nil }
         return switch status {
         case 1: "ProcessingError"
@@ -35,7 +40,7 @@ struct GatewayAnswer: Equatable {
     }
 
     /// As a result has it: a status that the protocol does not know is 255, unknown, so that it cannot be taken for one of HTTP.
-    var resultStatus: UInt16 {
+    package var resultStatus: UInt16 {
         switch status {
         case 1...8, 10, 128: UInt16(status)
         default: 255

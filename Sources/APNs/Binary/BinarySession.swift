@@ -1,0 +1,197 @@
+package import Delivery
+
+/// What becomes of the notifications of one connection of the binary protocol: a value machine, no I/O and no clock. It is told
+/// what was written, acknowledged, answered and lost, and says each completion once; the connection does the rest.
+///
+/// Completions lack what only the connection knows: which credential it has, and texts.
+package struct BinarySession: Sendable {
+    /// What an answer came to. What it decided and discarded was said by then.
+    package enum Meaning: Sendable, Equatable {
+        /// It decided `settled` notifications, by the fence or another one.
+        case decided(settled: Int, discarded: Int, byFence: Bool)
+        /// It named one that silence had accepted: that one, unless it was the last one processed, and at most `lostAtMost`
+        /// after it were not delivered. `ageNs`: how long after it left, as far as that is known.
+        case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
+        /// It names nobody: what was processed is not known. The connection is to be given up. `lostAtMost`: so many had silence
+        /// accepted, and it says that it processed none.
+        case ofNobody(lostAtMost: Int)
+    }
+
+    private var window = BinaryWindow()
+    /// Bytes of all frames so far: where the next one begins.
+    private var framedBytes: Int64 = 0
+    /// The first bytes that the peer's kernel has acknowledged, and when that grew last, or when something began to wait for it.
+    private var acknowledgedBytes: Int64 = 0
+    private var acknowledgedNs: Int64 = 0
+    /// What the peer had said until then was read.
+    private var heardNs: Int64 = 0
+    private var hasFence = false
+    /// Something was settled on it.
+    package private(set) var wasAnswered = false
+    /// The gateway answered: it reads no more.
+    package private(set) var isAnswered = false
+
+    package init() {}
+
+    /// Nothing is open, no fence either.
+    package var isEmpty: Bool { window.isEmpty }
+    /// Notifications of which nothing is known yet; a fence is none.
+    package var open: Int { window.count - (hasFence ? 1 : 0) }
+    /// Of the open ones' frames.
+    package var bytes: Int { window.bytes }
+    /// The identifier of the next frame.
+    package var nextIdentifier: UInt32 { window.nextIdentifier }
+    package var isWaitingToLeave: Bool { window.isWaitingToLeave }
+    package var firstLeftNs: Int64? { window.firstLeftNs }
+    /// Whether a fence would have something to decide, and nobody has asked for that yet.
+    package var canBeFenced: Bool { !hasFence && !isAnswered && !window.isEmpty }
+
+    package func holds(anyOf ids: Set<NotificationID>) -> Bool { window.holds(anyOf: ids) }
+
+    // MARK: Opening
+
+    /// A frame of so many bytes is in the output.
+    ///
+    /// - Parameter id: `nil`: it is the fence, of which there is one at most.
+    package mutating func open(_ id: NotificationID?, bytes: Int, openedMs: Int64, nowNs: Int64) {
+        framedBytes += Int64(bytes)
+        // Before, there was nothing that the peer might have acknowledged.
+        if !window.isWaitingToLeave { acknowledgedNs = nowNs }
+        if id == nil { hasFence = true }
+        window.open(
+            BinaryWindow.Entry(
+                id: id ?? NotificationID(slot: .max, generation: 0), end: framedBytes, openedMs: openedMs,
+                bytes: Int32(clamping: bytes), isFence: id == nil))
+    }
+
+    /// The peer's kernel has the first `position` bytes.
+    package mutating func acknowledged(upTo position: Int64, nowNs: Int64) {
+        guard position > acknowledgedBytes else { return }
+        acknowledgedBytes = position
+        acknowledgedNs = nowNs
+        window.left(upTo: position, nowNs: nowNs)
+    }
+
+    /// Something waits to be acknowledged, and nothing was for so long.
+    package func isSilent(forNs silenceNs: Int64, nowNs: Int64) -> Bool {
+        window.isWaitingToLeave && nowNs - acknowledgedNs >= silenceNs
+    }
+
+    // MARK: Closing
+
+    /// Silence accepts what left a window ago.
+    ///
+    /// To be called at most once in a turn. The silence is that until the call before, since whatever came until then was read
+    /// meanwhile: where the process stood still, an error may wait to be read while the clock says that the window is over.
+    ///
+    /// - Returns: how many notifications were settled.
+    package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
+        let silentNs = heardNs - windowNs
+        heardNs = nowNs
+        var settled = 0
+        while let entry = window.removeSilent(leftBy: silentNs) {
+            if entry.isFence {
+                hasFence = false
+            } else {
+                settled += 1
+                complete(Self.accepted(entry, isPresumed: true))
+            }
+        }
+        if settled > 0 { wasAnswered = true }
+        return settled
+    }
+
+    /// The first answer; there is no other.
+    ///
+    /// - Parameter resendsDiscarded: what it discarded is sent again.
+    package mutating func answered(
+        _ answer: GatewayAnswer, resendsDiscarded: Bool, nowNs: Int64, _ complete: (Completion) -> Void
+    ) -> Meaning {
+        isAnswered = true
+        switch window.place(of: answer.identifier) {
+        case .open(let before):
+            var settled = 0
+            for _ in 0..<before { settled += accept(complete) }
+            let isFence = window.isFirstFence
+            if isFence || answer.isOfTheLastProcessed {
+                settled += accept(complete)
+            } else {
+                let named = removeFirst()
+                settled += 1
+                complete(
+                    Completion(
+                        id: named.id, kind: .answered, status: answer.resultStatus, reason: answer.reason,
+                        sentAtMs: named.openedMs))
+            }
+            wasAnswered = true
+            return .decided(settled: settled, discarded: discard(resendsDiscarded, complete), byFence: isFence)
+        case .closed(let after):
+            let isTooLate = after > 0 || !answer.isOfTheLastProcessed
+            let leftNs = window.leftNs(ofClosed: answer.identifier)
+            let discarded = discard(resendsDiscarded, complete)
+            guard isTooLate else { return .decided(settled: 0, discarded: discarded, byFence: false) }
+            return .tooLate(lostAtMost: after, ageNs: leftNs.map { nowNs - $0 }, discarded: discarded)
+        case .unknown where answer.isOfTheLastProcessed && !wasAnswered && answer.identifier == 0:
+            // It has processed nothing.
+            return .decided(settled: 0, discarded: discard(resendsDiscarded, complete), byFence: false)
+        case .unknown:
+            return .ofNobody(lostAtMost: answer.isOfTheLastProcessed && answer.identifier == 0 ? window.closedCount : 0)
+        }
+    }
+
+    /// The connection is gone, without a word about what is open.
+    ///
+    /// - Parameters:
+    ///   - written: so many bytes of the output the kernel took.
+    ///   - isSilent: it was given up because the peer acknowledged nothing any more.
+    /// - Returns: how many notifications are in doubt.
+    package mutating func ended(written: Int64, isSilent: Bool, _ complete: (Completion) -> Void) -> Int {
+        let isAlone = open == 1
+        var inDoubt = 0
+        while !window.isEmpty {
+            let entry = removeFirst()
+            guard !entry.isFence else { continue }
+            let mayHaveCome = entry.end - Int64(entry.bytes) < written
+            if mayHaveCome { inDoubt += 1 }
+            complete(
+                Completion(
+                    id: entry.id, kind: mayHaveCome ? .inDoubt : .notProcessed, sentAtMs: entry.openedMs,
+                    connectionDied: mayHaveCome && isAlone, connectionWasSilent: mayHaveCome && isSilent))
+        }
+        return inDoubt
+    }
+
+    /// What is behind the one that was named was not processed.
+    private mutating func discard(_ resends: Bool, _ complete: (Completion) -> Void) -> Int {
+        let unprocessed: Completion.Unprocessed =
+            !resends ? .discardedForGood : wasAnswered ? .discarded : .neverSent
+        var discarded = 0
+        while !window.isEmpty {
+            let entry = removeFirst()
+            guard !entry.isFence else { continue }
+            discarded += 1
+            complete(
+                Completion(id: entry.id, kind: .notProcessed, unprocessed: unprocessed, sentAtMs: entry.openedMs))
+        }
+        return discarded
+    }
+
+    /// - Returns: how many notifications that was.
+    private mutating func accept(_ complete: (Completion) -> Void) -> Int {
+        let entry = removeFirst()
+        guard !entry.isFence else { return 0 }
+        complete(Self.accepted(entry, isPresumed: false))
+        return 1
+    }
+
+    private static func accepted(_ entry: BinaryWindow.Entry, isPresumed: Bool) -> Completion {
+        Completion(
+            id: entry.id, kind: .answered, status: 200, sentAtMs: entry.openedMs, isPresumed: isPresumed)
+    }
+
+    private mutating func removeFirst() -> BinaryWindow.Entry {
+        let entry = window.removeFirst()
+        if entry.isFence { hasFence = false }
+        return entry
+    }
+}
