@@ -294,6 +294,23 @@ struct BinaryTransportTests {
         }
     }
 
+    /// What silence accepted falsely is told at the stop at the latest.
+    @Test func aStopHasTheGatewayProveWhatSilenceAccepted() throws {
+        let world = try GatewayWorld()
+        world.configuration.window.durationNs = 100_000_000
+        world.connect()
+        let loop = world.loop
+        world.gateway.onFrame = { peer, frame in
+            guard frame.number == 3 else { return }
+            loop.schedule(afterNs: 1_000_000_000) { peer.answer(8, frame.identifier) }
+        }
+        world.send(0..<10)
+        world.run("settled by silence", seconds: 0.5) { world.completions.count == 10 }
+        world.close()
+        #expect(
+            world.notes.contains { if case .windowTooShort(_, 8, 6, 100) = $0 { true } else { false } })
+    }
+
     /// An error of a notification before the fence, which the gateway then never reads.
     @Test func anErrorBeforeTheFenceHasTheRestGivenBack() throws {
         let world = try GatewayWorld()

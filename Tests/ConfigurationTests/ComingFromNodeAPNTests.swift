@@ -223,18 +223,12 @@ import Testing
         private let lines: String
         private let texts: Set<String>
 
-        /// What is being built elsewhere, and named already.
-        private static let coming: Set<String> = [
-            "binary.feedback", "binary.feedback.host", "binary.feedback.port", "binary.feedback.interval", "Feedback",
-            "apns-worker feedback",
-        ]
-
         init() throws {
             commands = try code("Sources/apns-worker") + code("Sources/Configuration/CommandLine")
             metrics = try text("Sources/Worker/Admin/MetricsText.swift")
             lines = try text("Sources/Worker/Core/EventLog.swift")
             var literals = try text("Sources/APNs/Binary/GatewayAnswer.swift")
-            for folder in ["Schemas", "Results", "Requests", "Vocabulary"] {
+            for folder in ["Schemas", "Results", "Requests", "Unregistered", "Vocabulary"] {
                 literals += try code("Sources/PushRecords/\(folder)")
             }
             literals += try text("Sources/Delivery/Settlement/Settlement.swift")
@@ -247,7 +241,7 @@ import Testing
         }
 
         func has(_ name: String) -> Bool {
-            Self.coming.contains(name) || texts.contains(name) || isSetting(name) || isSymbol(name) || isOption(name)
+            texts.contains(name) || isSetting(name) || isSymbol(name) || isOption(name)
                 || metrics.contains("\"apns_worker_\(name)\"") || lines.contains("\"\(name)\"")
         }
 

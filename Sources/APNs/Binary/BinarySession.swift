@@ -26,6 +26,8 @@ package struct BinarySession: Sendable {
     /// What the peer had said until then was read.
     private var heardNs: Int64 = 0
     private var hasFence = false
+    /// Silence accepted something.
+    private var hasPresumed = false
     /// Something was settled on it.
     package private(set) var wasAnswered = false
     /// The gateway answered: it reads no more.
@@ -43,8 +45,9 @@ package struct BinarySession: Sendable {
     package var nextIdentifier: UInt32 { window.nextIdentifier }
     package var isWaitingToLeave: Bool { window.isWaitingToLeave }
     package var firstLeftNs: Int64? { window.firstLeftNs }
-    /// Whether a fence would have something to decide, and nobody has asked for that yet.
-    package var canBeFenced: Bool { !hasFence && !isAnswered && !window.isEmpty }
+    /// Whether a fence would have something to decide, or to prove: an error that is still under way for what silence accepted
+    /// comes before the fence's answer. And nobody has asked for that yet.
+    package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || hasPresumed) }
 
     package func holds(anyOf ids: Set<NotificationID>) -> Bool { window.holds(anyOf: ids) }
 
@@ -97,7 +100,10 @@ package struct BinarySession: Sendable {
                 complete(Self.accepted(entry, isPresumed: true))
             }
         }
-        if settled > 0 { wasAnswered = true }
+        if settled > 0 {
+            wasAnswered = true
+            hasPresumed = true
+        }
         return settled
     }
 
