@@ -164,6 +164,83 @@ struct BinaryValueTests {
         #expect(window.leftNs(ofClosed: 100) == 10_000_000_000)
     }
 
+    // MARK: The session
+
+    /// Identifiers 1 and so on, of ten bytes each, that left at once.
+    private func session(_ count: UInt32, leftNs: Int64) -> BinarySession {
+        var session = BinarySession()
+        for number in 1...count {
+            session.open(NotificationID(slot: number, generation: 1), bytes: 10, openedMs: 1, nowNs: leftNs)
+        }
+        session.acknowledged(upTo: Int64(count) * 10, nowNs: leftNs)
+        return session
+    }
+
+    /// The process stood still (SIGSTOP, a container that was paused): its wait ends without a word of what is there to be
+    /// read, and the clock says that the window is over.
+    @Test func anErrorThatWaitsToBeReadIsNotSilence() {
+        var session = session(5, leftNs: 1_000)
+        var said: [Completion] = []
+        #expect(session.settleSilent(windowNs: 2_000, nowNs: 1_100) { said.append($0) } == 0)
+        #expect(session.settleSilent(windowNs: 2_000, nowNs: 9_000) { said.append($0) } == 0)
+        let meaning = session.answered(
+            GatewayAnswer(status: 8, identifier: 2), resendsDiscarded: true, nowNs: 9_010
+        ) { said.append($0) }
+        #expect(meaning == .decided(settled: 2, discarded: 3, byFence: false))
+        #expect(said.map(\.status) == [200, 8, 0, 0, 0])
+        #expect(said.allSatisfy { !$0.isPresumed })
+    }
+
+    @Test func whatWasSilentUntilTheAlarmBeforeIsAccepted() {
+        var session = session(5, leftNs: 1_000)
+        var said: [Completion] = []
+        #expect(session.settleSilent(windowNs: 2_000, nowNs: 3_000) { said.append($0) } == 0)
+        #expect(session.settleSilent(windowNs: 2_000, nowNs: 3_005) { said.append($0) } == 5)
+        #expect(said.allSatisfy { $0.isPresumed && $0.status == 200 })
+        #expect(session.isEmpty && session.wasAnswered)
+    }
+
+    /// With a window that is longer than a peer's silence may be.
+    @Test func aPeerIsNotSilentWhileNothingWaitsForIt() {
+        var session = session(1, leftNs: 1_000)
+        #expect(!session.isSilent(forNs: 500, nowNs: 5_000))
+        session.open(NotificationID(slot: 2, generation: 1), bytes: 10, openedMs: 1, nowNs: 5_000)
+        #expect(!session.isSilent(forNs: 500, nowNs: 5_499))
+        session.open(NotificationID(slot: 3, generation: 1), bytes: 10, openedMs: 1, nowNs: 5_400)
+        #expect(session.isSilent(forNs: 500, nowNs: 5_500))
+    }
+
+    /// A shutdown says that nothing was processed, and silence had accepted some: that is told.
+    @Test func aShutdownThatCountsNothingTellsWhatSilenceHadAccepted() {
+        var session = session(3, leftNs: 1_000)
+        _ = session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in }
+        #expect(session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in } == 3)
+        session.open(NotificationID(slot: 4, generation: 1), bytes: 10, openedMs: 1, nowNs: 2_000)
+        let shutdown = GatewayAnswer(status: 10, identifier: 0)
+        #expect(
+            session.answered(shutdown, resendsDiscarded: true, nowNs: 2_500) { _ in } == .ofNobody(lostAtMost: 3))
+        var said: [Completion] = []
+        #expect(session.ended(written: 40, isSilent: false) { said.append($0) } == 1)
+        #expect(said.map(\.kind) == [.inDoubt])
+        // Nothing was accepted: nothing is lost.
+        var fresh = self.session(2, leftNs: 1_000)
+        #expect(
+            fresh.answered(shutdown, resendsDiscarded: true, nowNs: 2_500) { _ in }
+                == .decided(settled: 0, discarded: 2, byFence: false))
+    }
+
+    @Test func anAnswerForTheFenceAcceptsWhatIsBeforeIt() {
+        var session = session(3, leftNs: 1_000)
+        session.open(nil, bytes: 10, openedMs: 1, nowNs: 1_000)
+        #expect(session.open == 3 && !session.canBeFenced)
+        var said: [Completion] = []
+        let meaning = session.answered(
+            GatewayAnswer(status: 8, identifier: 4), resendsDiscarded: true, nowNs: 1_100
+        ) { said.append($0) }
+        #expect(meaning == .decided(settled: 3, discarded: 0, byFence: true))
+        #expect(said.map(\.status) == [200, 200, 200] && said.allSatisfy { !$0.isPresumed })
+    }
+
     // MARK: Admission
 
     @Test func endsWithoutAWordHalveWhatIsOpenUntilOneIsAlone() {

@@ -400,12 +400,15 @@ extension SimulatedWorld {
         ) { said.append($0) }
         let wronged = connection.wronged
         let isLast = answer.content.isOfTheLastProcessed
+        let identifier = Int(answer.content.identifier)
+        let named = identifier > 0 && identifier <= connection.frames.count ? connection.frames[identifier - 1] : nil
         switch meaning {
         case .decided(let settled, let discarded, let byFence):
             happened[
                 byFence ? "gateway: fence answered" : isLast ? "gateway: shutdown heard" : "gateway: error", default: 0] +=
                 1
             if !wronged.isEmpty { breaks("\(wronged.count) were lost, and nobody was told") }
+            if named != nil, named?.flight == nil, !isLast, !byFence { breaks("a fence that decides nothing") }
             answered(gateway, connection, settled: settled, discarded: discarded)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
             happened["gateway: too late", default: 0] += 1
@@ -420,7 +423,14 @@ extension SimulatedWorld {
             if gateway.patience.wasTooShort(ageNs: ageNs) { happened["gateway: window lengthened", default: 0] += 1 }
             if gateway.patience.windowNs < windowNs { breaks("a shorter window") }
             answered(gateway, connection, settled: 0, discarded: discarded)
-        case .ofNobody:
+        case .ofNobody(let lostAtMost):
+            let isZero = isLast && answer.content.identifier == 0
+            if !isZero, answer.content.identifier <= connection.frames.count { breaks("an answer that is of nobody") }
+            if isZero, wronged.count > lostAtMost { breaks("\(wronged.count) were lost, and \(lostAtMost) were told") }
+            if lostAtMost > 0 { happened["gateway: nothing was processed", default: 0] += 1 }
+            if lostAtMost > 0, gateway.patience.wasTooShort(ageNs: nil) {
+                happened["gateway: window lengthened", default: 0] += 1
+            }
             lose(connection, isSilent: false, gateway, worker)
         }
         tell(said, of: connection, worker)

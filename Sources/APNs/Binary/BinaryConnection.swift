@@ -283,16 +283,21 @@ final class BinaryConnection: ByteChannelDelegate {
             if byFence { lastWords = "\(address): closed, after it had answered for everything" }
             tellAnswered(answer, settled: settled, discarded: discarded)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
-            owner.note(
-                .windowTooShort(
-                    address: address, status: UInt16(answer.status), lostAtMost: lostAtMost,
-                    windowMs: owner.windowNs / 1_000_000))
-            owner.windowWasTooShort(ageNs: ageNs)
+            tellTooLate(answer, lostAtMost: lostAtMost, ageNs: ageNs)
             tellAnswered(answer, settled: 0, discarded: discarded)
-        case .ofNobody:
+        case .ofNobody(let lostAtMost):
+            if lostAtMost > 0 { tellTooLate(answer, lostAtMost: lostAtMost, ageNs: nil) }
             // What is open ends in doubt.
             giveUp("status \(answer.status) for a notification that was not sent over it")
         }
+    }
+
+    private func tellTooLate(_ answer: GatewayAnswer, lostAtMost: Int, ageNs: Int64?) {
+        owner.note(
+            .windowTooShort(
+                address: address, status: UInt16(answer.status), lostAtMost: lostAtMost,
+                windowMs: owner.windowNs / 1_000_000))
+        owner.windowWasTooShort(ageNs: ageNs)
     }
 
     private func tellAnswered(_ answer: GatewayAnswer, settled: Int, discarded: Int) {

@@ -12,8 +12,9 @@ package struct BinarySession: Sendable {
         /// It named one that silence had accepted: that one, unless it was the last one processed, and at most `lostAtMost`
         /// after it were not delivered. `ageNs`: how long after it left, as far as that is known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
-        /// It names nobody: what was processed is not known. The connection is to be given up.
-        case ofNobody
+        /// It names nobody: what was processed is not known. The connection is to be given up. `lostAtMost`: so many had silence
+        /// accepted, and it says that it processed none.
+        case ofNobody(lostAtMost: Int)
     }
 
     private var window = BinaryWindow()
@@ -133,7 +134,8 @@ package struct BinarySession: Sendable {
         case .unknown where answer.isOfTheLastProcessed && !wasAnswered && answer.identifier == 0:
             // It has processed nothing.
             return .decided(settled: 0, discarded: discard(resendsDiscarded, complete), byFence: false)
-        case .unknown: return .ofNobody
+        case .unknown:
+            return .ofNobody(lostAtMost: answer.isOfTheLastProcessed && answer.identifier == 0 ? window.closedCount : 0)
         }
     }
 

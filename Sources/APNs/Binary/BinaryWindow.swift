@@ -39,7 +39,7 @@ package struct BinaryWindow: Sendable {
     /// The identifier of the first open one; they count from 1 on each connection.
     private var firstIdentifier: UInt32 = 1
     /// How many were closed, as far as identifiers tell them apart.
-    private var closedCount = 0
+    package private(set) var closedCount = 0
     private var ages = ClosedAges()
 
     package init() { entries = [] }
