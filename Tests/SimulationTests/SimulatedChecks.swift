@@ -262,6 +262,10 @@ extension SimulatedWorld {
         case .abandoned where rule == .bad && guardHolds: return
         case .accepted where book.isLostLate: return
         case .abandoned where book.isDiscarded: return
+        // A gateway that closes without a word leaves all that was open in doubt, until what ends its connections is alone:
+        // that is an attempt now and then, and these have none to spare.
+        case .abandoned
+        where result.inDoubt > settings.resendMax && binaryNames.contains(book.app) && rule == .shutdown: return
         case .invalid where everRemoved.contains(book.app): return
         case .invalid where rule.isForeign && everRemoved.contains(Self.development.name): return
         case .rejected where rule.isForeign && everRemoved.contains(Self.development.name): return

@@ -469,6 +469,11 @@ extension SimulatedWorld {
         }
     }
 
+    /// The world ends: what is read later than that is read by nobody.
+    func closeGateways() {
+        for gateway in workers.flatMap(\.gateways.values) { gateway.connections.forEach(closed) }
+    }
+
     /// Nothing more becomes of what is on it.
     func closed(_ connection: SimulatedGatewayConnection) {
         let wronged = connection.wronged

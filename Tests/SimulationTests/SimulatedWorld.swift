@@ -274,6 +274,7 @@ final class SimulatedWorld {
             guard left > 0 else { throw Broken(description: "step \(step): it does not end: \(unfinished)") }
             try turn()
         }
+        closeGateways()
         checkEnd()
         if let broken { throw broken }
     }
