@@ -52,6 +52,7 @@ struct BinaryTransportTests {
     /// The promise of node-apn, without a number of entries that it may not exceed.
     @Test func anErrorDecidesWhatIsBeforeItAndWhatIsAfterIsSentAgain() throws {
         let world = try GatewayWorld()
+        world.configuration.maximumConnections = 1
         world.sendsAgain = true
         world.connect()
         var isToAnswer = true

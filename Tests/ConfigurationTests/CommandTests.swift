@@ -31,8 +31,8 @@ struct CommandTests {
         arguments: [
             (
                 [], 64,
-                "apns-worker: which command? One of run, check, send, channels, tail, schema, demo, simulate "
-                    + "(see apns-worker --help)"
+                "apns-worker: which command? One of run, check, send, channels, tail, feedback, schema, demo, "
+                    + "simulate (see apns-worker --help)"
             ),
             (
                 ["rum"], 64,

@@ -297,7 +297,7 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         Wrong("transport: udp", "w.yaml:4:16: apps[0].transport: expected one of http2, binary, found \"udp\""),
         Wrong(
             "binary: {format: simple}",
-            "w.yaml:4:5: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2"),
+            "w.yaml:4:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2"),
         Wrong(
             "proxy: https://proxy:3128",
             "w.yaml:4:12: apps[0].proxy: expected http://host:port, or http://user:password@host:port"),
