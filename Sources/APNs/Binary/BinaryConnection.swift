@@ -311,7 +311,9 @@ final class BinaryConnection: ByteChannelDelegate {
         var next = Int64.max
         if session.isWaitingToLeave { next = nowNs + lookNs }
         // Many close at once, not each by itself.
-        if let leftNs = session.firstLeftNs { next = min(next, max(leftNs + owner.windowNs, nowNs + 5_000_000)) }
+        if let silenceNs = session.nextSilenceNs(windowNs: owner.windowNs) {
+            next = min(next, max(silenceNs, nowNs + 5_000_000))
+        }
         if phase == .ready, session.isEmpty { next = min(next, lastUsedNs + configuration.idleConnectionNs) }
         guard next < alarmNs else { return }
         alarmNs = next

@@ -44,7 +44,15 @@ package struct BinarySession: Sendable {
     /// The identifier of the next frame.
     package var nextIdentifier: UInt32 { window.nextIdentifier }
     package var isWaitingToLeave: Bool { window.isWaitingToLeave }
-    package var firstLeftNs: Int64? { window.firstLeftNs }
+    /// When silence will have lasted long enough for the first one; `nil`: nothing is waited for.
+    package func nextSilenceNs(windowNs: Int64) -> Int64? {
+        window.firstLeftNs.map { $0 + (window.isFirstFence ? max(windowNs, Self.fencePatienceNs) : windowNs) }
+    }
+
+    /// A fence is waited for longer than a notification: nothing but the end of the connection depends on it, and an error that
+    /// comes later than the window is told only as long as somebody listens.
+    private static let fencePatienceNs: Int64 = 5_000_000_000
+
     /// Whether a fence would have something to decide, or to prove: an error that is still under way for what silence accepted
     /// comes before the fence's answer. And nobody has asked for that yet.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || hasPresumed) }
@@ -89,10 +97,13 @@ package struct BinarySession: Sendable {
     ///
     /// - Returns: how many notifications were settled.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
+        let heardBeforeNs = heardNs
         let silentNs = heardNs - windowNs
         heardNs = nowNs
         var settled = 0
-        while let entry = window.removeSilent(leftBy: silentNs) {
+        while !window.isEmpty {
+            let leftBy = window.isFirstFence ? min(silentNs, heardBeforeNs - Self.fencePatienceNs) : silentNs
+            guard let entry = window.removeSilent(leftBy: leftBy) else { break }
             if entry.isFence {
                 hasFence = false
             } else {
