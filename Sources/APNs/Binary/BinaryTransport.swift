@@ -39,7 +39,8 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
     /// What was said last; `nil`: nothing yet.
     private var isReachable: Bool?
     private var saidConnections = ConnectionCounts()
-    private var batch: CompletionBatch
+    /// Appended to and taken, nothing else.
+    @exclusivity(unchecked) private var batch: CompletionBatch
     private var events: [TransportEvent] = []
     private var asksForTurnEnd = false
     private var reportedCapacity = 0

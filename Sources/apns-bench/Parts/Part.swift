@@ -1,7 +1,7 @@
 /// The parts of a notification's way through the worker that need neither Kafka nor a socket. The raw value is the word
 /// of `apns-bench part` and of the guard's figures.
 enum Part: String, CaseIterable {
-    case parse, envelope, ledger, machine, fanout, results, encode
+    case parse, envelope, ledger, machine, fanout, results, encode, frames
 
     /// For people.
     var about: String {
@@ -13,6 +13,7 @@ enum Part: String, CaseIterable {
         case .fanout: "the same for envelopes of 100 tokens, each a notification"
         case .results: "a result's JSON and headers"
         case .encode: "the transport, request headers, HTTP/2 client session and resend window, until the answer"
+        case .frames: "the transport of the binary protocol, from a request to its acceptance by silence"
         }
     }
 
@@ -22,7 +23,7 @@ enum Part: String, CaseIterable {
         case .parse, .envelope, .results: 1_024
         case .ledger, .machine: 2_048
         case .fanout: 3_200
-        case .encode: 1_024
+        case .encode, .frames: 1_024
         }
     }
 
@@ -36,6 +37,7 @@ enum Part: String, CaseIterable {
         case .fanout: MachinePart(tokensPerRecord: 100)
         case .results: ResultsPart()
         case .encode: try EncodePart()
+        case .frames: try FramesPart()
         }
     }
 }
