@@ -246,20 +246,25 @@ struct BinaryValueTests {
     @Test func endsWithoutAWordHalveWhatIsOpenUntilOneIsAlone() {
         var admission = BinaryAdmission(most: 100_000)
         #expect(admission.limit == 100_000)
-        admission.settled(10)
-        admission.ended(open: 20_000)
+        // What was settled on the connection says how many it may take.
+        admission.ended(open: 20_000, settled: 4_000)
+        #expect(admission.limit == 1_000)
+        admission.ended(open: 1_000, settled: 10)
         #expect(admission.limit == 100)
         var limits: [Int] = []
         for _ in 0..<8 {
-            admission.ended(open: admission.limit)
+            admission.ended(open: admission.limit, settled: 0)
             limits.append(admission.limit)
         }
         #expect(limits == [50, 25, 12, 6, 3, 1, 1, 1])
         // What is settled doubles it.
         for _ in 0..<3 { admission.settled(admission.limit) }
         #expect(admission.limit == 8)
-        admission.ended(open: 0)
+        admission.ended(open: 0, settled: 0)
         #expect(admission.limit == 8)
+        var first = BinaryAdmission(most: 100_000)
+        first.ended(open: 20_000, settled: 0)
+        #expect(first.limit == 100)
     }
 
     @Test func errorsThatDiscardMostHalveItNotBelowTwoThousand() {

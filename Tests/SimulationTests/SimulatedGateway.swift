@@ -456,7 +456,9 @@ extension SimulatedWorld {
         connection.isDraining = true
         var said: [Completion] = []
         let inDoubt = connection.session.ended(written: connection.written, isSilent: isSilent) { said.append($0) }
-        if !connection.isQuarantine { gateway.admission.ended(open: isSilent ? 0 : inDoubt) }
+        if !connection.isQuarantine {
+            gateway.admission.ended(open: isSilent ? 0 : inDoubt, settled: connection.session.settledCount)
+        }
         tell(said, of: connection, worker)
     }
 

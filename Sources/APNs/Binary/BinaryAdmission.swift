@@ -1,7 +1,7 @@
 /// How many notifications may be open at once on a connection, by how connections end: a value machine.
 ///
-/// Where a gateway closes without a word, all that was open is in doubt, and sent again: so little is to be open next time.
-/// It doubles with what is settled. Where nothing is settled between two such ends, half as many are admitted each
+/// Where a gateway closes without a word, all that was open is in doubt, and sent again: so little is to be open next time, a
+/// quarter of what the connection had settled, or 100. It doubles with what is settled. Where nothing is settled between two such ends, half as many are admitted each
 /// time, the same ones first: so the one that ends the connections is alone at last, and only then is an end held against it.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
@@ -9,10 +9,9 @@ package struct BinaryAdmission: Sendable, Equatable {
     package private(set) var limit: Int
     /// Settled since it changed.
     private var settled = 0
-    private var hasSettled = false
 
-    /// After an end without a word.
-    package static let firstAfterEnd = 100
+    /// Ends without a word make it no smaller, as long as something is settled between them.
+    package static let leastAfterEnd = 100
     /// Errors that discard most of what is open make it no smaller than this.
     package static let leastAfterError = 2_000
 
@@ -24,18 +23,18 @@ package struct BinaryAdmission: Sendable, Equatable {
     /// So many were settled, by an answer or by silence.
     package mutating func settled(_ count: Int) {
         guard count > 0 else { return }
-        hasSettled = true
         settled += count
         guard limit < most, settled >= limit else { return }
         settled = 0
         limit = min(most, limit * 2)
     }
 
-    /// A connection ended without a word while `open` were open on it.
-    package mutating func ended(open: Int) {
+    /// A connection ended without a word while `open` were open on it, after so many had been settled on it.
+    package mutating func ended(open: Int, settled count: Int) {
         guard open > 0 else { return }
-        limit = hasSettled ? min(limit, Self.firstAfterEnd) : max(1, min(limit, open) / 2)
-        hasSettled = false
+        limit =
+            count > 0
+            ? min(limit, max(Self.leastAfterEnd, count / 4)) : max(1, min(limit, open, Self.leastAfterEnd * 2) / 2)
         settled = 0
     }
 

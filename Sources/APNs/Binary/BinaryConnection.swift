@@ -95,6 +95,8 @@ final class BinaryConnection: ByteChannelDelegate {
 
     /// Notifications of which nothing is known yet; a fence is none.
     var open: Int { session.open }
+    /// By silence.
+    var settledCount: Int { session.settledCount }
     /// Something was settled on it.
     var wasAnswered: Bool { session.wasAnswered }
     var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }

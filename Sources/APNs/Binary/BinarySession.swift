@@ -26,10 +26,10 @@ package struct BinarySession: Sendable {
     /// What the peer had said until then was read.
     private var heardNs: Int64 = 0
     private var hasFence = false
-    /// Silence accepted something.
-    private var hasPresumed = false
-    /// Something was settled on it.
+    /// Something was settled on it, or the fence answered.
     package private(set) var wasAnswered = false
+    /// Notifications that silence settled.
+    package private(set) var settledCount = 0
     /// The gateway answered: it reads no more.
     package private(set) var isAnswered = false
 
@@ -55,7 +55,7 @@ package struct BinarySession: Sendable {
 
     /// Whether a fence would have something to decide, or to prove: an error that is still under way for what silence accepted
     /// comes before the fence's answer. And nobody has asked for that yet.
-    package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || hasPresumed) }
+    package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     package func holds(anyOf ids: Set<NotificationID>) -> Bool { window.holds(anyOf: ids) }
 
@@ -113,7 +113,7 @@ package struct BinarySession: Sendable {
         }
         if settled > 0 {
             wasAnswered = true
-            hasPresumed = true
+            settledCount += settled
         }
         return settled
     }

@@ -255,7 +255,9 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
         let isOfNow = connection.credentialGeneration == credentialGeneration
         if connection.isQuarantine { return quarantineClosed(connection, end) }
         connections.removeAll { $0 === connection }
-        admission.ended(open: inDoubt)
+        admission.ended(open: inDoubt, settled: connection.settledCount)
+        // It works, and ends: more connections share what an end takes with it.
+        if inDoubt > 0, connection.settledCount > 0 { tell(.crowded) }
         let failures = plan.failures
         tell(.closed(connection.id))
         guard !isClosing else { return }
