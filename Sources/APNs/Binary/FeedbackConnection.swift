@@ -28,6 +28,10 @@ package final class FeedbackConnection: SecureChannelDelegate {
 
     /// After so long without a byte it is given up.
     package static let silenceNs: Int64 = 30_000_000_000
+    /// A read that is to end soon is given up after so long without a byte.
+    private static let hurrySilenceNs: Int64 = 2_000_000_000
+    /// One that goes on and on is no list.
+    private static let longestNs: Int64 = 600_000_000_000
     /// More items without a token are no feedback, and may go on for ever.
     private static let skippedLimit = 100_000
 
@@ -37,6 +41,8 @@ package final class FeedbackConnection: SecureChannelDelegate {
     private var parser = FeedbackParser()
     private var channel: SecureChannel?
     private var silence: Alarm?
+    private var silenceNs = FeedbackConnection.silenceNs
+    private var limit: Alarm?
     private var failure: String?
     private var isPaused = false
     private var isOpen = false
@@ -56,6 +62,8 @@ package final class FeedbackConnection: SecureChannelDelegate {
         self.onEnd = onEnd
         channel = SecureChannel(dialing: target, context: context, dialer: dialer, loop: loop, delegate: self)
         silence = Alarm(loop: loop) { [weak self] in self?.wasSilent() }
+        limit = Alarm(loop: loop) { [weak self] in self?.lastedTooLong() }
+        limit?.set(afterNs: Self.longestNs)
     }
 
     /// Whether to stop reading: the silence of who is not listened to is nobody's fault.
@@ -72,6 +80,13 @@ package final class FeedbackConnection: SecureChannelDelegate {
         watchSilence()
     }
 
+    /// The reader is to stop: what comes is still read, but silence is not waited for.
+    package func hurry() {
+        silenceNs = Self.hurrySilenceNs
+        if !isOpen { return giveUp("\(name): the worker stops, and it had not connected") }
+        watchSilence()
+    }
+
     /// Gives it up at once; the end follows.
     package func giveUp(_ reason: String) {
         if failure == nil { failure = reason }
@@ -79,11 +94,17 @@ package final class FeedbackConnection: SecureChannelDelegate {
     }
 
     private func watchSilence() {
-        if isOpen, !isPaused { silence?.set(afterNs: Self.silenceNs) } else { silence?.clear() }
+        if isOpen, !isPaused { silence?.set(afterNs: silenceNs) } else { silence?.clear() }
     }
 
     private func wasSilent() {
-        giveUp("\(name): nothing came for \(Self.silenceNs / 1_000_000_000) s, and it did not close")
+        giveUp("\(name): nothing came for \(silenceNs / 1_000_000_000) s, and it did not close")
+    }
+
+    private func lastedTooLong() {
+        // It was not listened to: nobody knows how long its list is.
+        guard !isPaused else { return limit?.set(afterNs: Self.longestNs) ?? () }
+        giveUp("\(name): it was still telling after \(Self.longestNs / 60_000_000_000) minutes")
     }
 
     package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
@@ -102,6 +123,7 @@ package final class FeedbackConnection: SecureChannelDelegate {
     package func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) {
         self.channel = nil
         silence = nil
+        limit = nil
         // Not every server takes leave of TLS before it closes; where an item ends, nothing is missing for it.
         let isOver = end.kind == .closedByPeer || end.isEndOfStream
         if failure == nil, !isOver { failure = end.text }

@@ -99,6 +99,9 @@ final class FeedbackReads {
         read.connection?.pause(isPaused)
     }
 
+    /// No more silence is waited for: the worker is to stop.
+    func hurry() { for read in reads.values { read.connection?.hurry() } }
+
     // MARK: What comes
 
     private func take(_ seconds: UInt32, _ token: UnsafeRawBufferPointer, _ number: UInt64) {

@@ -55,7 +55,7 @@ final class FeedbackThread: @unchecked Sendable {
     func finish() {
         unheard.add(1, ordering: .acquiringAndReleasing)
         thread.loop.perform { [self] in
-            desk?.set([])
+            desk?.finish()
             unheard.subtract(1, ordering: .acquiringAndReleasing)
         }
     }
@@ -156,6 +156,11 @@ final class FeedbackThread: @unchecked Sendable {
             for (index, standing) in current where told[index] != standing {
                 if standings.post((index, standing)) { told[index] = standing }
             }
+        }
+
+        func finish() {
+            set([])
+            reads.hurry()
         }
 
         func close() {
