@@ -40,6 +40,33 @@ import Testing
         #expect(heads.count { $0.contains(basic) } == 1)
     }
 
+    @Test func `An app goes over to the binary protocol and back`() throws {
+        let scene = try LinkScene { $0.gatewayPort = 0 }
+        let http2 = try scene.certificateApp("app")
+        let link = try scene.start([http2])
+        try scene.expectAnswers(link, app: 0, count: 5)
+        var binary = http2
+        binary.port = Int(try #require(scene.simulator.gatewayPort))
+        binary.binary = BinarySettings()
+        binary.binary?.window.duration = .milliseconds(50)
+        link.replace(AppIndex(0), with: try LoadedApp(binary))
+        try scene.pump(link, app: 0, count: 5) { _ in }
+        #expect(
+            scene.completions[0]?.filter { $0.kind == .answered }.suffix(5).allSatisfy {
+                $0.status == 200 && $0.isPresumed
+            } == true)
+        link.replace(AppIndex(0), with: try LoadedApp(http2))
+        try scene.pump(link, app: 0, count: 5) { _ in }
+        #expect(
+            scene.completions[0]?.filter { $0.kind == .answered }.suffix(5).allSatisfy {
+                $0.status == 200 && !$0.isPresumed
+            } == true)
+        // To a host that nobody answers at: what the one before had room for is no more.
+        binary.port = 1
+        link.replace(AppIndex(0), with: try LoadedApp(binary))
+        scene.run("no room") { scene.capacity[0] == 0 && scene.reachable.last == false }
+    }
+
     @Test func `Apps of one key and of another`() throws {
         let other = try SelfSigned.privateKey()
         let folder = try TestFolder()

@@ -64,7 +64,7 @@ extension LoadedApp {
 }
 
 extension BinarySettings.Format {
-    fileprivate var ofTransport: BinaryConfiguration.Format {
+    var ofTransport: BinaryConfiguration.Format {
         switch self {
         case .simple: .simple
         case .enhanced: .enhanced

@@ -99,7 +99,7 @@ package final class PushWorker: @unchecked Sendable {
     /// Of the request topics that are named, when it started.
     private var requestPartitions = 8
 
-    /// Every state has a deadline: whatever hangs, the process ends some 15 s after `drain.shutdown` at the latest.
+    /// Every state has a deadline: whatever hangs, the process ends some 20 s after `drain.shutdown` at the latest.
     enum Stopping {
         case draining(deadlineNs: Int64)
         case flushing(deadlineNs: Int64)
@@ -111,7 +111,8 @@ package final class PushWorker: @unchecked Sendable {
     /// How long leaving the groups may take after the drain limit, the last commit included (`GroupReader`).
     static let leaveNs: Int64 = 6_000_000_000
     static let flushNs: Int64 = 3_000_000_000
-    static let closeNs: Int64 = 1_000_000_000
+    /// A fence of the binary protocol is waited for 5 s; connections of HTTP/2 have nothing on them by then.
+    static let closeNs: Int64 = 6_000_000_000
     /// For threads and clients to end.
     static let dismantleNs: Int64 = 4_000_000_000
 

@@ -18,7 +18,7 @@ final class TransportChoice: TransportMaker {
     func make(
         _ app: LoadedApp, _ index: AppIndex, emit: @escaping ([TransportEvent]) -> Void
     ) -> any AppTransport {
-        ChosenTransport(app, emit: emit) { [self] app, emit in
+        ChosenTransport(app, index, emit: emit) { [self] app, emit in
             app.settings.binary == nil ? http2.make(app, index, emit: emit) : binary.make(app, index, emit: emit)
         }
     }
@@ -51,6 +51,7 @@ package struct TransportTimes: Sendable {
 private final class ChosenTransport: AppTransport {
     typealias Emit = ([TransportEvent]) -> Void
 
+    private let index: AppIndex
     private let make: (LoadedApp, @escaping Emit) -> any AppTransport
     private let emit: Emit
     private var isBinary: Bool
@@ -64,8 +65,10 @@ private final class ChosenTransport: AppTransport {
     private var closed: TransportEvent?
 
     init(
-        _ app: LoadedApp, emit: @escaping Emit, make: @escaping (LoadedApp, @escaping Emit) -> any AppTransport
+        _ app: LoadedApp, _ index: AppIndex, emit: @escaping Emit,
+        make: @escaping (LoadedApp, @escaping Emit) -> any AppTransport
     ) {
+        self.index = index
         self.make = make
         self.emit = emit
         isBinary = app.settings.binary != nil
@@ -90,6 +93,11 @@ private final class ChosenTransport: AppTransport {
         leaving[number] = last
         number += 1
         let number = number
+        // What the one before said of its host is no more; the next one says nothing as long as it takes no request.
+        emit([
+            .capacity(app: index, requests: 0), .connections(app: index, ConnectionCounts()),
+            .unanswered(app: index, nil),
+        ])
         current = make(app) { [weak self] in self?.take($0, from: number) }
         last.handle(.close)
     }
