@@ -296,6 +296,9 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         Wrong("nam: x", "w.yaml:4:5: apps[0].nam: unknown key; did you mean name?"),
         Wrong("transport: udp", "w.yaml:4:16: apps[0].transport: expected one of http2, binary, found \"udp\""),
         Wrong(
+            "binary: {feedback: {host: h}}",
+            "w.yaml:4:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2"),
+        Wrong(
             "binary: {format: simple}",
             "w.yaml:4:13: apps[0].binary: is for apps with transport: binary; without it an app speaks HTTP/2"),
         Wrong(

@@ -20,18 +20,20 @@ package final class GatewayProbe: SecureChannelDelegate {
     private static let patienceNs: Int64 = 500_000_000
     private static let answerNs: Int64 = 5_000_000_000
 
-    private let isAsked: Bool
+    /// `nil`: nothing is asked.
+    private let format: BinaryConfiguration.Format?
     private var reader = GatewayAnswerReader()
     private var openedNs: Int64?
     private var answer: Answer?
     private var result: Result<Answer, ChannelEnd>?
 
-    private init(asks isAsked: Bool) { self.isAsked = isAsked }
+    private init(_ format: BinaryConfiguration.Format?) { self.format = format }
 
-    /// - Parameter asks: sends the notification.
+    /// - Parameter asking: sends the notification in this format; `nil`: sends nothing.
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.
     package static func run(
-        host: String, port: UInt16, proxy: DialTarget.Proxy? = nil, context: ClientContext, asks: Bool = false,
+        host: String, port: UInt16, proxy: DialTarget.Proxy? = nil, context: ClientContext,
+        asking format: BinaryConfiguration.Format? = nil,
         timeoutNs: Int64 = 10_000_000_000
     ) throws(ChannelEnd) -> Answer {
         let name = DialTarget.text(host, port)
@@ -44,7 +46,7 @@ package final class GatewayProbe: SecureChannelDelegate {
             throw ChannelEnd(.unreachable, "\(name): \(error)")
         }
         defer { resolver.stop() }
-        let probe = GatewayProbe(asks: asks)
+        let probe = GatewayProbe(format)
         let channel = Dialer(loop: loop, resolver: resolver)
             .open(
                 DialTarget(host: host, port: port, proxy: proxy), context: context, delegate: probe, observer: nil)
@@ -52,7 +54,7 @@ package final class GatewayProbe: SecureChannelDelegate {
         while probe.result == nil {
             let nowNs = LoopTime.read().monotonicNs
             if let openedNs = probe.openedNs, let answer = probe.answer,
-                nowNs - openedNs >= (asks ? answerNs : patienceNs)
+                nowNs - openedNs >= (format == nil ? patienceNs : answerNs)
             {
                 probe.result = .success(answer)
             } else if nowNs >= deadlineNs {
@@ -70,9 +72,9 @@ package final class GatewayProbe: SecureChannelDelegate {
         openedNs = LoopTime.read().monotonicNs
         answer = Answer(
             address: channel.peerAddress?.description ?? "", tlsVersion: channel.tlsVersion ?? "", status: nil)
-        guard isAsked else { return }
+        guard let format else { return }
         var frames = BinaryFrames()
-        _ = frames.append(.fence(identifier: 1), .enhanced)
+        _ = frames.append(.fence(identifier: 1), format)
         channel.send(frames.output)
     }
 
@@ -88,7 +90,8 @@ package final class GatewayProbe: SecureChannelDelegate {
                 ?? .failure(
                     ChannelEnd(
                         .tlsFailed,
-                        "\(answer.address): sent a byte \(byte), with which no answer of the binary protocol begins"))
+                        "\(answer.address): sent a byte \(byte), with which no answer of the binary protocol begins; is it "
+                            + "the feedback service's port, or a host that speaks HTTP/2?"))
         }
     }
 

@@ -175,6 +175,11 @@ extension AppSettings {
                 "is missing: Apple's own gateways are gone since March 2021; give the host that speaks the binary protocol",
                 at: section.mark)
         }
+        if let feedback = binary?.feedback, feedback.host == host, feedback.port == port {
+            section.reading.refuse(
+                section.path(of: "port"),
+                "\(host):\(port) is the feedback service as well, which would tell its list to whoever connects")
+        }
         if case .token = credential, section.has("token") {
             section.reading.refuse(
                 section.path(of: "token"), "the binary protocol has no provider tokens: give a certificate")

@@ -139,7 +139,8 @@ package struct ConfigurationCheck {
         let port = UInt16(clamping: settings.port)
         do {
             let answer = try GatewayProbe.run(
-                host: settings.host, port: port, proxy: app.proxy, context: app.context, asks: probesCredentials)
+                host: settings.host, port: port, proxy: app.proxy, context: app.context,
+                asking: probesCredentials ? settings.binary?.format.ofTransport : nil)
             let way = app.proxy.map { "through the proxy \($0.text)" } ?? "at \(answer.address)"
             report(
                 Finding(

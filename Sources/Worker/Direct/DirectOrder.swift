@@ -34,6 +34,10 @@ struct DirectOrder {
             throw DirectSend.Failure("\(reason.text.map { "\($0): " } ?? "")\(text)")
         case .app(let app, let defaultTopic):
             settings = configuration.apps[app.value]
+            guard settings.binary == nil else {
+                throw DirectSend.Failure(
+                    "app \(settings.name) has transport: binary, and --direct speaks HTTP/2 only: leave it out")
+            }
             // The directory's own bytes go with it.
             let topic = parsed.headers.topic.isEmpty ? defaultTopic : parsed.headers.topic
             self.topic = String(decoding: topic, as: UTF8.self)
