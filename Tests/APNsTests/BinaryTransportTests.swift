@@ -205,7 +205,7 @@ struct BinaryTransportTests {
             default: nil
             }
         }
-        #expect(noted.count == 2 && noted.first == [8, 6, 100])
+        #expect(noted.count == 2 && noted.first == [8, 7, 100])
         // A quarter more than the 400 ms after which it came.
         #expect((450...600).contains(noted.last?[0] ?? 0))
         #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot) == Array(10..<20))
@@ -309,7 +309,7 @@ struct BinaryTransportTests {
         world.run("settled by silence", seconds: 0.5) { world.completions.count == 10 }
         world.close()
         #expect(
-            world.notes.contains { if case .windowTooShort(_, 8, 6, 100) = $0 { true } else { false } })
+            world.notes.contains { if case .windowTooShort(_, 8, 7, 100) = $0 { true } else { false } })
     }
 
     /// An error of a notification before the fence, which the gateway then never reads.
@@ -356,6 +356,33 @@ struct BinaryTransportTests {
                 if case .disconnected(_, let reason, 3) = $0 { reason.contains("a byte 72") } else { false }
             })
         world.close()
+    }
+
+    /// Whatever it says, nobody knows for which.
+    @Test(arguments: [UInt8(0), 8, 10])
+    func withoutIdentifiersAnAnswerLeavesEverythingInDoubt(status: UInt8) throws {
+        let world = try GatewayWorld()
+        world.configuration.format = .simple
+        world.connect()
+        world.gateway.onFrame = { peer, frame in if frame.number == 2 { peer.answer(status, status == 8 ? 1 : 0) } }
+        world.send(0..<3)
+        world.run("in doubt") { world.completions.count == 3 }
+        #expect(world.completions.allSatisfy { $0.kind == .inDoubt })
+        world.close()
+    }
+
+    /// Its kernel takes some, its program nothing: what the kernel took counts as accepted, and not as a sign of life.
+    @Test func aGatewayThatReadsNoFurtherIsOutOfReachInTheEnd() throws {
+        let world = try GatewayWorld()
+        world.configuration.silenceNs = 5_000_000_000
+        world.sendsAgain = true
+        let first = world.gateway
+        first.onDial = { $0.unacknowledgedBytes = 400 }
+        world.connect()
+        world.send(0..<40)
+        world.run("out of reach", seconds: 120) { world.reachable.last == false }
+        #expect(world.completions.contains { $0.isPresumed })
+        #expect(world.completions.contains { $0.kind == .inDoubt && $0.connectionWasSilent })
     }
 
     @Test func anErrorOfNobodyLeavesEverythingInDoubt() throws {

@@ -111,6 +111,8 @@ final class ScriptedGateway: ChannelDialer {
     private let loop: Loop
     var onFrame: (GatewayPeer, ReadFrame) -> Void = { _, _ in }
     var isListening = true
+    /// What a client's end is like.
+    var onDial: (MemoryChannel) -> Void = { _ in }
     private(set) var peers: [GatewayPeer] = []
     /// The clients' ends.
     private(set) var channels: [MemoryChannel] = []
@@ -133,6 +135,7 @@ final class ScriptedGateway: ChannelDialer {
             )
         }
         channels.append(channel)
+        onDial(channel)
         return channel
     }
 

@@ -413,7 +413,7 @@ extension SimulatedWorld {
         case .tooLate(let lostAtMost, let ageNs, let discarded):
             happened["gateway: too late", default: 0] += 1
             if !connection.isLate { breaks("a gateway that is in time is said to be too late") }
-            if wronged.count > lostAtMost + (isLast ? 0 : 1) {
+            if wronged.count > lostAtMost {
                 breaks("\(wronged.count) were lost, and \(lostAtMost) were told")
             }
             if let ageNs, ageNs < gateway.patience.windowNs, gateway.patience == BinaryPatience(weather.limits) {

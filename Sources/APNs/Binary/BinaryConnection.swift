@@ -11,8 +11,8 @@ protocol BinaryConnectionOwner: AnyObject {
     /// From when a notification has left until the gateway's silence is its acceptance.
     var windowNs: Int64 { get }
     func connectionOpened(_ connection: BinaryConnection)
-    /// So many notifications were decided by the gateway's silence.
-    func connectionSettled(_ connection: BinaryConnection, _ count: Int)
+    /// So many notifications were decided by the gateway's silence, which says that it works unless it reads no further.
+    func connectionSettled(_ connection: BinaryConnection, _ count: Int, isAnswer: Bool)
     /// The gateway answered: it decided `settled` of them, and discarded others.
     func connectionAnswered(_ connection: BinaryConnection, settled: Int, discarded: Int)
     /// An error named a notification that had closed as accepted, `ageNs` after it left, as far as that is known.
@@ -47,7 +47,7 @@ final class BinaryConnection: ByteChannelDelegate {
     private let owner: any BinaryConnectionOwner
     private var channel: (any ByteChannel)?
     /// Every access is a method call of its own: checking each of them costs hundreds of instructions a notification.
-    @exclusivity(unchecked) private var session = BinarySession()
+    @exclusivity(unchecked) private var session: BinarySession
     @exclusivity(unchecked) private var frames = BinaryFrames()
     private var answers = GatewayAnswerReader()
     private var alarm: Alarm?
@@ -58,6 +58,8 @@ final class BinaryConnection: ByteChannelDelegate {
     private var hasSpoken = false
     /// Something was handed to it.
     private(set) var wasAsked = false
+    /// It answered, or was silent while it read: it works. The owner says so.
+    var hasAnswered = false
     /// The peer acknowledged nothing for too long: the network's fault.
     private var isSilent = false
     private var openedNs: Int64 = 0
@@ -80,6 +82,7 @@ final class BinaryConnection: ByteChannelDelegate {
         self.configuration = configuration
         self.loop = loop
         self.owner = owner
+        session = BinarySession(hasIdentifiers: configuration.format != .simple)
         alarm = Alarm(loop: loop) { [unowned self] in alarmRang() }
         let target = DialTarget(
             host: configuration.host, port: configuration.port, proxy: configuration.proxy, firstAddress: firstAddress)
@@ -111,8 +114,8 @@ final class BinaryConnection: ByteChannelDelegate {
     /// Takes requests from the queue's front until `most` notifications, or `bytes` of frames, are open on it, or as long as the
     /// channel takes them.
     func fill(from queue: inout RequestQueue, most: Int, bytes: Int) {
-        guard phase == .ready else { return }
         let now = loop.now
+        guard phase == .ready, !session.isStuck(nowNs: now.monotonicNs) else { return }
         let waiting = queue.count
         defer { crash_nowhere() }
         while !queue.isEmpty, open < most, session.bytes < bytes, !isBlocked {
@@ -284,7 +287,10 @@ final class BinaryConnection: ByteChannelDelegate {
         case .ofNobody(let lostAtMost):
             if lostAtMost > 0 { tellTooLate(answer, lostAtMost: lostAtMost, ageNs: nil) }
             // What is open ends in doubt.
-            giveUp("status \(answer.status) for a notification that was not sent over it")
+            giveUp(
+                configuration.format == .simple
+                    ? "status \(answer.status), and format simple has no identifiers to say for which notification"
+                    : "status \(answer.status) for a notification that was not sent over it")
         }
     }
 
@@ -346,7 +352,7 @@ final class BinaryConnection: ByteChannelDelegate {
         let settled = session.settleSilent(windowNs: owner.windowNs, nowNs: nowNs) { complete($0) }
         guard settled > 0 else { return }
         lastUsedNs = nowNs
-        owner.connectionSettled(self, settled)
+        owner.connectionSettled(self, settled, isAnswer: !session.isStuck(nowNs: nowNs))
     }
 }
 

@@ -9,8 +9,8 @@ package struct BinarySession: Sendable {
     package enum Meaning: Sendable, Equatable {
         /// It decided `settled` notifications, by the fence or another one.
         case decided(settled: Int, discarded: Int, byFence: Bool)
-        /// It named one that silence had accepted: that one, unless it was the last one processed, and at most `lostAtMost`
-        /// after it were not delivered. `ageNs`: how long after it left, as far as that is known.
+        /// It named one that silence had accepted: at most `lostAtMost` were not delivered, that one among them unless it was the
+        /// last one processed. `ageNs`: how long after it left, as far as that is known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
         /// It names nobody: what was processed is not known. The connection is to be given up. `lostAtMost`: so many had silence
         /// accepted, and it says that it processed none.
@@ -20,9 +20,8 @@ package struct BinarySession: Sendable {
     private var window = BinaryWindow()
     /// Bytes of all frames so far: where the next one begins.
     private var framedBytes: Int64 = 0
-    /// The first bytes that the peer's kernel has acknowledged, and when that grew last, or when something began to wait for it.
-    private var acknowledgedBytes: Int64 = 0
-    private var acknowledgedNs: Int64 = 0
+    /// Without them, an answer is about nobody.
+    private let hasIdentifiers: Bool
     /// What the peer had said until then was read.
     private var heardNs: Int64 = 0
     private var hasFence = false
@@ -33,7 +32,10 @@ package struct BinarySession: Sendable {
     /// The gateway answered: it reads no more.
     package private(set) var isAnswered = false
 
-    package init() {}
+    /// What has waited for so long to be acknowledged waits for a peer that does not read.
+    private static let stuckNs: Int64 = 1_000_000_000
+
+    package init(hasIdentifiers: Bool = true) { self.hasIdentifiers = hasIdentifiers }
 
     /// Nothing is open, no fence either.
     package var isEmpty: Bool { window.isEmpty }
@@ -66,27 +68,25 @@ package struct BinarySession: Sendable {
     /// - Parameter id: `nil`: it is the fence, of which there is one at most.
     package mutating func open(_ id: NotificationID?, bytes: Int, openedMs: Int64, nowNs: Int64) {
         framedBytes += Int64(bytes)
-        // Before, there was nothing that the peer might have acknowledged.
-        if !window.isWaitingToLeave { acknowledgedNs = nowNs }
         if id == nil { hasFence = true }
         window.open(
             BinaryWindow.Entry(
                 id: id ?? NotificationID(slot: .max, generation: 0), end: framedBytes, openedMs: openedMs,
-                bytes: Int32(clamping: bytes), isFence: id == nil))
+                bytes: Int32(clamping: bytes), isFence: id == nil, openedNs: nowNs))
     }
 
     /// The peer's kernel has the first `position` bytes.
     package mutating func acknowledged(upTo position: Int64, nowNs: Int64) {
-        guard position > acknowledgedBytes else { return }
-        acknowledgedBytes = position
-        acknowledgedNs = nowNs
         window.left(upTo: position, nowNs: nowNs)
     }
 
-    /// Something waits to be acknowledged, and nothing was for so long.
+    /// Something has waited for so long to be acknowledged, whatever else was.
     package func isSilent(forNs silenceNs: Int64, nowNs: Int64) -> Bool {
-        window.isWaitingToLeave && nowNs - acknowledgedNs >= silenceNs
+        window.waitingSinceNs.map { nowNs - $0 >= silenceNs } ?? false
     }
+
+    /// The peer's program does not read: no more is to be handed over, and what its kernel took is no sign that it works.
+    package func isStuck(nowNs: Int64) -> Bool { isSilent(forNs: Self.stuckNs, nowNs: nowNs) }
 
     // MARK: Closing
 
@@ -125,6 +125,7 @@ package struct BinarySession: Sendable {
         _ answer: GatewayAnswer, resendsDiscarded: Bool, nowNs: Int64, _ complete: (Completion) -> Void
     ) -> Meaning {
         isAnswered = true
+        guard hasIdentifiers else { return .ofNobody(lostAtMost: 0) }
         switch window.place(of: answer.identifier) {
         case .open(let before):
             var settled = 0
@@ -147,7 +148,8 @@ package struct BinarySession: Sendable {
             let leftNs = window.leftNs(ofClosed: answer.identifier)
             let discarded = discard(resendsDiscarded, complete)
             guard isTooLate else { return .decided(settled: 0, discarded: discarded, byFence: false) }
-            return .tooLate(lostAtMost: after, ageNs: leftNs.map { nowNs - $0 }, discarded: discarded)
+            let named = answer.isOfTheLastProcessed ? 0 : 1
+            return .tooLate(lostAtMost: after + named, ageNs: leftNs.map { nowNs - $0 }, discarded: discarded)
         case .unknown where answer.isOfTheLastProcessed && !wasAnswered && answer.identifier == 0:
             // It has processed nothing.
             return .decided(settled: 0, discarded: discard(resendsDiscarded, complete), byFence: false)

@@ -126,8 +126,9 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
         guard !isClosing else { return }
         askForTurnEnd()
         credentialGeneration += 1
+        // How late errors come is not forgotten for a certificate.
+        if configuration.window != self.configuration.window { patience = BinaryPatience(configuration.window) }
         self.configuration = configuration
-        patience = BinaryPatience(configuration.window)
         admission = BinaryAdmission(most: configuration.window.notifications)
         reachability.replaced()
         isReplacing = true
@@ -214,13 +215,18 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
         tell(.opened(connection.id))
     }
 
-    func connectionSettled(_ connection: BinaryConnection, _ count: Int) {
+    func connectionSettled(_ connection: BinaryConnection, _ count: Int, isAnswer: Bool) {
         if !connection.isQuarantine { admission.settled(count) }
+        guard isAnswer else { return }
+        connection.hasAnswered = true
         tellAnswered(connection)
     }
 
     func connectionAnswered(_ connection: BinaryConnection, settled: Int, discarded: Int) {
-        if settled > 0 { tellAnswered(connection) }
+        if settled > 0 {
+            connection.hasAnswered = true
+            tellAnswered(connection)
+        }
         if connection.isQuarantine { return tellQuarantine(.retired(isFault: settled == 0)) }
         admission.settled(settled)
         tell(.retired(connection.id, isFault: settled == 0 && !connection.wasAnswered))
@@ -266,7 +272,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
             if connection.wasReady {
                 reachability.ended(
                     Reachability.End(
-                        wasAnswered: connection.wasAnswered, wasAsked: connection.wasAsked, lifeNs: connection.lifeNs))
+                        wasAnswered: connection.hasAnswered, wasAsked: connection.wasAsked, lifeNs: connection.lifeNs))
                 if reachability.isOnProbation {
                     reason =
                         "\(Reachability.endsLimit) connections in a row ended without an answer, the last one: "

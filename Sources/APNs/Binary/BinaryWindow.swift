@@ -14,6 +14,8 @@ package struct BinaryWindow: Sendable {
         package var bytes: Int32
         /// The fence: nobody's notification, but a frame that is known to be refused.
         package var isFence: Bool
+        /// When its frame was made. Monotonic.
+        package var openedNs: Int64 = 0
         /// When its last byte was acknowledged by the peer's kernel; 0: not known to be.
         package var leftNs: Int64 = 0
     }
@@ -73,6 +75,9 @@ package struct BinaryWindow: Sendable {
 
     /// Whether something is open that is not known to have left.
     package var isWaitingToLeave: Bool { leftCount < count }
+
+    /// When the first one was opened that is not known to have left; `nil`: all have.
+    package var waitingSinceNs: Int64? { leftCount < count ? entries[place(leftCount)].openedNs : nil }
 
     /// Only while not empty.
     package var isFirstFence: Bool { entries[head].isFence }

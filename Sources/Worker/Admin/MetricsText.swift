@@ -103,7 +103,7 @@ struct MetricsText {
         ) { $0.window.tooShort }
         perApp(
             "apns_worker_window_lost_at_most_total", .counter,
-            "Notifications, at most, whose results say accepted and that such an error says were discarded."
+            "Notifications, at most, whose results say accepted, and that such an error says were refused or discarded."
         ) { $0.window.lostAtMost }
         writeFeedback()
         out.family(
