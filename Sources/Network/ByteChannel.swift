@@ -37,6 +37,19 @@ package protocol ByteChannelDelegate: AnyObject {
     func channelClosed(_ end: ChannelEnd)
 }
 
+/// Over TLS it hears the same; nobody who does has two channels.
+extension ByteChannelDelegate where Self: SecureChannelDelegate {
+    package func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
+        channelOpened(applicationProtocol: applicationProtocol)
+    }
+
+    package func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) {
+        unsafe channelReceived(bytes)
+    }
+    package func channelWritable(_ channel: SecureChannel) { channelWritable() }
+    package func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { channelClosed(end) }
+}
+
 /// Opens channels. `Dialer` opens them over TLS and TCP.
 package protocol ChannelDialer: AnyObject {
     /// Ends in `channelOpened` or `channelClosed`, neither from inside this call. The channel keeps its delegate alive

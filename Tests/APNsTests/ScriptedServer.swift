@@ -93,15 +93,7 @@ final class ServerPeer: ByteChannelDelegate {
     }
 }
 
-extension ServerPeer: SecureChannelDelegate {
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
-        channelOpened(applicationProtocol: applicationProtocol)
-    }
-
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) { channelReceived(bytes) }
-    func channelWritable(_ channel: SecureChannel) { channelWritable() }
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { channelClosed(end) }
-}
+extension ServerPeer: SecureChannelDelegate {}
 
 /// A server whose every answer a test decides; HTTP/2 is real, and TLS and sockets are where it listens.
 final class ScriptedServer {

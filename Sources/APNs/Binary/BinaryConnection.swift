@@ -18,7 +18,7 @@ protocol BinaryConnectionOwner: AnyObject {
     /// An error named a notification that had closed as accepted, `ageNs` after it left, as far as that is known.
     func windowWasTooShort(ageNs: Int64?)
     func connectionIdle(_ connection: BinaryConnection)
-    /// `open`: how many were in doubt at its end.
+    /// `inDoubt`: so many at its end, unless that was the network's fault.
     func connectionClosed(_ connection: BinaryConnection, _ end: ChannelEnd, inDoubt: Int)
     /// It has something to send at the end of the turn.
     func connectionIsDirty(_ connection: BinaryConnection)
@@ -91,9 +91,8 @@ final class BinaryConnection: ByteChannelDelegate {
 
     /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not its own.
     var address: String {
-        let host = DialTarget.text(configuration.host, configuration.port)
-        guard let address = channel?.peerAddress else { return host }
-        return configuration.proxy == nil ? "\(address)" : "\(host) through the proxy \(address)"
+        DialTarget(host: configuration.host, port: configuration.port, proxy: configuration.proxy)
+            .text(reachedAt: channel?.peerAddress)
     }
 
     /// Notifications of which nothing is known yet; a fence is none.
@@ -357,12 +356,4 @@ final class BinaryConnection: ByteChannelDelegate {
 }
 
 /// The same over TLS.
-extension BinaryConnection: SecureChannelDelegate {
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
-        channelOpened(applicationProtocol: applicationProtocol)
-    }
-
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) { channelReceived(bytes) }
-    func channelWritable(_ channel: SecureChannel) { channelWritable() }
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { channelClosed(end) }
-}
+extension BinaryConnection: SecureChannelDelegate {}

@@ -138,9 +138,8 @@ final class Connection: ByteChannelDelegate {
 
     /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not its own.
     var address: String {
-        let host = DialTarget.text(configuration.host, configuration.port)
-        guard let address = channel?.peerAddress else { return host }
-        return configuration.proxy == nil ? "\(address)" : "\(host) through the proxy \(address)"
+        DialTarget(host: configuration.host, port: configuration.port, proxy: configuration.proxy)
+            .text(reachedAt: channel?.peerAddress)
     }
 
     var unanswered: Int { window.count }
@@ -597,12 +596,4 @@ final class Connection: ByteChannelDelegate {
 }
 
 /// The same over TLS.
-extension Connection: SecureChannelDelegate {
-    func channelOpened(_ channel: SecureChannel, applicationProtocol: String?) {
-        channelOpened(applicationProtocol: applicationProtocol)
-    }
-
-    func channelReceived(_ channel: SecureChannel, _ bytes: UnsafeRawBufferPointer) { channelReceived(bytes) }
-    func channelWritable(_ channel: SecureChannel) { channelWritable() }
-    func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { channelClosed(end) }
-}
+extension Connection: SecureChannelDelegate {}
