@@ -10,7 +10,8 @@ import TLS
 /// answers back, until the batch of completions. The code is the product's (`APNsTransport`, `Connection`); the byte
 /// channel and the clock are not, and the server that answers 200 is not counted.
 final class EncodePart: PartRun {
-    private(set) var count = 0
+    private var told = TransportTelling()
+    var count: Int { told.count }
     private let clock = SteppedClock()
     private let loop: Loop
     private let wire = PipeDialer()
@@ -20,10 +21,6 @@ final class EncodePart: PartRun {
     private var requests: [OutgoingRequest] = []
     private var made: Int64 = 0
     private let topicHash: UInt64
-
-    private var capacity = 0
-    /// Of the last turn.
-    private var completions: [Completion] = []
 
     /// On one connection at once.
     private static let batch = 256
@@ -38,13 +35,7 @@ final class EncodePart: PartRun {
         answer.append(":status", "200")
         answer.append(
             "apns-id", PartInputs.lasting("0a1b2c3d-4e5f-8a6b-9c7d-8e9fa0b1c2d3"), .nameOnly(slot: 0))
-        let topic = PartInputs.lasting(Traffic.bundleID)
-        let payload = PartInputs.lasting(Traffic.payload(7))
-        requests = PartInputs.tokens(Self.batch).enumerated().map { index, token in
-            OutgoingRequest(
-                id: NotificationID(slot: UInt32(index), generation: 0), token: token, payload: payload,
-                headers: NotificationHeaders(topic: topic, priority: 10))
-        }
+        requests = PartInputs.requests(Self.batch)
         try connect()
     }
 
@@ -56,32 +47,20 @@ final class EncodePart: PartRun {
             keyID: "BENCHKEY01", teamID: "BENCHTEAM1", key: try SigningKey(pem: SelfSigned.privateKey()))
         transport = APNsTransport(
             app: AppIndex(0), configuration: configuration, token: token, loop: loop, dialer: wire
-        ) { [unowned self] in take($0) }
+        ) { [unowned self] in told.take($0) }
         wire.channel.open()
         loop.runOnce()
         try serve()
         wire.channel.deliver()
         loop.runOnce()
-        guard capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
-    }
-
-    private func take(_ events: [TransportEvent]) {
-        for event in events {
-            switch event {
-            case .completions(let batch):
-                completions = batch.completions
-                count += completions.count
-            case .capacity(_, let requests): capacity = requests
-            default: break
-            }
-        }
+        guard told.capacity >= Self.batch else { throw BenchFailure("the transport has no room for a batch") }
     }
 
     func prepare() throws {
-        guard completions.allSatisfy({ $0.kind == .answered && $0.status == 200 }) else {
+        guard told.completions.allSatisfy({ $0.kind == .answered && $0.status == 200 }) else {
             throw BenchFailure("a request of encode was not answered")
         }
-        completions = []
+        told.completions = []
         clock.now.monotonicNs += 10_000_000
         clock.now.wallMs += 10
         try serve()
