@@ -274,7 +274,9 @@ internal import Glibc
     }
 
     private func wait(_ timeoutMs: Int32) -> Int {
-        let count = unsafe epoll_wait(epoll, ready.baseAddress, Int32(Self.readyLimit), timeoutMs)
+        // Whether the parameter may be nil differs between versions of glibc's header.
+        guard let events = unsafe ready.baseAddress else { preconditionFailure("a loop has room for events") }
+        let count = unsafe epoll_wait(epoll, events, Int32(Self.readyLimit), timeoutMs)
         if count >= 0 { return Int(count) }
         // epoll_wait(2): EINTR is a signal handler's; EBADF, EFAULT and EINVAL are ours.
         precondition(errno == EINTR, "epoll_wait failed")
