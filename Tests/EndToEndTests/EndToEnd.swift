@@ -27,6 +27,9 @@ import Testing
     /// At a broker that tests stop, freeze and take rights away at (`KafkaBroker.expendable`).
     @Suite(.serialized) enum Outages {}
 
+    /// Programs of others at both ends: clients in other languages, a database.
+    @Suite(.serialized) enum Services {}
+
     /// Commands, pages, reloads, stops, and what is said of a wrong start.
     @Suite(.serialized) enum Commands {}
 }

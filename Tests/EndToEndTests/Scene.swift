@@ -62,8 +62,10 @@ final class Scene {
 
     /// Runs a program to its end; throws, with what it said, when that takes too long.
     @discardableResult
-    static func run(_ program: String, _ arguments: [String], within seconds: Double = 60) throws -> Finished {
-        let process = try ChildProcess(program, arguments)
+    static func run(
+        _ program: String, _ arguments: [String], environment: [String: String] = [:], within seconds: Double = 60
+    ) throws -> Finished {
+        let process = try ChildProcess(program, arguments, environment: environment)
         let ending = try process.wait(seconds: seconds)
         return Finished(ending: ending, text: process.text)
     }

@@ -13,6 +13,8 @@ enum Tool: String {
     case squid
     /// Debian's library that has a program live at another time; not installed by `Docker/setup` either.
     case faketime
+    /// PostgreSQL's server; not installed by `Docker/setup` either.
+    case postgres
 
     /// Where it is (nothing to know of a broker before it is started); `nil`: it is missing.
     var place: String? { Self.places[self] }
@@ -25,6 +27,7 @@ enum Tool: String {
         for tool in [Tool.kcat, .nghttpd, .openssl, .curl, .tinyproxy, .squid] {
             places[tool] = Self.command(tool.rawValue)
         }
+        places[.postgres] = Self.postgresServer
         places[.faketime] = ["x86_64", "aarch64"].map { "/usr/lib/\($0)-linux-gnu/faketime/libfaketimeMT.so.1" }
             .first { FileManager.default.fileExists(atPath: $0) }
         return places
@@ -41,6 +44,14 @@ enum Tool: String {
     private static func command(_ name: String) -> String? {
         let path = ProcessInfo.processInfo.environment["PATH", default: ""] + ":/usr/sbin:/usr/local/sbin"
         return path.split(separator: ":").map { "\($0)/\(name)" }
+            .first { FileManager.default.isExecutableFile(atPath: $0) }
+    }
+
+    /// The newest that Debian's packages brought, outside of PATH.
+    private static var postgresServer: String? {
+        let root = "/usr/lib/postgresql"
+        let versions = ((try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []).compactMap { Int($0) }
+        return versions.sorted(by: >).map { "\(root)/\($0)/bin/postgres" }
             .first { FileManager.default.isExecutableFile(atPath: $0) }
     }
 

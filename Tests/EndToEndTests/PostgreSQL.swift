@@ -1,0 +1,64 @@
+import Foundation
+import Glibc
+import TestSupport
+
+/// A PostgreSQL server of a test's own: in a folder of its own, on a Unix socket only, gone with the object.
+final class PostgreSQL {
+    /// What a `psql` needs to know to reach it, as environment variables.
+    let environment: [String: String]
+    private let folder: URL
+    private let server: ChildProcess
+
+    init() throws {
+        let programs = URL(fileURLWithPath: try Tool.postgres.path()).deletingLastPathComponent()
+        // A socket's path has 107 bytes at most.
+        let name = "postgres-\(getpid())-\(UInt32.random(in: 0...UInt32.max))"
+        folder = FileManager.default.temporaryDirectory.appending(path: name)
+        try FileManager.default.createDirectory(
+            at: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        environment = ["PGHOST": folder.path, "PGUSER": "postgres", "PGDATABASE": "postgres"]
+        let data = folder.appending(path: "data").path
+        // It refuses to run as root.
+        var words: [String] = []
+        if geteuid() == 0 {
+            guard let user = getpwnam("postgres"), chown(folder.path, user.pointee.pw_uid, user.pointee.pw_gid) == 0
+            else { throw Unexpected("there is no user postgres to run PostgreSQL as") }
+            words = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--pdeathsig", "KILL", "--"]
+        }
+        func start(_ program: String, _ arguments: [String]) throws -> ChildProcess {
+            let all = words + [programs.appending(path: program).path] + arguments
+            return try ChildProcess(all[0], Array(all.dropFirst()))
+        }
+        let made = try start(
+            "initdb",
+            ["--pgdata", data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"])
+        guard try made.wait(seconds: 60) == .exited(0) else { throw Unexpected("initdb: \(made.text)") }
+        // Without fsync: what a crash of the machine leaves is nobody's business here.
+        server = try start(
+            "postgres",
+            ["-D", data, "-k", folder.path, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=20"])
+        try server.waitFor("database system is ready to accept connections", seconds: 60)
+    }
+
+    deinit {
+        // SIGINT: connections are closed, and it ends in order.
+        server.signal(SIGINT)
+        _ = try? server.wait(seconds: 10)
+        try? FileManager.default.removeItem(at: folder)
+    }
+
+    /// Runs statements, with psql's variables, and returns the rows of the last one as text, columns with `|` between.
+    @discardableResult
+    func run(_ statements: String, _ variables: [String: String] = [:]) throws -> String {
+        let session = try session(["--no-align", "--tuples-only", "--quiet"] + variables.map { "-v\($0)=\($1)" })
+        session.write(statements)
+        session.closeInput()
+        guard try session.wait(seconds: 60) == .exited(0) else { throw Unexpected("psql: \(session.text)") }
+        return session.text.trimmingCharacters(in: .newlines)
+    }
+
+    /// A psql that reads statements from its standard input, and ends at the first that fails.
+    func session(_ arguments: [String] = []) throws -> ChildProcess {
+        try ChildProcess("psql", ["--no-psqlrc", "--set=ON_ERROR_STOP=1"] + arguments, environment: environment)
+    }
+}

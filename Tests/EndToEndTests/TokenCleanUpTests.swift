@@ -1,0 +1,207 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd.Services {
+    /// The article on token clean-up: its table, its statements and its command, as they stand there, on a real PostgreSQL.
+    @Suite(.serialized) struct TokenCleanUpTests {
+        /// The statements in their order: the table, the registration, the file `delete-tokens.sql`.
+        private let statements: [String]
+        private let command: String
+
+        init() throws {
+            let place = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+                .appending(path: "../../Sources/Worker/Worker.docc/TokenCleanUp.md").standardizedFileURL
+            let article = try String(contentsOf: place, encoding: .utf8)
+            func blocks(_ language: String) -> [String] {
+                article.components(separatedBy: "```\(language)\n").dropFirst()
+                    .map { $0.components(separatedBy: "```")[0] }
+            }
+            statements = blocks("sql")
+            command = try #require(blocks("sh").first)
+            try #require(statements.count == 3 && blocks("sh").count == 1)
+        }
+
+        /// 100,000 tokens are sent a notification; 5,000 are dead, 500 of which were registered again. psql is killed in the
+        /// middle of its statement, then tail is. What is deleted are the other 4,500, and nothing when all is read again.
+        @Test(
+            .enabled(
+                if: Tool.postgres.place != nil, "PostgreSQL is not installed (by hand: apt-get install postgresql)"),
+            .needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(5)))
+        func deadTokensAreDeletedAndNoOthers() throws {
+            let database = try PostgreSQL()
+            let scene = try Scene("clean-up", partitions: 4)
+            let simulator = try scene.startSimulator()
+            let worker = try scene.startWorker()
+            try makeTokens(database)
+            try sendToAll(database, scene, worker)
+            try scene.books("count", "--topic", scene.configuration.unregistered, "--at-least", "5000")
+
+            try scene.write(statements[2], to: "delete-tokens.sql")
+            // A statement that fails takes nothing.
+            try database.run("alter table device_tokens rename to not_there_yet;")
+            let early = try startTail(database, scene)
+            try early.waitFor("the command exited with 3; its ", seconds: 30)
+            #expect(try early.stop(seconds: 20) == .exited(1), "\(early.text)")
+            try database.run("alter table not_there_yet rename to device_tokens;")
+
+            // Registrations that are not committed yet: a statement that meets one of them waits for it.
+            var held = try [1_234, 4_321].map { try Registration(of: $0, in: database) }
+            let tail = try startTail(database, scene, more: "--batch", "100")
+            let first = try awaitOne(of: held, in: database)
+            held.removeAll { $0.number == first.number }
+            // psql dies: its batch is handed over again, and the next one waits behind the server's part of the dead one.
+            kill(try #require(Self.child(of: tail.processID, named: "psql")), SIGKILL)
+            try tail.waitFor("records are handed over again in 1 s", seconds: 20)
+            try awaitBlocked(database, count: 2)
+            // The row is free, and nobody registered it.
+            first.session.write("rollback;\n")
+            let second = try awaitOne(of: held, in: database)
+            // tail dies, and its psql lives on: it sees that the other token is registered again now.
+            try tail.killNow()
+            let left = try #require(Int(database.run("select count(*) from device_tokens")))
+            print("killed in the middle, with \(100_000 - left) deleted")
+            #expect((95_501...100_000).contains(left))
+            second.session.write("commit;\n")
+            let other = try startTail(database, scene)
+            try scene.books("settle", "--group", "token-cleaner", "--topics", scene.configuration.unregistered)
+            #expect(try other.stop(seconds: 20) == .exited(0), "\(other.text)")
+            try expectTheRightOnes(database, second.number)
+
+            // Another group reads everything again.
+            let again = try startTail(database, scene, group: "token-cleaner-again", more: "--count", "5000")
+            #expect(try again.wait(seconds: 60) == .exited(0), "\(again.text)")
+            try expectTheRightOnes(database, second.number)
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        // MARK: The tokens
+
+        /// The simulator's dead tokens: the number is what follows 1,600,000,000,000 in its time of death, in milliseconds.
+        private static func dead(_ number: Int) -> String { "fa174101" + hex(number, digits: 56) }
+
+        private func makeTokens(_ database: PostgreSQL) throws {
+            try database.run(statements[0])
+            // Every tenth of the dead was registered after its death, or in the same millisecond; the others before, some
+            // in the millisecond before.
+            try database.run(
+                """
+                insert into device_tokens
+                select lpad(to_hex(n), 8, '0') || repeat('5a', 28), n, now() - interval '1 year'
+                from generate_series(1, 95000) n;
+                insert into device_tokens (token, account, registered_at)
+                select 'fa174101' || lpad(to_hex(n), 56, '0'), n, to_timestamp(0) + (1600000000000 + n)
+                    * interval '1 ms' + case when n % 10 > 0 then interval '-1 ms'
+                    when n = 10 then interval '0' else interval '1 ms' end
+                from generate_series(0, 4999) n;
+                delete from device_tokens where account = 20 and token like 'fa174101%';
+                insert into device_tokens values ('fa174101' || lpad(to_hex(20), 56, '0'), 20, '2020-01-01');
+                """)
+            // By the registration of the article, in upper case.
+            try database.run(
+                statements[1], ["token": Self.dead(30).uppercased(), "account": "30"])
+        }
+
+        /// One record for 10,000 devices each, which the database makes.
+        private func sendToAll(_ database: PostgreSQL, _ scene: Scene, _ worker: ChildProcess) throws {
+            let envelopes = try database.run(
+                """
+                select json_build_object('device_tokens', json_agg(token), 'payload', '{"aps":{"alert":"News"}}'::json)::text
+                from (select token, (row_number() over (order by md5(token)) - 1) / 10000 as part from device_tokens) numbered
+                group by part;
+                """)
+            try scene.write(envelopes + "\n", to: "envelopes.txt")
+            let ended = try Scene.run(
+                Tool.kcat.path(),
+                ["-P", "-b", scene.servers, "-t", scene.configuration.requests, "-l", scene.file("envelopes.txt")])
+            #expect(ended.ending == .exited(0), "\(ended.text)")
+            try scene.settle(worker)
+        }
+
+        /// - Parameter registered: the number of the one that was registered again while the statement ran.
+        private func expectTheRightOnes(_ database: PostgreSQL, _ registered: Int) throws {
+            let counts = try database.run(
+                """
+                select count(*), count(*) filter (where token like 'fa174101%'),
+                    count(*) filter (where token like 'fa174101%'
+                        and (account % 10 = 0 and account <> 20 or account = \(registered)))
+                from device_tokens;
+                """)
+            #expect(counts == "95500|500|500")
+        }
+
+        // MARK: Programs
+
+        /// A registration of a dead token, by the article's statement, that waits to be committed.
+        private final class Registration {
+            let number: Int
+            let session: ChildProcess
+            /// The server's process for it.
+            let server: String
+
+            init(of number: Int, in database: PostgreSQL) throws {
+                self.number = number
+                session = try database.session(["--quiet", "-vtoken=\(dead(number))", "-vaccount=\(number)"])
+                session.write("begin;\n\(try TokenCleanUpTests().statements[1])")
+                session.write("select pg_backend_pid() as pid \\gset\n\\echo :pid registered\n")
+                let text = try session.waitFor("registered", seconds: 20)
+                server = String(text.prefix { $0.isNumber })
+            }
+        }
+
+        /// Until a statement waits for one of them, which it returns.
+        private func awaitOne(of registrations: [Registration], in database: PostgreSQL) throws -> Registration {
+            let deadline = Date(timeIntervalSinceNow: 30)
+            while true {
+                let blocking = try database.run(
+                    "select unnest(pg_blocking_pids(pid)) from pg_stat_activity where wait_event_type = 'Lock';"
+                ).split(separator: "\n")
+                if let found = registrations.first(where: { blocking.contains(Substring($0.server)) }) { return found }
+                guard Date() < deadline else { throw Unexpected("no statement waits for a registration") }
+                usleep(50_000)
+            }
+        }
+
+        /// The article's command, in the scene's folder, with that group's name in place of its own.
+        private func startTail(
+            _ database: PostgreSQL, _ scene: Scene, group: String = "token-cleaner", more: String...
+        ) throws -> ChildProcess {
+            let programs = URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent().path
+            let path = ProcessInfo.processInfo.environment["PATH", default: ""]
+            let line = command.trimmingCharacters(in: .newlines).replacing("token-cleaner", with: group)
+            return try ChildProcess(
+                "sh", ["-c", "cd '\(scene.folder.path)' && exec \(([line] + more).joined(separator: " "))"],
+                environment: database.environment.merging(["PATH": "\(programs):\(path)"]) { $1 })
+        }
+
+        /// Until so many statements wait for a row.
+        private func awaitBlocked(_ database: PostgreSQL, count: Int) throws {
+            let deadline = Date(timeIntervalSinceNow: 30)
+            while true {
+                let blocked = try database.run(
+                    "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like 'delete %';")
+                if blocked == "\(count)" { return }
+                guard Date() < deadline else { throw Unexpected("\(blocked) statements wait for a row, not \(count)") }
+                usleep(50_000)
+            }
+        }
+
+        /// The process of that name among those that the process started.
+        private static func child(of parent: pid_t, named name: String) -> pid_t? {
+            var waiting = [parent]
+            while let next = waiting.popLast() {
+                let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(next)/task")) ?? []
+                let children = threads.map {
+                    (try? String(contentsOfFile: "/proc/\(next)/task/\($0)/children", encoding: .utf8)) ?? ""
+                }
+                for child in children.joined().split(separator: " ").compactMap({ pid_t($0) }) {
+                    let found = try? String(contentsOfFile: "/proc/\(child)/comm", encoding: .utf8)
+                    if found == "\(name)\n" { return child }
+                    waiting.append(child)
+                }
+            }
+            return nil
+        }
+    }
+}
