@@ -8,13 +8,15 @@ enum Tool: String {
     case worker = "apns-worker"
     case broker = "a Kafka broker"
     case python = "a Python with confluent_kafka and jsonschema"
-    case kcat, nghttpd, openssl, curl, tinyproxy
+    case kcat, jq, nghttpd, openssl, curl, tinyproxy
+    /// Kafka's own client, in Java, which comes with the broker.
+    case javaClient = "Kafka's libs, which KAFKA_HOME names, and java"
     /// Not installed by `Docker/setup`: its tests are run by hand.
     case squid
     /// Debian's library that has a program live at another time; not installed by `Docker/setup` either.
     case faketime
-    /// PostgreSQL's server; not installed by `Docker/setup` either.
-    case postgres
+    /// Go with confluent-kafka-go, and PostgreSQL's server; not installed by `Docker/setup` either.
+    case go, postgres
 
     /// Where it is (nothing to know of a broker before it is started); `nil`: it is missing.
     var place: String? { Self.places[self] }
@@ -24,9 +26,12 @@ enum Tool: String {
         places[.worker] = Self.builtWorker
         places[.broker] = KafkaBroker.isAvailable ? "" : nil
         places[.python] = Self.pythonWithModules
-        for tool in [Tool.kcat, .nghttpd, .openssl, .curl, .tinyproxy, .squid] {
+        for tool in [Tool.kcat, .jq, .nghttpd, .openssl, .curl, .tinyproxy, .squid] {
             places[tool] = Self.command(tool.rawValue)
         }
+        places[.javaClient] = KafkaBroker.home == nil ? nil : Self.command("java")
+        let goClient = "/usr/share/gocode/src/github.com/confluentinc/confluent-kafka-go"
+        places[.go] = FileManager.default.fileExists(atPath: goClient) ? Self.command("go") : nil
         places[.postgres] = Self.postgresServer
         places[.faketime] = ["x86_64", "aarch64"].map { "/usr/lib/\($0)-linux-gnu/faketime/libfaketimeMT.so.1" }
             .first { FileManager.default.fileExists(atPath: $0) }

@@ -1,0 +1,209 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension EndToEnd.Services {
+    /// `Tests/Clients`: services in other languages, written from the README only, and what the article on them says.
+    @Suite(.serialized) struct ClientsTests {
+        private static func file(_ path: String) -> String {
+            URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: "../Clients/\(path)")
+                .standardizedFileURL.path
+        }
+
+        // MARK: A service in each language
+
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
+        func aServiceInPython() throws { try run(Tool.python.path(), [Self.file("python/shop.py")]) }
+
+        @Test(.needs(.worker, .broker, .python, .kcat, .jq), .timeLimit(.minutes(3)))
+        func aServiceInAShellWithKcat() throws { try run("sh", [Self.file("kcat/shop.sh")]) }
+
+        @Test(.needsJavaClient, .needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
+        func aServiceInJava() throws { try run(Tool.javaClient.path(), Self.java([Self.file("java/Shop.java")])) }
+
+        @Test(.needsGo, .needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(10)))
+        func aServiceInGo() throws {
+            let folder = URL(fileURLWithPath: try Tool.worker.path()).deletingLastPathComponent().appending(path: "go")
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+            let program = folder.appending(path: "shop").path
+            // Debian's packages are sources at this place, of which the program is built once.
+            let environment = [
+                "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": folder.appending(path: "cache").path,
+            ]
+            let built = try Scene.run(
+                Tool.go.path(), ["build", "-o", program, Self.file("go/shop.go")], environment: environment,
+                within: 300)
+            try #require(built.ending == .exited(0), "\(built.text)")
+            try run(program, [])
+        }
+
+        private static func java(_ arguments: [String]) -> [String] {
+            ["-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", "\(KafkaBroker.home ?? "")/libs/*"] + arguments
+        }
+
+        /// Runs a shop beside a worker and another service; it has to find its own results and forget its dead device.
+        private func run(_ program: String, _ arguments: [String]) throws {
+            let scene = try Scene("shop", partitions: 4)
+            let simulator = try scene.startSimulator()
+            let worker = try scene.startWorker()
+            try scene.write("00000009" + String(repeating: "0", count: 56) + #":{"aps":{}}"# + "\n", to: "another.txt")
+            try scene.produceWithKcat("another.txt")
+            try scene.awaitResults(1)
+            let topics = [scene.configuration.requests, scene.configuration.results, scene.configuration.unregistered]
+            let ended = try Scene.run(program, arguments + [scene.servers] + topics, within: 120)
+            #expect(ended.ending == .exited(0), "\(ended.text)")
+            #expect(ended.text.contains("unregistered Unregistered fa174101"), "\(ended.text)")
+            #expect(ended.text.contains("forgotten: fa174101…, gone since 1600000000000"), "\(ended.text)")
+            #expect(ended.text.contains("all is well"), "\(ended.text)")
+            #expect(try scene.resultsWithKcat().count == 6)
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        // MARK: Partitions
+
+        /// One device has one partition whoever writes, as long as all hash by murmur2. What librdkafka does by itself agrees
+        /// with Java's client by chance only.
+        @Test(.needsJavaClient, .needs(.broker, .python, .kcat), .timeLimit(.minutes(3)))
+        func theSameKeyGoesToTheSamePartition() throws {
+            let broker = try #require(KafkaBroker.shared)
+            let keys = (0..<200).map { hex($0 * 2_654_435_761, digits: 64) }
+            let lines = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("keys")).path
+            try keys.map { "\($0):{}\n" }.joined().write(toFile: lines, atomically: true, encoding: .utf8)
+            defer { try? FileManager.default.removeItem(atPath: lines) }
+
+            func partitions(_ program: String, _ arguments: (String) -> [String], input: String? = nil) throws
+                -> [String: Int]
+            {
+                let topic = try broker.newTopic("partitions", partitions: 8)
+                let writer = try ChildProcess(program, arguments(topic))
+                if let input { writer.write(input) }
+                writer.closeInput()
+                #expect(try writer.wait(seconds: 60) == .exited(0), "\(writer.text)")
+                let read = try Scene.run(
+                    Tool.kcat.path(),
+                    ["-C", "-q", "-e", "-b", broker.bootstrapServers, "-t", topic, "-o", "beginning", "-f", "%k %p\n"])
+                let pairs = read.text.split(separator: "\n").map { $0.split(separator: " ") }
+                let found = try Dictionary(
+                    pairs.map { (String($0[0]), try #require(Int($0[1]))) }, uniquingKeysWith: { max($0, $1) })
+                #expect(Set(found.keys) == Set(keys), "\(writer.text)")
+                return found
+            }
+            func kcat(_ more: String...) throws -> [String: Int] {
+                try partitions(
+                    Tool.kcat.path(),
+                    { ["-P", "-b", broker.bootstrapServers, "-t", $0, "-K:", "-l"] + more + [lines] })
+            }
+            func python(_ settings: String) throws -> [String: Int] {
+                let program = """
+                    import sys
+                    from confluent_kafka import Producer
+                    producer = Producer({"bootstrap.servers": sys.argv[1], \(settings)})
+                    for line in open(sys.argv[3]):
+                        producer.produce(sys.argv[2], key=line.split(":")[0], value=b"{}")
+                    sys.exit(producer.flush(30))
+                    """
+                return try partitions(
+                    Tool.python.path(), { ["-c", program, broker.bootstrapServers, $0, lines] })
+            }
+
+            let java = try partitions(
+                Tool.javaClient.path(),
+                {
+                    Self.java([
+                        "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", broker.bootstrapServers,
+                        "--topic", $0, "--property", "parse.key=true", "--property", "key.separator=:",
+                    ])
+                }, input: keys.map { "\($0):{}\n" }.joined())
+            #expect(Set(java.values) == Set(0..<8))
+            #expect(try kcat("-X", "partitioner=murmur2_random") == java)
+            #expect(try python(#""partitioner": "murmur2_random""#) == java)
+            let librdkafka = try kcat("-X", "partitioner=consistent_random")
+            #expect(try kcat() == librdkafka)
+            #expect(try python("") == librdkafka)
+            let agreeing = keys.filter { java[$0] == librdkafka[$0] }.count
+            print("by librdkafka's own partitioner \(agreeing) of \(keys.count) keys are where Java has them")
+            #expect(agreeing < keys.count / 2)
+        }
+
+        // MARK: CloudEvents, and serializers that add something
+
+        /// CloudEvents in binary mode need nothing: the payload is the value. In structured mode the event is the value, and
+        /// is taken for the payload. What a serializer put before a value or around a key leaves no notification.
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
+        func cloudEventsAndSerializers() throws {
+            let scene = try Scene("events", partitions: 1)
+            scene.configuration.resultKeys = "copy_headers: [ce_id]"
+            let simulator = try scene.startSimulator()
+            let worker = try scene.startWorker()
+            func token(_ number: Int) -> String { hex(number, digits: 64) }
+            let payload = #"{"aps":{"alert":"Hi"}}"#
+            func produce(key: String, _ value: String, _ headers: String...) throws {
+                try scene.write(value, to: "value.bin")
+                let ended = try Scene.run(
+                    Tool.kcat.path(),
+                    ["-P", "-b", scene.servers, "-t", scene.configuration.requests, "-k", key]
+                        + headers.flatMap { ["-H", $0] } + [scene.file("value.bin")])
+                #expect(ended.ending == .exited(0), "\(ended.text)")
+            }
+            try produce(
+                key: token(1), payload, "ce_specversion=1.0", "ce_id=A234-1234", "ce_type=com.example.order.shipped",
+                "ce_source=/orders", "content-type=application/json")
+            try produce(
+                key: token(2),
+                #"{"specversion":"1.0","id":"A235","type":"com.example.order","source":"/orders","data":\#(payload)}"#,
+                "content-type=application/cloudevents+json")
+            try produce(key: token(3), "\0\0\0\0\u{7}" + payload)
+            try produce(key: "\"\(token(4))\"", payload)
+            try scene.settle(worker)
+            let results = try scene.resultsWithKcat()
+            #expect(results.count == 2)
+            #expect(results.contains { $0.hasPrefix("\(token(1)) outcome=accepted") && $0.contains("ce_id=A234-1234") })
+            #expect(results.contains { $0.hasPrefix("\(token(2)) outcome=accepted") && !$0.contains("ce_id") })
+            let letters = try Scene.run(
+                Tool.kcat.path(),
+                [
+                    "-C", "-q", "-e", "-b", scene.servers, "-t", scene.configuration.deadLetters, "-o", "beginning",
+                    "-f", "%k %h\n",
+                ]
+            ).text.split(separator: "\n")
+            #expect(letters.count == 2)
+            #expect(letters.contains { $0.hasPrefix("\(token(3)) push-dlq-reason=not-json") }, "\(letters)")
+            #expect(letters.contains { $0.hasPrefix("\"\(token(4))\" push-dlq-reason=no-device-token") }, "\(letters)")
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
+        // MARK: What the articles say
+
+        /// Each line of code in the article stands in the program of its language.
+        @Test func theArticleShowsThePrograms() throws {
+            let article = try String(
+                contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/AnyLanguage.md"), encoding: .utf8)
+            let programs = ["python": "python/shop.py", "java": "java/Shop.java", "go": "go/shop.go"]
+            for (language, program) in programs {
+                let code = try String(contentsOfFile: Self.file(program), encoding: .utf8)
+                let lines = Set(code.split(separator: "\n").map { $0.trimmingCharacters(in: .whitespaces) })
+                let shown = article.components(separatedBy: "```\(language)\n").dropFirst()
+                    .flatMap { $0.components(separatedBy: "```")[0].split(separator: "\n") }
+                    .map { $0.trimmingCharacters(in: .whitespaces) }
+                #expect(!shown.isEmpty, "\(language)")
+                for line in shown where !lines.contains(line) {
+                    Issue.record("\(program) has no line \(line)")
+                }
+            }
+        }
+    }
+}
+
+extension Trait where Self == ConditionTrait {
+    fileprivate static var needsJavaClient: Self {
+        .enabled(if: Tool.javaClient.place != nil, "needs KAFKA_HOME, whose libs have Kafka's own client, and java")
+    }
+
+    fileprivate static var needsGo: Self {
+        let packages = "golang-go golang-github-confluentinc-confluent-kafka-go-dev"
+        return .enabled(
+            if: Tool.go.place != nil, "Go or its client is not installed (by hand: apt-get install \(packages))")
+    }
+}
