@@ -73,30 +73,12 @@ import Testing
         /// What the first cell names: without `new` and arguments.
         var names: [String] {
             let isEvent = cells[0].hasPrefix("event ")
-            let names = ComingFromNodeAPNTests.spans(of: cells[0]).map { span in
+            let names = OurNames.spans(of: cells[0]).map { span in
                 (isEvent ? "event " : "")
                     + String((span.hasPrefix("new ") ? String(span.dropFirst(4)) : span).prefix { $0 != "(" })
             }
             return names.isEmpty ? [cells[0]] : names
         }
-    }
-
-    private static let root = ReadmeTests.readme.deletingLastPathComponent()
-
-    private static func text(_ path: String) throws -> String {
-        try String(contentsOf: root.appending(path: path), encoding: .utf8)
-    }
-
-    /// All of Swift in a folder.
-    private static func code(_ folder: String) throws -> String {
-        let place = root.appending(path: folder)
-        let files = FileManager.default.enumerator(at: place, includingPropertiesForKeys: nil)
-        let paths = (files?.allObjects as? [URL] ?? []).filter { $0.pathExtension == "swift" }
-        return try paths.map { try String(contentsOf: $0, encoding: .utf8) }.joined(separator: "\n")
-    }
-
-    private static func spans(of text: String) -> [String] {
-        text.matches(of: /`([^`]+)`/).map { String($0.1) }
     }
 
     private let article: String
@@ -105,7 +87,7 @@ import Testing
     private let ours: [String]
 
     init() throws {
-        article = try Self.text("Sources/Worker/Worker.docc/ComingFromNodeAPN.md")
+        article = try OurNames.text("Sources/Worker/Worker.docc/ComingFromNodeAPN.md")
         var rows: [Row] = []
         var ours: [String] = []
         var section = ""
@@ -148,7 +130,7 @@ import Testing
         for row in rows {
             let here = row.cells[row.cells.count - 1]
             #expect(
-                !Self.spans(of: here).isEmpty || here.hasPrefix("Nothing"),
+                !OurNames.spans(of: here).isEmpty || here.hasPrefix("Nothing"),
                 "\(section): \(row.cells[0]) has no counterpart, and it is not said that there is none")
         }
     }
@@ -177,7 +159,7 @@ import Testing
     @Test func eachNameOfOursIsThere() throws {
         let names = try OurNames()
         let theirs = Set(rows.flatMap(\.names)).union(Self.foreign)
-        for span in Set(ours.flatMap(Self.spans)).sorted() where !theirs.contains(span) && !names.has(span) {
+        for span in Set(ours.flatMap(OurNames.spans)).sorted() where !theirs.contains(span) && !names.has(span) {
             Issue.record("there is no \(span)")
         }
     }
@@ -201,10 +183,10 @@ import Testing
         #expect(BinarySettings.port == 2_195 && binary.format == .framed && binary.payloadLimit == 2_048)
         #expect(binary.window.adjusts && binary.resends)
         #expect(PushNotification.deviceLimit == 10_000)
-        let channel = try Self.text("Sources/Network/ChannelOptions.swift")
+        let channel = try OurNames.text("Sources/Network/ChannelOptions.swift")
         #expect(channel.contains("dialTimeoutNs: Int64 = 10_000_000_000"))
         #expect(channel.contains("handshakeTimeoutNs: Int64 = 10_000_000_000"))
-        #expect(try Self.code("Sources/APNs/Binary").contains("storedSeconds: Int64 = 30 * 86_400"))
+        #expect(try OurNames.code("Sources/APNs/Binary").contains("storedSeconds: Int64 = 30 * 86_400"))
     }
 
     /// What it names of others: JSON, Node, members of payloads and of node-apn's objects.
@@ -212,100 +194,4 @@ import Testing
         "null", "errorCallback(255, null)", "ucs2", "alert", "aps", "url-args", #"{"mdm": "…"}"#, "time", "Connection",
         "Notification", "Device", "PushRecords", "apps", "apns",
     ]
-
-    // MARK: What there is
-
-    /// Names of settings, symbols, metrics and so on, each looked up where it is made.
-    private struct OurNames {
-        private let records = try! code("Sources/PushRecords")
-        private let commands: String
-        private let metrics: String
-        private let lines: String
-        private let texts: Set<String>
-
-        init() throws {
-            commands = try code("Sources/apns-worker") + code("Sources/Configuration/CommandLine")
-            metrics = try text("Sources/Worker/Admin/MetricsText.swift")
-            lines = try text("Sources/Worker/Core/EventLog.swift")
-            var literals = try text("Sources/APNs/Binary/GatewayAnswer.swift")
-            for folder in ["Schemas", "Results", "Requests", "Unregistered", "Vocabulary"] {
-                literals += try code("Sources/PushRecords/\(folder)")
-            }
-            literals += try text("Sources/Delivery/Settlement/Settlement.swift")
-            let configuration = try load(minimal).configuration
-            var texts: Set<String> = [configuration.results.topic, configuration.unregistered.topic, "/status"]
-            for match in literals.matches(of: /"([\w-]+)"/) { texts.insert(String(match.1)) }
-            for code in ReasonCode.allCases { if let word = code.text { texts.insert(word.description) } }
-            for outcome in Outcome.allCases { texts.insert(outcome.rawValue) }
-            self.texts = texts
-        }
-
-        func has(_ name: String) -> Bool {
-            texts.contains(name) || isSetting(name) || isSymbol(name) || isOption(name)
-                || metrics.contains("\"apns_worker_\(name)\"") || lines.contains("\"\(name)\"")
-        }
-
-        /// `binary.window.limit`, of an app, or from the beginning of the file; with a value that is taken.
-        private func isSetting(_ name: String) -> Bool {
-            guard let match = name.wholeMatch(of: /([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*)(?:: (\w+))?/) else {
-                return false
-            }
-            let path = match.1.split(separator: ".").map(String.init)
-            let isTop = ["kafka", "requests", "results", "unregistered", "retry", "delivery", "log", "drain"]
-                .contains(path[0])
-            let value = match.2.map(String.init)
-            var app: [String: Any] = [
-                "name": "shop", "bundle_ids": ["com.example.shop"], "transport": "binary", "host": "localhost",
-                "certificate": ["file": "cert.pem"],
-            ]
-            var file: [String: Any] = ["kafka": ["bootstrap_servers": "localhost:9092"]]
-            if isTop { Self.put(value, path[...], in: &file) } else { Self.put(value, path[...], in: &app) }
-            file["apps"] = [app]
-            guard let json = try? JSONSerialization.data(withJSONObject: file) else { return false }
-            let found = errors(String(decoding: json, as: UTF8.self))
-            let place = (isTop ? "" : "apps[0].") + match.1
-            return !found.contains { $0.contains("unknown key") || (value != nil && $0.contains(" \(place): ")) }
-        }
-
-        private static func put(_ value: String?, _ path: ArraySlice<String>, in tree: inout [String: Any]) {
-            guard let first = path.first else { return }
-            if path.count > 1 {
-                var inner = tree[first] as? [String: Any] ?? [:]
-                put(value, path.dropFirst(), in: &inner)
-                tree[first] = inner
-            } else if let value {
-                tree[first] = Int(value) ?? (value == "true" || value == "false" ? value == "true" : value) as Any
-            } else if tree[first] == nil {
-                tree[first] = [String: Any]()
-            }
-        }
-
-        /// `Type`, `Type(label:)`, `Type.member`, `Type.member(label:)`: public in PushRecords.
-        private func isSymbol(_ name: String) -> Bool {
-            guard let match = name.wholeMatch(of: /([A-Z]\w+)(?:\.(\w+))?(?:\(((?:\w+:)*)\))?/),
-                records.contains(try! Regex(#"public (?:struct|enum) \#(match.1)\b"#))
-            else { return false }
-            let member = match.2.map(String.init)
-            if let member,
-                !records.contains(try! Regex(#"(?:public (?:var|let|func|static let) |case )[^\n(]*\b\#(member)\b"#))
-            {
-                return false
-            }
-            guard let labels = match.3, !labels.isEmpty else { return true }
-            let start = member.map { #"(?:func|case) \#($0)"# } ?? #"init"#
-            let all = labels.split(separator: ":").filter { $0 != "_" }.map { #"[^)]*\b\#($0)\b[^)]*:"# }.joined()
-            return records.contains(try! Regex(#"\#(start)\(\#(all)"#))
-        }
-
-        /// `apns-worker run`, `--trace FILE`, and both.
-        private func isOption(_ name: String) -> Bool {
-            let words = name.split(separator: " ").map(String.init)
-            if words.first == "apns-worker", words.count > 1 {
-                return commands.contains("Command(name: \"\(words[1])\"")
-                    || commands.contains("name: \"\(words[1])\", summary:")
-            }
-            guard let first = words.first, first.hasPrefix("--") else { return false }
-            return commands.contains("\"\(first.dropFirst(2))\"")
-        }
-    }
 }

@@ -176,6 +176,44 @@ extension EndToEnd.Services {
 
         // MARK: What the articles say
 
+        /// The pipe in the article for users of pusher makes requests of pusher's messages.
+        @Test(.needs(.worker, .broker, .python, .kcat, .jq), .timeLimit(.minutes(3)))
+        func pushersMessagesAreTranslated() throws {
+            let article = try String(
+                contentsOfFile: Self.file("../../Sources/Worker/Worker.docc/ComingFromPusher.md"), encoding: .utf8)
+            let pipe = try #require(article.split(separator: "```sh\n").last?.split(separator: "```").first)
+            let scene = try Scene("pusher", partitions: 2)
+            let simulator = try scene.startSimulator()
+            let worker = try scene.startWorker()
+            let topic = "\(scene.name).push-game_apns-single"
+            try scene.books("create", "--partitions", "1", "--topics", topic)
+            func token(_ prefix: String) -> String { prefix + String(repeating: "0", count: 56) }
+            let messages = [
+                #"{"DeviceToken":"\#(token("00000001"))","Payload":{"aps":{"alert":"Hi"}},"push_expiry":0}"#,
+                #"{"DeviceToken":"\#(token("00000002"))","Payload":{"aps":{}},"metadata":{},"collapse_id":"a"}"#,
+                #"{"DeviceToken":"\#(token("00000003"))","Payload":{"aps":{}},"push_expiry":1500000000999}"#,
+                #"{"DeviceToken":"\#(token("fa174101"))","Payload":{"aps":{}},"push_expiry":4000000000000}"#,
+            ]
+            try scene.write(messages.joined(separator: "\n") + "\n", to: "messages.txt")
+            let produced = try Scene.run(
+                Tool.kcat.path(), ["-P", "-b", scene.servers, "-t", topic, "-l", scene.file("messages.txt")])
+            #expect(produced.ending == .exited(0), "\(produced.text)")
+            // As it stands there, but for the names, and that it ends.
+            let line = pipe.replacing("localhost:9092", with: scene.servers)
+                .replacing("push-game_apns-single", with: topic).replacing("-G translate", with: "-e -G \(scene.name)")
+                .replacing("apns.requests", with: scene.configuration.requests).replacing("\"game\"", with: "\"shop\"")
+            let translated = try Scene.run("sh", ["-c", String(line)])
+            #expect(translated.ending == .exited(0), "\(translated.text)")
+            try scene.awaitResults(4)
+            let outcomes = try scene.resultsWithKcat().map { $0.prefix(8) + $0.split(separator: " ")[1].prefix(13) }
+            #expect(
+                outcomes.sorted() == [
+                    "00000001outcome=accep", "00000002outcome=accep", "00000003outcome=expir", "fa174101outcome=unreg",
+                ])
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
         /// Each line of code in the article stands in the program of its language.
         @Test func theArticleShowsThePrograms() throws {
             let article = try String(
