@@ -119,7 +119,8 @@ import Testing
             if has("cert.pem"), !has("app.p12") { try export() }
             expectAllOfUse(after: command)
         }
-        #expect(said.contains("UID = com.example.shop"))
+        // OpenSSL 3.0 writes spaces around the sign, 3.5 none.
+        #expect(said.replacingOccurrences(of: " = ", with: "=").contains("UID=com.example.shop"))
         #expect(said.contains("Certificate will not expire"))
         #expect(said.contains("com.example.shop.voip"))
         #expect(said.contains("1.2.840.113635.100.6.3.2:") && !said.contains("1.2.840.113635.100.6.3.1:"))
