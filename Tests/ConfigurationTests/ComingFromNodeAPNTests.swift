@@ -167,7 +167,7 @@ import Testing
     /// A check that takes everything would show nothing.
     @Test(arguments: [
         "binary.windw", "binary.window.size", "connections.min: -1", "connectionz", "tls.verify: perhaps", "hosst",
-        "AlertPayload.launchImage", "AlertPayloads", "PushNotification(jason:)", "Expiration.at(seconds:)",
+        "AlertPayload.lunchImage", "AlertPayloads", "PushNotification(jason:)", "PushExpiration.at(seconds:)",
         "held_totals",
         "--log-levels debug", "apns-worker serve", "unregistered_at", "apns-ids", "connecting", "InvalidTopic",
         "apns.result",
@@ -182,7 +182,7 @@ import Testing
         let binary = BinarySettings()
         #expect(BinarySettings.port == 2_195 && binary.format == .framed && binary.payloadLimit == 2_048)
         #expect(binary.window.adjusts && binary.resends)
-        #expect(PushNotification.deviceLimit == 10_000)
+        #expect(RequestRecord.deviceLimit == 10_000)
         let channel = try OurNames.text("Sources/Network/ChannelOptions.swift")
         #expect(channel.contains("dialTimeoutNs: Int64 = 10_000_000_000"))
         #expect(channel.contains("handshakeTimeoutNs: Int64 = 10_000_000_000"))
@@ -191,7 +191,7 @@ import Testing
 
     /// What it names of others: JSON, Node, members of payloads and of node-apn's objects.
     private static let foreign: Set<String> = [
-        "null", "errorCallback(255, null)", "ucs2", "alert", "aps", "url-args", #"{"mdm": "…"}"#, "time", "Connection",
+        "null", "errorCallback(255, null)", "ucs2", "time", "Connection",
         "Notification", "Device", "PushRecords", "apps", "apns",
     ]
 }

@@ -74,7 +74,8 @@ struct OurNames {
         else { return false }
         let member = match.2.map(String.init)
         if let member,
-            !records.contains(try! Regex(#"(?:public (?:var|let|func|static let) |case )[^\n(]*\b\#(member)\b"#))
+            !records.contains(
+                try! Regex(#"(?:public (?:mutating )?(?:var|let|func|static let) |case )[^\n(]*\b\#(member)\b"#))
         {
             return false
         }

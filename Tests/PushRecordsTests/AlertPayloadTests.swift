@@ -32,7 +32,27 @@ import Testing
             },
             #"{"aps":{"category":"c","thread-id":"t","mutable-content":1,"content-available":1,"interruption-level":"time-sensitive","relevance-score":0.25}}"#
         ),
-        ({ $0.more = ["filter-criteria": "x"] }, #"{"aps":{"filter-criteria":"x"}}"#),
+        (
+            {
+                $0.title = "T"
+                $0.localizedTitle = LocalizedText("T_KEY", "a", "b")
+                $0.localizedSubtitle = LocalizedText("S_KEY", arguments: ["\u{1F69A}"])
+                $0.localizedBody = LocalizedText("B_KEY")
+                $0.launchImage = "L.png"
+                $0.action = "View"
+                $0.actionLocKey = "PLAY"
+            },
+            #"{"aps":{"alert":{"title":"T","title-loc-key":"T_KEY","title-loc-args":["a","b"],"subtitle-loc-key":"S_KEY","#
+                + #""subtitle-loc-args":["🚚"],"loc-key":"B_KEY","launch-image":"L.png","action":"View","action-loc-key":"PLAY"}}}"#
+        ),
+        (
+            {
+                $0.targetContentID = "w"
+                $0.filterCriteria = "f"
+                $0.urlArguments = ["a", ""]
+                $0.more = ["x-new": 1]
+            }, #"{"aps":{"target-content-id":"w","filter-criteria":"f","url-args":["a",""],"x-new":1}}"#
+        ),
         (
             { $0.custom = ["b": [1, 2.5, nil, true, "x"], "a": ["d": [:], "c": [[]]]] },
             #"{"aps":{},"a":{"c":[[]],"d":{}},"b":[1,2.5,null,true,"x"]}"#
@@ -48,7 +68,7 @@ import Testing
         var payload = AlertPayload()
         fill(&payload)
         #expect(String(decoding: try payload.json(), as: UTF8.self) == json)
-        #expect(try PushNotification(payload, pushType: .voip).payload == Array(json.utf8))
+        #expect(try payload.size() == json.utf8.count && payload.sizeLimit == 4_096)
     }
 
     private static let refused: [(@Sendable (inout AlertPayload) -> Void, String)] = [
@@ -56,8 +76,12 @@ import Testing
         ({ $0.relevanceScore = 1.1 }, "relevance-score must be 0 to 1"),
         ({ $0.relevanceScore = .nan }, "relevance-score must be 0 to 1"),
         ({ $0.sound = .critical("a", volume: -0.1) }, "sound: volume must be 0 to 1"),
-        ({ $0.custom["aps"] = [:] }, "custom: further members of aps go into more"),
+        ({ $0.custom["aps"] = [:] }, "custom: what aps has is said by properties, or stands in more"),
         ({ $0.more["badge"] = 1 }, "more: badge has a property of its own"),
+        ({ $0.more["url-args"] = [] }, "more: url-args has a property of its own"),
+        ({ $0.custom["x"] = nested(64) }, "x is nested deeper than 64 levels"),
+        ({ $0.more["x"] = nested(63) }, "aps.x is nested deeper than 64 levels"),
+        ({ $0.custom["x"] = nested(1_000) }, "x is nested deeper than 64 levels"),
         ({ $0.custom["a"] = ["b": .number(.infinity)] }, "a.b: JSON has no word for inf"),
         ({ $0.more["x"] = .encoded(Array("1,2".utf8)) }, "aps.x is not JSON: something follows the value"),
         ({ $0.custom["x"] = .encoded([]) }, "x is not JSON: ends too early"),
@@ -71,6 +95,14 @@ import Testing
         #expect(error?.reason == .badRequestPayload && error?.detail.hasPrefix(words) == true, "\(error?.detail ?? "")")
     }
 
+    /// As deep as the worker reads, and no deeper.
+    @Test func depth() throws {
+        var payload = AlertPayload()
+        payload.custom["x"] = nested(63)
+        payload.more["x"] = nested(62)
+        _ = try PushNotification(payload).payloadRecord(to: DeviceToken(hex: tokenA))
+    }
+
     /// Equal payloads are equal bytes, whatever the order in which they were filled.
     @Test func deterministic() throws {
         let names = (0..<50).map { "n\($0)" }
@@ -82,4 +114,11 @@ import Testing
         let found = try JSONSerialization.jsonObject(with: Data(one.json())) as? [String: Any]
         #expect(found?.count == 51)
     }
+}
+
+/// Arrays in arrays, so many levels.
+private func nested(_ levels: Int) -> PayloadValue {
+    var value: PayloadValue = []
+    for _ in 1..<levels { value = [value] }
+    return value
 }

@@ -3,21 +3,11 @@ import Foundation
 import PushRecords
 import Testing
 
-/// A record as the library made it, read as the worker reads it.
-private func read(_ record: RequestRecord) -> OwnedRequest {
-    var parser = RequestParser()
-    var test = TestRecord(nil)
-    test.key = record.key
-    test.value = record.value
-    test.headers = record.headers.map { ($0.name, $0.value) }
-    return parser.parse(test)
-}
-
 private let token = try! DeviceToken(hex: tokenA.uppercased())
 
 /// Everything there is to say beside the payload.
-private func full() -> PushNotification {
-    var notification = PushNotification(json: hi, pushType: .voip, topic: "com.example.shop.voip")
+private func full() -> PushNotification<RawPayload> {
+    var notification = PushNotification(json: hi, pushType: .voip, topic: .exactly("com.example.shop.voip"))
     notification.priority = .immediate
     notification.expiration = .at(secondsSinceEpoch: 1_790_000_000)
     notification.collapseID = "news"
@@ -93,7 +83,7 @@ private func full() -> PushNotification {
 
     @Test func broadcasts() throws {
         let live = PushNotification(
-            json: #"{"aps":{"event":"update"}}"#, pushType: .liveactivity, topic: "com.example.shop")
+            json: #"{"aps":{"event":"update"}}"#, pushType: .liveactivity, topic: .exactly("com.example.shop"))
         for record in [
             try live.payloadRecord(toChannel: "dHN0LXNyY2gtY2hubA=="),
             try live.envelopeRecord(toChannel: "dHN0LXNyY2gtY2hubA=="),
@@ -105,35 +95,38 @@ private func full() -> PushNotification {
         let error = #expect(throws: RequestError.self) { try PushNotification(json: hi).payloadRecord(toChannel: "a") }
         #expect(error?.reason == .invalidPushType)
         var suffixed = live
-        suffixed.topic = "com.example.shop.push-type.liveactivity"
+        suffixed.topic = .exactly("com.example.shop.push-type.liveactivity")
         let refusal = #expect(throws: RequestError.self) { try suffixed.payloadRecord(toChannel: "dHN0LXNyY2g=") }
         #expect(refusal?.reason == .topicDisallowed)
     }
 
-    private static let refused: [(@Sendable (inout PushNotification) -> Void, Reason?, String)] = [
-        ({ $0.payload = [] }, .payloadEmpty, "the payload is empty"),
-        ({ $0.payload = Array("{".utf8) }, .badRequestPayload, "the payload is not JSON: ends too early at byte 1"),
-        ({ $0.payload = Array("[1]".utf8) }, .badRequestPayload, "must be a JSON object"),
+    private static let refused: [(@Sendable (inout PushNotification<RawPayload>) -> Void, Reason?, String)] = [
+        ({ $0.payload.bytes = [] }, .payloadEmpty, "the payload is empty"),
         (
-            { $0.payload = Array("{},\"app\":\"x\"".utf8) }, .badRequestPayload,
+            { $0.payload.bytes = Array("{".utf8) }, .badRequestPayload,
+            "the payload is not JSON: ends too early at byte 1"
+        ),
+        ({ $0.payload.bytes = Array("[1]".utf8) }, .badRequestPayload, "must be a JSON object"),
+        (
+            { $0.payload.bytes = Array("{},\"app\":\"x\"".utf8) }, .badRequestPayload,
             "the payload is not JSON: something follows the value at byte 2"
         ),
-        ({ $0.payload = large(4_097) }, .payloadTooLarge, "more than 4096"),
+        ({ $0.payload.bytes = large(4_097) }, .payloadTooLarge, "more than 4096"),
         (
             {
-                $0.payload = large(5_121)
-                $0.pushType = .voip
+                $0.payload.bytes = large(5_121)
+                $0.payload.pushType = .voip
             }, .payloadTooLarge, "more than 5120"
         ),
-        ({ $0.topic = "" }, .badTopic, "apns-topic"),
-        ({ $0.topic = "a\nb" }, .badTopic, "apns-topic"),
+        ({ $0.topic = .exactly("") }, .badTopic, "apns-topic"),
+        ({ $0.topic = .bundleID("a\nb") }, .badTopic, "apns-topic"),
         ({ $0.collapseID = String(repeating: "x", count: 65) }, .badCollapseID, "1 to 64 bytes"),
         ({ $0.collapseID = "ü" }, .badCollapseID, "printable ASCII"),
         ({ $0.expiration = .at(secondsSinceEpoch: 4_294_967_296) }, .badExpirationDate, "4294967295"),
         ({ $0.expiration = .at(secondsSinceEpoch: -1) }, .badExpirationDate, "4294967295"),
         (
             {
-                $0.pushType = .background
+                $0.payload.pushType = .background
                 $0.priority = .immediate
             }, .badPriority, "must be 5"
         ),
@@ -143,11 +136,12 @@ private func full() -> PushNotification {
 
     /// What the worker would refuse is refused before, in both forms and with its reason and words.
     @Test(arguments: refused)
-    func refusals(spoil: @Sendable (inout PushNotification) -> Void, reason: Reason?, words: String) throws {
+    func refusals(spoil: @Sendable (inout PushNotification<RawPayload>) -> Void, reason: Reason?, words: String) throws
+    {
         var notification = PushNotification(json: hi)
         spoil(&notification)
         for build in [{ try $0.payloadRecord(to: token) }, { try $0.envelopeRecord(to: [token]) }]
-            as [(PushNotification) throws -> RequestRecord]
+            as [(PushNotification<RawPayload>) throws -> RequestRecord]
         {
             let error = #expect(throws: RequestError.self) { try build(notification) }
             if let reason { #expect(error?.reason == reason) }
@@ -162,8 +156,7 @@ private func full() -> PushNotification {
         notification.expiration = .at(secondsSinceEpoch: 4_294_967_295)
         _ = try notification.payloadRecord(to: token)
         _ = try notification.envelopeRecord(to: [token])
-        notification.payload = large(5_120)
-        notification.pushType = .voip
+        notification.payload = RawPayload(large(5_120), pushType: .voip)
         #expect(read(try notification.envelopeRecord(to: [token])).payload == text(lend(large(5_120))))
     }
 
@@ -196,6 +189,13 @@ private func full() -> PushNotification {
         for text in ["0", "0g", String(repeating: "a", count: 202), " 00"] {
             #expect(throws: RequestError(reason: .badDeviceToken)) { try DeviceToken(hex: text) }
         }
+        let described =
+            "<" + stride(from: 0, to: 64, by: 8).map { tokenA.dropFirst($0).prefix(8) }.joined(separator: " ") + ">"
+        #expect(try DeviceToken(dataDescription: described) == token)
+        #expect(throws: RequestError(reason: .missingDeviceToken)) { try DeviceToken(dataDescription: "< >") }
+        for text in ["<0f-0f>", "{length = 32, bytes = 0x0f0f ... 0f0f }", "0x0f"] {
+            #expect(throws: RequestError(reason: .badDeviceToken)) { try DeviceToken(dataDescription: text) }
+        }
     }
 
     @Test func randomIDs() {
@@ -210,9 +210,12 @@ private func full() -> PushNotification {
 
     @Test func everyPushType() throws {
         for type in PushType.allCases {
-            var notification = PushNotification(json: hi, pushType: type)
-            if let suffix = type.topicSuffix { notification.topic = "com.example.shop" + suffix }
-            #expect(read(try notification.payloadRecord(to: token)).pushType == type)
+            let notification = PushNotification(json: hi, pushType: type, topic: .bundleID("com.example.shop"))
+            let found = read(try notification.payloadRecord(to: token))
+            #expect(found.pushType == type && found.topic == "com.example.shop" + (type.topicSuffix ?? ""))
+            var suffixed = notification
+            suffixed.topic = .bundleID(found.topic)
+            #expect(read(try suffixed.envelopeRecord(to: [token])).topic == found.topic)
         }
     }
 }

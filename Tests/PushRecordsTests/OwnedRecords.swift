@@ -23,6 +23,16 @@ struct TestRecord {
     }
 }
 
+/// A record as the library made it, read as the worker reads it.
+func read(_ record: RequestRecord) -> OwnedRequest {
+    var parser = RequestParser()
+    var test = TestRecord(nil)
+    test.key = record.key
+    test.value = record.value
+    test.headers = record.headers.map { ($0.name, $0.value) }
+    return parser.parse(test)
+}
+
 /// What the parser said, copied out of what it lent.
 struct OwnedRequest: Equatable {
     var target = ParsedRequest.Target.none

@@ -106,7 +106,7 @@ import Testing
     @Test func building() throws {
         let token = try DeviceToken(hex: tokenA)
         var notification = PushNotification(json: hi)
-        for (header, text) in ContentFixture.texts { notification[keyPath: header.property] = text }
+        for (header, text) in ContentFixture.texts { notification[header] = text }
         for record in [try notification.payloadRecord(to: token), try notification.envelopeRecord(to: [token])] {
             var parser = RequestParser()
             var test = TestRecord(nil)
@@ -118,7 +118,7 @@ import Testing
         }
         for header in TextHeader.allCases {
             var wrong = notification
-            wrong[keyPath: header.property] = String(repeating: "x", count: header.row.limit + 1)
+            wrong[header] = String(repeating: "x", count: header.row.limit + 1)
             let error = #expect(throws: RequestError.self) { try wrong.payloadRecord(to: token) }
             #expect(error?.reason == header.row.reason.reason)
         }

@@ -5,7 +5,8 @@
 /// let same = try DeviceToken(bytes: deviceToken)          // as `didRegisterForRemoteNotifications` gave it
 /// ```
 ///
-/// Its description is shortened, so that printing one does not put it into a log; `hex` is all of it.
+/// Its description is shortened, so that printing one does not put it into a log; `hex` is all of it. "Don't make assumptions
+/// about device token size": sources: "Registering your app with APNs", "Sending notification requests to APNs".
 public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
     /// All of it: 2 to 200 hex digits in lower case.
     public let hex: String
@@ -37,6 +38,12 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
             digits.append(UInt8(truncatingIfNeeded: pair &>> 56))
         }
         try self.init(hex: String(decoding: digits, as: UTF8.self))
+    }
+
+    /// Reads a token as NSData described it before iOS 13, and as old tables have it: `<740f4707 bebcf74f …>`. Angle brackets
+    /// and spaces are passed over, nothing else is. Throws as `init(hex:)` does.
+    public init(dataDescription text: some StringProtocol) throws(RequestError) {
+        try self.init(hex: String(text.filter { !"<> ".contains($0) }))
     }
 
     /// The bytes that the digits spell.

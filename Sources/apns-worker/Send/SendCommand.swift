@@ -36,7 +36,7 @@ func send(_ arguments: [String]) -> ExitCode {
 
 /// The request's record; throws what a worker would refuse.
 private func checkedRecord(
-    of notification: PushNotification, to token: DeviceToken
+    of notification: PushNotification<RawPayload>, to token: DeviceToken
 ) throws(CommandFailure) -> RequestRecord {
     do throws(RequestError) {
         return try notification.payloadRecord(to: token)

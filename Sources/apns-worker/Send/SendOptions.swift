@@ -18,8 +18,8 @@ struct SendOptions {
     var app: String?
     var topic: String?
     var pushType = PushType.alert
-    var priority: PushNotification.Priority?
-    var expiration = PushNotification.Expiration.never
+    var priority: PushPriority?
+    var expiration = PushExpiration.appleDefault
     var texts: [TextHeader: String] = [:]
     var id: NotificationUUID?
     var environment: PushEnvironment?
@@ -80,7 +80,7 @@ struct SendOptions {
             options.pushType = type
         },
         .init("priority", value: "N", "apns-priority: 10, 5 or 1.") { options, text throws(UsageError) in
-            guard let priority = UInt8(text).flatMap({ PushNotification.Priority(rawValue: $0) }) else {
+            guard let priority = UInt8(text).flatMap({ PushPriority(rawValue: $0) }) else {
                 throw UsageError("expected 10, 5 or 1")
             }
             options.priority = priority
@@ -151,7 +151,7 @@ struct SendOptions {
         return try WorkerConfiguration.load(flags: flags)
     }
 
-    private static func expiration(_ text: String) throws(UsageError) -> PushNotification.Expiration {
+    private static func expiration(_ text: String) throws(UsageError) -> PushExpiration {
         if text == "0" { return .nowOrNever }
         if let seconds = Int64(text) { return .at(secondsSinceEpoch: seconds) }
         do throws(UsageError) {

@@ -3,13 +3,14 @@ import PushRecords
 
 extension SendOptions {
     /// The notification that the options ask for. Throws when the payload cannot be read, or is none.
-    func notification() throws(CommandFailure) -> PushNotification {
-        var notification = PushNotification(json: try payloadBytes(), pushType: pushType, topic: topic)
+    func notification() throws(CommandFailure) -> PushNotification<RawPayload> {
+        var notification = PushNotification(
+            json: try payloadBytes(), pushType: pushType, topic: topic.map { .exactly($0) })
         notification.app = app
         notification.environment = environment
         notification.priority = priority
         notification.expiration = expiration
-        for (header, text) in texts { notification[keyPath: header.property] = text }
+        for (header, text) in texts { notification[header] = text }
         notification.apnsID = id
         return notification
     }

@@ -9,9 +9,13 @@
 public struct UnregisteredToken: Hashable, Sendable {
     /// Lower-case hex.
     public var deviceToken: String
+    /// The topic with which Apple said so.
     public var apnsTopic: String?
+    /// The app of the worker's configuration.
     public var app: String?
+    /// The app's.
     public var environment: PushEnvironment?
+    /// `Unregistered`, `Feedback`, or what `unregistered.include_bad_tokens` brings.
     public var reason: Reason?
     /// Apple's time, in milliseconds since the epoch; `nil` where it gave none.
     public var unregisteredAtMs: Int64?

@@ -1,84 +1,98 @@
 /// One notification, to be asked for by a record on a request topic: for one device, for many, or for a channel.
 ///
 /// ```swift
-/// var news = try PushNotification(AlertPayload(title: "News", body: "It rains"), topic: "com.example.shop")
+/// var news = PushNotification(AlertPayload(title: "News", body: "It rains"), topic: .bundleID("com.example.shop"))
 /// news.collapseID = "weather"
 /// news.expiration = .at(secondsSinceEpoch: 1_790_000_000)
 /// let record = try news.payloadRecord(to: DeviceToken(hex: token))
 /// try producer.produce("apns.requests", key: record.key, value: record.value, headers: record.headers)
 /// ```
 ///
-/// Nothing is checked before a record is made of it; then everything is that can be without the worker's configuration,
+/// Its push type is its payload's, and what Apple refuses for a push type does not compile: a background notification with
+/// priority 10, a collapse id where nothing is shown, a broadcast that starts a Live Activity. A payload in JSON may be anything
+/// (`init(json:pushType:topic:)`).
+///
+/// Nothing else is checked before a record is made of it; then everything is that can be without the worker's configuration,
 /// by the rules of the worker. (Whether the topic belongs to an app, and whether the expiration has passed, only the
 /// worker can tell; it says so in the result.)
-public struct PushNotification: Hashable, Sendable {
-    /// When APNs delivers (`apns-priority`).
-    public enum Priority: UInt8, CaseIterable, Sendable {
-        /// At once.
-        case immediate = 10
-        /// When the device's power allows; the only one for background notifications.
-        case powerConsiderate = 5
-        /// When it costs the device nothing: it is not woken.
-        case lowest = 1
-    }
-
-    /// Until when APNs keeps the notification for a device that cannot be reached (`apns-expiration`).
-    public enum Expiration: Hashable, Sendable {
-        /// No `apns-expiration` is sent: Apple keeps it for as long as it likes. (Not: it never expires.)
-        case never
-        /// Tried once, not kept. The worker tries at most 30 seconds.
-        case nowOrNever
-        /// Until then; 1 to 4294967295 seconds since 1970 (UTC).
-        case at(secondsSinceEpoch: Int64)
-    }
-
-    /// What goes to Apple, byte for byte: a JSON object of at most 4,096 bytes (5,120 for `voip` and broadcasts).
-    public var payload: [UInt8]
-    /// What kind of notification the payload is (`apns-push-type`).
-    public var pushType: PushType
-    /// The app's bundle id, with the suffix that some push types ask for (`PushType.topicSuffix`), but for a broadcast, whose
-    /// topic is the bundle id alone; `nil`: made by the worker of its app's bundle id and that suffix, when it has one only.
-    public var topic: String?
-    /// `nil`: Apple's default, `immediate` (the worker's for `background`: `powerConsiderate`).
-    public var priority: Priority?
-    /// Until when APNs tries (`apns-expiration`).
-    public var expiration: Expiration
-    /// Notifications with the same one (1 to 64 bytes) are shown as one.
-    public var collapseID: String?
+public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
+    /// What it says. Source: "Generating a remote notification".
+    public var payload: Payload
+    /// Which app it is for; `nil`: made by the worker of its app's bundle id and the push type's suffix, when it has one only
+    /// (`apns-topic`).
+    public var topic: PushTopic?
+    /// `nil`: Apple's default, `immediate` (the worker's for `background`: `powerConsiderate`) (`apns-priority`).
+    public var priority: Payload.Priority?
+    /// Until when APNs keeps it (`apns-expiration`); at first what its payload's type says.
+    public var expiration: PushExpiration
     /// Sent as it is, also with every repetition; `nil`: the worker derives one from the record's place. Not for several
-    /// devices.
+    /// devices (`apns-id`).
     public var apnsID: NotificationUUID?
     /// Name of an app of the worker's configuration; needed only where the topic does not tell.
     public var app: String?
     /// Needed only where an app is configured for both.
     public var environment: PushEnvironment?
 
-    /// A notification with a payload in JSON.
-    public init(json payload: some Collection<UInt8>, pushType: PushType = .alert, topic: String? = nil) {
-        self.payload = Array(payload)
-        self.pushType = pushType
+    /// The property of payloads that may have one.
+    private var collapse: String?
+
+    /// A notification with a payload.
+    public init(_ payload: Payload, topic: PushTopic? = nil) {
+        self.payload = payload
         self.topic = topic
-        expiration = .never
+        expiration = Payload.defaultExpiration
     }
 
-    /// A notification with a payload in JSON.
-    public init(json payload: String, pushType: PushType = .alert, topic: String? = nil) {
-        self.init(json: payload.utf8, pushType: pushType, topic: topic)
-    }
+    /// What kind of notification it is (`apns-push-type`): its payload says it.
+    public var pushType: PushType { payload.pushType }
+}
 
-    /// A notification with a typed payload. Throws what is wrong with the payload.
-    public init(
-        _ payload: AlertPayload, pushType: PushType = .alert, topic: String? = nil
-    ) throws(RequestError) {
-        self.init(json: try payload.json(), pushType: pushType, topic: topic)
+extension PushNotification where Payload: CollapsiblePayload {
+    /// Notifications with the same one (1 to 64 bytes of printable ASCII) are shown as one, the newest (`apns-collapse-id`).
+    public var collapseID: String? {
+        get { collapse }
+        set { collapse = newValue }
     }
 }
 
-extension TextHeader {
-    /// Where a notification has it.
-    package var property: any WritableKeyPath<PushNotification, String?> & Sendable {
-        switch self {
-        case .collapseID: \.collapseID
+extension PushNotification where Payload == RawPayload {
+    /// A notification with a payload in JSON.
+    public init(json payload: some Collection<UInt8>, pushType: PushType = .alert, topic: PushTopic? = nil) {
+        self.init(RawPayload(payload, pushType: pushType), topic: topic)
+    }
+
+    /// A notification with a payload in JSON.
+    public init(json payload: String, pushType: PushType = .alert, topic: PushTopic? = nil) {
+        self.init(json: payload.utf8, pushType: pushType, topic: topic)
+    }
+}
+
+extension PushNotification {
+    /// The same with its payload as JSON, made once: where many records have one payload, or one list many kinds of
+    /// notifications. Throws what is wrong with the payload.
+    public func encoded() throws(RequestError) -> PushNotification<RawPayload> {
+        var notification = PushNotification<RawPayload>(
+            RawPayload(try payload.json(), pushType: pushType), topic: topic)
+        notification.priority = priority?.priority
+        notification.expiration = expiration
+        notification.apnsID = apnsID
+        notification.app = app
+        notification.environment = environment
+        for header in TextHeader.allCases { notification[header] = self[header] }
+        return notification
+    }
+
+    /// The value of one of Apple's text headers; the compiler asks for the property of each.
+    package subscript(header: TextHeader) -> String? {
+        get {
+            switch header {
+            case .collapseID: collapse
+            }
+        }
+        set {
+            switch header {
+            case .collapseID: collapse = newValue
+            }
         }
     }
 }

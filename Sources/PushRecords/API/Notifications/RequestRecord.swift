@@ -31,6 +31,9 @@ public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
 /// record.headers.append(HeaderField("traceparent", span.traceparent))   // is copied to the result
 /// ```
 public struct RequestRecord: Hashable, Sendable {
+    /// Most devices of one record, in envelope form.
+    public static var deviceLimit: Int { RequestParser.tokenLimit }
+
     /// `nil`: none; any partition will do.
     public var key: [UInt8]?
     /// The payload, or the envelope around it.

@@ -1,6 +1,5 @@
-import JSON
-
-/// The payload of a notification that shows, plays or wakes something: the members of `aps`, and your own beside it.
+/// The payload of a notification that shows, plays or badges something (push type `alert`): the members of `aps`, and your
+/// own beside it.
 ///
 /// ```swift
 /// var payload = AlertPayload(title: "Order 4711", body: "is on its way")
@@ -10,12 +9,12 @@ import JSON
 /// ```
 ///
 /// Source: "Generating a remote notification". What is not here goes into `more`.
-public struct AlertPayload: Hashable, Sendable {
+public struct AlertPayload: CollapsiblePayload {
     /// What is played.
     public enum Sound: Hashable, Sendable {
         /// The system's.
         case standard
-        /// A file of the app.
+        /// A file of the app, in its bundle or its folder for sounds.
         case named(String)
         /// Also when the device is muted; `volume` from 0 to 1. The app needs an entitlement for it.
         case critical(String = "default", volume: Double = 1)
@@ -23,35 +22,68 @@ public struct AlertPayload: Hashable, Sendable {
 
     /// How much a notification may disturb; Apple's default is `active`.
     public enum InterruptionLevel: String, CaseIterable, Sendable {
-        case passive, active, critical
+        /// Goes to the list, without lighting up the screen.
+        case passive
+        /// Lights up the screen, and may play a sound.
+        case active
+        /// Breaks through a Focus and the scheduled summary.
         case timeSensitive = "time-sensitive"
+        /// Also where the device is muted. The app needs an entitlement for it.
+        case critical
     }
 
-    /// The first line.
+    // MARK: Text; source: "Generating a remote notification", Table 2
+
+    /// The first line (`title`).
     public var title: String?
-    /// The line below it.
+    /// The same as a text of the app, which goes before `title` (`title-loc-key`, `title-loc-args`).
+    public var localizedTitle: LocalizedText?
+    /// The line below it (`subtitle`).
     public var subtitle: String?
-    /// The text.
+    /// The same as a text of the app, which goes before `subtitle` (`subtitle-loc-key`, `subtitle-loc-args`).
+    public var localizedSubtitle: LocalizedText?
+    /// The text (`body`). Where it is all that the alert has, `alert` is a string.
     public var body: String?
-    /// The number on the app's icon; 0 takes it away.
+    /// The same as a text of the app, which goes before `body` (`loc-key`, `loc-args`).
+    public var localizedBody: LocalizedText?
+    /// The image or storyboard that is shown while the app starts (`launch-image`).
+    public var launchImage: String?
+    /// The label of the alert's button, of websites in Safari (`action`). Source: "Configuring Safari Push Notifications".
+    public var action: String?
+    /// The same as a key in the app's strings, of iOS before 10 (`action-loc-key`). Source: "Payload Key Reference", in the
+    /// archived "Local and Remote Notification Programming Guide".
+    public var actionLocKey: String?
+
+    // MARK: The rest of aps; source: "Generating a remote notification", Tables 1 and 3
+
+    /// The number on the app's icon; 0 takes it away (`badge`).
     public var badge: Int?
-    /// `nil`: silent.
+    /// `nil`: silent (`sound`).
     public var sound: Sound?
-    /// Name of a category of actions.
+    /// Name of a category of actions that the app has registered (`category`).
     public var category: String?
-    /// Groups notifications.
+    /// Groups notifications (`thread-id`).
     public var threadID: String?
-    /// A service extension of the app may change it before it is shown.
+    /// Which window of the app comes forward (`target-content-id`).
+    public var targetContentID: String?
+    /// A service extension of the app may change it before it is shown (`mutable-content`). Source: "Modifying content in newly
+    /// delivered notifications".
     public var isMutable = false
-    /// The app is woken to fetch something; alone, with push type `background`, nothing is shown.
+    /// The app is woken, too, to fetch something (`content-available`). Where nothing is shown: `BackgroundPayload`.
     public var isContentAvailable = false
-    /// `nil`: Apple's default.
+    /// `nil`: Apple's default (`interruption-level`).
     public var interruptionLevel: InterruptionLevel?
-    /// From 0 to 1; the notification with the highest is shown first in a summary.
+    /// From 0 to 1; the notification with the highest is shown first in a summary (`relevance-score`).
     public var relevanceScore: Double?
-    /// Further members of `aps`, for example `filter-criteria`.
+    /// What a Focus filter of the app looks at (`filter-criteria`).
+    public var filterCriteria: String?
+    /// What goes into the URL of a website's notification in Safari (`url-args`). Source: "Configuring Safari Push
+    /// Notifications".
+    public var urlArguments: [String]?
+    /// Further members of `aps`, should Apple have more by now.
     public var more: [String: PayloadValue] = [:]
-    /// Your own members beside `aps`.
+
+    /// Your own members beside `aps`. From a type of your own: `try .init(encoding: order)`.
     public var custom: [String: PayloadValue] = [:]
 
     /// A payload with these texts; without any it shows nothing.
@@ -60,82 +92,7 @@ public struct AlertPayload: Hashable, Sendable {
         self.subtitle = subtitle
         self.body = body
     }
-}
 
-extension AlertPayload {
-    /// The payload as it goes to Apple; equal payloads are equal bytes.
-    ///
-    /// Throws what is wrong with a number, a name or JSON made elsewhere. Its size is checked with the record.
-    public func json() throws(RequestError) -> [UInt8] {
-        try check()
-        var json = JSONWriter(capacity: 512)
-        json.beginObject()
-        json.name("aps")
-        json.beginObject()
-        writeAlert(&json)
-        if let badge { json.member("badge", badge) }
-        writeSound(&json)
-        if let category { json.member("category", category) }
-        if let threadID { json.member("thread-id", threadID) }
-        if isMutable { json.member("mutable-content", 1) }
-        if isContentAvailable { json.member("content-available", 1) }
-        if let interruptionLevel { json.member("interruption-level", interruptionLevel.rawValue) }
-        if let relevanceScore { json.member("relevance-score", relevanceScore) }
-        try more.write(to: &json, "aps")
-        json.endObject()
-        try custom.write(to: &json)
-        json.endObject()
-        return Array(json.bytes)
-    }
-
-    /// What `json` writes by itself.
-    private static let names: Set<String> = [
-        "alert", "badge", "sound", "category", "thread-id", "mutable-content", "content-available",
-        "interruption-level", "relevance-score",
-    ]
-
-    private func check() throws(RequestError) {
-        if let badge, badge < 0 { throw RequestError(.badRequestPayload, "badge must be 0 or more") }
-        if let relevanceScore, !(0...1).contains(relevanceScore) {
-            throw RequestError(.badRequestPayload, "relevance-score must be 0 to 1")
-        }
-        if case .critical(_, let volume)? = sound, !(0...1).contains(volume) {
-            throw RequestError(.badRequestPayload, "sound: volume must be 0 to 1")
-        }
-        if custom["aps"] != nil {
-            throw RequestError(.badRequestPayload, "custom: further members of aps go into more")
-        }
-        if let name = Self.names.sorted().first(where: { more[$0] != nil }) {
-            throw RequestError(.badRequestPayload, "more: \(name) has a property of its own")
-        }
-    }
-
-    private func writeAlert(_ json: inout JSONWriter) {
-        switch (title, subtitle, body) {
-        case (nil, nil, nil): break
-        case (nil, nil, let body?): json.member("alert", body)
-        case (_?, _, _), (_, _?, _):
-            json.name("alert")
-            json.beginObject()
-            if let title { json.member("title", title) }
-            if let subtitle { json.member("subtitle", subtitle) }
-            if let body { json.member("body", body) }
-            json.endObject()
-        }
-    }
-
-    private func writeSound(_ json: inout JSONWriter) {
-        switch sound {
-        case nil: break
-        case .standard: json.member("sound", "default")
-        case .named(let name): json.member("sound", name)
-        case .critical(let name, let volume):
-            json.name("sound")
-            json.beginObject()
-            json.member("critical", 1)
-            json.member("name", name)
-            json.member("volume", volume)
-            json.endObject()
-        }
-    }
+    /// Always `alert`.
+    public var pushType: PushType { .alert }
 }

@@ -5,17 +5,24 @@ import JSON
 /// ```swift
 /// payload.custom["order"] = ["id": 4711, "items": ["tea", "milk"], "paid": true]
 /// ```
+///
+/// Values of your own types become one by `init(encoding:)`.
 public enum PayloadValue: Hashable, Sendable {
+    /// `null`.
     case null
+    /// `true` or `false`.
     case bool(Bool)
+    /// A whole number.
     case integer(Int64)
     /// Must be finite.
     case number(Double)
+    /// A text.
     case string(String)
+    /// Values in this order.
     case array([PayloadValue])
     /// Written in the order of the names, so that equal values are equal bytes.
     case object([String: PayloadValue])
-    /// JSON made elsewhere (by `JSONEncoder`, for example): one value, written as it is.
+    /// JSON made elsewhere: one value, written as it is.
     case encoded([UInt8])
 }
 
@@ -23,11 +30,17 @@ extension PayloadValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral, Ex
     ExpressibleByFloatLiteral, ExpressibleByStringInterpolation, ExpressibleByArrayLiteral,
     ExpressibleByDictionaryLiteral
 {
+    /// `null`.
     public init(nilLiteral: ()) { self = .null }
+    /// `true` or `false`.
     public init(booleanLiteral value: Bool) { self = .bool(value) }
+    /// A whole number.
     public init(integerLiteral value: Int64) { self = .integer(value) }
+    /// A number.
     public init(floatLiteral value: Double) { self = .number(value) }
+    /// A text.
     public init(stringLiteral value: String) { self = .string(value) }
+    /// Values in this order.
     public init(arrayLiteral elements: PayloadValue...) { self = .array(elements) }
 
     /// Of a name that comes twice, the last value counts.
@@ -37,7 +50,18 @@ extension PayloadValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral, Ex
 }
 
 extension PayloadValue {
-    func write(to json: inout JSONWriter, _ member: String) throws(RequestError) {
+    /// Whether it is written as an object.
+    var isObject: Bool {
+        switch self {
+        case .object: true
+        case .encoded(let bytes): bytes.withUnsafeBytes { JSONScanner.scan($0).kind == .object }
+        case .null, .bool, .integer, .number, .string, .array: false
+        }
+    }
+
+    /// Writes it. `member` says where it stands, for what is wrong; `depth` is the level that an array or object here is: the
+    /// payload is the first.
+    func write(to json: inout JSONWriter, _ member: String, depth: Int) throws(RequestError) {
         switch self {
         case .null: json.null()
         case .bool(let value): json.value(value)
@@ -49,12 +73,14 @@ extension PayloadValue {
             json.value(value)
         case .string(let value): json.value(value)
         case .array(let elements):
+            try Self.check(depth, member)
             json.beginArray()
-            for element in elements { try element.write(to: &json, member) }
+            for element in elements { try element.write(to: &json, member, depth: depth + 1) }
             json.endArray()
         case .object(let members):
+            try Self.check(depth, member)
             json.beginObject()
-            try members.write(to: &json, member)
+            try members.write(to: &json, member, depth: depth + 1)
             json.endObject()
         case .encoded(let bytes):
             if let error = bytes.withUnsafeBytes({ JSONScanner.scan($0).error }) {
@@ -63,14 +89,21 @@ extension PayloadValue {
             bytes.withUnsafeBytes { json.value(json: $0) }
         }
     }
+
+    /// Before the worker would, and before the stack is used up.
+    private static func check(_ depth: Int, _ member: String) throws(RequestError) {
+        if depth > JSONScanner.depthLimit {
+            throw RequestError(.badRequestPayload, "\(member.prefix(100)) is nested deeper than 64 levels")
+        }
+    }
 }
 
 extension [String: PayloadValue] {
     /// Writes the members, without braces, in the order of their names; `parent` is for what is wrong.
-    func write(to json: inout JSONWriter, _ parent: String = "") throws(RequestError) {
+    func write(to json: inout JSONWriter, _ parent: String = "", depth: Int = 2) throws(RequestError) {
         for (name, value) in sorted(by: { $0.key < $1.key }) {
             json.name(name)
-            try value.write(to: &json, parent.isEmpty ? name : "\(parent).\(name)")
+            try value.write(to: &json, parent.isEmpty ? name : "\(parent).\(name)", depth: depth)
         }
     }
 }

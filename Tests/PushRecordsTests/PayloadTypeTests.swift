@@ -1,0 +1,170 @@
+import PushRecords
+import Testing
+
+private let token = try! DeviceToken(hex: tokenA)
+private let channel = "dHN0LXNyY2gtY2hubA=="
+
+/// What a notification's payload decides beside its JSON.
+@Suite struct PayloadTypeTests {
+    private static let update = LiveActivityUpdate(contentState: ["score": 1], timestamp: 1_700_000_000)
+
+    /// Topic, push type and expiration follow from the payload, in both forms.
+    @Test(arguments: [
+        (AlertPayload(body: "a") as any PushPayload, "com.example.shop", nil as UInt32?),
+        (BackgroundPayload(), "com.example.shop", nil), (ComplicationPayload(), "com.example.shop.complication", nil),
+        (ControlsPayload(), "com.example.shop.push-type.controls", nil),
+        (FileProviderPayload(.root, domain: "d"), "com.example.shop.pushkit.fileprovider", nil),
+        (update, "com.example.shop.push-type.liveactivity", nil),
+        (LocationPayload(), "com.example.shop.location-query", nil),
+        (MDMPayload(pushMagic: "m"), "com.example.shop", nil),
+        (PushToTalkPayload(["a": 1]), "com.example.shop.voip-ptt", 0),
+        (VoIPPayload(["a": 1]), "com.example.shop.voip", 0),
+        (WidgetsPayload(), "com.example.shop.push-type.widgets", nil),
+    ])
+    func headers(payload: any PushPayload, topic: String, expiration: UInt32?) throws {
+        func check(_ payload: some PushPayload) throws {
+            let notification = PushNotification(payload, topic: .bundleID("com.example.shop"))
+            let erased = try notification.encoded()
+            #expect(erased.pushType == payload.pushType && notification.pushType == payload.pushType)
+            for record in [
+                try notification.payloadRecord(to: token), try notification.envelopeRecord(to: [token]),
+                try erased.payloadRecord(to: token), try erased.envelopeRecord(to: [token]),
+            ] {
+                let found = read(record)
+                #expect(found.topic == topic && found.expiration == expiration && found.pushType == payload.pushType)
+                #expect(try !found.isInvalid && Array(found.payload.utf8) == payload.json())
+            }
+            #expect(payload.sizeLimit == (payload.pushType == .voip ? 5_120 : 4_096))
+        }
+        try check(payload)
+    }
+
+    /// A broadcast's topic has no suffix, whatever the same notification's topic for a device is.
+    @Test func broadcasts() throws {
+        var notification = PushNotification(Self.update, topic: .bundleID("com.example.shop"))
+        notification.expiration = .nowOrNever
+        notification.priority = .powerConsiderate
+        for record in [
+            try notification.payloadRecord(toChannel: channel), try notification.envelopeRecord(toChannel: channel),
+            try notification.encoded().payloadRecord(toChannel: channel),
+        ] {
+            let found = read(record)
+            #expect(found.topic == "com.example.shop" && found.channelID == channel && !found.isInvalid)
+            #expect(found.expiration == 0 && found.priority == 5 && found.pushType == .liveactivity)
+        }
+        #expect(
+            try read(notification.payloadRecord(to: token)).topic == "com.example.shop.push-type.liveactivity")
+        #expect(Self.update.broadcastSizeLimit == 5_120 && Self.update.sizeLimit == 4_096)
+    }
+
+    /// Each priority's number; erasing a payload's type keeps it.
+    @Test func priorities() throws {
+        func numbers<P>(_ payload: P, _ priorities: [P.Priority]) throws -> [UInt8] where P: PushPayload {
+            try priorities.map { priority in
+                var notification = PushNotification(payload)
+                notification.priority = priority
+                #expect(try notification.encoded().priority == priority.priority)
+                return read(try notification.payloadRecord(to: token)).priority
+            }
+        }
+        #expect(try numbers(AlertPayload(body: "a"), PushPriority.allCases) == [10, 5, 1])
+        #expect(try numbers(BackgroundPayload(), [.powerConsiderate]) == [5])
+        #expect(try numbers(Self.update, WakingPriority.allCases) == [10, 5])
+        #expect(try numbers(PushToTalkPayload(["a": 1]), [.immediate]) == [10])
+    }
+
+    /// Erased, it is the same in every respect.
+    @Test func erasingKeepsAll() throws {
+        var notification = PushNotification(AlertPayload(body: "a"), topic: .bundleID("com.example.shop"))
+        notification.priority = .withoutWaking
+        notification.expiration = .at(secondsSinceEpoch: 1_790_000_000)
+        notification.collapseID = "c"
+        notification.apnsID = .random()
+        notification.app = "shop"
+        notification.environment = .development
+        let erased = try notification.encoded()
+        #expect(erased.collapseID == "c")
+        #expect(try erased.payloadRecord(to: token) == notification.payloadRecord(to: token))
+        #expect(try erased.envelopeRecord(to: [token]) == notification.envelopeRecord(to: [token]))
+    }
+
+    /// A payload of a program's own.
+    @Test func aTypeOfItsOwn() throws {
+        struct Shipped: CollapsiblePayload {
+            var order: Int64
+            var pushType: PushType { .alert }
+            func json() throws(RequestError) -> [UInt8] { try AlertPayload(title: "Order \(order)").json() }
+        }
+        var notification = PushNotification(Shipped(order: 4711))
+        notification.collapseID = "4711"
+        let found = read(try notification.payloadRecord(to: token))
+        #expect(found.payload == #"{"aps":{"alert":{"title":"Order 4711"}}}"# && found.texts == [.collapseID: "4711"])
+    }
+
+    private static let refused: [(any PushPayload, String)] = [
+        (MDMPayload(pushMagic: ""), "mdm: the PushMagic is empty"),
+        (BackgroundPayload(custom: ["aps": [:]]), "custom: what aps has is said by properties"),
+        (VoIPPayload(["a": .number(.nan)]), "a: JSON has no word for nan"),
+        (LiveActivityUpdate(contentState: 1, timestamp: 1), "content-state must be an object"),
+        (
+            LiveActivityUpdate(contentState: .encoded(Array("[{}]".utf8)), timestamp: 1),
+            "content-state must be an object"
+        ),
+        (
+            LiveActivityUpdate(contentState: .encoded(Array("{".utf8)), timestamp: 1),
+            "content-state is not JSON: ends too early"
+        ),
+        (LiveActivityUpdate(contentState: [:], timestamp: -1), "timestamp is -1: seconds since 1970"),
+        (
+            LiveActivityUpdate(contentState: [:], timestamp: 1_700_000_000_000),
+            "timestamp is 1700000000000: seconds since 1970 are expected, and not milliseconds"
+        ),
+        (LiveActivityEnd(contentState: nil, timestamp: 1, dismissal: .at(-1)), "dismissal-date is -1"),
+        (LiveActivityEnd(contentState: [1], timestamp: 1), "content-state must be an object"),
+        (stale, "stale-date is 1700000000000"), (irrelevant, "relevance-score: JSON has no word for inf"),
+        (
+            LiveActivityStart(
+                attributesType: "A", attributes: "a", contentState: [:],
+                alert: LiveActivityAlert(title: "t", body: "b"),
+                timestamp: 1), "attributes must be an object"
+        ),
+    ]
+
+    private static var stale: LiveActivityUpdate {
+        var update = update
+        update.staleDate = 1_700_000_000_000
+        return update
+    }
+
+    private static var irrelevant: LiveActivityUpdate {
+        var update = update
+        update.relevanceScore = .infinity
+        return update
+    }
+
+    @Test(arguments: refused)
+    func refusals(payload: any PushPayload, words: String) throws {
+        let error = #expect(throws: RequestError.self) { try payload.json() }
+        #expect(error?.reason == .badRequestPayload && error?.detail.hasPrefix(words) == true, "\(error?.detail ?? "")")
+    }
+
+    /// The exact bytes of what the golden payloads compare by meaning.
+    @Test func bytes() throws {
+        var start = LiveActivityStart(
+            attributesType: "A", attributes: ["b": 1, "a": 2], contentState: .encoded(Array(#"{"z":1,"a":2}"#.utf8)),
+            alert: LiveActivityAlert(title: "🐼", body: "b", sound: .standard), updates: .newToken, timestamp: 1)
+        start.staleDate = 2
+        start.relevanceScore = 50
+        #expect(
+            text(lend(try start.json()))
+                == #"{"aps":{"timestamp":1,"event":"start","content-state":{"z":1,"a":2},"attributes-type":"A","#
+                + #""attributes":{"a":2,"b":1},"input-push-token":1,"stale-date":2,"relevance-score":50.0,"#
+                + #""alert":{"title":"🐼","body":"b","sound":"default"}}}"#)
+        var end = LiveActivityEnd(contentState: nil, timestamp: 1, dismissal: .immediately)
+        end.alert = LiveActivityAlert(title: .plain("t"), body: .localized(LocalizedText("K")))
+        #expect(
+            text(lend(try end.json()))
+                == #"{"aps":{"timestamp":1,"event":"end","dismissal-date":1,"#
+                + #""alert":{"title":"t","body":{"loc-key":"K"}}}}"#)
+    }
+}
