@@ -1,0 +1,134 @@
+import Foundation
+import Testing
+
+/// What does not compile, by the compiler's own word, and what does: files of `Tests/Misuse` and examples of the articles, checked
+/// against the module that was built for these tests.
+@Suite struct MisuseTests {
+    private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        .appending(path: "../..").standardizedFileURL
+
+    static let compiler = ProcessInfo.processInfo.environment["PATH", default: ""].split(separator: ":")
+        .map { "\($0)/swiftc" }.first { FileManager.default.isExecutableFile(atPath: $0) }
+
+    /// One complaint of the compiler's.
+    private struct Complaint: Hashable {
+        var file: String
+        var line: Int
+        var text: String
+    }
+
+    /// SwiftPM puts modules beside the test bundle.
+    private static func check(_ files: [URL], _ options: [String] = []) throws -> (
+        status: Int32, complaints: [Complaint]
+    ) {
+        let modules = URL(fileURLWithPath: CommandLine.arguments[0]).resolvingSymlinksInPath()
+            .deletingLastPathComponent().appending(path: "Modules").path
+        #expect(FileManager.default.fileExists(atPath: "\(modules)/PushRecords.swiftmodule"), "\(modules)")
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: try #require(compiler))
+        // As one module: otherwise the first file with an error hides the others.
+        process.arguments =
+            ["-typecheck", "-wmo", "-swift-version", "6", "-warnings-as-errors", "-I", modules] + options
+            + files.map(\.path)
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = output
+        try process.run()
+        let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+        process.waitUntilExit()
+        let complaints = text.split(separator: "\n").compactMap { line -> Complaint? in
+            guard let match = line.wholeMatch(of: /.*?([\w+-]+\.swift):(\d+):\d+: error: (.*)/) else { return nil }
+            return Complaint(file: String(match.1), line: Int(match.2) ?? 0, text: String(match.3))
+        }
+        if process.terminationStatus != 0 && complaints.isEmpty { Issue.record("swiftc: \(text)") }
+        return (process.terminationStatus, complaints)
+    }
+
+    private static func files() throws -> [URL] {
+        let folder = root.appending(path: "Tests/Misuse")
+        return try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
+            .filter { $0.pathExtension == "swift" }.sorted { $0.path < $1.path }
+    }
+
+    /// Each misuse is refused at its line, in the expected words, and nothing else is; each corrected twin compiles.
+    @Test(.needsCompiler) func misuseDoesNotCompile() throws {
+        let files = try Self.files()
+        #expect(files.count >= 20)
+        let corrected = try Self.check(files)
+        #expect(corrected.status == 0 && corrected.complaints == [])
+        let misused = try Self.check(files, ["-D", "MISUSE"])
+        #expect(misused.status != 0)
+        for file in files {
+            let lines = try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n")
+            var expected: [Int: String] = [:]
+            for (index, line) in lines.enumerated() {
+                guard let words = line.components(separatedBy: "// error: ").dropFirst().first else { continue }
+                // Of the line below.
+                expected[index + 2] = words
+            }
+            let found = misused.complaints.filter { $0.file == file.lastPathComponent }
+            #expect(expected.count == 1, "\(file.lastPathComponent) shows one misuse")
+            for (line, words) in expected {
+                #expect(
+                    found.contains { $0.line == line && $0.text.contains(words) },
+                    "\(file.lastPathComponent):\(line): \(found.map(\.text))")
+            }
+            #expect(found.allSatisfy { expected[$0.line] != nil }, "\(file.lastPathComponent): \(found)")
+        }
+    }
+
+    /// What an example may use without saying where it is from.
+    private static let prelude = """
+        import Foundation
+        import PushRecords
+
+        struct Producer {
+            func produce(_ topic: String, _ key: [UInt8]?, _ value: [UInt8], _ headers: [HeaderField]) {}
+        }
+        let producer = Producer()
+        let token = "0a0b"
+        let tokens: [DeviceToken] = []
+        let channel = "dHN0LXNyY2gtY2hubA=="
+        let now = UnixTime(secondsSinceEpoch: 1_790_000_000)
+        let value: [UInt8] = []
+
+        """
+
+    /// Every example in Swift of the README and the articles compiles as it stands.
+    @Test(.needsCompiler) func examplesCompile() throws {
+        let catalog = root(of: "Sources/PushRecords/PushRecords.docc")
+        let articles = try FileManager.default.contentsOfDirectory(at: catalog, includingPropertiesForKeys: nil)
+            .filter { $0.pathExtension == "md" }.sorted { $0.path < $1.path }
+        let folder = FileManager.default.temporaryDirectory.appending(path: "examples-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        var sources = [folder.appending(path: "Prelude.swift")]
+        try Data(Self.prelude.utf8).write(to: sources[0])
+        for article in [root(of: "README.md")] + articles {
+            let blocks = try String(contentsOf: article, encoding: .utf8).components(separatedBy: "```swift\n")
+                .dropFirst()
+            for (number, block) in blocks.enumerated() {
+                let name = "\(article.deletingPathExtension().lastPathComponent)\(number + 1)"
+                let lines = block.components(separatedBy: "```")[0].components(separatedBy: "\n")
+                    .filter { !$0.hasPrefix("import ") }
+                let source = folder.appending(path: "\(name).swift")
+                let code =
+                    "import Foundation\nimport PushRecords\nfunc example\(name)() throws {\n\(lines.joined(separator: "\n"))\n}\n"
+                try Data(code.utf8).write(to: source)
+                sources.append(source)
+            }
+        }
+        #expect(sources.count > 12)
+        // An example does not use all that it makes.
+        let found = try Self.check(sources, ["-suppress-warnings", "-no-warnings-as-errors"])
+        #expect(found.status == 0 && found.complaints == [])
+    }
+
+    private func root(of path: String) -> URL { Self.root.appending(path: path) }
+}
+
+extension Trait where Self == ConditionTrait {
+    fileprivate static var needsCompiler: Self {
+        .enabled(if: MisuseTests.compiler != nil, "missing: swiftc on PATH, to compile what a program may write")
+    }
+}
