@@ -59,6 +59,8 @@ let fuzzer: [Target] =
 
 let package = Package(
     name: "apns-worker",
+    // For `PushRecords` and what it is made of, which producers build anywhere; all other targets are for Linux.
+    platforms: [.macOS(.v13), .iOS(.v16)],
     products: [
         .executable(name: "apns-worker", targets: ["apns-worker"]),
         .executable(name: "apns-bench", targets: ["apns-bench"]),

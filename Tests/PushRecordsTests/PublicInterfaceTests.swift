@@ -1,0 +1,78 @@
+import Foundation
+import Testing
+
+/// What the library is to a program that is not this one: it builds where there is no Linux, and says what each member is.
+@Suite struct PublicInterfaceTests {
+    private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        .appending(path: "../..").standardizedFileURL
+
+    /// The files of Swift below a folder, by their path there.
+    private static func files(_ folder: String) throws -> [(path: String, lines: [String])] {
+        let place = root.appending(path: folder)
+        let all = FileManager.default.enumerator(at: place, includingPropertiesForKeys: nil)?.allObjects as? [URL] ?? []
+        let files = try all.filter { $0.pathExtension == "swift" }.map { url in
+            let text = try String(contentsOf: url, encoding: .utf8)
+            return (path: "\(folder)/\(url.lastPathComponent)", lines: text.components(separatedBy: "\n"))
+        }
+        #expect(!files.isEmpty)
+        return files
+    }
+
+    /// The library and what it is made of import each other and nothing else: no C library, no kernel, no Foundation.
+    @Test(arguments: [("PushRecords", ["Bytes", "JSON"]), ("JSON", []), ("Bytes", [])])
+    func importsNothingOfTheSystem(module: String, allowed: [String]) throws {
+        var found: Set<String> = []
+        for file in try Self.files("Sources/\(module)") {
+            for line in file.lines {
+                #expect(!line.contains("canImport"), "\(file.path)")
+                guard let match = line.firstMatch(of: /^\s*(?:@\w+ )*(?:\w+ )?import (?:\w+ )?([\w.]+)/) else {
+                    continue
+                }
+                found.insert(String(match.1))
+            }
+        }
+        #expect(found.isSubset(of: allowed), "\(found)")
+        // What it does not name it cannot have by the manifest either.
+        let manifest = try String(contentsOf: Self.root.appending(path: "Package.swift"), encoding: .utf8)
+        let row = try #require(manifest.components(separatedBy: "\n").first { $0.contains("module(\"\(module)\"") })
+        let dependencies = allowed.isEmpty ? "" : ", [" + allowed.reversed().map { "\"\($0)\"" }.joined(separator: ", ")
+        #expect(row.contains("module(\"\(module)\"\(dependencies)"))
+        #expect(!row.contains("CLinux") && !row.contains("EventLoop"))
+        let saysPlatforms = manifest.contains("platforms: [.macOS(")
+        #expect(saysPlatforms)
+    }
+
+    /// Every public declaration of what producers use has a docstring, and every file that knows Apple's rules names the page.
+    @Test func eachMemberIsExplained() throws {
+        for file in try Self.files("Sources/PushRecords/API") {
+            // Cases are public as their enum is: those are looked at up to the brace that closes it.
+            var closing: String?
+            for (number, line) in file.lines.enumerated() {
+                let code = line.trimmingCharacters(in: .whitespaces)
+                let indent = String(line.prefix { $0 == " " })
+                if code.hasPrefix("public enum ") { closing = indent + "}" }
+                if line == closing { closing = nil }
+                let isCase = closing.map { code.hasPrefix("case ") && indent.count == $0.count + 3 } ?? false
+                guard code.hasPrefix("public ") || isCase else { continue }
+                var above = number - 1
+                while file.lines[above].trimmingCharacters(in: .whitespaces).hasPrefix("@") { above -= 1 }
+                let isExplained = file.lines[above].trimmingCharacters(in: .whitespaces).hasPrefix("///")
+                #expect(isExplained, "\(file.path):\(number + 1): \(code)")
+            }
+        }
+        for file in try Self.files("Sources/PushRecords/API/Payloads") where file.path.contains("Payload.swift") {
+            #expect(
+                file.lines.contains { $0.contains("ource: \"") || $0.contains("ource of what is in it: \"") },
+                "\(file.path)")
+        }
+    }
+
+    /// The codec beside it is not public: what a stranger sees stands in `API` and `Vocabulary`.
+    @Test func theCodecIsNotPublic() throws {
+        for folder in ["Requests", "Retries", "DeadLetters", "Unregistered"] {
+            for file in try Self.files("Sources/PushRecords/\(folder)") {
+                for line in file.lines { #expect(!line.contains("public "), "\(file.path): \(line)") }
+            }
+        }
+    }
+}
