@@ -1,8 +1,8 @@
 import Foundation
 import PushRecords
 
-// shop SERVERS REQUESTS RESULTS UNREGISTERED: tells two customers that their order is on its way, three that there is
-// news, and forgets the device that is gone. Exits 0 when everything came out as it should.
+// shop SERVERS REQUESTS RESULTS UNREGISTERED: tells two customers that their order is on its way and one that the courier is
+// near, three that there is news, and forgets the device that is gone. Exits 0 when everything came out as it should.
 
 let arguments = CommandLine.arguments
 guard arguments.count == 5 else {
@@ -22,14 +22,26 @@ for (number, prefix) in ["00000001", "00000002", "00000003", "00000004", "fa1741
 }
 let tokens = devices.keys.sorted { $0.hex < $1.hex }
 
-// What cannot be sent is refused here, with Apple's word for it.
+// What is too large is known before it is produced, and refused here, with Apple's word for it.
+var essay = AlertPayload(title: "Terms", body: String(repeating: "Long and dull \u{1F4A4} ", count: 400))
+print("too large by \(try essay.size() - essay.sizeLimit) bytes")
 do {
-    _ = try PushNotification(json: String(repeating: " ", count: 5_000) + "{}").payloadRecord(to: tokens[0])
+    _ = try PushNotification(essay).payloadRecord(to: tokens[0])
     print("a payload that is too large was not refused")
     exit(1)
 } catch {
     print("refused: \(error)")
     guard error.reason == .payloadTooLarge else { exit(1) }
+}
+try essay.trimBody(atWordEnd: true)
+guard try essay.size() <= essay.sizeLimit else { exit(1) }
+
+/// The shop's own data of an order.
+struct Order: Encodable {
+    var id: Int
+    var isPaid = true
+    var items = ["tea", "milk"]
+    var placedAt = Date(timeIntervalSinceReferenceDate: 700_000_000)
 }
 
 // Two orders: the payload form, one record each.
@@ -37,8 +49,8 @@ for (number, token) in tokens.prefix(2).enumerated() {
     var payload = AlertPayload(title: "Order \(number)", body: "is on its way \u{1F69A}")
     payload.sound = .standard
     payload.interruptionLevel = .timeSensitive
-    payload.custom["order"] = ["id": .integer(Int64(number)), "paid": true]
-    var order = try PushNotification(payload, topic: "com.example.shop")
+    payload.custom["order"] = try PayloadValue(encoding: Order(id: number))
+    var order = PushNotification(payload, topic: .bundleID("com.example.shop"))
     order.collapseID = "order-\(number)"
     order.expiration = .at(secondsSinceEpoch: now / 1_000 + 3_600)
     var record = try order.payloadRecord(to: token)
@@ -47,19 +59,35 @@ for (number, token) in tokens.prefix(2).enumerated() {
 }
 
 // News for three: the envelope form, one record for all.
-var news = PushNotification(json: #"{"aps": {"content-available": 1}}"#, pushType: .background)
-news.topic = "com.example.shop"
+var news = PushNotification(BackgroundPayload(custom: ["shelf": 7]), topic: .bundleID("com.example.shop"))
 news.expiration = .nowOrNever
 try kafka.produce(news.envelopeRecord(to: tokens.suffix(3)), to: requests)
 
+// The courier is near: a Live Activity changes, and the widget asks for the news.
+var courier = LiveActivityUpdate(
+    contentState: ["minutes": 4, "street": "Römerstraße"], timestamp: UnixTime(secondsSinceEpoch: now / 1_000))
+courier.alert = LiveActivityAlert(title: "Your order", body: "arrives in four minutes", sound: .standard)
+var update = PushNotification(courier, topic: .bundleID("com.example.shop"))
+update.priority = .powerConsiderate
+try kafka.produce(update.payloadRecord(to: tokens[0]), to: requests)
+let reload = PushNotification(WidgetsPayload(), topic: .bundleID("com.example.shop"))
+try kafka.produce(reload.payloadRecord(to: tokens[1]), to: requests)
+
 // What became of them.
 var isRight = true
-for value in try kafka.consume(results, count: 5) {
+var topics: [String: Int] = [:]
+for value in try kafka.consume(results, count: 7) {
     let result = try DeliveryResult(json: value)
     print("\(result.request): \(result.outcome) \(result.reason?.rawValue ?? "") \(result.device?.description ?? "")")
     let expected: Outcome = result.deviceToken == tokens[4].hex ? .unregistered : .accepted
-    isRight = isRight && result.outcome == expected && result.apnsTopic == "com.example.shop" && result.attempts == 1
+    isRight = isRight && result.outcome == expected && result.attempts == 1
+    topics[result.apnsTopic ?? "", default: 0] += 1
 }
+isRight =
+    isRight
+    && topics == [
+        "com.example.shop": 5, "com.example.shop.push-type.liveactivity": 1, "com.example.shop.push-type.widgets": 1,
+    ]
 for value in try kafka.consume(unregistered, count: 1) {
     let dead = try UnregisteredToken(json: value)
     let token = try DeviceToken(hex: dead.deviceToken)
