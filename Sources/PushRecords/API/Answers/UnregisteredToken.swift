@@ -44,7 +44,9 @@ extension UnregisteredToken {
             case "apns_topic": apnsTopic = try reader.optionalText()
             case "app": app = try reader.optionalText()
             case "environment": environment = try reader.optionalWord { PushEnvironment(text: $0) }
-            case "reason": reason = try reader.optionalText().map { Reason(rawValue: $0) }
+            case "reason":
+                // Not by `map`: with it Swift 6.3.1 optimized this into code that it refused itself.
+                if let text = try reader.optionalText() { reason = Reason(rawValue: text) }
             case "unregistered_at_ms": unregisteredAtMs = try reader.optionalInteger()
             case "observed_at_ms": observedAtMs = try reader.integer()
             default: reader.skip()
