@@ -70,7 +70,7 @@ import Testing
             "apnsID", "deviceToken", "APNSRequest", "APNSResponse", "APNSError", "timestamp", "send",
             "APNSBroadcastClient", "APNSTestServer",
         ],
-        foreign: ["PushRecords", "apps", "alert", "target-content-id", "immediately", "none"])
+        foreign: ["PushRecords", "apps", "immediately", "none", "JSONEncoder"])
 
     /// apns2 0.25.
     private static let apns2 = Origin(

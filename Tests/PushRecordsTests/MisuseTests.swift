@@ -96,9 +96,9 @@ import Testing
 
     /// Every example in Swift of the README and the articles compiles as it stands.
     @Test(.needsCompiler) func examplesCompile() throws {
-        let catalog = root(of: "Sources/PushRecords/PushRecords.docc")
-        let articles = try FileManager.default.contentsOfDirectory(at: catalog, includingPropertiesForKeys: nil)
-            .filter { $0.pathExtension == "md" }.sorted { $0.path < $1.path }
+        let articles =
+            (FileManager.default.enumerator(at: root(of: "Sources"), includingPropertiesForKeys: nil)?.allObjects
+            as? [URL] ?? []).filter { $0.pathExtension == "md" }.sorted { $0.path < $1.path }
         let folder = FileManager.default.temporaryDirectory.appending(path: "examples-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: folder) }
