@@ -35,6 +35,6 @@ private func schemaTable<Values>(_: Values.Type) -> OptionTable<Values> {
             "Prints the JSON Schema (draft 2020-12) of a record that the worker reads or writes; without a name, what there is."
         ], options: [],
         notes:
-            "Members are only ever added to what the worker writes: ignore what you do not know.\nHeaders are checked as one object of their texts: {\"outcome\": \"accepted\", \"request\": \"apns.requests/3/1234/0\"}."
+            "Members are only ever added to what the worker writes: ignore what you do not know.\nHeaders are checked as one object of their texts: {\"outcome\": \"rejected\", \"reason\": \"BadTopic\"}."
     )
 }

@@ -116,7 +116,7 @@ struct SchemaCheck {
             }
         }
         #expect(try results.faults(Array(DecoderTests.result.utf8)) == [])
-        #expect(try results.faults(Array(#"{"outcome":"lost","attempts":-1}"#.utf8)).count == 17)
+        #expect(try results.faults(Array(#"{"outcome":"lost","attempts":-1}"#.utf8)).count == 6)
     }
 
     /// The headers that the worker writes, as objects of texts.

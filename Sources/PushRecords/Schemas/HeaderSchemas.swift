@@ -67,11 +67,6 @@ extension RecordSchema {
             "outcome": {"enum": ["accepted", "unregistered", "rejected", "invalid", "expired", "abandoned"]},
             "reason": {
               "type": "string", "minLength": 1, "maxLength": 64, "description": "Apple's word, as far as it has one"
-            },
-            "apns-id": {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"},
-            "request": {
-              "type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}/[0-9]+/[0-9]+/[0-9]+$",
-              "description": "Missing only where a topic's limit of 1 KiB leaves no room for it; the value always has it"
             }
           }
         }

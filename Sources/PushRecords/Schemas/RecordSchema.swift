@@ -96,32 +96,28 @@ public enum RecordSchema: String, CaseIterable, Sendable {
           "$schema": "https://json-schema.org/draft/2020-12/schema",
           "title": "What became of one notification: the value of a record of apns.results",
           "type": "object",
-          "required": ["apns_id", "apns_unique_id", "device_token", "apns_topic", "app", "environment", "outcome", "status",
-                       "reason", "detail", "unregistered_at_ms", "attempts", "in_doubt", "requested_at_ms", "sent_at_ms",
-                       "settled_at_ms", "request"],
+          "required": ["outcome", "attempts", "in_doubt", "requested_at_ms", "settled_at_ms", "request"],
           "properties": {
-            "apns_id": {"type": ["string", "null"], "minLength": 36, "maxLength": 36},
-            "apns_unique_id": {"type": ["string", "null"], "maxLength": 100},
-            "device_token": {
-              "type": ["string", "null"], "maxLength": 200, "description": "As written when it is not hex, and cut"
-            },
+            "outcome": {"enum": ["accepted", "unregistered", "rejected", "invalid", "expired", "abandoned"]},
+            "status": {"type": "integer", "description": "The HTTP status of Apple's answer"},
+            "reason": {"type": "string", "maxLength": 64, "description": "Apple's word, as far as it has one"},
+            "detail": {"type": "string", "maxLength": 256, "description": "For people"},
+            "unregistered_at_ms": {"type": "integer"},
+            "apns_id": {"type": "string", "minLength": 36, "maxLength": 36},
+            "apns_unique_id": {"type": "string", "maxLength": 100},
+            "device_token": {"type": "string", "maxLength": 200, "description": "As written when it is not hex, and cut"},
             "channel_id": {
               "type": "string", "maxLength": 200, "description": "Only of a broadcast, which has no device token"
             },
-            "apns_topic": {"type": ["string", "null"], "maxLength": 256},
-            "app": {"type": ["string", "null"], "maxLength": 100},
-            "environment": {"enum": ["production", "development", null]},
-            "outcome": {"enum": ["accepted", "unregistered", "rejected", "invalid", "expired", "abandoned"]},
-            "status": {"type": ["integer", "null"], "description": "The HTTP status of Apple's answer"},
-            "reason": {"type": ["string", "null"], "maxLength": 64, "description": "Apple's word, as far as it has one"},
-            "detail": {"type": ["string", "null"], "maxLength": 256, "description": "For people"},
-            "unregistered_at_ms": {"type": ["integer", "null"]},
+            "apns_topic": {"type": "string", "maxLength": 256},
+            "app": {"type": "string", "maxLength": 100},
+            "environment": {"enum": ["production", "development"]},
             "attempts": {"type": "integer", "minimum": 0},
             "in_doubt": {"type": "integer", "minimum": 0},
             "requested_at_ms": {
               "type": "integer", "minimum": 0, "description": "The request record's timestamp; 0: unknown"
             },
-            "sent_at_ms": {"type": ["integer", "null"]},
+            "sent_at_ms": {"type": "integer"},
             "settled_at_ms": {"type": "integer"},
             "request": {
               "type": "object",
@@ -144,16 +140,15 @@ public enum RecordSchema: String, CaseIterable, Sendable {
           "$schema": "https://json-schema.org/draft/2020-12/schema",
           "title": "A dead device token: the value of a record of apns.unregistered",
           "type": "object",
-          "required": ["device_token", "apns_topic", "app", "environment", "reason", "unregistered_at_ms",
-                       "observed_at_ms"],
+          "required": ["device_token", "observed_at_ms"],
           "properties": {
             "device_token": {"type": "string", "maxLength": 200},
-            "apns_topic": {"type": ["string", "null"], "maxLength": 256},
-            "app": {"type": ["string", "null"], "maxLength": 100},
-            "environment": {"enum": ["production", "development", null]},
-            "reason": {"type": ["string", "null"], "maxLength": 64},
+            "apns_topic": {"type": "string", "maxLength": 256},
+            "app": {"type": "string", "maxLength": 100},
+            "environment": {"enum": ["production", "development"]},
+            "reason": {"type": "string", "maxLength": 64},
             "unregistered_at_ms": {
-              "type": ["integer", "null"], "description": "Delete the token only if it was registered before"
+              "type": "integer", "description": "Delete the token only if it was registered before"
             },
             "observed_at_ms": {"type": "integer"}
           }
