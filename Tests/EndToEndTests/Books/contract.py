@@ -60,6 +60,7 @@ class Case:
     timestamp: int = 0
     is_alone: bool = False  # it costs a connection: nothing else may be on it
     dead: str | None = None
+    detail: bytes = b""  # what the detail of a dead letter has in it
     sent: dict = field(default_factory=dict)  # what a retry record must say of the apns-* headers
     topic: str | None = None  # another than the request topic
     payload: bytes | None = None  # none: the value
@@ -98,9 +99,9 @@ class Maker:
             [Ending(token, outcome, **ending)], timestamp=self.now - age if age else 0, is_alone=is_alone,
             sent={"apns-topic": "com.example.shop", "apns-push-type": "alert"} | (sent or {})))
 
-    def bury(self, name, reason, key, value, topic=None):
+    def bury(self, name, reason, key, value, topic=None, detail=b""):
         headers = COPIED + [("null", None), ("empty", b""), ("x-other", b"stays"), ("x-other", b"twice")]
-        self.cases.append(Case(name, key, value, headers, [], dead=reason, topic=topic))
+        self.cases.append(Case(name, key, value, headers, [], dead=reason, topic=topic, detail=detail))
 
 
 def main_cases(tiers):
@@ -177,6 +178,12 @@ def main_cases(tiers):
 
     make.bury("a tombstone", "tombstone", b"user-5", None)
     make.bury("not JSON", "not-json", b"user-6", b'{"aps":')
+    make.bury("a Schema Registry's value", "not-json", make.token().encode(), b'\0\0\0\0\x07{"aps":{}}',
+              detail=b"magic byte 0, schema id 7; use a plain string/bytes serializer")
+    make.bury("a Schema Registry's key", "no-device-token", b"\0\0\0\0\x08\x80\x01" + make.token().encode(),
+              b'{"aps":{}}', detail=b"magic byte 0, schema id 8; use a plain string serializer for keys")
+    make.bury("a key in quotes", "no-device-token", b'"%s"' % make.token().encode(), b'{"aps":{}}',
+              detail=b"the key is a device token in quotes")
     make.bury("no token", "no-device-token", b"user-7", b'{"aps":{}}')
     make.bury("no key", "no-device-token", None, b'{"aps":{}}')
     make.bury("no list", "bad-envelope", b"k", b'{"device_tokens":7,"payload":{"aps":{}}}')
@@ -379,7 +386,7 @@ class Check:
         message = found[0]
         is_cut = case.value is not None and self.max_message is not None and len(case.value) > self.max_message
         detail = dict(message.headers()).get("push-dlq-detail", b"")
-        self.equal(f"{case.name}: detail", len(detail) > 0, True)
+        self.equal(f"{case.name}: detail ({detail.decode()})", len(detail) > 0 and case.detail in detail, True)
         self.equal(f"{case.name}: key", message.key(), case.key)
         self.equal(f"{case.name}: value", message.value(), None if is_cut else case.value)
         wanted = case.headers + [
