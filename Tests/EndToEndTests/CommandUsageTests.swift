@@ -103,12 +103,17 @@ extension EndToEnd.Commands {
         func schemasAreJSON() throws {
             let list = try Self.run(["schema"]).text
             let names = list.split(separator: "\n").compactMap { $0.split(separator: " ").first.map(String.init) }
-            #expect(names.contains("request-envelope") && names.contains("result") && names.contains("unregistered"))
+            #expect(names.contains("request-envelope") && names.contains("result") && names.contains("asyncapi"))
             for name in names {
                 let ended = try Self.run(["schema", name])
                 let object = try JSONSerialization.jsonObject(with: Data(ended.text.utf8)) as? [String: Any]
                 #expect(ended.ending == .exited(0))
-                #expect(object?["$schema"] as? String == "https://json-schema.org/draft/2020-12/schema")
+                if name == "asyncapi" {
+                    #expect(object?["asyncapi"] as? String == "3.0.0")
+                } else {
+                    #expect(object?["$schema"] as? String == "https://json-schema.org/draft/2020-12/schema")
+                }
+                #expect(ended.text.split(separator: "\n").allSatisfy { $0.count <= 320 }, "for people, too")
             }
         }
     }
