@@ -255,7 +255,7 @@ package struct RequestParser: ~Copyable {
     /// Checks kind, text and size of the payload.
     ///
     /// - Parameter half: where in the record's value the payload has half a surrogate pair. It is JSON by the grammar, but
-    ///   RFC 7493 forbids it, and Foundation, as a device has it, reads no JSON with it: what APNs accepts may be lost there.
+    ///   RFC 7493 forbids it, and Swift's Foundation reads no JSON that has it: what APNs accepts, a device may lose.
     mutating func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind, half: Int?) {
         switch kind {
         case .object: break
