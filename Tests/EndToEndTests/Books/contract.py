@@ -170,6 +170,11 @@ def main_cases(tiers):
             Ending(tokens[3], "accepted", 200, attempts=2, retries=[Retry("ServiceUnavailable", 1)])],
         sent={"apns-topic": "com.example.shop", "apns-push-type": "alert", "apns-priority": "5"}, payload=payload))
 
+    token = make.token()
+    make.cases.append(Case(
+        "half an emoji", token.encode(), b'{"aps":{"alert":"Hi \\ud83d"}}', [TOPIC] + COPIED,
+        [Ending(token, "invalid", None, "BadRequestPayload", attempts=0, detail=True)]))
+
     many = make.token("fa17d002")  # answered after 20 ms, one after the other: their device queue overflows
     for _ in range(160):
         make.cases.append(Case(
