@@ -76,7 +76,7 @@ let package = Package(
         + module("HTTPServer", ["EventLoop", "CMicrohttpd"], settings: wrapper)
         + module("EventLoop", ["CLinux", "Bytes"], settings: wrapper)
         + module("Network", ["EventLoop", "TLS", "CLinux", "Bytes"], settings: wrapper)
-        + module("PushRecords", ["JSON", "Bytes"])
+        + module("PushRecords", ["JSON", "Bytes"], tests: ["TestSupport"])
         + module("Delivery", ["PushRecords", "CLinux", "Bytes"])
         + module(
             "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],

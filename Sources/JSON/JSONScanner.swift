@@ -23,6 +23,9 @@ package struct JSONScan: Sendable {
     package var kind: JSONKind
     /// How many members the object has, also those for which there was no room.
     package var memberCount: Int
+    /// Where the first escape is that spells half a surrogate pair, in bytes from the start; `nil`: there is none. It is JSON
+    /// by the grammar, and no text: RFC 8259, 8.2, calls what becomes of it unpredictable.
+    package var halfSurrogate: Int?
 }
 
 /// Checks that lent bytes are JSON (RFC 8259, strict; UTF-8 as of RFC 3629) in one pass, without allocation.
@@ -33,7 +36,7 @@ package enum JSONScanner {
 
     /// Checks `bytes`, and when they are an object reports as many of its members as fit into `members`.
     ///
-    /// A string may have escapes that spell half a surrogate pair, as the grammar allows. O(bytes), no recursion.
+    /// An escape that spells half a surrogate pair is no error, but noted. O(bytes), no recursion.
     package static func scan(
         _ bytes: UnsafeRawBufferPointer, members: UnsafeMutableBufferPointer<JSONMember>
     ) -> JSONScan {
@@ -46,15 +49,25 @@ package enum JSONScanner {
             return JSONScan(error: JSONError(.endOfInput, at: bytes.count), kind: .null, memberCount: 0)
         }
         var scan = unsafe JSONScan(error: nil, kind: kind(of: first.load(as: UInt8.self)), memberCount: 0)
+        var notes = Notes()
         let past: UnsafeRawPointer?
         switch scan.kind {
-        case .object, .array: unsafe past = unsafe root(base, first, end, members, &scan)
-        case .string, .number, .bool, .null: unsafe past = unsafe scalar(base, first, end, &scan.error)
+        case .object, .array: unsafe past = unsafe root(base, first, end, members, &scan, &notes)
+        case .string, .number, .bool, .null: unsafe past = unsafe scalar(base, first, end, &notes)
         }
+        scan.error = notes.error
+        if let half = unsafe notes.half { scan.halfSurrogate = unsafe half - base }
         guard let past = unsafe past else { return scan }
         let rest = unsafe skipSpace(past, end)
         if unsafe rest != end { scan.error = unsafe JSONError(.trailingBytes, at: rest - base) }
         return scan
+    }
+
+    /// What is found on the way.
+    @safe private struct Notes {
+        var error: JSONError?
+        /// The first escape that spells half a surrogate pair.
+        var half: UnsafeRawPointer?
     }
 
     /// Checks `bytes` only.
@@ -96,12 +109,12 @@ package enum JSONScanner {
     /// Past the outermost object or array; `nil` and an error when it is not well-formed.
     private static func root(
         _ base: UnsafeRawPointer, _ first: UnsafeRawPointer, _ end: UnsafeRawPointer,
-        _ members: UnsafeMutableBufferPointer<JSONMember>, _ scan: inout JSONScan
+        _ members: UnsafeMutableBufferPointer<JSONMember>, _ scan: inout JSONScan, _ notes: inout Notes
     ) -> UnsafeRawPointer? {
         var last = unsafe end - 1
         while unsafe last > first && !isClosing(last.load(as: UInt8.self)) { unsafe last -= 1 }
         guard unsafe last > first else {
-            scan.error = unsafe JSONError(.endOfInput, at: end - base)
+            notes.error = unsafe JSONError(.endOfInput, at: end - base)
             return nil
         }
         let isObject = scan.kind == .object
@@ -111,8 +124,8 @@ package enum JSONScanner {
         while true {
             if isObject {
                 let start = unsafe p
-                guard let afterName = unsafe name(base, start, last, end, &scan.error),
-                    let value = unsafe colon(base, afterName, &scan.error)
+                guard let afterName = unsafe name(base, start, last, end, &notes),
+                    let value = unsafe colon(base, afterName, &notes)
                 else { return nil }
                 unsafe p = unsafe value
                 if scan.memberCount < members.count {
@@ -123,10 +136,10 @@ package enum JSONScanner {
             let byte = unsafe p.load(as: UInt8.self)
             let past =
                 unsafe byte == 0x7B || byte == 0x5B
-                ? container(base, p, last, end, &scan.error) : scalar(base, p, end, &scan.error)
+                ? container(base, p, last, end, &notes) : scalar(base, p, end, &notes)
             guard let past = unsafe past else { return nil }
             guard unsafe past <= last else {
-                scan.error = unsafe JSONError(.endOfInput, at: end - base)
+                notes.error = unsafe JSONError(.endOfInput, at: end - base)
                 return nil
             }
             if isObject {
@@ -137,7 +150,7 @@ package enum JSONScanner {
             let next = unsafe p.load(as: UInt8.self)
             if next == closing { return unsafe p + 1 }
             guard next == 0x2C else {
-                scan.error = unsafe JSONError(.unexpectedByte, at: p - base)
+                notes.error = unsafe JSONError(.unexpectedByte, at: p - base)
                 return nil
             }
             unsafe p = unsafe spaceAfter(p)
@@ -147,7 +160,7 @@ package enum JSONScanner {
     /// Past an object or array inside another, with all that is in it; `nil` and an error when it is not well-formed.
     private static func container(
         _ base: UnsafeRawPointer, _ first: UnsafeRawPointer, _ last: UnsafeRawPointer, _ end: UnsafeRawPointer,
-        _ error: inout JSONError?
+        _ notes: inout Notes
     ) -> UnsafeRawPointer? {
         var inObject = unsafe first.load(as: UInt8.self) == 0x7B
         var p = unsafe spaceAfter(first)
@@ -157,15 +170,15 @@ package enum JSONScanner {
         var levels: UInt64 = inObject ? 0b11 : 0b10
         element: while true {
             if inObject {
-                guard let afterName = unsafe name(base, p, last, end, &error),
-                    let value = unsafe colon(base, afterName, &error)
+                guard let afterName = unsafe name(base, p, last, end, &notes),
+                    let value = unsafe colon(base, afterName, &notes)
                 else { return nil }
                 unsafe p = unsafe value
             }
             let byte = unsafe p.load(as: UInt8.self)
             if byte == 0x22 {
-                guard let past = unsafe JSONString.skip(p + 1, end) else {
-                    error = unsafe JSONString.fault(p + 1, end, from: base)
+                guard let past = unsafe JSONString.skip(p + 1, end, &notes.half) else {
+                    notes.error = unsafe JSONString.fault(p + 1, end, from: base)
                     return nil
                 }
                 unsafe p = unsafe past
@@ -176,7 +189,7 @@ package enum JSONScanner {
                     unsafe p = unsafe inner + 1
                 } else {
                     guard levels &>> UInt64(depthLimit - 1) == 0 else {
-                        error = unsafe JSONError(.tooDeep, at: p - base)
+                        notes.error = unsafe JSONError(.tooDeep, at: p - base)
                         return nil
                     }
                     levels = levels &<< 1 | (isObject ? 1 : 0)
@@ -185,12 +198,12 @@ package enum JSONScanner {
                     continue element
                 }
             } else {
-                guard let past = unsafe scalar(base, p, end, &error) else { return nil }
+                guard let past = unsafe scalar(base, p, end, &notes) else { return nil }
                 unsafe p = unsafe past
             }
             while true {
                 guard unsafe p <= last else {
-                    error = unsafe JSONError(.endOfInput, at: end - base)
+                    notes.error = unsafe JSONError(.endOfInput, at: end - base)
                     return nil
                 }
                 unsafe p = unsafe spaceAt(p)
@@ -200,7 +213,7 @@ package enum JSONScanner {
                     continue element
                 }
                 guard next == (inObject ? 0x7D : 0x5D) else {
-                    error = unsafe JSONError(.unexpectedByte, at: p - base)
+                    notes.error = unsafe JSONError(.unexpectedByte, at: p - base)
                     return nil
                 }
                 unsafe p += 1
@@ -215,18 +228,18 @@ package enum JSONScanner {
     @inline(__always)
     private static func name(
         _ base: UnsafeRawPointer, _ p: UnsafeRawPointer, _ last: UnsafeRawPointer, _ end: UnsafeRawPointer,
-        _ error: inout JSONError?
+        _ notes: inout Notes
     ) -> UnsafeRawPointer? {
         guard unsafe p.load(as: UInt8.self) == 0x22 else {
-            error = unsafe JSONError(.unexpectedByte, at: p - base)
+            notes.error = unsafe JSONError(.unexpectedByte, at: p - base)
             return nil
         }
-        guard let past = unsafe JSONString.skip(p + 1, end) else {
-            error = unsafe JSONString.fault(p + 1, end, from: base)
+        guard let past = unsafe JSONString.skip(p + 1, end, &notes.half) else {
+            notes.error = unsafe JSONString.fault(p + 1, end, from: base)
             return nil
         }
         guard unsafe past <= last else {
-            error = unsafe JSONError(.endOfInput, at: end - base)
+            notes.error = unsafe JSONError(.endOfInput, at: end - base)
             return nil
         }
         return unsafe past
@@ -235,11 +248,11 @@ package enum JSONScanner {
     /// Past the colon behind a name and the white space around it; `nil` and an error when there is none.
     @inline(__always)
     private static func colon(
-        _ base: UnsafeRawPointer, _ afterName: UnsafeRawPointer, _ error: inout JSONError?
+        _ base: UnsafeRawPointer, _ afterName: UnsafeRawPointer, _ notes: inout Notes
     ) -> UnsafeRawPointer? {
         let p = unsafe spaceAt(afterName)
         if unsafe p.load(as: UInt8.self) == 0x3A { return unsafe spaceAfter(p) }
-        error = unsafe JSONError(.unexpectedByte, at: p - base)
+        notes.error = unsafe JSONError(.unexpectedByte, at: p - base)
         return nil
     }
 
@@ -262,24 +275,24 @@ package enum JSONScanner {
 
     /// Past a string, number or word; `nil` and an error when it is not well-formed. There is at least one byte.
     private static func scalar(
-        _ base: UnsafeRawPointer, _ p: UnsafeRawPointer, _ end: UnsafeRawPointer, _ error: inout JSONError?
+        _ base: UnsafeRawPointer, _ p: UnsafeRawPointer, _ end: UnsafeRawPointer, _ notes: inout Notes
     ) -> UnsafeRawPointer? {
         switch unsafe p.load(as: UInt8.self) {
         case 0x22:
-            if let past = unsafe JSONString.skip(p + 1, end) { return unsafe past }
-            error = unsafe JSONString.fault(p + 1, end, from: base)
+            if let past = unsafe JSONString.skip(p + 1, end, &notes.half) { return unsafe past }
+            notes.error = unsafe JSONString.fault(p + 1, end, from: base)
         case 0x74:
             if unsafe hasWord(p, end, 0x6575_7274) { return unsafe p + 4 }
-            error = unsafe wordFault(p, end, base, "true")
+            notes.error = unsafe wordFault(p, end, base, "true")
         case 0x66:
             if unsafe hasWord(p + 1, end, 0x6573_6C61) { return unsafe p + 5 }
-            error = unsafe wordFault(p, end, base, "false")
+            notes.error = unsafe wordFault(p, end, base, "false")
         case 0x6E:
             if unsafe hasWord(p, end, 0x6C6C_756E) { return unsafe p + 4 }
-            error = unsafe wordFault(p, end, base, "null")
+            notes.error = unsafe wordFault(p, end, base, "null")
         default:
             if let past = unsafe JSONNumber.skip(p, end) { return unsafe past }
-            error = unsafe JSONNumber.fault(p, end, from: base)
+            notes.error = unsafe JSONNumber.fault(p, end, from: base)
         }
         return nil
     }

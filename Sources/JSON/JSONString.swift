@@ -29,8 +29,12 @@ enum JSONString {
     }
 
     /// One past the closing quote; `nil` when the string is not well-formed (`fault` then says why).
+    ///
+    /// - Parameter half: set to the first escape that spells half a surrogate pair, unless it is set.
     @inline(__always)
-    static func skip(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
+    static func skip(
+        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
+    ) -> UnsafeRawPointer? {
         var p = unsafe start
         while unsafe end - p >= 16 {
             let marked = unsafe marks16(p)
@@ -43,15 +47,24 @@ enum JSONString {
                 continue
             }
             if unsafe p.load(as: UInt8.self) == 0x22 { return unsafe p + 1 }
-            guard let next = unsafe skipSpecial(p, end) else { return nil }
+            guard let next = unsafe skipSpecial(p, end, &half) else { return nil }
             unsafe p = unsafe next
         }
-        return unsafe skipTail(p, end)
+        return unsafe skipTail(p, end, &half)
+    }
+
+    /// The same of a string that was checked.
+    @inline(__always)
+    static func skip(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
+        var half: UnsafeRawPointer?
+        return unsafe skip(start, end, &half)
     }
 
     /// The last few bytes: eight at a time, then one by one.
     @inline(never)
-    private static func skipTail(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
+    private static func skipTail(
+        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
+    ) -> UnsafeRawPointer? {
         var p = unsafe start
         while unsafe p < end {
             if unsafe end - p >= 8 {
@@ -64,7 +77,7 @@ enum JSONString {
             if byte >= 0x20 && byte < 0x80 && byte != 0x5C {
                 unsafe p += 1
             } else {
-                guard let next = unsafe skipSpecial(p, end) else { return nil }
+                guard let next = unsafe skipSpecial(p, end, &half) else { return nil }
                 unsafe p = unsafe next
             }
         }
@@ -72,7 +85,9 @@ enum JSONString {
     }
 
     /// Past one escape, or past a run of characters that are not ASCII; `nil` when not well-formed.
-    private static func skipSpecial(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer) -> UnsafeRawPointer? {
+    private static func skipSpecial(
+        _ start: UnsafeRawPointer, _ end: UnsafeRawPointer, _ half: inout UnsafeRawPointer?
+    ) -> UnsafeRawPointer? {
         let byte = unsafe start.load(as: UInt8.self)
         if byte >= 0x80 {
             var p = unsafe start
@@ -88,11 +103,22 @@ enum JSONString {
         case 0x22, 0x5C, 0x2F, 0x62, 0x66, 0x6E, 0x72, 0x74:
             return unsafe start + 2
         case 0x75:
-            guard unsafe end - start >= 6 && hex4(start + 2) != nil else { return nil }
+            guard unsafe end - start >= 6, let unit = unsafe hex4(start + 2) else { return nil }
+            guard unit & 0xF800 == 0xD800 else { return unsafe start + 6 }
+            if unsafe unit < 0xDC00 && isLowHalf(start + 6, end) { return unsafe start + 12 }
+            if unsafe half == nil { unsafe half = unsafe start }
             return unsafe start + 6
         default:
             return nil
         }
+    }
+
+    /// Whether an escape at `p` spells the second half of a surrogate pair.
+    private static func isLowHalf(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Bool {
+        guard unsafe end - p >= 6 && p.loadUnaligned(as: UInt16.self) == UInt16(littleEndian: 0x755C),
+            let unit = unsafe hex4(p + 2)
+        else { return false }
+        return unit & 0xFC00 == 0xDC00
     }
 
     /// Length of the UTF-8 sequence at `p`, which begins with a byte of 0x80 or more; 0 when it is not one (RFC 3629, 4).
@@ -148,6 +174,7 @@ enum JSONString {
     /// Why `skip` refused the string that starts at `start`; offsets count from `base`.
     static func fault(_ start: UnsafeRawPointer, _ end: UnsafeRawPointer, from base: UnsafeRawPointer) -> JSONError {
         var p = unsafe start
+        var half: UnsafeRawPointer?
         while unsafe p < end {
             let byte = unsafe p.load(as: UInt8.self)
             if byte == 0x22 { break }
@@ -155,7 +182,7 @@ enum JSONString {
                 unsafe p += 1
                 continue
             }
-            guard let next = unsafe skipSpecial(p, end) else {
+            guard let next = unsafe skipSpecial(p, end, &half) else {
                 let offset = unsafe p - base
                 if byte < 0x20 { return JSONError(.controlCharacter, at: offset) }
                 if byte >= 0x80 { return unsafe JSONError(.badUTF8, at: offset + validPrefix(p, end)) }

@@ -3,38 +3,76 @@ import PushRecords
 
 /// `apns-worker schema`.
 func printSchema(_ arguments: [String]) -> ExitCode {
-    struct Nothing {}
     let (name, rest) = operand(arguments)
-    switch parsed(schemaTable(Nothing.self), rest, Nothing()) {
+    let options: SchemaOptions
+    switch parsed(SchemaOptions.table, rest, SchemaOptions()) {
     case .failure(let exit): return exit.code
-    case .success: break
+    case .success(let read): options = read
     }
-    let names = RecordSchema.allCases.map(\.rawValue)
+    let documents =
+        RecordSchema.allCases.map { (name: $0.rawValue, summary: $0.summary) }
+        + [(name: SchemaOptions.asyncAPI, summary: AsyncAPIDocument.summary)]
+    if options.file != nil, name != SchemaOptions.asyncAPI {
+        complain("apns-worker schema: --config is for asyncapi, which names topics (see apns-worker schema --help)")
+        return .wrongUsage
+    }
     guard let name else {
-        let width = names.map(\.count).max() ?? 0
-        for schema in RecordSchema.allCases {
-            say("\(padded(schema.rawValue, to: width))  \(schema.summary)\n")
-        }
+        let width = documents.map(\.name.count).max() ?? 0
+        for document in documents { say("\(padded(document.name, to: width))  \(document.summary)\n") }
         return .fine
     }
-    guard let schema = RecordSchema(rawValue: name) else {
+    if let schema = RecordSchema(rawValue: name) {
+        say(schema.text)
+        return .fine
+    }
+    guard name == SchemaOptions.asyncAPI else {
+        let names = documents.map(\.name)
         let suggestion =
             nearest(to: name, among: names).map { "did you mean \($0)?" }
             ?? "expected one of \(names.joined(separator: ", "))"
         complain("apns-worker schema: there is no schema \(printable(name)); \(suggestion)")
         return .wrongUsage
     }
-    say(schema.text.description)
-    return .fine
+    guard let file = options.file else {
+        say(AsyncAPIDocument(WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: ""), apps: [])).text)
+        return .fine
+    }
+    switch checked({ () throws(ConfigurationError) in try WorkerConfiguration.load(file: file) }) {
+    case .failure(let exit): return exit.code
+    case .success(let loaded):
+        say(AsyncAPIDocument(loaded.configuration).text)
+        return .fine
+    }
 }
 
-private func schemaTable<Values>(_: Values.Type) -> OptionTable<Values> {
-    OptionTable<Values>(
-        command: "apns-worker schema", usage: ["", "NAME"],
+private struct SchemaOptions {
+    static let asyncAPI = "asyncapi"
+
+    var file: String?
+
+    static let table = OptionTable<Self>(
+        command: "apns-worker schema", usage: ["", "NAME", "asyncapi [--config FILE]"],
         about: [
-            "Prints the JSON Schema (draft 2020-12) of a record that the worker reads or writes; without a name, what there is."
-        ], options: [],
+            "Prints the JSON Schema (draft 2020-12) of a record that the worker reads or writes, or the AsyncAPI 3.0 document of all of them; without a name, what there is."
+        ],
+        options: [
+            .init("config", "c", value: "FILE", "The worker's configuration: names the topics and groups of asyncapi.")
+            {
+                options, text throws(UsageError) in options.file = try OptionValue.text(text)
+            }
+        ],
         notes:
-            "Members are only ever added to what the worker writes: ignore what you do not know.\nHeaders are checked as one object of their texts: {\"outcome\": \"accepted\", \"request\": \"apns.requests/3/1234/0\"}."
+            "Members are only ever added to what the worker writes: ignore what you do not know.\nHeaders are checked as one object of their texts: {\"outcome\": \"rejected\", \"reason\": \"BadTopic\"}.\nWhat the schema of a request allows the worker takes, but for what its description names.\nExit codes: 0 printed, 64 wrong usage, 78 wrong configuration."
     )
+}
+
+extension AsyncAPIDocument {
+    fileprivate init(_ configuration: WorkerConfiguration) {
+        self.init(
+            version: apns_worker.version, groupID: configuration.kafka.groupID,
+            requests: configuration.requestTopics.map { RequestTopic(name: $0.name, isPattern: $0.isPattern) },
+            results: configuration.results.topic, unregistered: configuration.unregistered.topic,
+            deadLetters: configuration.deadLetters.topic,
+            tiers: configuration.retry.tiers.map { Tier(name: $0.name, topic: $0.topic) })
+    }
 }

@@ -31,6 +31,18 @@ import Testing
         }
     }
 
+    @Test func theRequestOfAResult() throws {
+        let text =
+            #"{"outcome":"accepted","device_token":"\"offset\":9","settled_at_ms":5,"#
+            + #""request":{"topic":"requests","partition":3,"offset":1234,"index":7}}"#
+        try Array(text.utf8).withUnsafeBytes { bytes in
+            let topic = Array(#""request":{"topic":"requests","#.utf8)
+            let place = try #require(ResultBook.place(after: topic, in: bytes))
+            #expect(place == (partition: 3, offset: 1234, index: 7))
+            #expect(ResultBook.place(after: Array(#""request":{"topic":"request","#.utf8), in: bytes) == nil)
+        }
+    }
+
     /// Payloads are those of `Traffic.payload`; envelopes name tokens in the order of use.
     @Test func requestsAreWrittenInPlace() {
         let traffic = Traffic(devices: 7)

@@ -113,8 +113,8 @@ struct Wrong: Sendable, CustomTestStringConvertible {
         ),
         Wrong("results: {topic: ''}", "w.yaml:6:18: results.topic: must not be empty"),
         Wrong(
-            "results: {copy_headers: [a, outcome]}",
-            "w.yaml:6:29: results.copy_headers[1]: results have a header outcome of their own"),
+            "results: {copy_headers: [request, outcome]}",
+            "w.yaml:6:35: results.copy_headers[1]: results have a header outcome of their own"),
         Wrong(
             "results: {copy_headers: [a, apns-topic]}",
             "w.yaml:6:29: results.copy_headers[1]: \"apns-topic\" is Apple's: what a request says to Apple is no "

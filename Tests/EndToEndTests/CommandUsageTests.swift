@@ -99,16 +99,48 @@ extension EndToEnd.Commands {
             #expect(try Self.run(["--help"]).text.contains("\n  \(command) "))
         }
 
+        /// The AsyncAPI document has the configuration's names.
+        @Test(.needs(.worker))
+        func theAsyncAPIDocumentOfAConfiguration() throws {
+            let file = FileManager.default.temporaryDirectory.appending(path: "asyncapi-\(UUID().uuidString).yaml")
+            defer { try? FileManager.default.removeItem(at: file) }
+            let text = """
+                kafka: {bootstrap_servers: 127.0.0.1:1, group_id: pushers}
+                requests: {topics: [shop.pushes]}
+                results: {topic: shop.results}
+                retry: {tiers: {5s: shop.later}}
+                apps: [{name: a, bundle_ids: [com.example.a], environment: production, certificate: {pem: x, key: y}}]
+                """
+            try text.write(to: file, atomically: true, encoding: .utf8)
+            let ended = try Self.run(["schema", "asyncapi", "--config", file.path])
+            #expect(ended.ending == .exited(0), "\(ended.text)")
+            let object = try JSONSerialization.jsonObject(with: Data(ended.text.utf8)) as? [String: Any]
+            let channels = try #require(object?["channels"] as? [String: [String: Any]])
+            #expect(
+                channels.mapValues { $0["address"] as? String } == [
+                    "requests": "shop.pushes", "results": "shop.results", "unregistered": "apns.unregistered",
+                    "deadLetters": "apns.dead-letters", "retry5s": "shop.later",
+                ])
+            #expect(ended.text.contains("\"pushers\"") && ended.text.contains("\"pushers.retry\""))
+            let other = try Self.run(["schema", "result", "--config", file.path])
+            #expect(other.ending == .exited(64) && other.text.contains("--config is for asyncapi"), "\(other.text)")
+        }
+
         @Test(.needs(.worker))
         func schemasAreJSON() throws {
             let list = try Self.run(["schema"]).text
             let names = list.split(separator: "\n").compactMap { $0.split(separator: " ").first.map(String.init) }
-            #expect(names.contains("request-envelope") && names.contains("result") && names.contains("unregistered"))
+            #expect(names.contains("request-envelope") && names.contains("result") && names.contains("asyncapi"))
             for name in names {
                 let ended = try Self.run(["schema", name])
                 let object = try JSONSerialization.jsonObject(with: Data(ended.text.utf8)) as? [String: Any]
                 #expect(ended.ending == .exited(0))
-                #expect(object?["$schema"] as? String == "https://json-schema.org/draft/2020-12/schema")
+                if name == "asyncapi" {
+                    #expect(object?["asyncapi"] as? String == "3.0.0")
+                } else {
+                    #expect(object?["$schema"] as? String == "https://json-schema.org/draft/2020-12/schema")
+                }
+                #expect(ended.text.split(separator: "\n").allSatisfy { $0.count <= 320 }, "for people, too")
             }
         }
     }

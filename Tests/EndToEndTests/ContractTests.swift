@@ -66,7 +66,7 @@ extension EndToEnd.Records {
             // Not by the delays that are still configured.
             #expect(Date().timeIntervalSince(written) > 3)
             try scene.stop(second)
-            #expect(try scene.resultsWithKcat().filter { $0.contains(" outcome=accepted,") }.count == tokens.count)
+            #expect(try scene.resultsWithKcat().filter { $0.hasSuffix(" outcome=accepted") }.count == tokens.count)
 
             let third = try scene.startWorker()
             try third.waitFor("partitions assigned", seconds: 30)

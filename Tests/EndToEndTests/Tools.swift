@@ -64,14 +64,7 @@ enum Tool: String {
     private static var pythonWithModules: String? { python() }
 
     /// One that has these modules; without any named, those that the books need.
-    static func python(with modules: String...) -> String? {
-        let chooser = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appending(path: "Docker/python").path
-        guard let process = try? ChildProcess(chooser, modules), (try? process.wait(seconds: 60)) == .exited(0) else {
-            return nil
-        }
-        return process.text.split(separator: "\n").last.map(String.init)
-    }
+    static func python(with modules: String...) -> String? { Python.place(with: modules) }
 }
 
 extension Trait where Self == ConditionTrait {

@@ -27,6 +27,31 @@ import Testing
         #expect(try DeliveryResult(json: Array(Self.result.utf8).lazy.map { $0 }) == result)
     }
 
+    /// What is left out and what is null are the same to a reader.
+    @Test func whatIsNotThere() throws {
+        let always =
+            #""outcome":"accepted","attempts":1,"in_doubt":0,"requested_at_ms":3,"settled_at_ms":5,"#
+            + #""request":{"topic":"r","partition":3,"offset":1234,"index":7"#
+        let optional = [
+            "apns_id", "apns_unique_id", "device_token", "channel_id", "apns_topic", "app", "environment", "status",
+            "reason", "detail", "unregistered_at_ms", "sent_at_ms",
+        ]
+        let nulls = optional.map { #""\#($0)":null,"# }.joined()
+        let bare = try DeliveryResult(json: Array("{\(always)}}".utf8))
+        #expect(bare.apnsID == nil && bare.apnsUniqueID == nil && bare.deviceToken == nil && bare.channelID == nil)
+        #expect(bare.apnsTopic == nil && bare.app == nil && bare.environment == nil && bare.status == nil)
+        #expect(bare.reason == nil && bare.detail == nil && bare.unregisteredAtMs == nil && bare.sentAtMs == nil)
+        #expect(bare.request.key == nil && bare.attempts == 1 && bare.settledAtMs == 5)
+        #expect(try DeliveryResult(json: Array("{\(nulls)\(always),\"key\":null}}".utf8)) == bare)
+
+        let token = try UnregisteredToken(json: Array(#"{"device_token":"00ff","observed_at_ms":8}"#.utf8))
+        #expect(token.apnsTopic == nil && token.app == nil && token.environment == nil && token.reason == nil)
+        #expect(token.unregisteredAtMs == nil && token.observedAtMs == 8)
+        let tokenNulls = optional.filter { !["device_token"].contains($0) }.map { #","\#($0)":null"# }.joined()
+        let same = Array(#"{"device_token":"00ff","observed_at_ms":8\#(tokenNulls)}"#.utf8)
+        #expect(try UnregisteredToken(json: same) == token)
+    }
+
     @Test(arguments: [
         ("", "not JSON: ends too early at byte 0"), ("[]", ": another kind of value was expected at byte 0"),
         (#"{"outcome":"accepted"}"#, "request is missing"), (#"{"request":{}}"#, "request.topic is missing"),

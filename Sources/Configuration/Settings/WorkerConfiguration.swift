@@ -159,7 +159,7 @@ extension ResultSettings {
             for item in items {
                 guard let name = item.text("a header's name of at most 100 bytes", where: { $0.utf8.count <= 100 })
                 else { continue }
-                if ["outcome", "reason", "apns-id", "request"].contains(name) {
+                if ["outcome", "reason"].contains(name) {
                     item.refuse("results have a header \(name) of their own")
                 } else if name.lowercased().hasPrefix("apns-") {
                     item.refuse(

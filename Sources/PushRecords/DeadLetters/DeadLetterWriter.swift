@@ -26,9 +26,9 @@ package struct DeadLetterWriter: ~Copyable {
         list.append(contentsOf: original)
         list.append("push-dlq-reason", reason.text.lentBytes)
         if !detail.isEmpty {
-            // As in a result, without the quotes: whatever the subject is, the header's value is printable UTF-8.
+            // As in a result: whatever the subject is, the header's value is printable UTF-8.
             words.detail(detail)
-            list.append("push-dlq-detail", words.out.bytes(from: 1, to: words.out.count - 1))
+            list.append("push-dlq-detail", words.bytes)
         }
         list.append("push-dlq-topic", place.topic.cut(RecordLimits.kafkaTopic))
         list.append("push-dlq-partition", text.add(Int64(place.partition)))

@@ -20,14 +20,11 @@ struct AppParts: ~Copyable {
             var name = app.name
             name.withUTF8 { writer.out.append(bytes: UnsafeRawBufferPointer($0).cutText(RecordLimits.app)) }
             let nameEnd = writer.out.count
-            writer.removeStructure()
-            writer.name("app")
-            writer.out.append("\"")
+            writer.out.append(",\"app\":\"")
             name.withUTF8 { writer.text(UnsafeRawBufferPointer($0), limit: RecordLimits.app) }
-            writer.out.append("\",")
-            writer.removeStructure()
-            writer.name("environment")
-            writer.value(app.environment.text)
+            writer.out.append("\",\"environment\":\"")
+            writer.out.append(app.environment.text)
+            writer.out.append("\"")
             parts.append(
                 Part(
                     nameStart: nameStart, nameEnd: nameEnd, membersEnd: writer.out.count, environment: app.environment))
@@ -36,9 +33,9 @@ struct AppParts: ~Copyable {
         text = writer.finish()
     }
 
-    /// `"app":"…","environment":"…"`, or both `null` when the place is -1.
+    /// `,"app":"…","environment":"…"`; nothing when the place is -1.
     func members(_ app: Int) -> UnsafeRawBufferPointer {
-        guard app >= 0 else { return ("\"app\":null,\"environment\":null" as StaticString).lentBytes }
+        guard app >= 0 else { return .nothing }
         return text.bytes(from: parts[app].nameEnd, to: parts[app].membersEnd)
     }
 

@@ -70,13 +70,13 @@ package enum RecordLimits {
 
     /// The value of a result: its names, brackets and commas, then what they hold.
     static let largestResultValue =
-        297 + (quotes + uuid) + (quotes + uniqueID) + (quotes + deviceToken) + (quotes + topicText) + (quotes + app)
+        277 + (quotes + uuid) + (quotes + uniqueID) + (quotes + deviceToken) + (quotes + topicText) + (quotes + app)
         + (quotes + environment) + (quotes + outcome) + 5 + (quotes + reason) + (quotes + detail) + int64 + 2 * int32
         + 3 * int64 + (quotes + kafkaTopic) + int32 + int64 + int32 + (quotes + key)
 
-    /// A result: key, value, and `outcome`, `reason`, `apns-id`, `request` and the copied headers.
+    /// A result: key, value, and `outcome`, `reason` and the copied headers.
     package static let largestResult =
-        deviceToken + largestResultValue + (7 + outcome) + (6 + reason) + (7 + uuid) + (7 + place) + copiedBytes
+        deviceToken + largestResultValue + (7 + outcome) + (6 + reason) + copiedBytes
 
     /// A dead token: key and value.
     package static let largestUnregistered =

@@ -14,13 +14,13 @@ extension ByteWriter {
 }
 
 extension JSONWriter {
-    /// `"…"` with at most `limit` bytes between the quotes, or `null` when there is nothing.
-    mutating func stringOrNull(_ bytes: UnsafeRawBufferPointer, limit: Int) {
-        guard bytes.count > 0 else {
-            out.append("null")
-            return
-        }
-        out.append("\"")
+    /// A member with at most `limit` bytes between its value's quotes; nothing when there is nothing to say.
+    ///
+    /// - Parameter opening: `,"name":"`, up to the value's first quote.
+    @inline(__always)
+    mutating func string(_ opening: StaticString, _ bytes: UnsafeRawBufferPointer, limit: Int) {
+        guard bytes.count > 0 else { return }
+        out.append(opening)
         text(bytes, limit: limit)
         out.append("\"")
     }
@@ -32,18 +32,18 @@ extension JSONWriter {
         escaped(bytes.cutText(limit), limit: limit)
     }
 
-    /// The number, or `null` when it is 0.
-    mutating func numberOrNull(_ number: Int64) {
-        if number == 0 { out.append("null") } else { out.append(integer: number) }
+    /// A member; nothing when the number is 0.
+    ///
+    /// - Parameter opening: `,"name":`.
+    @inline(__always)
+    mutating func number(_ opening: StaticString, _ number: Int64) {
+        guard number != 0 else { return }
+        out.append(opening)
+        out.append(integer: number)
     }
 
-    /// `"text: subject"` with at most `RecordLimits.detail` bytes between the quotes, or `null`.
+    /// `text: subject`, the inside of a string, of at most `RecordLimits.detail` bytes.
     mutating func detail(_ detail: borrowing Detail) {
-        guard !detail.isEmpty else {
-            out.append("null")
-            return
-        }
-        out.append("\"")
         let start = out.count
         text(detail.text.lentBytes, limit: RecordLimits.detail)
         let left = RecordLimits.detail - (out.count - start) - 2
@@ -51,7 +51,6 @@ extension JSONWriter {
             out.append(": ")
             text(detail.subject.cutText(Detail.subjectLimit), limit: left)
         }
-        out.append("\"")
     }
 }
 

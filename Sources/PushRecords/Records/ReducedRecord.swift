@@ -14,8 +14,8 @@ package enum ReducedRecord {
 
     /// The small form of a result; `nil` when `refused` is none.
     ///
-    /// Copied headers, the request's key, Apple's unique id and the detail are left out; then, until it fits, topic and
-    /// app, the token (the record's key still has it), the ids, the reason.
+    /// Copied headers, the request's key and Apple's unique id are left out; then, until it fits, topic and app, the token
+    /// (the record's key still has it), the detail, the id.
     package static func result(_ refused: OwnedRecord) -> OwnedRecord? {
         guard let value = refused.value, var result = try? DeliveryResult(json: value) else { return nil }
         result.detail = "the broker refused the whole result as too large"
@@ -145,20 +145,18 @@ package enum ReducedRecord {
 extension ReducedRecord {
     /// What is left out, one after the other, until the record fits. The last one always does.
     private enum Omission: CaseIterable {
-        case unneeded, topicAndApp, token, idHeaders, detail, id, reason, place, key
+        case unneeded, topicAndApp, token, detail, id
     }
 
     private static func reduced(_ result: DeliveryResult, key: [UInt8]?) -> OwnedRecord {
         var result = result
-        var key = key.map { cut($0, RecordLimits.deviceToken) }
-        var headers: [OwnedRecord.Header] = [
-            OwnedRecord.Header("outcome", result.outcome.rawValue), OwnedRecord.Header("request", "\(result.request)"),
-        ]
+        var record = OwnedRecord(
+            key: key.map { cut($0, RecordLimits.deviceToken) }, value: nil,
+            headers: [OwnedRecord.Header("outcome", result.outcome.rawValue)])
         if let reason = result.reason?.rawValue, !reason.isEmpty {
-            headers.append(OwnedRecord.Header(Array("reason".utf8), cut(Array(reason.utf8), RecordLimits.reason)))
+            record.headers.append(
+                OwnedRecord.Header(Array("reason".utf8), cut(Array(reason.utf8), RecordLimits.reason)))
         }
-        if let id = result.apnsID { headers.append(OwnedRecord.Header("apns-id", id.description)) }
-        var record = OwnedRecord(key: key, value: nil, headers: headers)
         for omission in Omission.allCases {
             switch omission {
             case .unneeded:
@@ -171,14 +169,9 @@ extension ReducedRecord {
             case .token:
                 result.deviceToken = nil
                 if result.channelID != nil { result.channelID = "" }
-            case .idHeaders: record.headers = Array(headers[..<2])
             case .detail: result.detail = nil
             case .id: result.apnsID = nil
-            case .reason: result.reason = nil
-            case .place: record.headers = Array(headers[..<1])
-            case .key: key = nil
             }
-            record.key = key
             record.value = json(result)
             if record.byteCount <= RecordLimits.reduced { return record }
         }
@@ -188,30 +181,34 @@ extension ReducedRecord {
     private static func json(_ result: DeliveryResult) -> [UInt8] {
         var json = JSONWriter()
         func member(_ name: StaticString, _ text: String?, limit: Int) {
+            guard var text else { return }
             json.name(name)
-            guard var text else { return json.null() }
             json.out.append("\"")
             text.withUTF8 { json.text(UnsafeRawBufferPointer($0), limit: limit) }
             json.out.append("\",")
             json.removeStructure()
         }
+        func member(_ name: StaticString, _ number: Int64?) {
+            guard let number else { return }
+            json.name(name)
+            json.value(number)
+        }
         json.beginObject()
-        json.member("apns_id", result.apnsID?.description)
-        json.member("apns_unique_id", result.apnsUniqueID)
-        member("device_token", result.deviceToken, limit: RecordLimits.deviceToken)
-        if let channel = result.channelID { member("channel_id", channel, limit: RecordLimits.channelID) }
-        member("apns_topic", result.apnsTopic, limit: RecordLimits.topicText)
-        member("app", result.app, limit: RecordLimits.app)
-        json.member("environment", result.environment?.text.description)
         json.member("outcome", result.outcome.rawValue)
-        json.member("status", result.status)
+        member("status", result.status.map { Int64($0) })
         member("reason", result.reason?.rawValue, limit: RecordLimits.reason)
         member("detail", result.detail, limit: RecordLimits.detail)
-        json.member("unregistered_at_ms", result.unregisteredAtMs)
+        member("unregistered_at_ms", result.unregisteredAtMs)
+        member("apns_id", result.apnsID?.description, limit: NotificationUUID.textCount)
+        member("device_token", result.deviceToken, limit: RecordLimits.deviceToken)
+        member("channel_id", result.channelID, limit: RecordLimits.channelID)
+        member("apns_topic", result.apnsTopic, limit: RecordLimits.topicText)
+        member("app", result.app, limit: RecordLimits.app)
+        if let environment = result.environment { json.member("environment", environment.text) }
         json.member("attempts", result.attempts)
         json.member("in_doubt", result.inDoubt)
         json.member("requested_at_ms", result.requestedAtMs)
-        json.member("sent_at_ms", result.sentAtMs)
+        member("sent_at_ms", result.sentAtMs)
         json.member("settled_at_ms", result.settledAtMs)
         json.name("request")
         json.beginObject()

@@ -3,7 +3,9 @@ import JSON
 extension RequestParser {
     /// The second half of parsing a record whose value is an envelope.
     mutating func envelopeForm(
-        _ request: inout ParsedRequest, _ key: UnsafeRawBufferPointer, _ known: KnownHeaders
+        _ request: inout ParsedRequest, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        _ scan: JSONScan,
+        _ known: KnownHeaders
     ) {
         scratch.removeTexts()
         guard readTarget(&request) else { return }
@@ -27,9 +29,12 @@ extension RequestParser {
         }
         if let payload = envelope[.payload] {
             request.payload = payload
-            checkPayload(&request, JSONScanner.kind(of: payload[0]))
+            // What is noted may be in another member.
+            let half = scan.halfSurrogate == nil ? nil : JSONScanner.scan(payload).halfSurrogate
+            let start = half == nil ? 0 : payload.baseAddress! - value.baseAddress!
+            checkPayload(&request, JSONScanner.kind(of: payload[0]), half: half.map { start + $0 })
         } else {
-            checkPayload(&request, .null)
+            checkPayload(&request, .null, half: nil)
         }
     }
 

@@ -65,18 +65,27 @@ struct ParserScratch: ~Copyable {
         used += bytes.count
     }
 
-    /// `prefix` and a number, as text.
-    mutating func decimal(_ number: Int, _ prefix: StaticString) -> UnsafeRawBufferPointer {
-        used = 0
-        var digits = number
-        var place = 64
-        repeat {
-            place -= 1
-            text[place] = UInt8(digits % 10) + 0x30
-            digits /= 10
-        } while digits > 0
-        place -= prefix.utf8CodeUnitCount
-        UnsafeMutableRawBufferPointer(rebasing: text[place...]).copyMemory(from: prefix.lentBytes)
-        return UnsafeRawBufferPointer(rebasing: text[place..<64])
+    /// `opening`, a number and `closing`, as text; nothing where no room is left for it.
+    mutating func decimal(
+        _ opening: StaticString, _ number: Int, _ closing: StaticString = ""
+    ) -> UnsafeRawBufferPointer {
+        let digitLimit = 20
+        guard used + opening.utf8CodeUnitCount + digitLimit + closing.utf8CodeUnitCount <= Self.textLimit else {
+            return .nothing
+        }
+        let start = used
+        append(opening.lentBytes)
+        withUnsafeTemporaryAllocation(byteCount: digitLimit, alignment: 1) { digits in
+            var rest = number
+            var place = digitLimit
+            repeat {
+                place -= 1
+                digits[place] = UInt8(rest % 10) + 0x30
+                rest /= 10
+            } while rest > 0
+            append(UnsafeRawBufferPointer(rebasing: digits[place...]))
+        }
+        append(closing.lentBytes)
+        return UnsafeRawBufferPointer(rebasing: text[start..<used])
     }
 }

@@ -46,13 +46,14 @@ package struct RequestParser: ~Copyable {
         guard value.count > 0 else { return payloadForm(&request, key, value, .null, known, role) }
         let scan = JSONScanner.scan(value, members: scratch.members)
         if let error = scan.error {
-            return request.bury(.notJSON, Detail(error.kind.text, scratch.decimal(error.offset, "at byte ")))
+            scratch.removeTexts()
+            return request.bury(.notJSON, scratch.foreign(value) ?? scratch.detail(of: error))
         }
         if case .object = scan.kind, role == .request, envelope.read(value, scan, scratch.members) {
             request.form = .envelope
-            envelopeForm(&request, key, known)
+            envelopeForm(&request, key, value, scan, known)
         } else {
-            payloadForm(&request, key, value, scan.kind, known, role)
+            payloadForm(&request, key, value, scan.kind, known, role, half: scan.halfSurrogate)
         }
     }
 
@@ -94,7 +95,7 @@ package struct RequestParser: ~Copyable {
 
     private mutating func payloadForm(
         _ request: inout ParsedRequest, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
-        _ kind: JSONKind, _ known: KnownHeaders, _ role: RecordRole
+        _ kind: JSONKind, _ known: KnownHeaders, _ role: RecordRole, half: Int? = nil
     ) {
         request.payload = value
         if let channel = fields[.channelID] {
@@ -117,9 +118,11 @@ package struct RequestParser: ~Copyable {
             request.target = .device
             request.token = key
         } else {
+            scratch.removeTexts()
             request.bury(
                 .noDeviceToken,
-                Detail("no push-device-token, and the key is not a device token of 64 or more hex digits"))
+                scratch.foreign(key: key)
+                    ?? Detail("no push-device-token, and the key is not a device token of 64 or more hex digits"))
             return
         }
         request.tokenCount = 1
@@ -143,7 +146,7 @@ package struct RequestParser: ~Copyable {
             request.fail(Fault(.duplicateHeaders, "a header that comes twice", known.duplicate))
         }
         readFields(&request)
-        checkPayload(&request, kind)
+        checkPayload(&request, kind, half: half)
     }
 
     /// The fault of a header that there is not, with the name that is nearest to it.
@@ -167,6 +170,9 @@ package struct RequestParser: ~Copyable {
     /// Checks what is in the field table and puts it into the request.
     mutating func readFields(_ request: inout ParsedRequest) {
         let isBroadcast = request.target == .channel
+        if request.token.first == ForeignForm.quote, ForeignForm.isQuotedHex(request.token) {
+            request.fail(Fault(.badDeviceToken, ForeignForm.quotedToken))
+        }
         request.headers.pushType = isBroadcast ? .liveactivity : .alert
         if isBroadcast && !HeaderCheck.isClean(request.channelID, limit: RecordLimits.channelID) {
             request.fail(Fault(.badChannelId, "a channel id is printable ASCII of 1 to 200 bytes"))
@@ -246,13 +252,25 @@ package struct RequestParser: ~Copyable {
         }
     }
 
-    /// Checks kind and size of the payload.
-    func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind) {
+    /// Checks kind, text and size of the payload.
+    ///
+    /// - Parameter half: where in the record's value the payload has half a surrogate pair. It is JSON by the grammar, but
+    ///   RFC 7493 forbids it, and Swift's Foundation reads no JSON that has it: what APNs accepts, a device may lose.
+    mutating func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind, half: Int?) {
         switch kind {
         case .object: break
         case .null: request.fail(Fault(.payloadEmpty, "the payload is empty"))
-        case .array, .string, .number, .bool:
+        case .string:
+            request.fail(
+                Fault(.badRequestPayload, "the payload must be a JSON object, not a string (serialized twice?)"))
+        case .array, .number, .bool:
             request.fail(Fault(.badRequestPayload, "the payload must be a JSON object"))
+        }
+        if let half {
+            request.fail(
+                Fault(
+                    .badRequestPayload, "the payload has half a surrogate pair, as of a text cut inside an emoji",
+                    scratch.decimal("at byte ", half)))
         }
         if request.target == .channel || request.headers.pushType == .voip {
             if request.payload.count > Self.largePayloadLimit {

@@ -29,7 +29,7 @@ public struct DeliveryResult: Hashable, Sendable {
             self.key = key
         }
 
-        /// `topic/partition/offset/index`, as in the header `request`.
+        /// `topic/partition/offset/index`, as in the header `push-retry-request` of a retry record.
         public var description: String { "\(topic)/\(partition)/\(offset)/\(index)" }
     }
 
@@ -81,7 +81,8 @@ extension DeliveryResult {
 }
 
 extension DeliveryResult {
-    /// Reads a result record's value. Members that this version does not know are ignored.
+    /// Reads a result record's value. Members that this version does not know are ignored; what is `null` counts as left
+    /// out.
     ///
     /// Throws what is wrong when it is not JSON, a member has another type, or one that every result has is missing.
     public init(json: some Collection<UInt8>) throws(RecordError) {
@@ -126,7 +127,7 @@ extension DeliveryResult {
 }
 
 extension DeliveryResult.Request {
-    /// Reads `topic/partition/offset/index`, as a result's header `request` has it; `nil` for anything else.
+    /// Reads `topic/partition/offset/index`, as a retry record's header `push-retry-request` has it; `nil` for anything else.
     public init?(text: some StringProtocol) {
         var text = String(text)
         let read: Self? = text.withUTF8 { bytes in

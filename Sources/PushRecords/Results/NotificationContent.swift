@@ -50,7 +50,7 @@ package struct NotificationContent {
 /// How a notification ended: the rest of its result.
 package struct Ending {
     package var outcome: Outcome
-    /// The HTTP status; 0: Apple did not answer (`null` in the result).
+    /// The HTTP status; 0: Apple did not answer, and the result has none.
     package var status: UInt16
     /// `.other`: see `reasonText`.
     package var reason: ReasonCode
@@ -63,7 +63,7 @@ package struct Ending {
     package var unregisteredAtMs: Int64
     package var attempts: Int32
     package var inDoubt: Int32
-    /// When it was last handed to a connection; 0: never (`null` in the result).
+    /// When it was last handed to a connection; 0: never, and the result has none.
     package var sentAtMs: Int64
     package var settledAtMs: Int64
 

@@ -7,74 +7,60 @@ import JSON
 package struct ResultWriter: ~Copyable {
     private let apps: AppParts
     private var json = JSONWriter(capacity: RecordLimits.result)
-    private var text = HeaderText()
     private var headers = HeaderList()
 
     package init(apps: [RecordApp]) {
         self.apps = AppParts(apps)
     }
 
-    /// The result of one notification; lent until the next `write`.
+    /// The result of one notification; lent until the next `write`. What there is nothing to say of is left out.
     ///
-    /// Headers: `outcome`, `reason` and `apns-id` where there are any, `request`, then the copied ones.
+    /// Headers: `outcome`, `reason` where there is one, then the copied ones.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         let key: UnsafeRawBufferPointer =
             content.requestKey.isSameToken(content.token) ? .nothing : content.requestKey
         let reason = ending.reasonBytes
         json.removeAll()
-        text.removeAll()
         headers.removeAll()
 
-        json.out.append("{\"apns_id\":")
-        let idStart = json.out.count + 1
-        if content.headers.apnsID == .none {
-            json.out.append("null")
-        } else {
+        // The first member is one that every result has, so that all others begin with their comma.
+        json.out.append("{\"outcome\":\"")
+        json.out.append(ending.outcome.text)
+        json.out.append("\"")
+        json.number(",\"status\":", Int64(ending.status))
+        json.string(",\"reason\":\"", reason, limit: RecordLimits.reason)
+        if !ending.detail.isEmpty {
+            json.out.append(",\"detail\":\"")
+            json.detail(ending.detail)
             json.out.append("\"")
+        }
+        json.number(",\"unregistered_at_ms\":", ending.unregisteredAtMs)
+        if content.headers.apnsID != .none {
+            json.out.append(",\"apns_id\":\"")
             json.out.append(content.headers.apnsID)
             json.out.append("\"")
         }
-        json.out.append(",\"apns_unique_id\":")
-        json.stringOrNull(ending.uniqueID, limit: RecordLimits.uniqueID)
+        json.string(",\"apns_unique_id\":\"", ending.uniqueID, limit: RecordLimits.uniqueID)
         if content.isBroadcast {
-            json.out.append(",\"device_token\":null,\"channel_id\":")
+            json.string(",\"channel_id\":\"", content.token, limit: RecordLimits.channelID)
         } else {
-            json.out.append(",\"device_token\":")
+            json.string(",\"device_token\":\"", content.token, limit: RecordLimits.deviceToken)
         }
-        json.stringOrNull(content.token, limit: RecordLimits.deviceToken)
-        json.out.append(",\"apns_topic\":")
-        json.stringOrNull(content.headers.topic, limit: RecordLimits.topicText)
-        json.out.append(",")
+        json.string(",\"apns_topic\":\"", content.headers.topic, limit: RecordLimits.topicText)
         json.out.append(bytes: apps.members(content.app))
-        json.out.append(",\"outcome\":\"")
-        json.out.append(ending.outcome.text)
-        json.out.append("\",\"status\":")
-        json.numberOrNull(Int64(ending.status))
-        json.out.append(",\"reason\":")
-        json.stringOrNull(reason, limit: RecordLimits.reason)
-        json.out.append(",\"detail\":")
-        json.detail(ending.detail)
-        json.out.append(",\"unregistered_at_ms\":")
-        json.numberOrNull(ending.unregisteredAtMs)
         json.out.append(",\"attempts\":")
         json.out.append(integer: Int64(ending.attempts))
         json.out.append(",\"in_doubt\":")
         json.out.append(integer: Int64(ending.inDoubt))
         json.out.append(",\"requested_at_ms\":")
         json.out.append(integer: RecordTime.checked(content.requestedAtMs))
-        json.out.append(",\"sent_at_ms\":")
-        json.numberOrNull(ending.sentAtMs)
+        json.number(",\"sent_at_ms\":", ending.sentAtMs)
         json.out.append(",\"settled_at_ms\":")
         json.out.append(integer: ending.settledAtMs)
         writeRequest(content.request, key)
 
         headers.append("outcome", ending.outcome.text.lentBytes)
         if reason.count > 0 { headers.append("reason", reason) }
-        if content.headers.apnsID != .none {
-            // The value is complete: its buffer moves no more.
-            headers.append("apns-id", json.out.bytes(from: idStart, to: idStart + NotificationUUID.textCount))
-        }
-        headers.append("request", text.add(content.request))
         headers.append(contentsOf: content.copiedHeaders)
         return EncodedRecord(
             key: content.token.cut(RecordLimits.deviceToken), value: json.bytes, headers: headers.list)
@@ -89,12 +75,7 @@ package struct ResultWriter: ~Copyable {
         json.out.append(integer: request.offset)
         json.out.append(",\"index\":")
         json.out.append(integer: Int64(request.index))
-        if key.count > 0 {
-            json.out.append(",\"key\":\"")
-            json.text(key, limit: RecordLimits.key)
-            json.out.append("\"}}")
-        } else {
-            json.out.append("}}")
-        }
+        json.string(",\"key\":\"", key, limit: RecordLimits.key)
+        json.out.append("}}")
     }
 }

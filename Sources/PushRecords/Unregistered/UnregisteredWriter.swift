@@ -11,19 +11,17 @@ package struct UnregisteredWriter: ~Copyable {
     }
 
     /// The dead-token record of a notification that ended so; uses the ending's reason and `unregisteredAtMs`, and its
-    /// `settledAtMs` as the time it was observed. No headers. Lent until the next `write`.
+    /// `settledAtMs` as the time it was observed. What there is nothing to say of is left out. No headers. Lent until the
+    /// next `write`.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         json.removeAll()
-        json.out.append("{\"device_token\":")
-        json.stringOrNull(content.token, limit: RecordLimits.deviceToken)
-        json.out.append(",\"apns_topic\":")
-        json.stringOrNull(content.headers.topic, limit: RecordLimits.topicText)
-        json.out.append(",")
+        json.out.append("{\"device_token\":\"")
+        json.text(content.token, limit: RecordLimits.deviceToken)
+        json.out.append("\"")
+        json.string(",\"apns_topic\":\"", content.headers.topic, limit: RecordLimits.topicText)
         json.out.append(bytes: apps.members(content.app))
-        json.out.append(",\"reason\":")
-        json.stringOrNull(ending.reasonBytes, limit: RecordLimits.reason)
-        json.out.append(",\"unregistered_at_ms\":")
-        json.numberOrNull(ending.unregisteredAtMs)
+        json.string(",\"reason\":\"", ending.reasonBytes, limit: RecordLimits.reason)
+        json.number(",\"unregistered_at_ms\":", ending.unregisteredAtMs)
         json.out.append(",\"observed_at_ms\":")
         json.out.append(integer: ending.settledAtMs)
         json.out.append("}")
@@ -47,9 +45,8 @@ package struct UnregisteredWriter: ~Copyable {
         let start = json.out.count
         for byte in token.prefix(RecordLimits.deviceToken / 2) { json.out.append(hex: byte) }
         let end = json.out.count
-        json.out.append("\",\"apns_topic\":")
-        json.stringOrNull(topic, limit: RecordLimits.topicText)
-        json.out.append(",")
+        json.out.append("\"")
+        json.string(",\"apns_topic\":\"", topic, limit: RecordLimits.topicText)
         json.out.append(bytes: apps.members(app))
         json.out.append(",\"reason\":\"Feedback\",\"unregistered_at_ms\":")
         json.out.append(integer: unregisteredAtMs)

@@ -67,13 +67,14 @@ struct SmallerForms {
         return .other(made(letter, for: deadLetters))
     }
 
-    /// Where the request of a record was, as its headers have it; `nil`: they do not say.
+    /// Where the request of a record was, as a result's value has it, and another record's headers; `nil`: they do not say.
     func request(of record: UndeliveredRecord) -> String? {
-        record.withParts { _, _, headers in
+        record.withParts { _, value, headers in
+            if record.topic == results { return (try? DeliveryResult(json: value))?.request.description }
             var place: [String] = []
             for header in headers.asRecordHeaders {
                 switch String(decoding: header.name, as: UTF8.self) {
-                case "request", "push-retry-request", "push-dlq-topic", "push-dlq-partition", "push-dlq-offset":
+                case "push-retry-request", "push-dlq-topic", "push-dlq-partition", "push-dlq-offset":
                     place.append(String(decoding: header.value, as: UTF8.self))
                 default: break
                 }

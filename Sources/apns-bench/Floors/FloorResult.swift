@@ -4,16 +4,13 @@ import Glibc
 /// Formats results of the worker's shape (`apns.results`), member by member, as a program in C would: constant pieces
 /// and numbers into one buffer.
 final class FloorResult {
-    static let idSize = 36
+    private static let idSize = 36
 
     /// The JSON value.
     let value = UnsafeMutableRawPointer.allocate(byteCount: 4_096, alignment: 16)
     private(set) var valueSize = 0
-    /// `topic/partition/offset/index`.
-    let request = UnsafeMutableRawPointer.allocate(byteCount: 512, alignment: 16)
-    private(set) var requestSize = 0
     /// The apns-id.
-    let id = UnsafeMutableRawPointer.allocate(byteCount: FloorResult.idSize, alignment: 16)
+    private let id = UnsafeMutableRawPointer.allocate(byteCount: FloorResult.idSize, alignment: 16)
     var nowMs: Int64 = 0
 
     private let requestTopic: UnsafeMutablePointer<CChar>
@@ -28,12 +25,11 @@ final class FloorResult {
 
     deinit {
         value.deallocate()
-        request.deallocate()
         id.deallocate()
         free(requestTopic)
     }
 
-    /// Writes `value`, `request` and `id` of a record. Sizes are not checked: it only ever sees the bench's own records.
+    /// Writes `value` of a record. Sizes are not checked: it only ever sees the bench's own records.
     func write(_ message: UnsafeMutablePointer<rd_kafka_message_t>) {
         let partition = Int64(message.pointee.partition)
         let offset = message.pointee.offset
@@ -41,16 +37,13 @@ final class FloorResult {
         let topic = header("apns-topic", of: message)
         writeID(partition, offset)
         at = value
-        put("{\"apns_id\":\"")
+        put("{\"outcome\":\"accepted\",\"status\":200,\"apns_id\":\"")
         put(UnsafeRawBufferPointer(start: id, count: Self.idSize))
-        put("\",\"apns_unique_id\":null,\"device_token\":\"")
+        put("\",\"device_token\":\"")
         put(UnsafeRawBufferPointer(start: message.pointee.key, count: message.pointee.key_len))
         put("\",\"apns_topic\":\"")
         put(topic)
-        put(
-            "\",\"app\":\"bench\",\"environment\":\"production\",\"outcome\":\"accepted\",\"status\":200,\"reason\":null,"
-        )
-        put("\"detail\":null,\"unregistered_at_ms\":null,\"attempts\":1,\"in_doubt\":0,\"requested_at_ms\":")
+        put("\",\"app\":\"bench\",\"environment\":\"production\",\"attempts\":1,\"in_doubt\":0,\"requested_at_ms\":")
         put(requestedAtMs)
         put(",\"sent_at_ms\":")
         put(nowMs)
@@ -64,14 +57,6 @@ final class FloorResult {
         put(offset)
         put(",\"index\":0}}")
         valueSize = at - value
-        at = request
-        put(UnsafeRawBufferPointer(start: requestTopic, count: requestTopicSize))
-        put("/")
-        put(partition)
-        put("/")
-        put(offset)
-        put("/0")
-        requestSize = at - request
     }
 
     /// Looks at every header, as a worker must; empty: there is none of the name.

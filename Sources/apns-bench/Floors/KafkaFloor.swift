@@ -106,10 +106,8 @@ private final class KafkaFloor {
     private func answer(_ message: UnsafeMutablePointer<rd_kafka_message_t>) throws(BenchFailure) {
         format.write(message)
         while true {
-            let headers = rd_kafka_headers_new(3)
+            let headers = rd_kafka_headers_new(1)
             rd_kafka_header_add(headers, "outcome", 7, "accepted", 8)
-            rd_kafka_header_add(headers, "apns-id", 7, format.id, FloorResult.idSize)
-            rd_kafka_header_add(headers, "request", 7, format.request, format.requestSize)
             let code = crdkafka_produce(
                 producer.raw, results, -1, message.pointee.key, message.pointee.key_len, format.value,
                 format.valueSize, headers, 0, 0)

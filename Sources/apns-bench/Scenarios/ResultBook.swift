@@ -17,6 +17,8 @@ final class ResultBook {
     private(set) var firstSettledMs = Int64.max
 
     private let requests: RequestTopic
+    /// What stands in a value before the partition of one of these requests.
+    private let place: [UInt8]
     private let settledAfterMs: Int64
     private let requestedFromMs: Int64
     /// By partition, then by offset and index.
@@ -37,6 +39,7 @@ final class ResultBook {
         settledAfterMs: Int64 = 0, allowsRepeats: Bool = false
     ) throws(BenchFailure) {
         self.requests = requests
+        place = Array("\"request\":{\"topic\":\"\(requests.name)\",".utf8)
         self.requestedFromMs = requestedFromMs
         self.settledAfterMs = settledAfterMs
         let records = try TopicEnds(requests.name, partitions: requests.partitions, of: broker).byPartition()
@@ -80,34 +83,17 @@ final class ResultBook {
         {
             accepted += 1
         }
-        guard rd_kafka_header_get_last(headers, "request", &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR,
-            mark(UnsafeRawBufferPointer(start: value, count: size))
-        else {
+        guard mark(text) else {
             unknown += 1
             return
         }
         noteTimes(text)
     }
 
-    /// `topic/partition/offset/index`; false: there is no such request.
-    private func mark(_ place: UnsafeRawBufferPointer) -> Bool {
-        var end = place.count
-        func number() -> Int? {
-            var value = 0
-            var scale = 1
-            while end > 0 {
-                end -= 1
-                let byte = place[end]
-                if byte == UInt8(ascii: "/") { return scale > 1 ? value : nil }
-                guard (48...57).contains(byte), scale < 1_000_000_000_000_000 else { return nil }
-                value += Int(byte - 48) * scale
-                scale *= 10
-            }
-            return nil
-        }
-        guard let index = number(), let offset = number(), let partition = number(),
-            place[..<end].elementsEqual(requests.name.utf8), partition < seen.count,
-            index < requests.form.tokensPerRecord
+    /// Notes the request that a result's value names; false: there is no such request.
+    private func mark(_ value: UnsafeRawBufferPointer) -> Bool {
+        guard let (partition, offset, index) = Self.place(after: place, in: value), partition < seen.count,
+            index < requests.form.tokensPerRecord, offset < 1_000_000_000_000
         else { return false }
         let bit = offset * requests.form.tokensPerRecord + index
         guard bit / 64 < seen[partition].count else { return false }
@@ -128,26 +114,42 @@ final class ResultBook {
         if settledMs > settledAfterMs { firstSettledMs = min(firstSettledMs, settledMs) }
     }
 
+    /// The request that a result's value names behind `topic`, `"request":{"topic":"…",`; `nil`: it is of another topic.
+    static func place(
+        after topic: [UInt8], in value: UnsafeRawBufferPointer
+    ) -> (partition: Int, offset: Int, index: Int)? {
+        guard let end = topic.withUnsafeBytes({ end(of: $0, in: value) }) else { return nil }
+        let rest = UnsafeRawBufferPointer(rebasing: value[end...])
+        guard let partition = number(after: "\"partition\":", in: rest),
+            let offset = number(after: "\"offset\":", in: rest), let index = number(after: "\"index\":", in: rest)
+        else { return nil }
+        return (Int(partition), Int(offset), Int(index))
+    }
+
     /// The digits behind the first occurrence of a text.
     static func number(after name: StaticString, in text: UnsafeRawBufferPointer) -> Int64? {
-        guard let base = text.baseAddress else { return nil }
-        let size = name.utf8CodeUnitCount
+        let name = UnsafeRawBufferPointer(start: name.utf8Start, count: name.utf8CodeUnitCount)
+        guard let start = end(of: name, in: text) else { return nil }
+        var value: Int64 = 0
+        var digits = 0
+        for byte in text[start...] {
+            guard (48...57).contains(byte), digits < 18 else { break }
+            value = value * 10 + Int64(byte - 48)
+            digits += 1
+        }
+        return digits > 0 ? value : nil
+    }
+
+    /// Where the first occurrence of what begins with a quote ends, if something follows it.
+    private static func end(of name: UnsafeRawBufferPointer, in text: UnsafeRawBufferPointer) -> Int? {
+        guard let base = text.baseAddress, let wanted = name.baseAddress else { return nil }
         var at = 0
-        while at + size < text.count {
+        while at + name.count < text.count {
             // A member's quote, then the rest of it.
             guard let quote = memchr(base + at, 0x22, text.count - at) else { return nil }
             at = UnsafeRawPointer(quote) - base
-            guard at + size < text.count else { return nil }
-            if memcmp(quote, name.utf8Start, size) == 0 {
-                var value: Int64 = 0
-                var digits = 0
-                for byte in text[(at + size)...] {
-                    guard (48...57).contains(byte), digits < 18 else { break }
-                    value = value * 10 + Int64(byte - 48)
-                    digits += 1
-                }
-                return digits > 0 ? value : nil
-            }
+            guard at + name.count < text.count else { return nil }
+            if memcmp(quote, wanted, name.count) == 0 { return at + name.count }
             at += 1
         }
         return nil

@@ -37,21 +37,21 @@ extension DirectSend.Answer {
         return words.joined(separator: " ")
     }
 
-    /// With a result's names for what a result has too.
+    /// With a result's names for what a result has too; as there, what there is nothing to say of is left out.
     fileprivate func json(_ token: String) -> String {
         var json = JSONWriter()
         json.beginObject()
         json.member("apns_id", apnsID.description)
-        json.member("apns_unique_id", apnsUniqueID)
+        if let apnsUniqueID { json.member("apns_unique_id", apnsUniqueID) }
         json.member("device_token", token)
         json.member("apns_topic", apnsTopic)
         json.member("app", app)
         json.member("environment", environment.text)
         json.member("outcome", outcome.rawValue)
         json.member("status", status)
-        json.member("reason", reason?.rawValue)
-        json.member("advice", advice)
-        json.member("unregistered_at_ms", unregisteredAtMs)
+        if let reason { json.member("reason", reason.rawValue) }
+        if let advice { json.member("advice", advice) }
+        if let unregisteredAtMs { json.member("unregistered_at_ms", unregisteredAtMs) }
         json.member("sent_at_ms", sentAtMs)
         json.member("answered_at_ms", answeredAtMs)
         json.endObject()

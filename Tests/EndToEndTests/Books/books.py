@@ -148,6 +148,7 @@ def midway(options):
     """Waits until a fan-out of the book on one of the partitions is between a fifth and a half of its way, and sends the
     process a signal. How far it is tell the results: a fan-out is sent in the order of its list."""
     import topics
+    from records import request_of
 
     sizes = {}
     with open(options.book) as book:
@@ -155,7 +156,7 @@ def midway(options):
             if len(line.get("n", ())) >= options.least and line["p"] in options.partitions:
                 sizes[f"{options.topic}/{line['p']}/{line['o']}"] = len(line["n"])
     for message in topics.follow(options.servers, options.results, options.timeout):
-        place, index = dict(message.headers())["request"].decode().rsplit("/", 1)
+        place, index = request_of(json.loads(message.value())).rsplit("/", 1)
         if 0.2 <= int(index) / sizes.get(place, 10**9) <= 0.5:
             os.kill(options.pid, signal.Signals["SIG" + options.signal])
             print(f"SIG{options.signal} at index {index} of the {sizes[place]} of {place}")
@@ -170,6 +171,7 @@ def repeatable(options):
     was in flight, and what settled since the last acknowledged commit was sent."""
     import simulator
     import topics
+    from records import request_of
 
     seen = simulator.read(options.simulator)
     commits = {t: topics.commits(options.servers, options.group, t) for t in [options.topic]}
@@ -181,8 +183,8 @@ def repeatable(options):
                 unsettled.add(dict(message.headers())["push-retry-request"].decode())
     answered, unnamed, oldest = set(), 0, 0
     for message in topics.read(options.servers, options.results):
-        headers = dict(message.headers())
-        place, id = headers["request"].decode(), headers["apns-id"].decode()
+        value = json.loads(message.value())
+        place, id = request_of(value), value["apns_id"]
         answered.add(id)
         topic, partition, offset, index = place.rsplit("/", 3)
         if topic == options.topic and id in seen and place not in unsettled and commits[topic][int(partition)].is_settled(
@@ -190,8 +192,7 @@ def repeatable(options):
             continue
         unnamed += 1
         if topic == options.topic:  # how long before the last commit it settled: its acknowledgement came after that
-            settled = json.loads(message.value())["settled_at_ms"]
-            oldest = max(oldest, commits[topic][int(partition)].at_ms - settled)
+            oldest = max(oldest, commits[topic][int(partition)].at_ms - value["settled_at_ms"])
     unanswered = len(seen.keys() - answered)
     print(f"the server saw {len(seen)}; without a result {unanswered}, with one that no commit names {unnamed} (the "
           f"first of them settled {oldest} ms before its partition's last commit); repeatable: {unanswered + unnamed}")

@@ -91,9 +91,9 @@ def audit(options):
             repeated += 1
             continue
         results[number] = value["outcome"]
-        presumed += value["detail"] == "presumed"
+        presumed += value.get("detail") == "presumed"
         wanted = (outcome, reason or None, int(status)) if is_bad(number, options) else ("accepted", None, 200)
-        if wanted != (value["outcome"], value["reason"], value["status"]):
+        if wanted != (value["outcome"], value.get("reason"), value.get("status")):
             found("result other than expected", f"{wanted}, not {value}")
     for number in range(options.count):
         if number not in results:

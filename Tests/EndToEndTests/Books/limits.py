@@ -108,7 +108,7 @@ class Bench:
         if token not in self.results:
             self.findings.append(f"{name}: it has no result itself")
             return
-        found = {member: self.result(token)[member] for member in members}
+        found = {member: self.result(token).get(member) for member in members}
         if found != members:
             self.findings.append(f"{name}: {found}, expected {members}")
 

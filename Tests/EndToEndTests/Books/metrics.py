@@ -76,7 +76,7 @@ def compare(options):
         value = json.loads(message.value())
         outcomes[value.get("app") or "", value["outcome"]] += 1
         # One that was tried again had other answers before; one that is refused has one.
-        if value["outcome"] in ("rejected", "unregistered", "invalid") and value["reason"]:
+        if value["outcome"] in ("rejected", "unregistered", "invalid") and value.get("reason"):
             reasons[value["reason"]] += 1
         doubts += value["in_doubt"]
         answered += value["attempts"]

@@ -27,7 +27,7 @@ def measure(messages, by, while_topic=None, skip_ms=0):
     values.sort(key=lambda v: v["requested_at_ms"])
     times, outcomes, starts = defaultdict(list), defaultdict(int), {}
     for value in values:
-        name = value["request"]["topic"] if by == "topic" else value[by]
+        name = value["request"]["topic"] if by == "topic" else value.get(by)
         outcomes[value["outcome"]] += 1
         at = value["requested_at_ms"]
         if at >= starts.setdefault(name, at + skip_ms) and (end is None or at <= end):

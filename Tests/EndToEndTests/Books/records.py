@@ -77,6 +77,12 @@ def read_faults(help_text):
     return {name: table[name] + "1" for name in FAULTS}
 
 
+def request_of(value):
+    """topic/partition/offset/index of the request that a result's value names."""
+    request = value["request"]
+    return f"{request['topic']}/{request['partition']}/{request['offset']}/{request['index']}"
+
+
 def apples_time(token):
     """When the simulator says that a token died, in milliseconds; as `apns-worker simulate --help` has it."""
     return 1_600_000_000_000 + int(token[-9:], 16)

@@ -5,16 +5,25 @@
 
 Each argument is WHAT:SCHEMA:TOPIC; the schemas are asked of `PROGRAM schema`. Says how many records it checked, and exits
 with 1 when one does not hold or a topic is empty.
+
+    schemas.py --judge
+
+reads a line of JSON, {"schemas": {NAME: SCHEMA}, "asked": [[NAME, VALUE in base64], …]}, and prints a line with a character for
+each: 1 where the schema allows the value, 0 where not, - where Python reads no JSON of it, ! where draft 7, which AsyncAPI has,
+says something else than draft 2020-12.
+
+    schemas.py --against SCHEMA FILE
+
+checks a document against a schema of draft 7, and says what does not hold.
 """
 
 import argparse
+import base64
 import json
 import subprocess
 import sys
 
-from jsonschema import Draft202012Validator
-
-import topics
+from jsonschema import Draft7Validator, Draft202012Validator
 
 
 def validator(program, name):
@@ -31,7 +40,45 @@ def instance(what, message):
     return {name: (value or b"").decode("utf-8", "replace") for name, value in message.headers() or []}
 
 
+def judge():
+    question = json.loads(sys.stdin.readline())
+    drafts = {}
+    for name, schema in question["schemas"].items():
+        Draft202012Validator.check_schema(schema)
+        older = {member: value for member, value in schema.items() if member != "$schema"}
+        Draft7Validator.check_schema(older)
+        drafts[name] = (Draft202012Validator(schema), Draft7Validator(older))
+    verdicts = []
+    for name, value in question["asked"]:
+        try:
+            read = json.loads(base64.b64decode(value))
+        except ValueError:
+            verdicts.append("-")
+            continue
+        newer, older = (draft.is_valid(read) for draft in drafts[name])
+        verdicts.append("!" if newer != older else "1" if newer else "0")
+    print("".join(verdicts))
+
+
+def against(schema, document):
+    with open(schema) as file:
+        schema = json.load(file)
+    with open(document) as file:
+        document = json.load(file)
+    errors = list(Draft7Validator(schema).iter_errors(document))
+    for error in errors[:20]:
+        print(f"FOUND {error.json_path}: {error.message[:300]}")
+    print(f"{len(errors)} faults")
+    sys.exit(1 if errors else 0)
+
+
 def main():
+    if sys.argv[1:] == ["--judge"]:
+        return judge()
+    if sys.argv[1:2] == ["--against"]:
+        return against(*sys.argv[2:])
+    import topics
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--servers", required=True)
     parser.add_argument("--worker", required=True)

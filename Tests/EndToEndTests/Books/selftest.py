@@ -39,21 +39,21 @@ class Books:
     def settle(self, line, place, index, token, outcome, reason):
         token = token.lower()
         id = line.get("id") or derived_id(place["p"], place["o"], index)
-        status = 200 if outcome == "accepted" else REASONS[reason][0] if reason in REASONS else 0
         sends = 0 if outcome in ("invalid", "expired") else 2 if outcome == "abandoned" else 1
+        status = 200 if outcome == "accepted" else REASONS[reason][0] if sends and reason in REASONS else None
         at = apples_time(token) if outcome == "unregistered" else None
         request = {"topic": TOPIC, "partition": place["p"], "offset": place["o"], "index": index}
         if "key" in line:
             request["key"] = line["key"]
         value = {
-            "apns_id": id, "apns_unique_id": None, "device_token": token,
-            "apns_topic": line.get("topic", "com.example.shop"), "app": "shop", "environment": "production",
-            "outcome": outcome, "status": status, "reason": reason, "detail": None, "unregistered_at_ms": at,
-            "attempts": sends, "in_doubt": 0, "requested_at_ms": 1, "sent_at_ms": 2, "settled_at_ms": 3,
-            "request": request}
-        headers = [
-            ("outcome", outcome.encode()), ("reason", (reason or "").encode()), ("apns-id", id.encode()),
-            ("request", f"{TOPIC}/{place['p']}/{place['o']}/{index}".encode())]
+            "outcome": outcome, "status": status, "reason": reason, "unregistered_at_ms": at, "apns_id": id,
+            "device_token": token, "apns_topic": line.get("topic", "com.example.shop"), "app": "shop",
+            "environment": "production", "attempts": sends, "in_doubt": 0, "requested_at_ms": 1,
+            "sent_at_ms": 2 if sends else None, "settled_at_ms": 3, "request": request}
+        value = {member: found for member, found in value.items() if found is not None}
+        headers = [("outcome", outcome.encode())]
+        if reason:
+            headers.append(("reason", reason.encode()))
         if "trace" in line:
             headers.append(("traceparent", line["trace"].encode()))
         self.results.append([token.encode(), headers, value])
@@ -129,6 +129,8 @@ FAULTS = [
     ("a status is another", lambda b: change(b, "unregistered", status=400), "other than Apple's"),
     ("a token is another", lambda b: change(b, "accepted", device_token="00" * 32), "another token"),
     ("a member is missing", lambda b: b.of("accepted").pop("attempts"), "without a member"),
+    ("a member is null", lambda b: change(b, "accepted", reason=None), "is null"),
+    ("a dead token's member is null", lambda b: b.dead_tokens[0][1].update(reason=None), "is null"),
     ("a header says something else", lambda b: b.results[0][1].pop(0), "headers say"),
     ("a key is another", lambda b: b.results[0].__setitem__(0, b"x"), "key is not its token"),
     ("an apns-id is another", lambda b: [r[2].update(apns_id=derived_id(1, 2, 3)) for r in b.results[:9]], "spell"),

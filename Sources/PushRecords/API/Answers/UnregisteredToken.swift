@@ -28,7 +28,8 @@ public struct UnregisteredToken: Hashable, Sendable {
 }
 
 extension UnregisteredToken {
-    /// Reads a dead-token record's value. Members that this version does not know are ignored.
+    /// Reads a dead-token record's value. Members that this version does not know are ignored; what is `null` counts as
+    /// left out.
     ///
     /// Throws what is wrong when it is not JSON, a member has another type, or one that every such record has is missing.
     public init(json: some Collection<UInt8>) throws(RecordError) {

@@ -1,0 +1,125 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import PushRecords
+
+/// The document of all topics: what refers to something finds it, and what it says of records is what the schemas say.
+@Suite struct AsyncAPITests {
+    private static let document = AsyncAPIDocument(
+        version: "1.2.3", groupID: "workers",
+        requests: [.init(name: "apns.requests", isPattern: false), .init(name: #"^shop\..*"#, isPattern: true)],
+        results: "apns.results", unregistered: "apns.unregistered", deadLetters: "apns.dead-letters",
+        tiers: [.init(name: "30s", topic: "apns.retry.30s"), .init(name: "2h", topic: "apns.retry.2h")])
+
+    private static func object() throws -> [String: Any] {
+        try #require(JSONSerialization.jsonObject(with: Data(document.text.utf8)) as? [String: Any])
+    }
+
+    /// Where a reference leads; `nil`: nowhere.
+    private static func followed(_ reference: String, in document: Any) -> Any? {
+        guard reference.hasPrefix("#/") else { return nil }
+        return reference.dropFirst(2).split(separator: "/").reduce(document as Any?) { place, name in
+            (place as? [String: Any])?[String(name)]
+        }
+    }
+
+    private static func references(in value: Any) -> [String] {
+        if let list = value as? [Any] { return list.flatMap { references(in: $0) } }
+        guard let object = value as? [String: Any] else { return [] }
+        if let reference = object["$ref"] as? String { return [reference] }
+        return object.values.flatMap { references(in: $0) }
+    }
+
+    @Test func everyReferenceLeadsSomewhere() throws {
+        let object = try Self.object()
+        let references = Self.references(in: object)
+        #expect(references.count > 20)
+        for reference in references { #expect(Self.followed(reference, in: object) != nil, "\(reference)") }
+        // An operation's messages are its channel's: the specification forbids to name them elsewhere.
+        for operation in try #require(object["operations"] as? [String: [String: Any]]).values {
+            let channel = try #require((operation["channel"] as? [String: String])?["$ref"])
+            for message in try #require(operation["messages"] as? [[String: String]]) {
+                #expect(message["$ref"]?.hasPrefix(channel + "/messages/") == true)
+            }
+        }
+    }
+
+    @Test func topicsAndGroups() throws {
+        let object = try Self.object()
+        let channels = try #require(object["channels"] as? [String: [String: Any]])
+        let addresses = channels.mapValues { $0["address"] as? String }
+        #expect(
+            addresses == [
+                "requests1": "apns.requests", "requests2": nil, "results": "apns.results",
+                "unregistered": "apns.unregistered",
+                "deadLetters": "apns.dead-letters", "retry30s": "apns.retry.30s", "retry2h": "apns.retry.2h",
+            ])
+        #expect(
+            channels["requests2"]?["address"] is NSNull
+                && (channels["requests2"]?["title"] as? String)?.contains(#"^shop\..*"#) == true)
+        let operations = try #require(object["operations"] as? [String: [String: Any]])
+        let actions = operations.mapValues { $0["action"] as? String ?? "" }
+        #expect(
+            actions == [
+                "takeRequests1": "receive", "takeRequests2": "receive", "publishResult": "send",
+                "publishDeadToken": "send",
+                "publishDeadLetter": "send", "putOff30s": "send", "takeAgain30s": "receive", "putOff2h": "send",
+                "takeAgain2h": "receive",
+            ])
+        func group(_ id: String) -> [String]? {
+            let kafka = (operations[id]?["bindings"] as? [String: [String: Any]])?["kafka"]
+            return (kafka?["groupId"] as? [String: Any])?["enum"] as? [String]
+        }
+        #expect(group("takeRequests1") == ["workers"] && group("takeAgain2h") == ["workers.retry"])
+        #expect(group("publishResult") == nil)
+    }
+
+    /// Headers and values are the schemas, and nothing is said twice.
+    @Test func messages() throws {
+        let object = try Self.object()
+        let messages = try #require((object["components"] as? [String: Any])?["messages"] as? [String: [String: Any]])
+        #expect(messages.count == AsyncAPIDocument.Message.allCases.count)
+        var used: Set<RecordSchema> = []
+        for message in AsyncAPIDocument.Message.allCases {
+            let found = try #require(messages[message.rawValue])
+            for (part, schema) in [("headers", message.headers), ("payload", message.value)] {
+                guard let schema else { continue }
+                used.insert(schema)
+                var expected = try SchemaCheck(schema).schema
+                expected["$schema"] = nil
+                #expect((found[part] as? NSDictionary) == expected as NSDictionary, "\(message) \(part)")
+            }
+            #expect((found["bindings"] as? [String: [String: Any]])?["kafka"]?["key"] != nil)
+        }
+        #expect(used == Set(RecordSchema.allCases))
+    }
+
+    private static let official = ProcessInfo.processInfo.environment["ASYNCAPI_SCHEMA"]
+
+    /// The specification's own schema, which is in github.com/asyncapi/spec-json-schemas: `schemas/3.0.0-without-$id.json`.
+    @Test(
+        .enabled(
+            if: SchemaJudge.isThere && official != nil,
+            "missing: ASYNCAPI_SCHEMA=FILE, AsyncAPI's schemas/3.0.0-without-$id.json, and a Python with jsonschema"),
+        .waiting)
+    func theSpecificationsSchemaAllowsIt() throws {
+        let file = FileManager.default.temporaryDirectory.appending(path: "asyncapi-\(UUID().uuidString).json")
+        defer { try? FileManager.default.removeItem(at: file) }
+        func check(_ text: String) throws -> (isFine: Bool, said: String) {
+            try text.write(to: file, atomically: true, encoding: .utf8)
+            let ended = try SchemaJudge.run(["--against", try #require(Self.official), file.path])
+            return (ended.ending == .exited(0), ended.text)
+        }
+        let fine = try check(Self.document.text)
+        #expect(fine.isFine, "\(fine.said)")
+        // The check itself: what is wrong is found.
+        for (right, wrong) in [
+            (#""action": "send""#, #""action": "publish""#),
+            (#""bindingVersion": "0.5.0""#, #""bindingVersion": "9.9.9""#),
+            (#""address": "#, #""adress": "#), (#""type": "object""#, #""type": "objekt""#),
+        ] {
+            #expect(try !check(Self.document.text.replacing(right, with: wrong)).isFine, "\(wrong)")
+        }
+    }
+}

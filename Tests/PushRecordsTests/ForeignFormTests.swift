@@ -1,0 +1,161 @@
+import Testing
+
+@testable import PushRecords
+
+/// What serializers of other systems put around keys and values is named, with what to do.
+@Suite struct ForeignFormTests {
+    private let plain = Array(hi.utf8)
+
+    private func parse(key: [UInt8]?, _ value: [UInt8], _ headers: [(String, String?)] = []) -> OwnedRequest {
+        var record = TestRecord(nil, headers)
+        record.key = key
+        record.value = value
+        var parser = RequestParser()
+        return parser.parse(record)
+    }
+
+    /// Confluent's serializers: JSON Schema, Avro (a record of one string), Protobuf (message indexes, then a field).
+    @Test(arguments: [
+        ([0, 0, 0, 7] as [UInt8], "7"), ([0, 0, 1, 0], "256"), ([255, 255, 255, 255], "4294967295"),
+        ([0, 0, 0, 0], "0"),
+    ])
+    func valuesOfASchemaRegistry(id: [UInt8], number: String) {
+        for body in [plain, [44] + plain, [0, 0x0A, 22] + plain, []] {
+            // With a token, too: there is nothing that could be sent.
+            let found = parse(key: Array(tokenA.utf8), [0] + id + body, [("push-device-token", tokenB)])
+            #expect(found.deadLetter == .notJSON && found.target == .none)
+            #expect(found.detail == "the value begins with a Schema Registry prefix")
+            #expect(found.subject == "magic byte 0, schema id \(number); use a plain string/bytes serializer")
+        }
+    }
+
+    @Test func aValueThatOnlyBeginsWithAZeroIsNoneOfASchemaRegistry() {
+        for value in [[0], [0, 0, 0, 7], [1, 0, 0, 0, 7] + plain] as [[UInt8]] {
+            let found = parse(key: Array(tokenA.utf8), value)
+            #expect(found.deadLetter == .notJSON && found.detail == "unexpected byte" && found.subject == "at byte 0")
+        }
+    }
+
+    @Test func aByteOrderMark() {
+        let found = parse(key: Array(tokenA.utf8), [0xEF, 0xBB, 0xBF] + plain)
+        #expect(
+            found.deadLetter == .notJSON && found.detail.contains("byte order mark (EF BB BF); write UTF-8 without it"))
+        #expect(parse(key: Array(tokenA.utf8), [0xEF, 0xBB]).detail == "unexpected byte")
+    }
+
+    @Test(arguments: [tokenA, tokenA.uppercased(), String(repeating: "ab", count: 100)])
+    func keysInQuotes(token: String) {
+        let key = Array("\"\(token)\"".utf8)
+        let found = parse(key: key, plain)
+        #expect(found.deadLetter == .noDeviceToken && found.subject == "")
+        #expect(
+            found.detail.contains("the key is a device token in quotes") && found.detail.contains("serializer for keys")
+        )
+        #expect("\(found.detail)".utf8.count <= RecordLimits.detail)
+        // Where the token stands elsewhere, the key may be anything.
+        #expect(!parse(key: key, plain, [("push-device-token", tokenB)]).isInvalid)
+        #expect(!parse(key: key, Array(#"{"device_token":"\#(tokenB)","payload":{}}"#.utf8)).isInvalid)
+    }
+
+    @Test func keysOfASchemaRegistry() {
+        let token = Array(tokenA.utf8)
+        for body in [token, [0x80, 0x01] + token, [0, 0x0A, 0x40] + token, [0x22] + token + [0x22]] as [[UInt8]] {
+            let key = [0, 0, 0, 0, 9] + body
+            let found = parse(key: key, plain)
+            #expect(found.deadLetter == .noDeviceToken)
+            #expect(found.detail == "no push-device-token, and the key begins with a Schema Registry prefix")
+            #expect(found.subject == "magic byte 0, schema id 9; use a plain string serializer for keys")
+            #expect(!parse(key: key, plain, [("push-device-token", tokenB)]).isInvalid)
+        }
+    }
+
+    /// Numbers, ids and other keys that only look a little like it.
+    @Test(
+        arguments: [
+            [0, 0, 0, 0, 0, 0, 0, 42], [0, 0, 0, 42], [], [0x22], [0x22, 0x22], Array("user-7".utf8),
+            Array("\"user-7\"".utf8),
+            [0, 0, 0, 0, 9] + Array(repeating: 0x61, count: 63), [0, 0, 0, 0, 9] + Array(repeating: 0x67, count: 64),
+            Array(repeating: 0x61, count: 63),
+        ] as [[UInt8]])
+    func otherKeys(key: [UInt8]) {
+        let found = parse(key: key, plain)
+        #expect(found.deadLetter == .noDeviceToken && found.subject == "")
+        #expect(found.detail == "no push-device-token, and the key is not a device token of 64 or more hex digits")
+    }
+
+    /// A JSON serializer writes headers in quotes, too, and a text that is JSON already becomes a string.
+    @Test func tokensInQuotesHaveAResult() {
+        for quoted in [tokenA, "ab"] {
+            for found in [
+                parse(key: nil, plain, [("push-device-token", "\"\(quoted)\"")]),
+                parse(key: nil, Array(#"{"device_token":"\"\#(quoted)\"","payload":{}}"#.utf8)),
+            ] {
+                #expect(found.isInvalid && found.reason == .badDeviceToken && found.target == .device)
+                #expect(found.detail == ForeignForm.quotedToken.description && found.token == "\"\(quoted)\"")
+            }
+        }
+        // These are no tokens in quotes, and no tokens: whoever checks them says so.
+        for other in ["\"", "\"\"", "\"ab", "ab\"", "\"xy\""] {
+            #expect(!parse(key: nil, plain, [("push-device-token", other)]).isInvalid)
+        }
+    }
+
+    @Test func payloadsThatAreStrings() {
+        for found in [
+            parse(key: Array(tokenA.utf8), Array(#""{\"aps\":{}}""#.utf8)),
+            parse(key: nil, Array(#"{"device_token":"ab","payload":"{\"aps\":{}}"}"#.utf8)),
+        ] {
+            #expect(found.isInvalid && found.reason == .badRequestPayload)
+            #expect(found.detail == "the payload must be a JSON object, not a string (serialized twice?)")
+        }
+    }
+}
+
+/// Half a surrogate pair is JSON by the grammar (RFC 8259, 8.2), and nothing that Foundation reads.
+@Suite struct HalfSurrogateTests {
+    @Test(arguments: [
+        (#"{"a":"\ud83d"}"#, 6), (#"{"a":"\ude00"}"#, 6), (#"{"a":"x\uD83Dx"}"#, 7), (#"{"a":"\ud83d\u0041"}"#, 6),
+        (#"{"a":"\ud83d\ud83d\ude00"}"#, 6), (#"{"a":"\ud83d\ude00\ude00"}"#, 18), (#"{"\ud83d":1}"#, 2),
+        (#"{"a":{"b":["\udfff"]}}"#, 12), (#"{"a":"\ud83d\n"}"#, 6), (#"{"a":1,"b":"\ud800","c":"\ud800"}"#, 12),
+    ])
+    func isRefused(payload: String, place: Int) {
+        var parser = RequestParser()
+        let found = parser.parse(TestRecord(key: tokenA, payload))
+        #expect(found.isInvalid && found.reason == .badRequestPayload && found.target == .device)
+        #expect(found.detail == "the payload has half a surrogate pair, as of a text cut inside an emoji")
+        #expect(found.subject == "at byte \(place)")
+        let opening = #"{"device_token":"ab","payload":"#
+        let inside = parser.parse(TestRecord(opening + payload + "}"))
+        #expect(
+            inside.isInvalid && inside.detail == found.detail
+                && inside.subject == "at byte \(place + opening.utf8.count)")
+        let error = #expect(throws: RequestError.self) {
+            try PushNotification(json: payload).payloadRecord(to: DeviceToken(hex: tokenA))
+        }
+        #expect(error?.reason == .badRequestPayload)
+    }
+
+    @Test(arguments: [
+        #"{"a":"\ud83d\ude00"}"#, #"{"a":"\uD83D\uDE00x"}"#, #"{"a":"\\ud83d"}"#, #"{"a":"\ud7ff\ue000"}"#,
+        #"{"a":"😀"}"#,
+        #"{"a":"\ud83d\ude00\ud83d\ude00"}"#,
+    ])
+    func wholePairsAndOtherTextsAreNot(payload: String) {
+        var parser = RequestParser()
+        #expect(!parser.parse(TestRecord(key: tokenA, payload)).isInvalid)
+        #expect(!parser.parse(TestRecord(#"{"device_token":"ab","payload":\#(payload)}"#)).isInvalid)
+    }
+
+    /// Beside the payload only what it spells counts, and the texts that were read stay what they are.
+    @Test func besideThePayloadItIsAByteAsAnyOther() {
+        var parser = RequestParser()
+        let list = parser.parse(TestRecord(#"{"device_tokens":["\ud83d","ab"],"payload":{}}"#))
+        #expect(!list.isInvalid && list.tokens == ["\u{FFFD}!badDeviceToken", "ab"])
+        let both = parser.parse(
+            TestRecord(
+                #"{"device_token":"\u0061b","app":"sh\u006fp","headers":{"apns-topic":"\u0061"},"payload":{"a":"\udc00"}}"#
+            ))
+        #expect(both.isInvalid && both.app == "shop" && both.token == "ab" && both.topic == "a")
+        #expect(both.subject.hasPrefix("at byte "))
+    }
+}

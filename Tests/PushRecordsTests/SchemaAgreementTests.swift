@@ -1,0 +1,298 @@
+import Bytes
+import Foundation
+import TestSupport
+import Testing
+
+@testable import PushRecords
+
+/// What the schema of a request allows the worker takes, and the other way round, but for `BeyondSchemas`: drawn records,
+/// right and wrong near every boundary.
+@Suite struct SchemaAgreementTests {
+    private static let count = 1_000
+
+    /// What was found of one drawn record.
+    private struct Comparison {
+        var drawn: DrawnRequest
+        var isTaken: Bool
+        var isAllowed = true
+    }
+
+    private func compare(
+        seed: UInt64, _ draw: (inout SplitMix64) -> DrawnRequest, form: ParsedRequest.Form,
+        ask: (inout SchemaJudge, DrawnRequest) throws -> Int, allowsTarget: (DrawnRequest) -> Bool
+    ) throws {
+        var random = SplitMix64(seed: seed)
+        var judge = SchemaJudge()
+        var parser = RequestParser()
+        var comparisons: [Comparison] = []
+        var questions: [Int] = []
+        for _ in 0..<Self.count {
+            let drawn = draw(&random)
+            comparisons.append(
+                Comparison(
+                    drawn: drawn, isTaken: Self.isTaken(parser.parse(drawn.record), as: form),
+                    isAllowed: allowsTarget(drawn)))
+            questions.append(try ask(&judge, drawn))
+        }
+        var verdicts = try judge.verdicts()[...]
+        for (place, count) in questions.enumerated() {
+            for verdict in verdicts.prefix(count) {
+                #expect(verdict == .allowed || verdict == .refused, "\(verdict): \(comparisons[place].drawn.value)")
+                if verdict != .allowed { comparisons[place].isAllowed = false }
+            }
+            verdicts = verdicts.dropFirst(count)
+        }
+        var seen: Set<BeyondSchemas> = []
+        for (place, one) in comparisons.enumerated() where one.isAllowed != one.isTaken {
+            let record = "\(one.drawn.key ?? "no key") \(one.drawn.headers) \(one.drawn.value.prefix(500))"
+            if one.isTaken {
+                Issue.record("seed \(seed), \(place): the worker takes what the schema refuses: \(record)")
+            } else if one.drawn.beyond.isEmpty {
+                Issue.record("seed \(seed), \(place): the worker refuses what the schema allows: \(record)")
+            } else if one.drawn.beyond.count == 1 {
+                seen.formUnion(one.drawn.beyond)
+            }
+        }
+        let taken = comparisons.count(where: \.isTaken)
+        #expect(taken > Self.count / 5 && taken < Self.count * 4 / 5, "\(taken) of \(Self.count) are taken")
+        // What schemas cannot say is drawn, and makes the difference by itself.
+        let schemas: Set<RecordSchema> = form == .payload ? [.payload, .requestHeaders] : [.envelope]
+        #expect(seen == Set(BeyondSchemas.allCases.filter { !schemas.isDisjoint(with: $0.schemas) }))
+    }
+
+    /// Whether all that the record asks for is sent, as far as can be told without a configuration.
+    private static func isTaken(_ request: OwnedRequest, as form: ParsedRequest.Form) -> Bool {
+        guard request.form == form, request.deadLetter == nil, !request.isInvalid else { return false }
+        switch request.target {
+        case .none: return false
+        case .channel: return true
+        case .device: return isToken(request.token)
+        // `readTokens` marks those that are none.
+        case .devices: return request.tokens.allSatisfy { isToken($0) }
+        }
+    }
+
+    private static func isToken(_ text: String) -> Bool { (try? DeviceToken(hex: text)) != nil }
+
+    @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
+    func payloadForm(seed: UInt64) throws {
+        try compare(
+            seed: seed, { DrawnRequest.payloadForm(&$0, oddity: 0.06) }, form: .payload,
+            ask: { judge, drawn in
+                try judge.ask(.requestHeaders, headers: drawn.record.headers)
+                judge.ask(.payload, drawn.value.utf8)
+                return 2
+            },
+            allowsTarget: { drawn in
+                // The one rule about the key, which no schema of headers or value can see.
+                drawn.headers.contains {
+                    ["push-device-token", "apns-channel-id"].contains($0.name) && $0.value != nil
+                }
+                    || Array((drawn.key ?? "").utf8).withUnsafeBytes { RequestParser.isTokenKey($0) }
+            })
+    }
+
+    @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
+    func envelopeForm(seed: UInt64) throws {
+        try compare(
+            seed: seed, { DrawnRequest.envelopeForm(&$0, oddity: 0.05) }, form: .envelope,
+            ask: { judge, drawn in
+                try judge.ask(.envelopeHeaders, headers: drawn.record.headers)
+                judge.ask(.envelope, drawn.value.utf8)
+                return 2
+            }, allowsTarget: { _ in true })
+    }
+
+    /// What they cannot say they say in words.
+    @Test(arguments: BeyondSchemas.allCases)
+    func descriptions(beyond: BeyondSchemas) throws {
+        for schema in RecordSchema.allCases {
+            let object = try SchemaCheck(schema).schema
+            let names = (object["description"] as? String)?.contains(beyond.rawValue) == true
+            #expect(names == beyond.schemas.contains(schema), "\(schema)")
+        }
+    }
+
+    /// The pattern of numbers is exact, digit by digit.
+    @Test(arguments: [0, 1, 9, 10, 19, 99, 100, 101, 120, 255, 999, 1_000, 1_090, 9_999] as [UInt32])
+    func decimals(most: UInt32) {
+        let pattern = "^(\(TextRule.decimals(upTo: most)))$"
+        for number in 0...UInt32(11_000) {
+            let isLike = "\(number)".range(of: pattern, options: .regularExpression) != nil
+            if isLike != (number <= most) { Issue.record("\(number) of \(most): \(pattern)") }
+        }
+        #expect("00".range(of: pattern, options: .regularExpression) == nil)
+    }
+}
+
+/// What the worker writes its schemas allow, and what they allow the readers read.
+@Suite struct OutputSchemaTests {
+    private static func text(_ random: inout SplitMix64, _ limit: Int) -> String {
+        let unit = ["a", "é", "\"", "\u{1}", "漢", "😀", " "].randomElement(using: &random)!
+        let count = [0, 1, 2, limit / unit.utf8.count].randomElement(using: &random)!
+        return String(repeating: unit, count: count)
+    }
+
+    @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
+    func whatIsWritten(seed: UInt64) throws {
+        var random = SplitMix64(seed: seed)
+        var judge = SchemaJudge()
+        var results = ResultWriter(apps: ContentFixture.apps)
+        var tokens = UnregisteredWriter(apps: ContentFixture.apps)
+        var retries = RetryWriter(apps: ContentFixture.apps)
+        var letters = DeadLetterWriter()
+        var asked: [String] = []
+        func headers(_ list: UnsafeBufferPointer<RecordHeader>) -> [(name: String, value: [UInt8]?)] {
+            list.map { (PushRecordsTests.text($0.name), Array($0.value)) }
+        }
+        for round in 0..<120 {
+            func text(_ limit: Int) -> UnsafeRawBufferPointer { lend(Self.text(&random, limit)) }
+            var fixture = ContentFixture(isBroadcast: Bool.random(using: &random))
+            fixture.content.headers.topic = lend(
+                ["", "a", String(repeating: "a", count: 255)].randomElement(using: &random)!)
+            fixture.content.requestKey = text(600)
+            fixture.content.app = Int.random(in: -1...1, using: &random)
+            fixture.content.requestedAtMs = [0, -1, 1, RecordTime.latestMs, .max].randomElement(using: &random)!
+            fixture.content.headers.priority = [0, 1, 5, 10].randomElement(using: &random)!
+            fixture.content.headers.expiration = [nil, 0, .max].randomElement(using: &random)!
+            if Bool.random(using: &random) { fixture.content.headers.apnsID = .none }
+            fixture.content.request.index = [0, 9_999].randomElement(using: &random)!
+            fixture.content.request.offset = [0, 999_999_999_999_999_999].randomElement(using: &random)!
+            fixture.content.request.partition = [0, 999_999_999].randomElement(using: &random)!
+            let ending = Ending(
+                outcome: Outcome.allCases.randomElement(using: &random)!,
+                status: [0, 200, 599].randomElement(using: &random)!,
+                reason: ReasonCode.allCases.randomElement(using: &random)!, reasonText: text(70),
+                detail: Detail(["", "detail"].randomElement(using: &random)!, text(300)), uniqueID: text(120),
+                unregisteredAtMs: [0, 1, RecordTime.latestMs].randomElement(using: &random)!,
+                attempts: [0, .max].randomElement(using: &random)!, inDoubt: [0, .max].randomElement(using: &random)!,
+                sentAtMs: [0, RecordTime.latestMs].randomElement(using: &random)!, settledAtMs: RecordTime.latestMs)
+            let result = results.write(fixture.content, ending)
+            judge.ask(.result, result.value)
+            try judge.ask(.resultHeaders, headers: headers(result.headers))
+            let reduced = ReducedRecord.result(OwnedRecord(copying: result.key, result.value, headers: result.headers))
+            judge.ask(.result, try #require(reduced?.value))
+            let order = RetryOrder(
+                attempt: [0, .max].randomElement(using: &random)!,
+                dueMs: [0, 1, RecordTime.latestMs].randomElement(using: &random)!,
+                reason: text(70), sends: .max, inDoubt: 0, triedApp: lend(["", "shop"].randomElement(using: &random)!))
+            let retry = retries.write(fixture.content, order)
+            try judge.ask(.retryHeaders, headers: headers(retry.headers))
+            judge.ask(.payload, retry.value)
+            let letter = letters.headers(
+                original: fixture.content.copiedHeaders, place: fixture.content.request,
+                timestampMs: [-1, 0, 5].randomElement(using: &random)!,
+                reason: DeadLetterReason.allCases.randomElement(using: &random)!, detail: ending.detail,
+                lastOffset: [nil, 7].randomElement(using: &random)!,
+                truncatedBytes: [nil, 0].randomElement(using: &random)!)
+            try judge.ask(.deadLetterHeaders, headers: headers(letter))
+            let refused = ReducedRecord.deadLetter(
+                ofOutput: OwnedRecord(key: nil, value: [0x7B], headers: []), of: "apns.results", because: .tooLarge,
+                atMs: 9)
+            try judge.ask(
+                .deadLetterHeaders,
+                headers: refused.headers.map { (String(decoding: $0.name, as: UTF8.self), $0.value) })
+            asked += (0..<7).map { "round \(round), \($0): \(PushRecordsTests.text(result.value))" }
+            guard !fixture.content.isBroadcast else { continue }
+            judge.ask(.unregistered, tokens.write(fixture.content, ending).value)
+            asked.append("round \(round), a dead token")
+        }
+        for (verdict, what) in zip(try judge.verdicts(), asked) where verdict != .allowed {
+            Issue.record("seed \(seed): \(verdict): \(what)")
+        }
+    }
+
+    /// Values of each member, right and wrong.
+    private static let members: [(name: String, values: [String])] = [
+        ("outcome", [#""accepted""#, #""rejected""#, #""lost""#, "null", "1"]),
+        ("status", ["200", "0", "65535", "65536", "-1", #""200""#]),
+        ("reason", [#""BadTopic""#, #""""#, "1"]), ("detail", [#""x""#, #""\ud83d""#, "[]"]),
+        ("unregistered_at_ms", ["0", "253402300799999", "253402300800000", "1e30"]),
+        ("apns_id", [#""123e4567-e89b-12d3-a456-4266554400a0""#, #""123E4567-e89b-12d3-a456-4266554400a0""#, #""x""#]),
+        ("apns_unique_id", [#""x""#, "1"]), ("device_token", [#""ab""#, #""""#, "1"]),
+        ("channel_id", [#""c""#, #""""#]),
+        ("apns_topic", [#""t""#]), ("app", [#""shop""#, "{}"]), ("environment", [#""production""#, #""prod""#]),
+        ("attempts", ["0", "2147483647", "2147483648", "-1"]), ("in_doubt", ["0", "1"]),
+        ("requested_at_ms", ["0", "253402300799999", "-1", "9223372036854775807", "1e30"]),
+        ("sent_at_ms", ["1", #""1""#]),
+        ("settled_at_ms", ["1"]), ("observed_at_ms", ["1", "-1", "true"]), ("added_later", ["{}", "null"]),
+        (
+            "request",
+            [
+                #"{"topic":"t","partition":0,"offset":0,"index":0}"#,
+                #"{"topic":"t","partition":2147483647,"offset":9223372036854775807,"index":9999,"key":"k"}"#,
+                #"{"topic":"t","partition":2147483648,"offset":0,"index":0}"#,
+                #"{"topic":"t","partition":0,"offset":9223372036854775808,"index":0}"#,
+                #"{"topic":"t","partition":0,"offset":0,"index":10000}"#, #"{"topic":"t"}"#, "[]",
+            ]
+        ),
+    ]
+
+    @Test(.needsSchemaJudge, .waiting, arguments: [1, 2] as [UInt64])
+    func whatIsAllowedIsRead(seed: UInt64) throws {
+        var random = SplitMix64(seed: seed)
+        var judge = SchemaJudge()
+        var isRead: [Bool] = []
+        var values: [String] = []
+        for _ in 0..<1_000 {
+            var members: [String] = []
+            for (name, all) in Self.members where Double.random(in: 0..<1, using: &random) < 0.85 {
+                let value = Int.random(in: 0..<12, using: &random) == 0 ? all.randomElement(using: &random)! : all[0]
+                members.append("\"\(name)\":\(value)")
+            }
+            let value = "{" + members.shuffled(using: &random).joined(separator: ",") + "}"
+            judge.ask(.result, value.utf8)
+            judge.ask(.unregistered, value.utf8)
+            isRead.append((try? DeliveryResult(json: Array(value.utf8))) != nil)
+            isRead.append((try? UnregisteredToken(json: Array(value.utf8))) != nil)
+            values.append(value)
+        }
+        var allowed = 0
+        for (place, verdict) in try judge.verdicts().enumerated() where verdict == .allowed {
+            allowed += 1
+            if !isRead[place] { Issue.record("seed \(seed): allowed and not read: \(values[place / 2])") }
+        }
+        #expect(allowed > 200 && allowed < 1_800, "\(allowed)")
+    }
+
+    /// A retry record that its schema allows is one.
+    @Test(.needsSchemaJudge, .waiting)
+    func whatIsAllowedOfRetryRecordsIsTaken() throws {
+        let pools: [(name: String, values: [String])] = [
+            (
+                "push-retry-request",
+                ["t/0/0/0", "t/999999999/999999999999999999/9999", "t/0/0/10000", "t/00/0/0", "t/0/0", "é/0/0/0"]
+            ),
+            ("push-retry-attempt", ["0", "9999999", "10000000", "-1", "01", ""]),
+            ("push-retry-due-ms", ["0", "999999999999999", "1000000000000000", "x"]),
+            ("push-retry-first-ms", ["0", "1780000000000", "-1"]), ("push-retry-sends", ["0", "9999999", "x"]),
+            ("push-retry-in-doubt", ["0", "1", ""]), ("push-retry-reason", ["held", ""]),
+            ("push-retry-key", ["", "k"]),
+            ("push-retry-tried", ["shop", ""]), ("apns-push-type", ["alert", "background", "x"]),
+            ("apns-priority", ["5", "10"]),
+        ]
+        var random = SplitMix64(seed: 3)
+        var judge = SchemaJudge()
+        var parser = RequestParser()
+        var isTaken: [Bool] = []
+        var records: [String] = []
+        for _ in 0..<1_000 {
+            var headers: [(String, String?)] = []
+            for (name, all) in pools where Double.random(in: 0..<1, using: &random) < 0.95 {
+                headers.append(
+                    (name, Int.random(in: 0..<10, using: &random) == 0 ? all.randomElement(using: &random)! : all[0]))
+            }
+            let record = TestRecord(key: tokenA, hi, headers)
+            try judge.ask(.retryHeaders, headers: record.headers)
+            let found = parser.parse(record, role: .retry)
+            isTaken.append(found.retry != nil && !found.isInvalid)
+            records.append("\(headers)")
+        }
+        var allowed = 0
+        for (place, verdict) in try judge.verdicts().enumerated() where verdict == .allowed {
+            allowed += 1
+            if !isTaken[place] { Issue.record("allowed and not taken: \(records[place])") }
+        }
+        #expect(allowed > 150 && allowed < 900, "\(allowed)")
+    }
+}

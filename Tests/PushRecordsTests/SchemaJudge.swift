@@ -1,0 +1,65 @@
+import Foundation
+import PushRecords
+import TestSupport
+import Testing
+
+/// Asks python3-jsonschema, in one process for many values.
+struct SchemaJudge {
+    enum Verdict: Character {
+        case allowed = "1"
+        case refused = "0"
+        /// Python reads no JSON of it.
+        case notRead = "-"
+        /// Drafts 7 and 2020-12 differ.
+        case disputed = "!"
+    }
+
+    private static let python = Python.place(with: ["jsonschema"])
+    static let isThere = python != nil
+
+    private var asked: [[String]] = []
+
+    mutating func ask(_ schema: RecordSchema, _ value: some Collection<UInt8>) {
+        asked.append([schema.rawValue, Data(value).base64EncodedString()])
+    }
+
+    /// Of headers: as an object of their texts. Of a name that comes twice the last value counts; one without a value is
+    /// left out.
+    mutating func ask(_ schema: RecordSchema, headers: [(name: String, value: [UInt8]?)]) throws {
+        var object: [String: String] = [:]
+        for header in headers { object[header.name] = header.value.map { String(decoding: $0, as: UTF8.self) } }
+        ask(schema, try JSONEncoder().encode(object))
+    }
+
+    /// One for each value, in the order in which they were asked.
+    func verdicts() throws -> [Verdict] {
+        var schemas: [String: Any] = [:]
+        for schema in RecordSchema.allCases {
+            schemas[schema.rawValue] = try JSONSerialization.jsonObject(with: Data(schema.text.utf8))
+        }
+        let question = try JSONSerialization.data(withJSONObject: ["schemas": schemas, "asked": asked])
+        let said = try Self.run(["--judge"], input: String(decoding: question, as: UTF8.self) + "\n")
+        let line = try #require(said.text.split(separator: "\n").last)
+        try #require(said.ending == .exited(0) && line.count == asked.count, "\(said.text.suffix(2_000))")
+        return try line.map { try #require(Verdict(rawValue: $0)) }
+    }
+
+    /// Runs the script with these arguments.
+    static func run(_ arguments: [String], input: String = "") throws -> (ending: ChildProcess.Ending, text: String) {
+        let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .appending(path: "EndToEndTests/Books/schemas.py").path
+        let process = try ChildProcess(try #require(python), [script] + arguments)
+        process.write(input)
+        process.closeInput()
+        return (ending: try process.wait(seconds: 240), text: process.text)
+    }
+}
+
+extension Trait where Self == ConditionTrait {
+    /// Skips the test where there is no Python with jsonschema; where everything must be there (`CI=true`) it fails instead.
+    static var needsSchemaJudge: Self {
+        .enabled(
+            if: SchemaJudge.isThere || ProcessInfo.processInfo.environment["CI"] == "true",
+            "missing: a Python with jsonschema (Docker/setup --tests)")
+    }
+}
