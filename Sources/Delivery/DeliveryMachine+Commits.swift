@@ -51,7 +51,8 @@ extension DeliveryMachine {
             guard ledger.reachAllows(slot, partition, in: store) else {
                 if isFirst { ledger.advanceReach(slot, partition, in: store) }
                 isFirst = false
-                // Who left its device queue later than those behind it came stands behind them, and must not be overtaken.
+                // The list is by the time of leaving the device queue, not by offset: an earlier record may stand behind a later
+                // one, so the search goes on.
                 if ledger.partitions[partition].besideQueues > 0 { continue } else { break }
             }
             // It was a probe when it began to wait.

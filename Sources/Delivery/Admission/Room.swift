@@ -125,11 +125,12 @@ struct Room {
         apps[app].open * 2 >= notifications.total || areBytesFull(of: app) && apps[app].open > 0
     }
 
-    /// Whether what an app has read already takes its half of the bytes, whoever its open notifications belong to by now.
+    /// Whether records read for this app hold half of all bytes. (Their notifications may be another app's by now; the bytes
+    /// stay here.)
     func areBytesFull(of app: Int) -> Bool { apps[app].bytes * 2 >= mostBytes }
 
-    /// Whether its share has been waited for so long that what waits is held: its oldest unsent notification waits so long
-    /// for a stream, or, when all it has are in flight, so long nothing more of it could be admitted.
+    /// Whether the app's share was full for so long that records are held instead of waiting: its oldest unsent notification
+    /// has waited for a stream that long, or, where all are in flight, nothing more of it was admitted for that long.
     mutating func hasWaitedForShare(app: Int, oldestNs: Int64?, now: Int64) -> Bool {
         let sinceNs = apps[app].fullSinceNs ?? now
         apps[app].fullSinceNs = sinceNs

@@ -21,7 +21,7 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
     /// So much is settled above it that a commit can hardly name it all.
     case span
 
-    /// Whether it is told notification by notification; the others begin and end.
+    /// Whether the cause is noticed one notification at a time; the others have a beginning and an end that is told.
     var isSporadic: Bool {
         switch self {
         case .device, .share, .unprocessed, .span: true

@@ -1,13 +1,14 @@
 import PushRecords
 
-/// The books of all partitions: what was received of each, what of it is settled and may be committed, how far ahead may
-/// be sent, and what the group was told.
+/// What was received of each partition, what of it is settled and may be committed, how far ahead may be sent, and what the
+/// group was told.
 ///
 /// It decides nothing about a notification. What a reply or a lost session means for those that wait is told to the
 /// machine, which acts on it.
 struct CommitLedger: ~Copyable {
-    /// However slow replies are, the next commit goes out so long after one.
+    /// Longest pause after a reply, however slow replies are.
     private static let widestPauseNs: Int64 = 1_000_000_000
+    /// How often a partition's oldest notifications may be held because its map is nearly full.
     private static let shorteningPauseNs: Int64 = 100_000_000
 
     private let inPlace = InPlace()

@@ -1,4 +1,4 @@
-/// The books of one partition in one assignment: what was received, what of it is settled, what may be committed.
+/// One partition in one assignment: what was received, what of it is settled, what may be committed.
 ///
 /// Offsets come in ascending order and settle in any. Offsets that never come (compaction, transaction markers) count
 /// as settled, because only what was received is tracked. O(1) amortized per record; memory and cost of a commit grow
