@@ -22,7 +22,7 @@ package struct Quarantine: Sendable {
         case idle
         /// The time asked for by `wake` has come.
         case due
-        /// It is of yesterday.
+        /// It is to be replaced by one made with the present configuration.
         case replace
         case close
     }
