@@ -194,8 +194,8 @@ bool unpacking_check_response(uint8_t *bytes, size_t size, const void *caller) {
     }
     tally best = {0, 0}, found = {0, 0};
     if (fitting_count > 1) {
-        // By chance numbers of one layout are lengths of another, in which a good batch stands where it cannot be: it is of the
-        // layout by which most of it is right. Where nothing is by any, it is looked at by each.
+        // More than one layout may fit by chance. The right one is that by which most batches are intact; where none is by any,
+        // each is tried.
         const layout *right = NULL;
         for (size_t index = 0; index < fitting_count; index++) {
             tally tally = {0, 0};

@@ -235,8 +235,8 @@ final class PartitionReader {
         readOn(behind: batch.offsets, machine)
     }
 
-    /// What came in this assignment is behind us, whatever was received before it: the batch may have been passed by then, and
-    /// be met again by a partition that came back.
+    /// Reads on behind the batch, or behind what arrived in this assignment if that is further: a partition that came back may
+    /// meet a batch that was passed before.
     private func readOn(behind offsets: ClosedRange<Int64>, _ machine: borrowing DeliveryMachine) {
         context.seek(partition, to: max(offsets.upperBound + 1, position.next(id, machine)))
     }
