@@ -40,6 +40,7 @@ final class Rig {
     var sent: [OutgoingRequest] = []
     /// What the next turns bring, and what they did (`turn`).
     var play = Play()
+    private var steps = 0
 
     static let app = AppRoute(
         name: "shop", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
@@ -71,6 +72,14 @@ final class Rig {
         now.ns += ms * 1_000_000
         now.wallMs += ms
         machine.advance(now: now)
+        check(machine)
+    }
+
+    /// What each part of the machine counts is what is there: looked at after each step, of very many after some.
+    private func check(_ machine: borrowing DeliveryMachine) {
+        steps += 1
+        guard steps < 100 || steps % 200 == 0 else { return }
+        for rule in machine.checkInvariants() { Issue.record("an invariant does not hold: \(rule)") }
     }
 
     // MARK: Records
@@ -144,6 +153,7 @@ final class Rig {
             for index in bytes.indices { bytes[index] = 0xAA }
             bytes.deallocate()
         }
+        check(machine)
         return receipt
     }
 
@@ -161,6 +171,7 @@ final class Rig {
     private func send(from machine: inout DeliveryMachine) -> [String] {
         var batch: [OutgoingRequest] = []
         machine.sends(now: now) { batch += $1 }
+        check(machine)
         sent += batch
         return batch.map(Self.device)
     }
@@ -180,6 +191,7 @@ final class Rig {
     ) {
         guard let completion = takeSent(device, location).map(make) else { return }
         machine.handle(CompletionBatch(app: AppIndex(0), completions: [completion], texts: texts), now: now)
+        check(machine)
     }
 
     func answer(
@@ -224,6 +236,7 @@ final class Rig {
                 machine.produced(production)
             }
         }
+        check(machine)
         return all
     }
 
@@ -260,6 +273,7 @@ final class Rig {
     func settle() -> [Written] {
         let written = produce()
         for each in written { machine.acknowledged(each.id, now: now) }
+        check(machine)
         return written
     }
 
@@ -284,6 +298,7 @@ final class Rig {
 
     /// The reply to a commit of request partitions.
     func finishCommit(_ outcomes: [CommitOutcome], of group: CommitGroup = .requests) {
+        check(machine)
         machine.commitFinished(of: group, outcomes, now: now)
     }
 
@@ -340,6 +355,7 @@ extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
     func turn(wokenBy wakeUps: DeliveryTurn.WakeUps = [.kafka, .transports]) throws -> DeliveryTurn.End {
         play.steps = []
         var turn = play.turn
+        defer { check(machine) }
         defer { play.turn = turn }
         return try turn.run(
             &machine, requests: self, transports: self, records: self, offsets: self, wokenBy: wakeUps, now: now)

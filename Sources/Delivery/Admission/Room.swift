@@ -9,7 +9,7 @@ struct Room {
     /// notification of that app became ready.
     static let shareWaitNs: Int64 = 5_000_000_000
 
-    private struct App {
+    struct App {
         /// Notifications of it that are open, and the bytes they hold.
         var open = 0
         var bytes = 0
@@ -18,9 +18,9 @@ struct Room {
     }
 
     /// By `AppIndex`.
-    private var apps: [App] = []
-    private var notifications: Shares
-    private var bytes: Shares
+    private(set) var apps: [App] = []
+    private(set) var notifications: Shares
+    private(set) var bytes: Shares
     /// Share group of each request topic; all tiers are group 0. A topic keeps its group until another one needs it.
     private var groups: [String: Int] = [:]
     private let mostOpen: Int
@@ -158,7 +158,9 @@ struct Room {
 
     mutating func giveBack(group: Int, app: Int) {
         notifications.giveBack(1, for: group)
-        if app >= 0 { apps[app].open -= 1 }
+        guard app >= 0 else { return }
+        precondition(apps[app].open > 0, "what is given back was taken")
+        apps[app].open -= 1
     }
 
     /// A block of so many bytes holds something of them.

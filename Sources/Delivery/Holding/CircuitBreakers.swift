@@ -38,10 +38,10 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// By `AppIndex`.
-    private var apps: [App] = []
-    private var credentials: [CredentialCircuit] = []
+    private(set) var apps: [App] = []
+    private(set) var credentials: [CredentialCircuit] = []
     /// The open ones.
-    private var topics: [TopicCircuit] = []
+    private(set) var topics: [TopicCircuit] = []
     /// When the next app without a connection is held; `Int64.max`: never.
     private(set) var nextCutOffNs = Int64.max
 
@@ -357,18 +357,6 @@ struct CircuitBreakers: ~Copyable {
         if let place = topics.firstIndex(where: { $0.circuit.probe == id }) { return .topic(place) }
         let app = Int(store[slot].app)
         return apps[app].trial.probe == id ? .connection(app) : nil
-    }
-
-    /// Whether a circuit waits for its answer.
-    func isProbe(_ id: NotificationID) -> Bool {
-        credentials.contains { $0.circuit.probe == id } || topics.contains { $0.circuit.probe == id }
-            || apps.contains { $0.trial.probe == id }
-    }
-
-    /// Whether a circuit waits for any answer.
-    var hasProbes: Bool {
-        credentials.contains { $0.circuit.probe != nil } || topics.contains { $0.circuit.probe != nil }
-            || apps.contains { $0.trial.probe != nil }
     }
 
     // MARK: Hosts

@@ -15,7 +15,7 @@ struct CommitLedger: ~Copyable {
     private(set) var partitions = PartitionTable()
     private var mapWriter = CommitMapWriter()
     /// By `CommitGroup`.
-    private var flights = [CommitFlight(), CommitFlight()]
+    private(set) var flights = [CommitFlight(), CommitFlight()]
     /// Partitions that are detached or suspended (`Partition.isAssigned`).
     private(set) var unassignedCount = 0
     /// Partitions with records that are not wholly admitted.
@@ -304,6 +304,7 @@ struct CommitLedger: ~Copyable {
             partitions[partition].isDirty = true
         }
     }
+        precondition(partitions[partition].open > 0, "what is gone was open")
 
     /// A notification is gone, settled or dropped.
     mutating func countGone(_ slot: UInt32, in store: borrowing NotificationStore) {
@@ -367,6 +368,7 @@ struct CommitLedger: ~Copyable {
         besideQueues += 1
     }
 
+        precondition(partitions[partition].besideQueues > 0, "who leaves the list beside its device queue was in it")
     /// It no longer waits for the reach.
     mutating func leaveReach(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
         partitions[partition].behindReach.remove(slot, from: &store)
@@ -441,7 +443,9 @@ struct CommitLedger: ~Copyable {
     private mutating func writeEntry(
         _ partition: UInt32, in store: borrowing NotificationStore, journal: inout Journal
     ) {
-        guard let base = partitions[partition].ledger.committable else { return }
+        guard let base = partitions[partition].ledger.committable else {
+            preconditionFailure("what is ready to commit has a watermark")
+        }
         let isLast = partitions[partition].mayLeave
         var reach = ReachEnd.none
         if isLast {

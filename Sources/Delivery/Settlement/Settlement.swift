@@ -113,6 +113,15 @@ struct Settlement: ~Copyable {
         precondition(store[id.slot].unproduced == 0, "what is acknowledged was produced")
         return true
     }
+    /// What waits for a topic, as `count`.
+    func forEachProduction(for target: ProductionTarget, _ body: (Production) -> Void) {
+        var position = productions[target].head
+        while position != productions[target].tail {
+            body(productions[target][position])
+            position += 1
+        }
+    }
+
 
     /// All that waits, what became void since it was queued included.
     var count: Int { productions.count }
