@@ -2,9 +2,8 @@ import PushRecords
 
 extension DeliveryMachine {
     /// What this group is to commit now: empty while a commit of it is in flight, before it is time, or when nothing
-    /// changed. When it is not empty, `commitFinished` of the same group must follow. Metadata is lent until the next
-    /// call for the same group.
-    package mutating func takeCommit(of group: CommitGroup, now: DeliveryTime) -> [CommitEntry] {
+    /// changed. When it is not empty, `commitFinished` of the same group must follow.
+    package mutating func takeCommit(of group: CommitGroup, now: DeliveryTime) -> [PartitionCommit] {
         self.now = now
         let ids = ledger.takeCommit(of: group, in: store, now: now.ns, journal: &journal)
         guard !ids.isEmpty else { return [] }

@@ -289,17 +289,16 @@ final class Rig {
     func takeCommit() -> [Committed] { CommitGroup.allCases.flatMap { takeCommit(of: $0) } }
 
     func takeCommit(of group: CommitGroup) -> [Committed] {
-        machine.takeCommit(of: group, now: now).map {
-            Committed(
-                partition: $0.partition, offset: $0.offset,
-                map: CommitMap(metadata: $0.metadata, base: $0.offset) ?? CommitMap(reach: -1))
+        machine.takeCommit(of: group, now: now).map { entry in
+            let map = entry.metadata.withUnsafeBytes { CommitMap(metadata: $0, base: entry.offset) }
+            return Committed(partition: entry.partition, offset: entry.offset, map: map ?? CommitMap(reach: -1))
         }
     }
 
     /// The reply to a commit of request partitions.
     func finishCommit(_ outcomes: [CommitOutcome], of group: CommitGroup = .requests) {
-        check(machine)
         machine.commitFinished(of: group, outcomes, now: now)
+        check(machine)
     }
 
     /// Commits what there is, acknowledged.
@@ -355,8 +354,8 @@ extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
     func turn(wokenBy wakeUps: DeliveryTurn.WakeUps = [.kafka, .transports]) throws -> DeliveryTurn.End {
         play.steps = []
         var turn = play.turn
-        defer { check(machine) }
         defer { play.turn = turn }
+        defer { check(machine) }
         return try turn.run(
             &machine, requests: self, transports: self, records: self, offsets: self, wokenBy: wakeUps, now: now)
     }

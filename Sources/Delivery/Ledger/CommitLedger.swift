@@ -26,10 +26,6 @@ struct CommitLedger: ~Copyable {
 
     init(_ settings: DeliverySettings) { self.settings = settings }
 
-    deinit {
-        for flight in flights { flight.deallocate() }
-    }
-
     // MARK: Assignments
 
     /// Begins an assignment, which is read from now on.
@@ -304,11 +300,11 @@ struct CommitLedger: ~Copyable {
             partitions[partition].isDirty = true
         }
     }
-        precondition(partitions[partition].open > 0, "what is gone was open")
 
     /// A notification is gone, settled or dropped.
     mutating func countGone(_ slot: UInt32, in store: borrowing NotificationStore) {
         guard let partition = partitions.find(slot: store[recordOf: slot].partition) else { return }
+        precondition(partitions[partition].open > 0, "what is gone was open")
         partitions[partition].open -= 1
         if store[slot].isDeadLetter { partitions[partition].deadLetters -= 1 }
     }
@@ -368,11 +364,11 @@ struct CommitLedger: ~Copyable {
         besideQueues += 1
     }
 
-        precondition(partitions[partition].besideQueues > 0, "who leaves the list beside its device queue was in it")
     /// It no longer waits for the reach.
     mutating func leaveReach(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
         partitions[partition].behindReach.remove(slot, from: &store)
         guard store[slot].isBesideQueue else { return }
+        precondition(partitions[partition].besideQueues > 0, "who leaves the list beside its device queue was in it")
         store[slot].isBesideQueue = false
         partitions[partition].besideQueues -= 1
         besideQueues -= 1
@@ -432,8 +428,8 @@ struct CommitLedger: ~Copyable {
         return flights[place].partitions
     }
 
-    /// The commit that was begun, as it is to be sent: lent until the next one of its group.
-    mutating func entries(of group: CommitGroup) -> [CommitEntry] { flights[group.rawValue].entries() }
+    /// The commit that was begun, as it is to be sent.
+    func entries(of group: CommitGroup) -> [PartitionCommit] { flights[group.rawValue].entries }
 
     private func isReadyToCommit(_ partition: UInt32, _ place: Int, _ now: Int64) -> Bool {
         partitions[partition].flight == place && now >= partitions[partition].commits.untilNs
@@ -482,7 +478,8 @@ struct CommitLedger: ~Copyable {
             offset: base, reach: reach, isLast: isLast, characters: writer.text.count,
             said: writer.text.withUnsafeBytes { CommitText(offset: base, metadata: $0, reach: reach) })
         partitions[partition].mapEighths = writer.eighths
-        flights[partitions[partition].flight].append(id, offset: base, text: writer.text)
+        flights[partitions[partition].flight].append(
+            PartitionCommit(partition: id, offset: base, metadata: writer.text))
     }
 
     /// As many notifications ahead of what was handed out as the reach is to be.
