@@ -363,7 +363,9 @@ extension DeliveryMachine {
     /// Ends a notification: its productions are queued, its device queue goes on.
     mutating func conclude(_ slot: UInt32, _ outcome: Outcome) {
         store[slot].outcome = outcome
-        let isDeadToken = settlement.publishesDeadToken(slot, in: &store)
+        let deadSinceMs = settlement.deadSinceMs(slot, in: store)
+        let isDeadToken = deadSinceMs != nil
+        if let deadSinceMs { store[slot].unregisteredAtMs = deadSinceMs }
         // It was shown to nobody, and will be answered so again.
         if isDeadToken, !isWritable(.unregistered), isAnyTierWritable { return hold(slot, .unwritable) }
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
