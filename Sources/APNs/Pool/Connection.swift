@@ -110,7 +110,6 @@ final class Connection: ByteChannelDelegate {
 
     /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
     private static let eagerBytes = 32 << 10
-    private static let recordBytes = 16 << 10
     /// A connection that ended sooner than this is not replaced at once.
     private static let shortLifeNs: Int64 = 1_000_000_000
     /// Suspects at once, however many answers came.
@@ -280,7 +279,7 @@ final class Connection: ByteChannelDelegate {
         do throws(HTTP2Error) {
             while true {
                 let output = session.output
-                let offered = wholeRecords ? output.count & ~(Self.recordBytes - 1) : output.count
+                let offered = wholeRecords ? output.count & ~(SecureChannel.recordLimit - 1) : output.count
                 guard offered > 0 else { return }
                 let taken = channel.send(UnsafeRawBufferPointer(rebasing: output[0..<offered]))
                 try session.consumeOutput(taken)
