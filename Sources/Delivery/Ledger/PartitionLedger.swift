@@ -51,7 +51,7 @@ package struct PartitionLedger: ~Copyable {
     package var span: Int64 { committable.map { max(0, highestReceived + 1 - $0) } ?? 0 }
 
     /// Entries held in memory.
-    package var entryCount: Int { entries.count }
+    var entryCount: Int { entries.count }
 
     /// The offset to commit: the first that is not settled, else one past the highest received, else what was committed
     /// before; `nil`: nothing was ever committed or received.
