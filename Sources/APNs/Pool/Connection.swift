@@ -327,7 +327,7 @@ final class Connection: ByteChannelDelegate {
         guard applicationProtocol == "h2" else {
             return giveUp("\(address): the server did not agree on HTTP/2 (ALPN h2)")
         }
-        var options = HTTP2.ClientOptions()
+        var options = ClientSessionOptions()
         options.wantedHeaders = RequestHeaders.wantedHeaders
         options.indexAuthorization = configuration.indexAuthorization
         do throws(HTTP2Error) {
