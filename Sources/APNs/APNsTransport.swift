@@ -33,9 +33,9 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private var suspects = SuspectQueue()
     private var isClosing = false
     private var isFinished = false
-    /// Counts what `replace` gave.
+    /// Counts how often all connections were to be made anew: by `replace`, or for a topic.
     private(set) var credentialGeneration = 0
-    /// No connection of this credentialGeneration has been tried to its end: what waits goes on waiting.
+    /// All connections are being made anew, and none of the new ones has become ready or failed: requests stay in the queue.
     private var isReplacing = false
     /// When connections were made anew for a topic; `nil`: never.
     private var topicRenewalNs: Int64?

@@ -1,5 +1,5 @@
+import EventLoop
 import HTTPServer
-import Synchronization
 
 /// The control endpoint: the books to read, the faults to switch. Handlers run on the page server's thread.
 struct ControlPages: Sendable {
@@ -69,7 +69,7 @@ struct ControlPages: Sendable {
             }
             first = number
         }
-        let cursor = Mutex(Books.Cursor(listing, from: first))
+        let cursor = Guarded(Books.Cursor(listing, from: first))
         return HTTPResponse(
             contentType: "text/plain",
             body: .stream { room in

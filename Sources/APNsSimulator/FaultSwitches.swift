@@ -1,16 +1,15 @@
 import EventLoop
-import Synchronization
 
 /// Latency and faults of a running simulator, for any thread.
 package final class FaultSwitches: Sendable {
     private let loop: Loop
     private let door: DoorHandle
-    private let current: Mutex<(latency: Latency, rules: [FaultRule], streams: UInt32)>
+    private let current: Guarded<(latency: Latency, rules: [FaultRule], streams: UInt32)>
 
     init(loop: Loop, door: DoorHandle, options: SimulatorOptions) {
         self.loop = loop
         self.door = door
-        current = Mutex((options.latency, options.faults, options.streams))
+        current = Guarded((options.latency, options.faults, options.streams))
     }
 
     /// SETTINGS_MAX_CONCURRENT_STREAMS; a change is told to every connection at once.

@@ -19,7 +19,5 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
     /// At least 0, less than `limit`, which is positive; the lower numbers are likelier by less than `limit` in 2^64.
     package mutating func below(_ limit: Int) -> Int { Int(next() % UInt64(limit)) }
 
-    package mutating func oneIn(_ count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
-
     package mutating func chance(_ percent: Int) -> Bool { Int.random(in: 0..<100, using: &self) < percent }
 }

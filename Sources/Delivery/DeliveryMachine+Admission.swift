@@ -67,8 +67,8 @@ extension DeliveryMachine {
         return Int(max(0, below - store[record: slot].cursor.index)) + roomAboveReach(partition, at: offset)
     }
 
-    /// What is not admitted because of the reach is no notification that could wait for it. It asks for a commit that
-    /// names it where streams of its app are free, and where others that have some may wait behind it.
+    /// A record that is not admitted because of the reach has no notification that could wait for a commit, so it asks for one
+    /// itself: at once where its app has free streams, and after 5 s where other apps' records may be stuck behind it.
     private mutating func raiseReach(to slot: UInt32, _ partition: UInt32) {
         guard ledger.partitions[partition].behindReach.isEmpty else { return }
         let app = store.hasBody(slot) ? Int(store[bodyOf: slot].app) : -1

@@ -2,9 +2,8 @@ import PushRecords
 
 extension DeliveryMachine {
     /// What this group is to commit now: empty while a commit of it is in flight, before it is time, or when nothing
-    /// changed. When it is not empty, `commitFinished` of the same group must follow. Metadata is lent until the next
-    /// call for the same group.
-    package mutating func takeCommit(of group: CommitGroup, now: DeliveryTime) -> [CommitEntry] {
+    /// changed. When it is not empty, `commitFinished` of the same group must follow.
+    package mutating func takeCommit(of group: CommitGroup, now: DeliveryTime) -> [PartitionCommit] {
         self.now = now
         let ids = ledger.takeCommit(of: group, in: store, now: now.ns, journal: &journal)
         guard !ids.isEmpty else { return [] }
@@ -51,7 +50,8 @@ extension DeliveryMachine {
             guard ledger.reachAllows(slot, partition, in: store) else {
                 if isFirst { ledger.advanceReach(slot, partition, in: store) }
                 isFirst = false
-                // Who left its device queue later than those behind it came stands behind them, and must not be overtaken.
+                // The list is by the time of leaving the device queue, not by offset: an earlier record may stand behind a later
+                // one, so the search goes on.
                 if ledger.partitions[partition].besideQueues > 0 { continue } else { break }
             }
             // It was a probe when it began to wait.

@@ -42,7 +42,7 @@ extension DeliveryMachine {
 
     /// Tried again for as long as nobody ever saw it: that is the network's fault. What APNs itself refuses is not tried
     /// for ever: thrice at once, then once a second; after six in a row alone over the quarantine
-    /// connection, and after `heldRefusals` it is held in a tier. So it holds its partition's watermark back for seven
+    /// connection, and after `heldRefusals` it is held in a tier. So it holds its partition's watermark back for six
     /// pauses of a second and ten tries, the quarantine connection's dialling (at most a minute) among them.
     ///
     /// Held, it uses up no attempt: what APNs refuses of everybody for an hour must not be abandoned. It ends by its

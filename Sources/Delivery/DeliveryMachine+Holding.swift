@@ -26,8 +26,8 @@ extension DeliveryMachine {
         guard let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) else {
             preconditionFailure("what is held has an assignment")
         }
-        // The tier will send it: whoever comes after us and reads its record again has to know that. Of one that was answered
-        // that is known, and of a session that was lost no commit would come.
+        // Its tier will send it, so a successor that reads the record again must know that it may have been sent: the reach has
+        // to cover it first. Not needed for one that was answered (`unwritable`), for which no commit may come: its session may be lost.
         guard cause == .unwritable || ledger.reachAllows(slot, partition, in: store) else {
             store[slot].heldFor = cause
             waitForReach(slot, partition)

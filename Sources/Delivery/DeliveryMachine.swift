@@ -29,7 +29,7 @@ package struct DeliveryMachine: ~Copyable {
     static let nowOrNeverMs: Int64 = 30_000
     /// Refusals by APNs to process it, in a row, before it is held, those that it met alone included.
     static let heldRefusals: UInt8 = 10
-    /// Tries that came to nothing in a row before the next one waits.
+    /// Tries again at once before the next one waits.
     static let quickTries: UInt8 = 3
     /// Dead letters of a partition that may wait while their topic cannot be written; then it is read no further.
     static let unwrittenDeadLetters = 100
@@ -243,9 +243,9 @@ extension DeliveryMachine {
         }
     }
 
-    /// Its partition, where those of it that came before have left their device queues and it has to wait behind them;
-    /// `nil`: it joins its device queue. One that is in the device queue and would have to wait has left none there: it
-    /// goes behind that. One that needs not wait may have come back before the others.
+    /// The partition for whose commit it must wait outside of its device queue: some of that partition's notifications have
+    /// left their queues and come before it. `nil`: it may join its queue. (It needs not wait, or one of its partition that
+    /// waits is still in that queue, and it goes behind that.)
     private func partitionToWaitFor(_ slot: UInt32, beside head: UInt32?) -> UInt32? {
         guard let partition = ledger.partitions.find(slot: store[recordOf: slot].partition),
             ledger.partitions[partition].besideQueues > 0, !ledger.reachAllows(slot, partition, in: store)
@@ -363,7 +363,9 @@ extension DeliveryMachine {
     /// Ends a notification: its productions are queued, its device queue goes on.
     mutating func conclude(_ slot: UInt32, _ outcome: Outcome) {
         store[slot].outcome = outcome
-        let isDeadToken = settlement.publishesDeadToken(slot, in: &store)
+        let deadSinceMs = settlement.deadSinceMs(slot, in: store)
+        let isDeadToken = deadSinceMs != nil
+        if let deadSinceMs { store[slot].unregisteredAtMs = deadSinceMs }
         // It was shown to nobody, and will be answered so again.
         if isDeadToken, !isWritable(.unregistered), isAnyTierWritable { return hold(slot, .unwritable) }
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }

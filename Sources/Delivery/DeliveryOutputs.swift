@@ -70,11 +70,11 @@ extension NotificationID {
 }
 
 /// One partition of a commit.
-package struct CommitEntry {
+package struct PartitionCommit {
     package var partition: PartitionID
     package var offset: Int64
-    /// Printable ASCII; lent: valid until the next call of `takeCommit`.
-    package var metadata: UnsafeRawBufferPointer
+    /// Printable ASCII.
+    package var metadata: [UInt8]
 }
 
 /// What became of one partition of a commit.

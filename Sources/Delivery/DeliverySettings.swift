@@ -4,7 +4,7 @@ package import PushRecords
 package struct DeliveryTime: Sendable, Equatable {
     /// Monotonic nanoseconds: for intervals.
     package var ns: Int64
-    /// Wall clock, milliseconds since the generation: for what is compared with records and Apple.
+    /// Wall clock, milliseconds since the epoch: for what is compared with records and Apple.
     package var wallMs: Int64
 
     @inlinable package init(ns: Int64, wallMs: Int64) {
@@ -28,7 +28,7 @@ package struct DeliverySettings: Sendable {
     /// `apns_id: derived`; otherwise Apple makes the id.
     package var derivesIDs = true
     package var inDoubt = InDoubtPolicy.resend
-    /// Resends after an answer or in doubt, before a notification moves to the longest tier as one attempt.
+    /// Resends after an answer or in doubt, before a notification goes to the tier of 15 minutes as one attempt.
     package var resendMax = 5
     /// Requests older than this when read are `expired`; 0: none.
     package var maxAgeMs: Int64 = 24 * 3_600_000
@@ -56,7 +56,8 @@ package struct DeliverySettings: Sendable {
     package var copiedHeaders: [String] = []
     /// Ascending by delay; at least one.
     package var tiers: [Tier] = [Tier(delayMs: 30_000), Tier(delayMs: 900_000), Tier(delayMs: 7_200_000)]
-    /// How often a notification goes to a tier before it is `abandoned`.
+    /// How many stays in a tier for a reason of its own (held ones are not counted) a notification has before it is
+    /// `abandoned`.
     package var maxAttempts = 5
     /// `delivery.verdicts`: overrides by Apple's word.
     package var verdicts: [String: Verdict] = [:]

@@ -73,7 +73,7 @@ package struct AppStatus: Sendable, Equatable {
     package var heldSinceNs: Int64?
 }
 
-/// What is going on now, over all ledger.partitions.
+/// What is going on now, over all partitions.
 package struct DeliveryGauges: Sendable, Equatable {
     package var openNotifications: Int
     package var openBytes: Int

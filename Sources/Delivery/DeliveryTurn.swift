@@ -57,6 +57,11 @@ package protocol OffsetSink {
 /// partition that is being taken back, and a commit's reply widens the reach of what is sent in the same turn.
 /// Acknowledgements come before records: they make room. What was read may be sent, written and committed at once.
 package struct DeliveryTurn {
+    /// Most records that are read of one partition before the next one's turn.
+    package static let partitionRecords = 128
+    /// Most records that are read before the machine is asked again for how many it has room.
+    package static let roomRecords = 8
+
     /// What woke the owner. Nothing of these: the owner itself had something to do, as to begin to stop.
     package struct WakeUps: OptionSet, Sendable {
         package let rawValue: UInt8

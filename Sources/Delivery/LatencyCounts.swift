@@ -31,11 +31,6 @@ package struct LatencyCounts: Sendable, Equatable {
         return all
     }
 
-    /// The longest duration of a bucket, in milliseconds; `nil`: any.
-    package static func upperBoundMs(of bucket: Int) -> Int64? {
-        bucket < bucketCount - 1 ? Int64(1) << Int64(bucket) - 1 : nil
-    }
-
     package static func == (left: LatencyCounts, right: LatencyCounts) -> Bool {
         left.sumMs == right.sumMs && (0..<bucketCount).allSatisfy { left.buckets[$0] == right.buckets[$0] }
     }

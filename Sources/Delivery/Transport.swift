@@ -16,7 +16,8 @@ package protocol Transport: AnyObject {
     func handle(_ command: TransportCommand)
 }
 
-/// One try of one notification: its slot in the machine and that slot's generation, so that a late completion finds nobody.
+/// One notification: its slot in the machine and that slot's generation. It is the same for each of its tries, so a transport
+/// answers each request exactly once. A completion for a slot that was used again since finds nobody.
 package struct NotificationID: Hashable, Sendable {
     package var slot: UInt32
     package var generation: UInt32
@@ -113,8 +114,8 @@ package struct Completion: Sendable {
     /// It was given up because nothing came any more, over it or another one of the app: the network's fault, not the
     /// notification's.
     package var connectionWasSilent: Bool
-    /// The next try goes out with another provider token, or over newer connections, than this one did. False of a status
-    /// 200, which nobody asks.
+    /// The next try goes out with another provider token, or over newer connections, than this one did. Not set for
+    /// a 200.
     package var carriedOlderToken: Bool
     /// Nobody answered 200: the peer was silent for long enough, in a protocol in which that is how it accepts.
     package var isPresumed: Bool

@@ -19,12 +19,9 @@ package final class FileReading {
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
 
         func run() {
-            unsafe linux_name_thread("files")
             linux_read_regular_files_only(1)
             unsafe linux_tell_paths({ unsafe Work.note($0, $1) }, Unmanaged.passUnretained(self).toOpaque())
-            let stack = unsafe crash_stack_begin()
             body()
-            unsafe crash_stack_end(stack)
         }
 
         /// The thread reads this file next.
@@ -58,18 +55,7 @@ package final class FileReading {
             for value in values { then(value) }
         }
         let begun = Work { results.post(body()) }
-        var thread = pthread_t()
-        let argument = unsafe Unmanaged.passRetained(begun)
-        let code = unsafe pthread_create(
-            &thread, nil,
-            { argument in
-                unsafe Unmanaged<Work>.fromOpaque(argument!).takeRetainedValue().run()
-                return nil
-            }, argument.toOpaque())
-        guard code == 0 else {
-            unsafe argument.release()
-            return false
-        }
+        guard let thread = try? startThread("files", { begun.run() }) else { return false }
         pthread_detach(thread)
         work = begun
         startedNs = loop.now.monotonicNs

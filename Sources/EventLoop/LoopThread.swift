@@ -1,4 +1,3 @@
-internal import CLinux
 internal import Glibc
 internal import Synchronization
 
@@ -15,18 +14,10 @@ package final class LoopThread: Sendable {
     package init(name: String, prepare: @escaping @Sendable (Loop) -> Void = { _ in }) throws(SystemError) {
         let loop = try Loop()
         self.loop = loop
-        let start = unsafe Unmanaged.passRetained(
-            Start(name: name) {
-                prepare(loop)
-                loop.run()
-            })
-        var thread = pthread_t()
-        let result = unsafe pthread_create(&thread, nil, { unsafe runThread($0) }, start.toOpaque())
-        if result != 0 {
-            unsafe start.release()
-            throw SystemError(call: "pthread_create", code: result)
+        thread = try startThread(name) {
+            prepare(loop)
+            loop.run()
         }
-        self.thread = thread
     }
 
     deinit {
@@ -42,24 +33,4 @@ package final class LoopThread: Sendable {
         guard !isJoined.exchange(true, ordering: .relaxed) else { return }
         pthread_join(thread, nil)
     }
-}
-
-private final class Start: Sendable {
-    let name: String
-    let body: @Sendable () -> Void
-
-    init(name: String, body: @escaping @Sendable () -> Void) {
-        self.name = name
-        self.body = body
-    }
-}
-
-/// Called by pthread_create on the new thread.
-private func runThread(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
-    let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
-    unsafe start.name.withCString { unsafe linux_name_thread($0) }
-    let stack = unsafe crash_stack_begin()
-    start.body()
-    unsafe crash_stack_end(stack)
-    return nil
 }

@@ -39,23 +39,11 @@ package final class Signals {
         Self.block(signals)
         Self.handOnPending(signals)
         let box = Box(signals, stopping: stopping, Mailbox(loop: loop, capacity: 64) { $0.forEach(handler) })
-        var thread = pthread_t()
-        let argument = unsafe Unmanaged.passRetained(box)
-        let code = unsafe pthread_create(
-            &thread, nil,
-            { argument in
-                unsafe Signals.take(Unmanaged<Box>.fromOpaque(argument!).takeRetainedValue())
-            }, argument.toOpaque())
-        guard code == 0 else {
-            unsafe argument.release()
-            throw SystemError(call: "pthread_create", code: code)
-        }
+        thread = try startThread("signals") { Signals.take(box) }
         pthread_detach(thread)
-        self.thread = thread
     }
 
     private static func take(_ box: Box) -> Never {
-        unsafe linux_name_thread("signals")
         var set = Self.set(box.signals)
         var stops = 0
         while true {

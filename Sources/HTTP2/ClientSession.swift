@@ -27,7 +27,7 @@ package enum Submission: Sendable, Equatable {
     case refused
 }
 
-package struct ClientOptions: Sendable {
+package struct ClientSessionOptions: Sendable {
     /// Never more streams than this, whatever the peer allows.
     package var streamLimit = 1_000
     /// No request is taken while this many bytes of output wait.
@@ -38,8 +38,8 @@ package struct ClientOptions: Sendable {
     package var wantedHeaders: [StaticString] = []
     /// See `AuthorizationIndexing`.
     package var indexAuthorization = true
-    /// Odd; where stream ids begin (for tests of their end).
-    package var firstStreamID: Int32 = 1
+    /// Odd; where stream ids begin: tests of their end begin near it.
+    var firstStreamID: Int32 = 1
 
     package init() {}
 }
@@ -52,10 +52,10 @@ package struct ClientOptions: Sendable {
 package final class ClientSession {
     private let state: UnsafeMutablePointer<ClientState>
     private let session: OpaquePointer
-    private let options: ClientOptions
+    private let options: ClientSessionOptions
 
     /// - Throws: when nghttp2 is out of memory.
-    package init(options: ClientOptions = ClientOptions()) throws(HTTP2Error) {
+    package init(options: ClientSessionOptions = ClientSessionOptions()) throws(HTTP2Error) {
         precondition(options.wantedHeaders.count <= 4, "at most 4 wanted headers")
         let state = UnsafeMutablePointer<ClientState>.allocate(capacity: 1)
         unsafe state.initialize(to: ClientState(options: options))

@@ -46,7 +46,7 @@ struct ClientState {
     var foundStream: Int32 = 0
     var foundSlot: UnsafeMutablePointer<StreamSlot>?
 
-    init(options: ClientOptions) {
+    init(options: ClientSessionOptions) {
         unsafe streamLimit = options.streamLimit
         unsafe responseLimit = options.responseLimit
         var wanted = [4 of Wanted](repeating: Wanted())

@@ -4,7 +4,7 @@ internal import CNghttp2
 package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
     /// A complete request; it can be read until the next `nextEvent`. Answer it whenever, by its stream, or never.
     case request(stream: Int32)
-    /// The headers of a request whose body is still to come (only with `ServerOptions.announcesHeaders`).
+    /// The headers of a request whose body is still to come (only with `ServerSessionOptions.announcesHeaders`).
     case headers(stream: Int32)
     /// A stream is gone before it was answered: reset by the client, by us, or by a GOAWAY of ours.
     case closed(stream: Int32, code: ErrorCode)
@@ -15,7 +15,7 @@ package enum ServerEvent: BitwiseCopyable, Sendable, Equatable {
     case pong
 }
 
-package struct ServerOptions: Sendable {
+package struct ServerSessionOptions: Sendable {
     /// The first SETTINGS. APNs' own, as seen.
     package var settings: [Setting] = [
         .headerTableSize(4_096), .maxConcurrentStreams(1_000), .initialWindowSize(65_535), .maxFrameSize(16_384),
@@ -42,7 +42,7 @@ package final class ServerSession {
     private let session: OpaquePointer
 
     /// - Throws: when nghttp2 is out of memory.
-    package init(options: ServerOptions = ServerOptions()) throws(HTTP2Error) {
+    package init(options: ServerSessionOptions = ServerSessionOptions()) throws(HTTP2Error) {
         let state = UnsafeMutablePointer<ServerState>.allocate(capacity: 1)
         unsafe state.initialize(to: ServerState(options: options))
         var raw: OpaquePointer?

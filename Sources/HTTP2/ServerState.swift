@@ -122,7 +122,7 @@ struct ServerState {
         var slot: UnsafeMutablePointer<RequestSlot>?
     }
 
-    let options: ServerOptions
+    let options: ServerSessionOptions
     let memory = unsafe MemoryPool()
     var output = unsafe OutputBuffer(capacity: 64 << 10)
     var sink = unsafe EventSink<Entry>()
@@ -135,7 +135,7 @@ struct ServerState {
     var unconsumed = 0
     var errorText: String?
 
-    init(options: ServerOptions) { unsafe self.options = options }
+    init(options: ServerSessionOptions) { unsafe self.options = options }
 
     func free() {
         unsafe memory.free()

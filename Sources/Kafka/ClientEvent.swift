@@ -87,7 +87,7 @@ package enum ClientEvent: Sendable, Hashable {
         case RD_KAFKA_EVENT_ERROR:
             // A fatal error comes as _FATAL, or as what caused it with a mark (rdkafka_event.c, rd_kafka_event_setup).
             let error = error
-            // What is wrong with each broker comes by itself. This one counts those that were named in bootstrap.servers and
+            // What is wrong with each broker comes by itself. This one counts those that were named in `bootstrap.servers` and
             // told their own names twice, and comes whenever all connections are down for a moment.
             if error.code == .allBrokersDown {
                 return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")

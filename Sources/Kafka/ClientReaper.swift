@@ -14,7 +14,8 @@ package enum ClientReaper {
     /// Clients that were let go of and are not gone yet. Any thread.
     package static var unfinished: Int { hanging.load(ordering: .acquiring) }
 
-    /// Destroys a client; returns once it is gone, after a second at the latest.
+    /// Destroys a client; returns once it is gone, after a second at the latest. The thread is made here and not by
+    /// `EventLoop`, of which this module knows nothing.
     static func destroy(_ client: OpaquePointer) {
         let end = unsafe End(client)
         hanging.wrappingAdd(1, ordering: .acquiringAndReleasing)
@@ -45,7 +46,7 @@ package enum ClientReaper {
         return true
     }
 
-    /// The end of one client.
+    /// The end of one client. Its handle is used once, by `run`: that is what `@unchecked Sendable` stands for.
     @safe private final class End: @unchecked Sendable {
         private let client: OpaquePointer
         private let isGone = Atomic(false)

@@ -13,7 +13,7 @@ package struct ProducerTopic: Hashable, Sendable {
 @safe package final class Producer {
     private let settings: ProducerSettings
     private let wakeUpDescriptor: Int32
-    private var client: ProducerClient
+    private(set) var client: ProducerClient
     /// Those that met a fatal error, until the last of their reports was handed out.
     private var former: [ProducerClient] = []
     /// The topics looked up so far, by `ProducerTopic.index`.
@@ -136,10 +136,5 @@ package struct ProducerTopic: Hashable, Sendable {
         client.purge()
         former.append(client)
         client = fresh
-    }
-
-    /// Makes the client fail fatally, as a broker's answer would, to test what follows.
-    package func failFatally(_ code: KafkaCode) {
-        _ = unsafe rd_kafka_test_fatal_error(client.handle.raw, code.c, "a test asked for it")
     }
 }

@@ -292,7 +292,8 @@ package final class DialAttempt {
     }
 }
 
-/// Carries a value of a loop's thread through another thread and back.
+/// Carries a value of a loop's thread through another thread and back. The other one does not look at it: that is what
+/// `@unchecked Sendable` stands for.
 private struct OnLoop<Value>: @unchecked Sendable {
     let value: Value
     init(_ value: Value) { self.value = value }

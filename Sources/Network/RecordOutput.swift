@@ -3,12 +3,9 @@ internal import TLS
 
 /// What a channel sends: plaintext gathered to whole TLS records, and the books of how far it came. The socket is the
 /// channel's business.
-@safe struct RecordOutput {
-    /// A TLS record's most plaintext (RFC 8446, 5.1).
-    static let recordLimit = 16_384
-
+@safe struct RecordOutput: ~Copyable {
     /// Most bytes that wait: gathered plaintext and ciphertext the kernel did not take.
-    let limit: Int
+    private let limit: Int
     /// Plaintext taken, in all.
     private(set) var sentBytes: Int64 = 0
     /// Ciphertext the kernel did not take yet.
@@ -20,19 +17,19 @@ internal import TLS
     private var marks = WrittenMarks()
 
     init(limit: Int) {
-        precondition(limit >= 2 * Self.recordLimit, "a channel's output limit is at least 32 KiB")
+        precondition(limit >= 2 * SecureChannel.recordLimit, "a channel's output limit is at least 32 KiB")
         self.limit = limit
-        unsafe gathering = .allocate(byteCount: Self.recordLimit, alignment: 64)
+        unsafe gathering = .allocate(byteCount: SecureChannel.recordLimit, alignment: 64)
     }
 
-    func deallocate() { unsafe gathering.deallocate() }
+    deinit { unsafe gathering.deallocate() }
 
     var room: Int { max(0, limit - gathered - pending) }
     /// Plaintext of which the kernel has every record.
     var writtenBytes: Int64 { marks.plaintextWritten }
 
     /// Whether so much only needs to be copied.
-    func fits(_ count: Int) -> Bool { gathered + count < Self.recordLimit }
+    func fits(_ count: Int) -> Bool { gathered + count < SecureChannel.recordLimit }
 
     /// Takes plaintext that `fits`.
     mutating func gather(_ bytes: UnsafeRawPointer, _ count: Int) {
@@ -45,15 +42,15 @@ internal import TLS
     mutating func takeRecord(
         of bytes: UnsafeRawBufferPointer, from position: inout Int, into session: Session
     ) throws(TLSError) {
-        let count = min(Self.recordLimit - gathered, bytes.count - position)
+        let count = min(SecureChannel.recordLimit - gathered, bytes.count - position)
         let part = unsafe UnsafeRawBufferPointer(rebasing: bytes[position..<position + count])
         position += count
-        if count == Self.recordLimit {
+        if count == SecureChannel.recordLimit {
             sentBytes += Int64(count)
             try unsafe encrypt(part, session)
         } else {
             unsafe gather(part.baseAddress!, count)
-            if gathered == Self.recordLimit { try encryptGathered(session) }
+            if gathered == SecureChannel.recordLimit { try encryptGathered(session) }
         }
     }
 

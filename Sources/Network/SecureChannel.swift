@@ -56,6 +56,8 @@ package import TLS
     private var hasEndedWriting = false
     private var end: ChannelEnd?
 
+    /// A TLS record's most plaintext (RFC 8446, 5.1).
+    package static let recordLimit = 16_384
     /// So much ciphertext is written before the turn ends: the peer gets to work, and the buffer stays small.
     private static let writeThreshold = 64 * 1024
     /// How long a peer that was told the end may take to end its side.
@@ -117,11 +119,9 @@ package import TLS
         self.delegate = delegate
         self.observer = observer
         output = RecordOutput(limit: options.outputLimit)
-        lowRoom = min(2 * RecordOutput.recordLimit, options.outputLimit / 2)
+        lowRoom = min(2 * Self.recordLimit, options.outputLimit / 2)
         alarm = Alarm(loop: loop) { [weak self] in self?.timedOut() }
     }
-
-    deinit { output.deallocate() }
 
     private func shakeHands(
         _ descriptor: Descriptor, _ address: SocketAddress, _ makeSession: () throws(TLSError) -> Session
@@ -326,7 +326,7 @@ package import TLS
             if case .bytes(let count) = result {
                 filled += count
                 // A record always fits whole.
-                if buffer.count - filled >= RecordOutput.recordLimit { continue }
+                if buffer.count - filled >= Self.recordLimit { continue }
             }
             unsafe handOver(buffer, &filled)
             if case .bytes = result { continue }

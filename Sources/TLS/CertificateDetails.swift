@@ -7,7 +7,7 @@ package struct CertificateDetails: Hashable, Sendable {
     package var subject: String
     /// Who signed it, in the same form.
     package var issuer: String
-    /// The names it is for (subjectAltName): `DNS:api.push.apple.com, IP Address:127.0.0.1`; empty: it says none.
+    /// The names it is for (`subjectAltName`): `DNS:api.push.apple.com, IP Address:127.0.0.1`; empty: it says none.
     package var names: String
     /// `UID=` of the subject: the bundle id in Apple's provider certificates.
     package var userID: String?

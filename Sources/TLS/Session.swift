@@ -91,10 +91,6 @@ internal import Glibc
     /// Forgets ciphertext lent: the session is given up.
     package func dropCiphertext() { unsafe wire.pointee.dropInput() }
 
-    /// The peer's stream has ended: once what was lent is used up, `handshake` and `read` throw `connectionLost` (or
-    /// `read` says `closed`, when there was a close_notify).
-    package func receivedEndOfStream() { unsafe wire.pointee.isInputEnded = true }
-
     /// Ciphertext for the peer; valid until the next call of this session.
     package var pendingOutput: UnsafeRawBufferPointer { unsafe wire.pointee.pendingOutput }
 

@@ -6,7 +6,6 @@ internal import Glibc
 @safe struct Wire {
     private var input: UnsafePointer<UInt8>?
     private var inputCount = 0
-    var isInputEnded = false
 
     private var output: UnsafeMutableRawPointer
     private var outputCapacity: Int
@@ -115,7 +114,7 @@ enum WireBIO {
         let wire = unsafe wire(bio)
         unsafe done!.pointee = unsafe wire.pointee.take(bytes!, count)
         if unsafe done!.pointee > 0 { return 1 }
-        if unsafe !wire.pointee.isInputEnded { unsafe openssl_bio_retry_read(bio) }
+        unsafe openssl_bio_retry_read(bio)
         return 0
     }
 
@@ -131,8 +130,7 @@ enum WireBIO {
     private static func control(_ bio: OpaquePointer?, _ command: Int32) -> Int {
         switch command {
         case BIO_CTRL_FLUSH: 1
-        // SSL_read asks whether the stream has ended, to tell UNEXPECTED_EOF from other failures.
-        case BIO_CTRL_EOF: unsafe wire(bio).pointee.isInputEnded && wire(bio).pointee.unreadCount == 0 ? 1 : 0
+        // Among them BIO_CTRL_EOF: where the stream ends, the channel does, and the session is asked no more.
         default: 0
         }
     }

@@ -67,7 +67,7 @@ final class RawClient: SecureChannelDelegate {
             hasCertificate
             ? try Identity(certificatePEM: credentials.clientCertificatePEM, keyPEM: credentials.clientKeyPEM) : nil
         let context = try ClientContext(
-            TLS.ClientOptions(trust: .pem(credentials.caPEM), alpn: [], identity: identity))
+            ClientOptions(trust: .pem(credentials.caPEM), alpn: [], identity: identity))
         channel = SecureChannel(
             dialing: DialTarget(host: "localhost", port: port ?? 0), context: context,
             dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: self)

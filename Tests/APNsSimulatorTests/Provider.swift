@@ -45,12 +45,12 @@ final class Provider: SecureChannelDelegate {
     ) throws {
         loop = try Loop()
         resolver = try Resolver()
-        var options = HTTP2.ClientOptions()
+        var options = ClientSessionOptions()
         options.wantedHeaders = ["apns-id", "apns-unique-id", "apns-request-id", "apns-channel-id"]
         session = try ClientSession(options: options)
         self.authorization = authorization
         let context = try ClientContext(
-            TLS.ClientOptions(trust: .pem(simulator.credentials.caPEM), alpn: alpn, identity: identity))
+            ClientOptions(trust: .pem(simulator.credentials.caPEM), alpn: alpn, identity: identity))
         channel = SecureChannel(
             dialing: DialTarget(host: "localhost", port: port ?? simulator.port), context: context,
             dialer: Dialer(loop: loop, resolver: resolver), loop: loop, delegate: self)

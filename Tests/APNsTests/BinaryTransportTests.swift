@@ -181,7 +181,7 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    /// node-apn's cacheTooSmall, by time: an error that comes when its notification counts as accepted is told, and the window
+    /// node-apn's `cacheTooSmall`, by time: an error that comes when its notification counts as accepted is told, and the window
     /// is longer from then on.
     @Test func anErrorThatComesTooLateLengthensTheWindow() throws {
         let world = try GatewayWorld()

@@ -31,7 +31,7 @@ final class Nghttpd {
             Self.path!, "-a", "127.0.0.1", "-m", "\(streams)", "-d", directory.appending(path: "www").path, "\(port)",
             key.path, certificate.path,
         ]
-        // Not Foundation's Process: its waitUntilExit was seen to hang.
+        // Not Foundation's Process: its `waitUntilExit` was seen to hang.
         var strings = arguments.map { strdup($0) } + [nil]
         defer { strings.forEach { free($0) } }
         var actions = posix_spawn_file_actions_t()

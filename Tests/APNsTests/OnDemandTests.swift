@@ -39,7 +39,7 @@ import Testing
         let world = try world(over: .tls)
         let right = world.configuration
         let stranger = try CertificateAuthority(commonName: "someone else")
-        world.configuration.tls = try ClientContext(TLS.ClientOptions(trust: .pem(stranger.certificatePEM)))
+        world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(stranger.certificatePEM)))
         try world.start()
         world.run("room") { world.capacity == 128 }
         world.send(0..<3)

@@ -82,7 +82,7 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
         let resolver = try Resolver()
         let configuration = APNsConfiguration(
             host: "127.0.0.1", port: simulator.port,
-            tls: try ClientContext(TLS.ClientOptions(trust: .pem(simulator.credentials.caPEM))))
+            tls: try ClientContext(ClientOptions(trust: .pem(simulator.credentials.caPEM))))
         let token = ProviderToken(
             keyID: SimulatorCredentials.keyID, teamID: SimulatorCredentials.teamID,
             key: try SigningKey(pem: simulator.credentials.providerKeyPEM))
@@ -93,7 +93,7 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
     convenience init(_ server: ScriptedServer, _ settings: DeliverySettings) throws {
         let time = try TestTime()
         let configuration = APNsConfiguration(
-            host: "127.0.0.1", port: server.port, tls: try ClientContext(TLS.ClientOptions(trust: .anyone)))
+            host: "127.0.0.1", port: server.port, tls: try ClientContext(ClientOptions(trust: .anyone)))
         self.init(
             settings, time.loop, time, configuration, try World.providerToken(),
             MemoryDialer(loop: time.loop, server: server), nil)

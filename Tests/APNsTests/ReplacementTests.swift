@@ -72,7 +72,7 @@ import Testing
         let world = try World(over: .tls)
         let right = world.configuration
         let stranger = try CertificateAuthority(commonName: "someone else")
-        world.configuration.tls = try ClientContext(TLS.ClientOptions(trust: .pem(stranger.certificatePEM)))
+        world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(stranger.certificatePEM)))
         world.configuration.backOff.firstNs = 60_000_000_000
         world.configuration.backOff.lastNs = 60_000_000_000
         try world.start()
@@ -95,7 +95,7 @@ import Testing
         world.run("two on the connection") { held.count == 2 }
         let stranger = try CertificateAuthority(commonName: "someone else")
         var wrong = world.configuration
-        wrong.tls = try ClientContext(TLS.ClientOptions(trust: .pem(stranger.certificatePEM)))
+        wrong.tls = try ClientContext(ClientOptions(trust: .pem(stranger.certificatePEM)))
         world.transport.replace(configuration: wrong, token: try World.providerToken())
         world.run("given back") { world.completions.count == 3 }
         #expect(world.completions.allSatisfy { $0.kind == .notProcessed })
@@ -150,7 +150,7 @@ import Testing
         let trust = Trust.pem(ScriptedServer.authority.certificatePEM)
         let world = try World(over: .tls, clientCertificates: .required(trust))
         func context(_ issued: CertificateAuthority.Issued?) throws -> ClientContext {
-            try ClientContext(TLS.ClientOptions(trust: trust, identity: try issued?.identity()))
+            try ClientContext(ClientOptions(trust: trust, identity: try issued?.identity()))
         }
         let expired = try ScriptedServer.authority.issueClient(bundleID: "com.example.shop", validForDays: -1)
         world.configuration.tls = try context(expired)

@@ -168,7 +168,7 @@ final class GatewayWorld {
     init() throws {
         time = try TestTime()
         gateway = ScriptedGateway(loop: time.loop)
-        configuration = BinaryConfiguration(host: "gateway", tls: try ClientContext(TLS.ClientOptions(trust: .anyone)))
+        configuration = BinaryConfiguration(host: "gateway", tls: try ClientContext(ClientOptions(trust: .anyone)))
         configuration.backOff.firstNs = 20_000_000
         configuration.backOff.lastNs = 40_000_000
     }

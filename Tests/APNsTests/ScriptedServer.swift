@@ -99,7 +99,7 @@ extension ServerPeer: SecureChannelDelegate {}
 final class ScriptedServer {
     static let authority = try! CertificateAuthority()
 
-    var options = HTTP2.ServerOptions()
+    var options = ServerSessionOptions()
     /// Said instead of HTTP/2's preface.
     var greeting: String?
     var onRequest: (ServerPeer, Arrived) -> Void = { $0.respond($1.stream) }
@@ -111,10 +111,10 @@ final class ScriptedServer {
     private var listener: Listener?
 
     /// Listens on a port of its own, with TLS.
-    func listen(loop: Loop, clientCertificates: TLS.ServerOptions.ClientCertificates) throws {
+    func listen(loop: Loop, clientCertificates: ServerOptions.ClientCertificates) throws {
         let identity = try Self.authority.issueServer().identity()
         let context = try ServerContext(
-            TLS.ServerOptions(identity: identity, clientCertificates: clientCertificates))
+            ServerOptions(identity: identity, clientCertificates: clientCertificates))
         listener = try Listener(host: "127.0.0.1", port: 0, loop: loop) { [unowned self] accepted in
             guard let peer = try? makePeer() else { return }
             accept(peer, SecureChannel(accepted: accepted, context: context, loop: loop, delegate: peer))
@@ -187,7 +187,7 @@ final class World {
     private let resolver: Resolver?
 
     init(
-        over wire: Wire = .memory, clientCertificates: TLS.ServerOptions.ClientCertificates = .notRequested,
+        over wire: Wire = .memory, clientCertificates: ServerOptions.ClientCertificates = .notRequested,
         prepare: (ScriptedServer) -> Void = { _ in }
     ) throws {
         server = ScriptedServer()
@@ -215,7 +215,7 @@ final class World {
     deinit { resolver?.stop() }
 
     private static let context = Result {
-        try ClientContext(TLS.ClientOptions(trust: .pem(ScriptedServer.authority.certificatePEM)))
+        try ClientContext(ClientOptions(trust: .pem(ScriptedServer.authority.certificatePEM)))
     }
 
     /// The clients' ends of connections in memory, in the order of dials.

@@ -389,7 +389,7 @@ import Testing
     @Test func aServerThatCannotBeTrusted() throws {
         let world = try World(over: .tls)
         let other = try CertificateAuthority(commonName: "someone else")
-        world.configuration.tls = try ClientContext(TLS.ClientOptions(trust: .pem(other.certificatePEM)))
+        world.configuration.tls = try ClientContext(ClientOptions(trust: .pem(other.certificatePEM)))
         try world.start()
         world.run("failed twice") {
             world.notes.count { if case .connectFailed = $0 { true } else { false } } >= 2

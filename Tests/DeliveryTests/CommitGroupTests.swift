@@ -69,15 +69,4 @@ struct CommitGroupTests {
         rig.wait(ms: 100)
         #expect(rig.takeCommit(of: .retries).count == 1)
     }
-
-    @Test("Metadata of the one stays lent while the other is taken")
-    func lent() {
-        let (rig, requests, retries) = Self.both()
-        Self.settleOne(rig, requests, 0, "a")
-        rig.machine.revoke([retries])
-        let first = rig.machine.takeCommit(of: .requests, now: rig.now)
-        let before = first.map { Array($0.metadata) }
-        _ = rig.machine.takeCommit(of: .retries, now: rig.now)
-        #expect(first.map { Array($0.metadata) } == before)
-    }
 }

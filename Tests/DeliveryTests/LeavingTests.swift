@@ -80,7 +80,7 @@ struct LeavingTests {
         rig.finishCommit([.metadataTooLarge])
         let half = rig.machine.takeCommit(of: .requests, now: rig.now)
         #expect(half.count == 1 && half[0].metadata.count <= characters / 2)
-        #expect(CommitMap(metadata: half[0].metadata, base: 0)?.reach ?? 0 > 400)
+        #expect(half[0].metadata.withUnsafeBytes { CommitMap(metadata: $0, base: 0) }?.reach ?? 0 > 400)
         rig.finishCommit([.acknowledged])
         let events = rig.machine.takeEvents()
         #expect(events.contains(.metadataRefused(partition, characters: characters)))

@@ -105,7 +105,7 @@ struct CircuitBreakersTests {
         let probe = breakers.settleProbe(
             second, fault: nil, in: &store, ofMany: false, now: later, journal: &journal)
         expect(probe, is: store.id(of: second))
-        expect(breakers.isClosed(0) || breakers.hasProbes || breakers.isGated(0), is: false)
+        expect(breakers.isClosed(0) || !breakers.probes.isEmpty || breakers.isGated(0), is: false)
         expect(journal.counters.circuitsOpened, is: 1)
         expect(journal.events.count, is: 2)
     }

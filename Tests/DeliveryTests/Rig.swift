@@ -40,6 +40,7 @@ final class Rig {
     var sent: [OutgoingRequest] = []
     /// What the next turns bring, and what they did (`turn`).
     var play = Play()
+    private var steps = 0
 
     static let app = AppRoute(
         name: "shop", environment: .production, bundleIDs: ["com.example.shop"], guardPolicy: .off)
@@ -71,6 +72,14 @@ final class Rig {
         now.ns += ms * 1_000_000
         now.wallMs += ms
         machine.advance(now: now)
+        check(machine)
+    }
+
+    /// What each part of the machine counts is what is there: looked at after each step, of very many after some.
+    private func check(_ machine: borrowing DeliveryMachine) {
+        steps += 1
+        guard steps < 100 || steps % 200 == 0 else { return }
+        for rule in machine.checkInvariants() { Issue.record("an invariant does not hold: \(rule)") }
     }
 
     // MARK: Records
@@ -144,6 +153,7 @@ final class Rig {
             for index in bytes.indices { bytes[index] = 0xAA }
             bytes.deallocate()
         }
+        check(machine)
         return receipt
     }
 
@@ -161,6 +171,7 @@ final class Rig {
     private func send(from machine: inout DeliveryMachine) -> [String] {
         var batch: [OutgoingRequest] = []
         machine.sends(now: now) { batch += $1 }
+        check(machine)
         sent += batch
         return batch.map(Self.device)
     }
@@ -180,6 +191,7 @@ final class Rig {
     ) {
         guard let completion = takeSent(device, location).map(make) else { return }
         machine.handle(CompletionBatch(app: AppIndex(0), completions: [completion], texts: texts), now: now)
+        check(machine)
     }
 
     func answer(
@@ -224,6 +236,7 @@ final class Rig {
                 machine.produced(production)
             }
         }
+        check(machine)
         return all
     }
 
@@ -260,6 +273,7 @@ final class Rig {
     func settle() -> [Written] {
         let written = produce()
         for each in written { machine.acknowledged(each.id, now: now) }
+        check(machine)
         return written
     }
 
@@ -275,16 +289,16 @@ final class Rig {
     func takeCommit() -> [Committed] { CommitGroup.allCases.flatMap { takeCommit(of: $0) } }
 
     func takeCommit(of group: CommitGroup) -> [Committed] {
-        machine.takeCommit(of: group, now: now).map {
-            Committed(
-                partition: $0.partition, offset: $0.offset,
-                map: CommitMap(metadata: $0.metadata, base: $0.offset) ?? CommitMap(reach: -1))
+        machine.takeCommit(of: group, now: now).map { entry in
+            let map = entry.metadata.withUnsafeBytes { CommitMap(metadata: $0, base: entry.offset) }
+            return Committed(partition: entry.partition, offset: entry.offset, map: map ?? CommitMap(reach: -1))
         }
     }
 
     /// The reply to a commit of request partitions.
     func finishCommit(_ outcomes: [CommitOutcome], of group: CommitGroup = .requests) {
         machine.commitFinished(of: group, outcomes, now: now)
+        check(machine)
     }
 
     /// Commits what there is, acknowledged.
@@ -341,6 +355,7 @@ extension Rig: RequestSource, Transports, RecordSink, OffsetSink {
         play.steps = []
         var turn = play.turn
         defer { play.turn = turn }
+        defer { check(machine) }
         return try turn.run(
             &machine, requests: self, transports: self, records: self, offsets: self, wokenBy: wakeUps, now: now)
     }

@@ -17,8 +17,13 @@ struct LatencyCountsTests {
         for each in 0..<LatencyCounts.bucketCount { #expect(counts[each] == (each == bucket ? 1 : 0)) }
         #expect(counts.sumMs == max(0, ms))
         #expect(counts.count == 1)
-        if let bound = LatencyCounts.upperBoundMs(of: bucket) { #expect(ms <= bound) }
-        if bucket > 0, let below = LatencyCounts.upperBoundMs(of: bucket - 1) { #expect(ms > below) }
+        if let bound = Self.upperBoundMs(of: bucket) { #expect(ms <= bound) }
+        if bucket > 0, let below = Self.upperBoundMs(of: bucket - 1) { #expect(ms > below) }
+    }
+
+    /// The longest duration of a bucket, in milliseconds; `nil`: any.
+    private static func upperBoundMs(of bucket: Int) -> Int64? {
+        bucket < LatencyCounts.bucketCount - 1 ? Int64(1) << Int64(bucket) - 1 : nil
     }
 }
 

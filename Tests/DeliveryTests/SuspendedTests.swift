@@ -16,7 +16,7 @@ struct SuspendedTests {
     static func commit(_ rig: Rig, _ outcome: CommitOutcome = .acknowledged) -> Committed? {
         let entries = rig.machine.takeCommit(of: .requests, now: rig.now)
         guard let first = entries.first else { return nil }
-        let committed = Committed(offset: first.offset, text: Array(first.metadata))
+        let committed = Committed(offset: first.offset, text: first.metadata)
         rig.finishCommit(entries.map { _ in outcome })
         return committed
     }
@@ -271,7 +271,7 @@ struct SuspendedTests {
         rig.settle()
         rig.wait(ms: 50)
         let inFlight = rig.machine.takeCommit(of: .requests, now: rig.now)
-        let committed = Committed(offset: inFlight[0].offset, text: Array(inFlight[0].metadata))
+        let committed = Committed(offset: inFlight[0].offset, text: inFlight[0].metadata)
         rig.machine.suspend([partition])
         if isAnswered { rig.finishCommit([.refused]) }
         let back = Self.assign(rig, committed)

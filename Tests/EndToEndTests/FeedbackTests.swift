@@ -188,7 +188,7 @@ extension EndToEnd.Outages {
             try service.process.waitFor("all is told", seconds: 20)
             usleep(3_000_000)
             #expect(process.ended == nil, "\(process.text)")
-            // The worker is asked to end meanwhile, and has drain.shutdown to write the rest.
+            // The worker is asked to end meanwhile, and has `drain.shutdown` to write the rest.
             if command == "run" { process.signal(SIGTERM) }
             try broker.start()
             #expect(try process.wait(seconds: 120) == .exited(0), "\(process.text)")

@@ -117,9 +117,9 @@ import Testing
     /// Every request arrives with its credential, through renewals, evictions and every size of the peer's table.
     @Test(arguments: [4_096, 0, 100, 250, 300, 1_000, 65_536] as [UInt32], [true, false])
     func credentialsArriveWhateverTheTable(size: UInt32, isOn: Bool) throws {
-        var options = ClientOptions()
+        var options = ClientSessionOptions()
         options.indexAuthorization = isOn
-        var server = ServerOptions()
+        var server = ServerSessionOptions()
         server.settings = [.headerTableSize(size), .maxConcurrentStreams(100)]
         let peers = try Peers(client: options, server: server)
         try peers.connect()
@@ -144,7 +144,7 @@ import Testing
     /// The budget (<doc:WhatItCosts>): at most 62 bytes of HEADERS a request over random tokens, 92 with an apns-id.
     @Test(arguments: [(false, 62.0), (true, 92.0)])
     func headersStayWithinTheirBudget(hasID: Bool, budget: Double) throws {
-        var server = ServerOptions()
+        var server = ServerSessionOptions()
         server.settings = [.maxConcurrentStreams(1_000)]
         let peers = try Peers(server: server)
         try peers.connect()
@@ -169,7 +169,7 @@ import Testing
     }
 
     @Test func theSwitchTurnsItOff() throws {
-        var options = ClientOptions()
+        var options = ClientSessionOptions()
         options.indexAuthorization = false
         let peers = try Peers(client: options)
         try peers.connect()

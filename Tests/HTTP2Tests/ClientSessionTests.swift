@@ -1,6 +1,7 @@
 import Foundation
-import HTTP2
 import Testing
+
+@testable import HTTP2
 
 @Suite struct ClientSessionTests {
     @Test func prefaceIsGolden() throws {
@@ -22,7 +23,7 @@ import Testing
     }
 
     @Test func aRequestAndItsAnswer() throws {
-        var options = ClientOptions()
+        var options = ClientSessionOptions()
         options.wantedHeaders = ["apns-id", "apns-unique-id"]
         let peers = try Peers(client: options)
         try peers.connect()
@@ -51,7 +52,7 @@ import Testing
     }
 
     @Test func streamsAreCountedAndSettingsHeeded() throws {
-        var server = ServerOptions()
+        var server = ServerSessionOptions()
         server.settings = [.maxConcurrentStreams(1)]
         let peers = try Peers(server: server)
         try peers.connect()
@@ -130,7 +131,7 @@ import Testing
     }
 
     @Test func anEarlyAnswerIsResetByUs() throws {
-        var server = ServerOptions()
+        var server = ServerSessionOptions()
         server.settings = [.maxConcurrentStreams(1), .initialWindowSize(10)]
         server.announcesHeaders = true
         server.canStall = true
@@ -151,7 +152,7 @@ import Testing
     }
 
     @Test func aBodyThatWaitedSaysWhereItEnded() throws {
-        var server = ServerOptions()
+        var server = ServerSessionOptions()
         server.settings = [.initialWindowSize(10)]
         server.canStall = true
         let peers = try Peers(server: server)
@@ -171,7 +172,7 @@ import Testing
     }
 
     @Test func aCancelledStreamIsSilentAndItsBodyUntouched() throws {
-        var server = ServerOptions()
+        var server = ServerSessionOptions()
         server.settings = [.initialWindowSize(10)]
         let peers = try Peers(server: server)
         try peers.connect()
@@ -190,7 +191,7 @@ import Testing
     }
 
     @Test func interimResponsesAreForgotten() throws {
-        var options = ClientOptions()
+        var options = ClientSessionOptions()
         options.wantedHeaders = ["apns-id"]
         let peers = try Peers(client: options)
         try peers.connect()
@@ -244,7 +245,7 @@ import Testing
     }
 
     @Test func aFullOutputRefuses() throws {
-        var options = ClientOptions()
+        var options = ClientSessionOptions()
         options.outputLimit = 1_000
         let peers = try Peers(client: options)
         try peers.connect()
@@ -257,7 +258,7 @@ import Testing
     }
 
     @Test func streamIDsEnd() throws {
-        var options = ClientOptions()
+        var options = ClientSessionOptions()
         options.firstStreamID = .max - 2
         let peers = try Peers(client: options)
         try peers.connect()

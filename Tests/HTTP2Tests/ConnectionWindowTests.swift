@@ -4,7 +4,7 @@ import Testing
 /// The peer's window for the whole connection (RFC 9113, section 6.9).
 @Suite struct ConnectionWindowTests {
     @Test func theConnectionWindowIsCounted() throws {
-        var options = ServerOptions()
+        var options = ServerSessionOptions()
         options.canStall = true
         let peers = try Peers(server: options)
         try peers.connect()
@@ -30,9 +30,9 @@ import Testing
     @Test(
         arguments: [[146], [1_000], [4_096], [90, 700, 146, 3_011], [32_767], [65_535]], [65_535, 1 << 20] as [Int32])
     func theWholeWindowGoesRound(sizes: [Int], window: Int32) throws {
-        var options = ServerOptions()
+        var options = ServerSessionOptions()
         options.connectionWindow = window
-        var client = ClientOptions()
+        var client = ClientSessionOptions()
         client.outputLimit = 2 << 20
         let peers = try Peers(client: client, server: options)
         try peers.connect()

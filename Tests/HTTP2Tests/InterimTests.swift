@@ -32,7 +32,7 @@ import Testing
 
     /// A client with one request, `apns-id` wanted, that gets these bytes.
     static func client(receiving bytes: [UInt8]) throws -> ClientSession {
-        var options = ClientOptions()
+        var options = ClientSessionOptions()
         options.wantedHeaders = ["apns-id"]
         let peers = try Peers(client: options)
         try peers.connect()

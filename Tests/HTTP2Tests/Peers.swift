@@ -10,7 +10,9 @@ final class Peers {
     var serverBytes: [UInt8] = []
     var clientBytes: [UInt8] = []
 
-    init(client: ClientOptions = ClientOptions(), server: ServerOptions = ServerOptions()) throws {
+    init(client: ClientSessionOptions = ClientSessionOptions(), server: ServerSessionOptions = ServerSessionOptions())
+        throws
+    {
         self.client = try ClientSession(options: client)
         self.server = try ServerSession(options: server)
     }

@@ -1,5 +1,5 @@
 import Foundation
-import Kafka
+@testable import Kafka
 import TestSupport
 import Testing
 

@@ -99,10 +99,23 @@ import Testing
         for code in ReasonCode.allCases {
             guard let reason = code.text else { continue }
             #expect(texts.insert(reason.description).inserted)
-            #expect(ReasonCode(text: lend(reason.description)) == code)
+            #expect(ReasonCode(text: lend(reason.description)) == code && ReasonCode(reason.description) == code)
         }
         // All but `none` and `other`.
         #expect(texts.count == ReasonCode.allCases.count - 2)
         #expect(ReasonCode(text: lend("")) == nil && ReasonCode(text: lend("badTopic")) == nil)
+        #expect(ReasonCode("") == nil && ReasonCode("badTopic") == nil)
+    }
+
+    /// Programs in Swift name them as the worker does.
+    @Test func reasonsHaveAPublicName() throws {
+        let place = "../../Sources/PushRecords/Results/KnownReasons.swift"
+        let source = try String(
+            contentsOf: URL(fileURLWithPath: #filePath).deletingLastPathComponent().appending(path: place)
+                .standardizedFileURL, encoding: .utf8)
+        let named = source.matches(of: #/static let \w+ = Reason\(rawValue: "([^"]+)"\)/#).map { String($0.output.1) }
+        for reason in ReasonCode.allCases.compactMap({ $0.text?.description }) {
+            #expect(named.contains(reason), "KnownReasons.swift has no name for \(reason)")
+        }
     }
 }

@@ -170,12 +170,17 @@ extension SimulatedWorld {
             for app in worker.machine.apps.indices where worker.machine.dispatch.handed(app) != 0 {
                 breaks("something is at a transport")
             }
-            if worker.machine.breakers.hasProbes { breaks("a probe is left") }
+            if !worker.machine.breakers.probes.isEmpty { breaks("a probe is left") }
             if !worker.machine.room.isEmpty { breaks("room is not given back") }
         }
     }
 
     // MARK: Limits
+
+    /// What each part of the machine counts is what is there.
+    func checkInvariants(_ worker: SimulatedWorker) {
+        for rule in worker.machine.checkInvariants() { breaks(rule) }
+    }
 
     func checkLimits(_ worker: SimulatedWorker) {
         if step % 8 == 0 {

@@ -26,7 +26,7 @@ extension SimulatedWorld {
 
     /// A commit as it is sent.
     func checkCommit(
-        _ entry: CommitEntry, _ log: Int, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine
+        _ entry: PartitionCommit, _ log: Int, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine
     ) {
         if entry.metadata.count > settings.metadataLimit { breaks("\(entry.metadata.count) characters of metadata") }
         guard let partition = machine.ledger.partitions.find(entry.partition) else { return }

@@ -175,7 +175,7 @@ extension SimulatedWorld {
                 return
             }
             if (log >= 3) != (place == 1) { breaks("a commit of the other group's partition") }
-            guard let map = CommitMap(metadata: entry.metadata, base: entry.offset) else {
+            guard let map = entry.metadata.withUnsafeBytes({ CommitMap(metadata: $0, base: entry.offset) }) else {
                 breaks("a commit that cannot be read back")
                 return
             }
@@ -193,7 +193,7 @@ extension SimulatedWorld {
                 (outcome, isTaken) = (.refused, random.chance(50))
             }
             let commit = SimulatedLog.Commit(
-                offset: entry.offset, metadata: Array(entry.metadata), map: map, takenAt: step,
+                offset: entry.offset, metadata: entry.metadata, map: map, takenAt: step,
                 life: worker.assignments[log]?.life ?? 0, writer: worker.number)
             let number = worker.assignments[log]?.number ?? 0
             worker.commits[place].entries.append(

@@ -55,6 +55,7 @@ extension SimulatedWorld {
             wokenBy: [.kafka, .transports], now: time(worker))
         turnTransport(worker)
         checkDeadline(worker)
+        checkInvariants(worker)
         checkLimits(worker)
         checkCost(worker)
         for event in end.events { note(event) }

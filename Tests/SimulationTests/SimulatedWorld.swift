@@ -512,3 +512,7 @@ final class SimulatedWorld {
         }
     }
 }
+
+extension SplitMix64 {
+    mutating func oneIn(_ count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
+}

@@ -88,23 +88,6 @@ import Testing
         #expect(seen == bytes(5_000))
     }
 
-    @Test func anEndWithoutCloseNotifyIsALostConnection() throws {
-        let pair = try Pair()
-        try pair.settle()
-        pair.client.receivedEndOfStream()
-        var buffer = [UInt8](repeating: 0, count: 100)
-        let error = failure { _ = try buffer.withUnsafeMutableBytes { try pair.client.read(into: $0) } }
-        #expect(error?.kind == .connectionLost)
-        #expect(error?.text.contains("localhost") == true)
-    }
-
-    @Test func anEndDuringTheHandshakeIsALostConnection() throws {
-        let pair = try Pair()
-        _ = try pair.client.handshake()
-        pair.client.receivedEndOfStream()
-        #expect(failure { _ = try pair.client.handshake() }?.kind == .connectionLost)
-    }
-
     @Test func aFlippedBitFailsTheSession() throws {
         let pair = try Pair()
         try pair.settle()

@@ -11,12 +11,12 @@ struct CommitterTests {
     /// A group that keeps what is sent.
     private final class Place: CommitPlace {
         var partitions: [PartitionID: TopicPartition] = [:]
-        var sent: [(entries: [Kafka.CommitEntry], tag: UInt64)] = []
+        var sent: [(entries: [CommitEntry], tag: UInt64)] = []
         var failure: KafkaError?
 
         func partition(of id: PartitionID) -> TopicPartition? { partitions[id] }
 
-        func send(_ entries: [Kafka.CommitEntry], tag: UInt64) throws(KafkaError) {
+        func send(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
             if let failure { throw failure }
             sent.append((entries, tag))
         }

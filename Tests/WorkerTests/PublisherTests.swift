@@ -1,7 +1,7 @@
 import Configuration
 import Delivery
 import Foundation
-import Kafka
+@testable import Kafka
 import PushRecords
 import TestSupport
 import Testing

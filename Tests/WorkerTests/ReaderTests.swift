@@ -315,14 +315,14 @@ import Testing
         try scene.write(value: nil)
         try scene.run("the letter") { scene.letters.count == 1 }
         // A pattern that is none: librdkafka refuses the subscription, after the group was left.
-        scene.reader.topics = ["^["]
+        scene.reader.membership.topics = ["^["]
         scene.reader.topicIsGone(TopicPartition(scene.topic, 0), &scene.machine, now: scene.now)
         #expect(scene.reader.problems(scene.now).map(\.subject) == [.group(scene.reader.name)])
         #expect(scene.reader.problems(scene.now).first?.text.contains("cannot be joined anew") == true)
         try scene.run("the revocation") { scene.assigned.isEmpty }
         let next = try #require(scene.reader.nextDeadlineNs(now: scene.now))
         #expect(next <= scene.now.ns + 10_000_000_000)
-        scene.reader.topics = scene.topics
+        scene.reader.membership.topics = scene.topics
         try scene.run("the return") { scene.assigned == [0] }
         #expect(scene.reader.problems(scene.now).isEmpty)
         try scene.write(value: nil)

@@ -31,9 +31,9 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
     private var suspects = RequestQueue()
     private var isClosing = false
     private var isFinished = false
-    /// Counts what `replace` gave.
+    /// Counts how often `replace` had all connections made anew.
     private(set) var credentialGeneration = 0
-    /// No connection of this credentialGeneration has been tried to its end: what waits goes on waiting.
+    /// All connections are being made anew, and none of the new ones has become ready or failed: requests stay in the queue.
     private var isReplacing = false
     private var reachability = Reachability()
     /// What was said last; `nil`: nothing yet.

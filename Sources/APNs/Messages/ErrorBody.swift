@@ -39,7 +39,7 @@ package struct ErrorBody: Equatable, Sendable {
 
     private mutating func setReason(_ value: UnsafeRawBufferPointer) {
         guard !value.isEmpty else { return }
-        if let code = ReasonTable.code(value) {
+        if let code = ReasonCode(text: value) {
             reason = code
             text = nil
         } else {
@@ -50,21 +50,6 @@ package struct ErrorBody: Equatable, Sendable {
 
     private static func equal(_ bytes: UnsafeRawBufferPointer, _ word: StaticString) -> Bool {
         bytes.count == word.utf8CodeUnitCount && memcmp(bytes.baseAddress!, word.utf8Start, bytes.count) == 0
-    }
-}
-
-/// Reasons by their text, without allocating (`CaseIterable` would, at every call).
-enum ReasonTable {
-    private static let known: [(text: StaticString, code: ReasonCode)] = ReasonCode.allCases.compactMap { code in
-        code.text.map { ($0, code) }
-    }
-
-    static func code(_ text: UnsafeRawBufferPointer) -> ReasonCode? {
-        guard let base = text.baseAddress else { return nil }
-        for index in known.indices where known[index].text.utf8CodeUnitCount == text.count {
-            if memcmp(base, known[index].text.utf8Start, text.count) == 0 { return known[index].code }
-        }
-        return nil
     }
 }
 

@@ -9,7 +9,8 @@ internal import PushRecords
 protocol ConnectionOwner: AnyObject {
     /// Counts provider tokens: which one requests carry now.
     var tokenGeneration: UInt32 { get }
-    /// Counts what connections are made with: a connection with another number is of a credential that was replaced.
+    /// Counts how often all connections were to be made anew, by a replacement or for a topic. A connection with another
+    /// number than this is of before.
     var credentialGeneration: Int { get }
     /// SETTINGS came, for the first time or again.
     func settingsReceived(_ connection: Connection)
@@ -21,7 +22,7 @@ protocol ConnectionOwner: AnyObject {
     func streamEnded(_ connection: Connection, _ code: ErrorCode)
     /// It answers nothing but server errors.
     func connectionErrs(_ connection: Connection)
-    /// Streams in a row that a connection may refuse before it answered anything.
+    /// Refused streams in a row, before any answer, at which a connection is given up.
     var refusalsLimit: Int { get }
     /// It must take no more requests.
     func connectionRetires(_ connection: Connection, isFault: Bool)
@@ -47,8 +48,8 @@ protocol ConnectionOwner: AnyObject {
 
 /// One HTTP/2 connection to APNs: channel, session and window. Loop's thread.
 ///
-/// Its channel is asked for something once for each read and some 16 KiB of output, not for each notification: which one it
-/// is costs nothing. Lives from its dial until `channelClosed`; every request handed to it is answered by one completion before
+/// Its channel is called once per read and once per 16 KiB written, so calling it through a protocol costs nothing measurable.
+/// Lives from its dial until `channelClosed`; every request handed to it is answered by one completion before
 /// `connectionClosed` is said.
 final class Connection: ByteChannelDelegate {
     enum Phase { case dialing, opening, ready, draining, closed }
@@ -64,8 +65,8 @@ final class Connection: ByteChannelDelegate {
     private let owner: any ConnectionOwner
     private var channel: (any ByteChannel)?
     private var session: ClientSession?
-    /// Every access is a method call of its own, or `fill`, which says what it may not touch: checking each of them
-    /// (`swift_beginAccess`) takes some 120 instructions a notification. The same is true of the others that are unchecked.
+    /// Unchecked: the run-time check (`swift_beginAccess`) costs some 120 instructions a notification. No two accesses overlap:
+    /// each is one method call, and `fill` must not touch `self.window`. The same is true of the others that are unchecked.
     @exclusivity(unchecked) private var window: Window
     private var keepalive: Keepalive
     private var alarm: Alarm?
@@ -109,7 +110,6 @@ final class Connection: ByteChannelDelegate {
 
     /// Output beyond this is encrypted before the turn ends: whole TLS records, while it is warm.
     private static let eagerBytes = 32 << 10
-    private static let recordBytes = 16 << 10
     /// A connection that ended sooner than this is not replaced at once.
     private static let shortLifeNs: Int64 = 1_000_000_000
     /// Suspects at once, however many answers came.
@@ -279,7 +279,7 @@ final class Connection: ByteChannelDelegate {
         do throws(HTTP2Error) {
             while true {
                 let output = session.output
-                let offered = wholeRecords ? output.count & ~(Self.recordBytes - 1) : output.count
+                let offered = wholeRecords ? output.count & ~(SecureChannel.recordLimit - 1) : output.count
                 guard offered > 0 else { return }
                 let taken = channel.send(UnsafeRawBufferPointer(rebasing: output[0..<offered]))
                 try session.consumeOutput(taken)
@@ -327,7 +327,7 @@ final class Connection: ByteChannelDelegate {
         guard applicationProtocol == "h2" else {
             return giveUp("\(address): the server did not agree on HTTP/2 (ALPN h2)")
         }
-        var options = HTTP2.ClientOptions()
+        var options = ClientSessionOptions()
         options.wantedHeaders = RequestHeaders.wantedHeaders
         options.indexAuthorization = configuration.indexAuthorization
         do throws(HTTP2Error) {

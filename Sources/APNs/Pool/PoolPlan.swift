@@ -29,7 +29,7 @@ package struct PoolPlan: Sendable {
         case idle(ConnectionID)
         /// The time asked for by `wake` has come.
         case due
-        /// Every connection is of yesterday: others are wanted, made with what is in force from now on.
+        /// All connections are to be replaced by ones made with these limits and the present configuration.
         case replace(minimum: Int, maximum: Int)
         /// No more connections; those there are drain.
         case close

@@ -22,7 +22,7 @@ package struct Quarantine: Sendable {
         case idle
         /// The time asked for by `wake` has come.
         case due
-        /// It is of yesterday.
+        /// It is to be replaced by one made with the present configuration.
         case replace
         case close
     }
@@ -89,7 +89,20 @@ package struct Quarantine: Sendable {
         case (.none, .close), (.waiting, .close):
             phase = .closed
             return []
-        case (.closed, _), (.none, _), (.waiting, _), (.draining, _), (.dialing, _), (.open, _): return []
+        // SETTINGS come again; on a connection that drains answers come as before, and another GOAWAY; one may come before SETTINGS.
+        case (.open, .opened), (.draining, .opened), (.draining, .answered), (.draining, .retired),
+            (.dialing, .retired),
+            // Suspects come while it is there, or waited for.
+            (.dialing, .wanted), (.open, .wanted), (.draining, .wanted), (.waiting, .wanted),
+            // The alarm of a wait that `replace` ended.
+            (.none, .due), (.dialing, .due), (.open, .due), (.draining, .due),
+            // Nothing is decided any more.
+            (.closed, _):
+            return []
+        case (.none, .opened), (.none, .answered), (.none, .retired), (.none, .closed), (.none, .idle),
+            (.waiting, .opened), (.waiting, .answered), (.waiting, .retired), (.waiting, .closed), (.waiting, .idle),
+            (.dialing, .answered), (.dialing, .idle), (.draining, .idle):
+            preconditionFailure("a connection that is not there, or not ready, says nothing: \(event) in \(phase)")
         }
     }
 

@@ -16,7 +16,7 @@ struct Reachability: Sendable, Equatable {
 
     /// Connections in a row.
     static let endsLimit = 3
-    /// Streams in a row that a connection may refuse before it answered anything; with the next it is given up.
+    /// Refused streams in a row, before any answer, at which a connection is given up.
     static let refusalsLimit = 32
     /// Nothing asked and nothing answered for so long is idleness, not a fault.
     static let shortLifeNs: Int64 = 30_000_000_000
@@ -25,7 +25,7 @@ struct Reachability: Sendable, Equatable {
     var isReachable: Bool? { allowsNoStream ? false : isOfUse }
     /// As far as connecting and answers show.
     private var isOfUse: Bool?
-    /// All connections that were ready when there were some last allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0).
+    /// When a connection was last ready, all that were ready allowed no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0).
     private(set) var allowsNoStream = false
     /// Connections in a row that ended without an answer.
     private(set) var endsInRow = 0
@@ -54,6 +54,7 @@ struct Reachability: Sendable, Equatable {
         if isOnProbation { isOfUse = false }
     }
 
-    /// Connections are made with another credential, host or proxy from now on: what was found holds no more.
+    /// Connections are made with another credential, host or proxy from now on. The ends in a row were the old host's;
+    /// whether the new one is of use its first connection says.
     mutating func replaced() { endsInRow = 0 }
 }

@@ -9,7 +9,7 @@ struct SuspectQueue {
     private var alone = RequestQueue()
     /// Those that are to go alone when they come back.
     private var marked: Set<NotificationID> = []
-    /// Somebody is on the connection who is to be alone there.
+    /// One that must go alone is on the connection.
     private var isTaken = false
 
     /// Beyond so many, those that died together are no longer told from the others.

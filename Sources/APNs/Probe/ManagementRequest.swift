@@ -67,7 +67,7 @@ package final class ManagementRequest: SecureChannelDelegate {
     private let name: String
 
     private init(_ fields: LentFields, name: String) throws(HTTP2Error) {
-        var options = ClientOptions()
+        var options = ClientSessionOptions()
         options.responseLimit = Self.answerLimit
         options.wantedHeaders = ["apns-request-id", "apns-channel-id"]
         session = try ClientSession(options: options)

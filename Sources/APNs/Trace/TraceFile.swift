@@ -1,7 +1,6 @@
 internal import EventLoop
 internal import Glibc
 internal import JSON
-internal import Synchronization
 
 /// Where connections to APNs keep what passed on them (`--trace`): a file of JSON objects, one a line, each with the time in
 /// microseconds since the trace began. Any thread.
@@ -24,7 +23,7 @@ package final class TraceFile: Sendable {
     private let path: String
     private let limit: Int
     private let startNs = LoopTime.read().monotonicNs
-    private let state: Mutex<State>
+    private let state: Guarded<State>
     private let onEnd: @Sendable (String) -> Void
 
     package struct Failure: Error, CustomStringConvertible {
@@ -60,7 +59,7 @@ package final class TraceFile: Sendable {
         self.path = path
         self.limit = limit
         self.onEnd = onEnd
-        state = Mutex(State(descriptor: descriptor, bytes: Int(status.st_size)))
+        state = Guarded(State(descriptor: descriptor, bytes: Int(status.st_size)))
         append("begin") { json in
             json.member("at_ms", LoopTime.read().wallMs)
             json.member("command", command)

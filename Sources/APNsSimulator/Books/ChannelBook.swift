@@ -1,5 +1,5 @@
 internal import Bytes
-import Synchronization
+internal import EventLoop
 
 /// The broadcast channels of every app, as its requests made and deleted them; they end with the process. For any thread.
 ///
@@ -28,11 +28,11 @@ package final class ChannelBook: Sendable {
     package static let appleLimit = 10_000
     /// Most channels of one app; a simulator is of one environment.
     let limit: Int
-    private let state: Mutex<State>
+    private let state: Guarded<State>
 
     init(limit: Int = ChannelBook.appleLimit, seed: UInt64 = 1) {
         self.limit = limit
-        state = Mutex(State(random: SplitMix64(seed: seed ^ 0xC4A7)))
+        state = Guarded(State(random: SplitMix64(seed: seed ^ 0xC4A7)))
     }
 
     /// Makes a channel and returns its id; `nil`: the app has all it may have.

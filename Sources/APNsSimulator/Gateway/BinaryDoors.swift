@@ -26,7 +26,7 @@ final class BinaryDoors {
             gateway = try open(port) { GatewayConnection(service: service, loop: loop, onClosed: $0) }
         }
         if let port = options.feedbackPort {
-            feedback = try open(port) { FeedbackConnection(list: list, onClosed: $0) }
+            feedback = try open(port) { FeedbackPeer(list: list, onClosed: $0) }
         }
     }
 

@@ -1,4 +1,4 @@
-import Synchronization
+import EventLoop
 
 /// The device tokens that the feedback service has to tell of, for any thread.
 ///
@@ -12,7 +12,7 @@ final class FeedbackList: Sendable {
         var gone = 0
     }
 
-    private let state = Mutex(State())
+    private let state = Guarded(State())
 
     /// - Parameter token: its bytes, 1 to 65,535.
     func add(token: [UInt8], atSeconds seconds: UInt32) {

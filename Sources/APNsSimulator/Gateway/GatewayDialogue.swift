@@ -18,7 +18,7 @@ final class GatewayService {
 /// stands behind the frame that ended it is discarded. One thread.
 final class GatewayDialogue {
     enum Ending: Hashable {
-        case answer(GatewayAnswer)
+        case answer(GatewayErrorFrame)
         /// Without a word.
         case close
         /// TCP reset.
@@ -40,7 +40,7 @@ final class GatewayDialogue {
     func receive(_ bytes: UnsafeRawBufferPointer) {
         reader.read(bytes) { take($0) }
         guard reader.isLost, ending == nil else { return }
-        ending = .answer(GatewayAnswer(status: .protocolError, identifier: 0))
+        ending = .answer(GatewayErrorFrame(status: .protocolError, identifier: 0))
         let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
         service.books.write { $0.note(.refused(.other), id: .none, token: nothing, place: nil) }
     }
@@ -48,7 +48,7 @@ final class GatewayDialogue {
     /// Ends it as a server that goes away does.
     func shutDown() {
         if ending != nil { return }
-        ending = acceptedCount == 0 ? .close : .answer(GatewayAnswer(status: .shutdown, identifier: lastAccepted))
+        ending = acceptedCount == 0 ? .close : .answer(GatewayErrorFrame(status: .shutdown, identifier: lastAccepted))
     }
 
     private func take(_ frame: GatewayFrame) {
@@ -99,7 +99,7 @@ final class GatewayDialogue {
     private func follow(_ fate: GatewayFate, of frame: GatewayFrame) {
         switch fate {
         case .refused(let status):
-            ending = .answer(GatewayAnswer(status: status, identifier: frame.identifier))
+            ending = .answer(GatewayErrorFrame(status: status, identifier: frame.identifier))
             return
         case .closed: return cut(.close)
         case .reset: return cut(.reset)

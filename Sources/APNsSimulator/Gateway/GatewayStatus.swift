@@ -47,7 +47,7 @@ package enum GatewayStatus: UInt8, CaseIterable, Hashable, Sendable {
 }
 
 /// An error answer: `08`, the status, the notification's identifier (big-endian); then the gateway closes.
-struct GatewayAnswer: Hashable, Sendable {
+struct GatewayErrorFrame: Hashable, Sendable {
     var status: GatewayStatus
     /// 0: the notification had none, as those of command 0.
     var identifier: UInt32

@@ -64,7 +64,7 @@ final class Dialogue {
         }
         self.check = check
         hasAllStreams = hasCertificate || !service.wantsProviderToken
-        var options = HTTP2.ServerOptions()
+        var options = ServerSessionOptions()
         options.settings = [
             .headerTableSize(4_096),
             .maxConcurrentStreams(hasAllStreams ? service.streams : service.firstStreams),

@@ -27,25 +27,27 @@ typedef struct {
     bool is_compact;
     /// Nothing more is read.
     bool has_failed;
-} reader;
+} response_reader;
 
-static void skip(reader *reader, uint64_t bytes) {
+static void skip(response_reader *reader, uint64_t bytes) {
     if (reader->has_failed || bytes > (uint64_t)(reader->end - reader->at)) reader->has_failed = true;
     else reader->at += bytes;
 }
 
-static uint64_t read_fixed(reader *reader, int bytes) {
+static uint64_t read_fixed(response_reader *reader, int bytes) {
     const uint8_t *at = reader->at;
     skip(reader, bytes);
     return reader->has_failed ? 0 : big_endian(at, bytes);
 }
 
-static uint32_t read_compact(reader *reader) {
+static uint32_t read_compact(response_reader *reader) {
     uint64_t bits = 0;
     for (int shift = 0; shift < 35; shift += 7) {
         uint8_t byte = (uint8_t)read_fixed(reader, 1);
         bits |= (uint64_t)(byte & 0x7F) << shift;
-        if (!(byte & 0x80)) return bits > UINT32_MAX ? (reader->has_failed = true, 0) : (uint32_t)bits;
+        if (byte & 0x80) continue;
+        if (bits > UINT32_MAX) break;
+        return (uint32_t)bits;
     }
     reader->has_failed = true;
     return 0;
@@ -53,7 +55,7 @@ static uint32_t read_compact(reader *reader) {
 
 /// A length, or the count of things that have at least `least` bytes each; in versions that are not compact it has `bytes`
 /// bytes itself. None is 0. More than there can be are not gone through: so ends what is read by another layout than its own.
-static uint64_t read_count(reader *reader, int bytes, uint64_t least) {
+static uint64_t read_count(response_reader *reader, int bytes, uint64_t least) {
     uint64_t count;
     if (reader->is_compact) {
         uint32_t number = read_compact(reader);
@@ -67,7 +69,7 @@ static uint64_t read_count(reader *reader, int bytes, uint64_t least) {
     return reader->has_failed ? 0 : count;
 }
 
-static void skip_tags(reader *reader) {
+static void skip_tags(response_reader *reader) {
     if (!reader->is_compact) return;
     for (uint32_t count = read_compact(reader); count > 0 && !reader->has_failed; count--) {
         read_compact(reader);
@@ -98,11 +100,11 @@ static void refuse(uint8_t *at, size_t size, size_t left, int64_t base_offset) {
 /// What was found of batches: those that are as they should be, and those that are not.
 typedef struct {
     uint64_t good, wrong;
-} tally;
+} batch_tally;
 
 /// Of each partition there is `log`. What no checksum covers is held against what is beside it. Without a caller nothing is
 /// changed.
-static void check_batches(uint8_t *at, const uint8_t *end, log_bounds log, const void *caller, tally *tally) {
+static void check_batches(uint8_t *at, const uint8_t *end, log_bounds log, const void *caller, batch_tally *tally) {
     if (log.end < 0) log.end = INT64_MAX;
     // The lowest first offset that the next batch may have.
     int64_t next = 0;
@@ -155,8 +157,8 @@ static void check_batches(uint8_t *at, const uint8_t *end, log_bounds log, const
 }
 
 /// Reads a response of this layout, to its last byte; false: it is none. With a tally its batches are looked at.
-static bool read_response(const layout *layout, uint8_t *bytes, size_t size, const void *caller, tally *tally) {
-    reader reader = {bytes, bytes + size, layout->is_compact, false};
+static bool read_response(const layout *layout, uint8_t *bytes, size_t size, const void *caller, batch_tally *tally) {
+    response_reader reader = {bytes, bytes + size, layout->is_compact, false};
     // A part of the response's header; what is before it is no part of `bytes`.
     skip_tags(&reader);
     skip(&reader, 4); // throttle time
@@ -192,13 +194,13 @@ bool unpacking_check_response(uint8_t *bytes, size_t size, const void *caller) {
     for (size_t index = 0; index < count; index++) {
         if (read_response(&layouts[index], bytes, size, NULL, NULL)) fitting[fitting_count++] = &layouts[index];
     }
-    tally best = {0, 0}, found = {0, 0};
+    batch_tally best = {0, 0}, found = {0, 0};
     if (fitting_count > 1) {
-        // By chance numbers of one layout are lengths of another, in which a good batch stands where it cannot be: it is of the
-        // layout by which most of it is right. Where nothing is by any, it is looked at by each.
+        // More than one layout may fit by chance. The right one is that by which most batches are intact; where none is by any,
+        // each is tried.
         const layout *right = NULL;
         for (size_t index = 0; index < fitting_count; index++) {
-            tally tally = {0, 0};
+            batch_tally tally = {0, 0};
             read_response(fitting[index], bytes, size, NULL, &tally);
             if (tally.good > best.good || (tally.good > 0 && tally.good == best.good && tally.wrong < best.wrong)) {
                 best = tally;

@@ -24,16 +24,16 @@ typedef struct {
     _Atomic size_t size;
     _Atomic size_t batch_bytes;
     _Atomic size_t heap_bytes;
-} library;
+} caller_limits;
 
-static library libraries[UNPACKING_CALLERS];
+static caller_limits libraries[UNPACKING_CALLERS];
 static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic uint64_t too_large_count;
 static _Atomic uint64_t put_off_count;
 static _Atomic uint64_t granted_count;
 
 /// The limits of whoever calls; NULL: there are none.
-static const library *limits_of(const void *caller) {
+static const caller_limits *limits_of(const void *caller) {
     for (int index = 0; index < UNPACKING_CALLERS; index++) {
         uintptr_t start = atomic_load_explicit(&libraries[index].start, memory_order_relaxed);
         if ((uintptr_t)caller - start < atomic_load_explicit(&libraries[index].size, memory_order_acquire)) {
@@ -54,11 +54,11 @@ typedef struct {
     /// What the dynamic linker made read-only when it was done.
     uintptr_t sealed_start;
     uintptr_t sealed_end;
-} mapping;
+} elf_library;
 
 static int find_mapping(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
-    mapping *found = data;
+    elf_library *found = data;
     uintptr_t start = UINTPTR_MAX, end = 0;
     const ElfW(Dyn) *dynamic = NULL;
     uintptr_t sealed_start = 0, sealed_end = 0;
@@ -85,15 +85,15 @@ static int find_mapping(struct dl_phdr_info *info, size_t size, void *data) {
 }
 
 /// What the dynamic linker keeps of a library (elf(5)); glibc has made the addresses absolute.
-static uintptr_t entry(const mapping *library, ElfW(Sxword) tag) {
-    for (const ElfW(Dyn) *entry = library->dynamic; entry && entry->d_tag != DT_NULL; entry++) {
-        if (entry->d_tag == tag) return entry->d_un.d_ptr;
+static uintptr_t entry(const elf_library *library, ElfW(Sxword) tag) {
+    for (const ElfW(Dyn) *one = library->dynamic; one && one->d_tag != DT_NULL; one++) {
+        if (one->d_tag == tag) return one->d_un.d_ptr;
     }
     return 0;
 }
 
 /// Where the library keeps the address of a function, which one of these relocations made.
-static uintptr_t *slot_of(const mapping *library, const ElfW(Rela) *relocations, size_t bytes, const char *name) {
+static uintptr_t *slot_of(const elf_library *library, const ElfW(Rela) *relocations, size_t bytes, const char *name) {
     const ElfW(Sym) *symbols = (const ElfW(Sym) *)entry(library, DT_SYMTAB);
     const char *names = (const char *)entry(library, DT_STRTAB);
     if (!relocations || !symbols || !names) return NULL;
@@ -106,7 +106,7 @@ static uintptr_t *slot_of(const mapping *library, const ElfW(Rela) *relocations,
 }
 
 /// Whether one of these relocations is of the name, and leads to ours: now, or when it is first called.
-static bool leads_to(const mapping *library, const ElfW(Rela) *relocations, size_t bytes, const char *name, void *ours) {
+static bool leads_to(const elf_library *library, const ElfW(Rela) *relocations, size_t bytes, const char *name, void *ours) {
     const uintptr_t *slot = slot_of(library, relocations, bytes, name);
     if (!slot) return false;
     if (*slot == (uintptr_t)ours) return true;
@@ -116,7 +116,7 @@ static bool leads_to(const mapping *library, const ElfW(Rela) *relocations, size
 
 /// Whether the library's calls of this name come here. Those of a library that has the function built in go by no name, and
 /// whether another library has it, too, says nothing of them.
-static bool calls(const mapping *library, const char *name, void *ours) {
+static bool calls(const elf_library *library, const char *name, void *ours) {
     if (entry(library, DT_PLTREL) == DT_RELA
         && leads_to(
             library, (const ElfW(Rela) *)entry(library, DT_JMPREL), entry(library, DT_PLTRELSZ), name, ours)) {
@@ -126,7 +126,7 @@ static bool calls(const mapping *library, const char *name, void *ours) {
 }
 
 bool unpacking_is_reached(const void *caller) {
-    mapping found = {.function = (uintptr_t)caller};
+    elf_library found = {.function = (uintptr_t)caller};
     if (!dl_iterate_phdr(find_mapping, &found)) return false;
     return calls(&found, "ZSTD_decompress", ZSTD_decompress)
         && calls(&found, "ZSTD_getFrameContentSize", ZSTD_getFrameContentSize)
@@ -136,7 +136,7 @@ bool unpacking_is_reached(const void *caller) {
 }
 
 bool unpacking_limit(size_t batch_bytes, size_t heap_bytes, const void *caller) {
-    mapping found = {.function = (uintptr_t)caller};
+    elf_library found = {.function = (uintptr_t)caller};
     if (!dl_iterate_phdr(find_mapping, &found)) return false;
     pthread_mutex_lock(&libraries_lock);
     int place = 0;
@@ -154,7 +154,7 @@ bool unpacking_limit(size_t batch_bytes, size_t heap_bytes, const void *caller) 
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /// Writes to a place that may be sealed.
-static bool write_slot(const mapping *library, uintptr_t *slot, uintptr_t value) {
+static bool write_slot(const elf_library *library, uintptr_t *slot, uintptr_t value) {
     uintptr_t page = (uintptr_t)slot & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
     // A slot does not cross pages: it is aligned.
     if (mprotect((void *)page, sizeof(uintptr_t), PROT_READ | PROT_WRITE) != 0) return false;
@@ -165,7 +165,7 @@ static bool write_slot(const mapping *library, uintptr_t *slot, uintptr_t value)
 }
 
 bool unpacking_redirect(const void *caller, const char *name, void *ours, _Atomic(void *) *real) {
-    mapping found = {.function = (uintptr_t)caller};
+    elf_library found = {.function = (uintptr_t)caller};
     if (!dl_iterate_phdr(find_mapping, &found) || entry(&found, DT_PLTREL) != DT_RELA) return false;
     uintptr_t *slot = slot_of(&found, (const ElfW(Rela) *)entry(&found, DT_JMPREL), entry(&found, DT_PLTRELSZ), name);
     if (!slot) slot = slot_of(&found, (const ElfW(Rela) *)entry(&found, DT_RELA), entry(&found, DT_RELASZ), name);
@@ -224,12 +224,12 @@ typedef struct {
     size_t overhead;
     /// What it may unpack to.
     size_t allowed;
-} work;
+} batch_work;
 
 /// Reads the header before a batch's records, which librdkafka hands to the decompressors where they came from the network:
 /// a response is one buffer, and what a broker says before the first batch of it has more than `header_size` bytes. A message
 /// of an older format may come from the beginning of another buffer, though, with nothing before it. False: there is none.
-static bool read_header(const uint8_t *records, size_t size, int codec, work *work) {
+static bool read_header(const uint8_t *records, size_t size, int codec, batch_work *work) {
     const uint8_t *header = records - header_size;
     // A page has at least 4096 bytes.
     if (((uintptr_t)header ^ (uintptr_t)records) >> 12 && !is_readable((uintptr_t)header)) return false;
@@ -247,8 +247,8 @@ static bool read_header(const uint8_t *records, size_t size, int codec, work *wo
     return true;
 }
 
-static work begin(const library *limits, const uint8_t *records, size_t size, int codec) {
-    work work = {.records = records};
+static batch_work begin(const caller_limits *limits, const uint8_t *records, size_t size, int codec) {
+    batch_work work = {.records = records};
     work.has_header = read_header(records, size, codec, &work);
     if (work.has_header && work.header.records > 0) {
         work.overhead = (size_t)work.header.records * UNPACKING_RECORD_BYTES;
@@ -258,46 +258,46 @@ static work begin(const library *limits, const uint8_t *records, size_t size, in
     return work;
 }
 
-typedef enum { damaged, too_large, put_off } outcome;
+typedef enum { damaged, too_large, put_off } batch_outcome;
 
 /// How it went with a batch, the last time.
 typedef struct {
     unpacking_batch batch;
     uint32_t crc;
-    outcome outcome;
+    batch_outcome outcome;
     int64_t at_ns;
-} failure;
+} batch_failure;
 
 static pthread_mutex_t failures_lock = PTHREAD_MUTEX_INITIALIZER;
 enum { failure_limit = 256 };
-static failure failures[failure_limit];
+static batch_failure failures[failure_limit];
 static size_t failure_count;
 
-static bool is_of(const failure *failure, const work *work) {
+static bool is_of(const batch_failure *failure, const batch_work *work) {
     return failure->batch.base_offset == work->header.base_offset && failure->batch.size == work->header.size
         && failure->batch.last_offset == work->header.last_offset && failure->crc == work->crc;
 }
 
-static void remember(const work *work, outcome outcome) {
+static void remember(const batch_work *work, batch_outcome outcome) {
     if (!work->has_header) return;
     pthread_mutex_lock(&failures_lock);
     size_t known = failure_count < failure_limit ? failure_count : failure_limit;
     size_t place = 0;
     while (place < known && !is_of(&failures[place], work)) place++;
     if (place == known) place = failure_count++ % failure_limit;
-    failures[place] = (failure){work->header, work->crc, outcome, now_ns()};
+    failures[place] = (batch_failure){work->header, work->crc, outcome, now_ns()};
     failures[place].batch.is_too_large = outcome == too_large;
     pthread_mutex_unlock(&failures_lock);
 }
 
-static void fail(const work *work, outcome outcome) {
+static void fail(const batch_work *work, batch_outcome outcome) {
     if (outcome == too_large) atomic_fetch_add(&too_large_count, 1);
     if (outcome == put_off) atomic_fetch_add(&put_off_count, 1);
     remember(work, outcome);
 }
 
 /// It did not fail after all.
-static void forget(const work *work) {
+static void forget(const batch_work *work) {
     if (!work->has_header) return;
     pthread_mutex_lock(&failures_lock);
     for (size_t place = 0; place < failure_limit; place++) {
@@ -315,7 +315,7 @@ size_t unpacking_failures(
     pthread_mutex_lock(&failures_lock);
     size_t known = failure_count < failure_limit ? failure_count : failure_limit;
     for (size_t place = 0; place < known; place++) {
-        const failure *failure = &failures[place];
+        const batch_failure *failure = &failures[place];
         if (failure->batch.base_offset != base_offset || failure->batch.size != size) continue;
         if (now - failure->at_ns > age_ns) continue;
         if (failure->outcome == put_off) *is_put_off = true;
@@ -359,7 +359,7 @@ static bool skip_bytes(const uint8_t **at, const uint8_t *end, bool may_be_missi
 /// Whether these are the records that the batch's header tells of, whole, one behind the other, their offsets ascending: of
 /// anything else librdkafka makes other records than Java, stops without a word, or ends the process
 /// (rdkafka_msgset_reader.c). A broker does not look at all of it.
-static bool are_records(const work *work, const uint8_t *at, size_t size) {
+static bool are_records(const batch_work *work, const uint8_t *at, size_t size) {
     const uint8_t *end = at + size;
     int64_t before = -1;
     int64_t last = work->header.last_offset - work->header.base_offset;
@@ -382,7 +382,7 @@ static bool are_records(const work *work, const uint8_t *at, size_t size) {
 }
 
 /// Whether what a batch was unpacked to is what its header says; of those whose header is not known nothing is.
-static bool is_whole(const work *work, const void *bytes, size_t size) {
+static bool is_whole(const batch_work *work, const void *bytes, size_t size) {
     if (!work->has_header || are_records(work, bytes, size)) return true;
     fail(work, damaged);
     return false;
@@ -407,7 +407,7 @@ static void set_checksum(uint8_t *batch, size_t size) {
 
 /// Makes an intact batch one of gzip that cannot be unpacked: librdkafka hands up what is before it, says its offset, and asks
 /// for it again. It is known as of now, since that librdkafka may have its decompressors built in.
-static void spoil(work *work, uint8_t *batch, size_t size, outcome outcome) {
+static void spoil(batch_work *work, uint8_t *batch, size_t size, batch_outcome outcome) {
     work->header.is_as_written = true;
     batch[attributes_at + 1] = (batch[attributes_at + 1] & ~codec_mask) | gzip_codec;
     if (size >= header_size + spoiled_size) {
@@ -440,13 +440,13 @@ bool is_made_damaged(const uint8_t *batch, size_t size) {
 }
 
 void unpacking_check_batch(uint8_t *batch, size_t size, const void *caller) {
-    const library *limits = limits_of(caller);
+    const caller_limits *limits = limits_of(caller);
     uint16_t attributes = (uint16_t)big_endian(batch + attributes_at, 2);
     int codec = attributes & codec_mask;
     if (!limits || (codec != no_codec && codec != snappy_codec) || attributes & control_bit) return;
     const uint8_t *records = batch + header_size;
     size_t records_size = size - header_size, unpacked = records_size;
-    work work = begin(limits, records, records_size, codec);
+    batch_work work = begin(limits, records, records_size, codec);
     if (!work.has_header) return;
     // Where it cannot be unpacked, librdkafka says so itself.
     if (codec == snappy_codec && !snappy_size(records, records_size, &unpacked)) return;
@@ -470,10 +470,10 @@ typedef struct {
     size_t size;
     /// Monotonic; over already: there is none.
     int64_t until_ns;
-} grant;
+} batch_grant;
 
 static pthread_mutex_t grants_lock = PTHREAD_MUTEX_INITIALIZER;
-static grant grants[UNPACKING_GRANTS];
+static batch_grant grants[UNPACKING_GRANTS];
 /// The batch of this thread that was let through last: it may ask several times until then.
 static const int64_t let_through_ns = 2 * 1000000000ll;
 static __thread struct {
@@ -494,12 +494,12 @@ void unpacking_grant(int64_t base_offset, size_t size, int64_t for_ns) {
         }
         if (grants[index].until_ns < grants[place].until_ns) place = index;
     }
-    grants[place] = (grant){base_offset, size, now_ns() + for_ns};
+    grants[place] = (batch_grant){base_offset, size, now_ns() + for_ns};
     pthread_mutex_unlock(&grants_lock);
 }
 
 /// Whether the batch is let through; that uses its grant up.
-static bool takes_grant(const work *work) {
+static bool takes_grant(const batch_work *work) {
     if (!work->has_header) return false;
     int64_t now = now_ns();
     if (now < let_through.until_ns && let_through.records == work->records
@@ -510,7 +510,7 @@ static bool takes_grant(const work *work) {
     bool is_granted = false;
     pthread_mutex_lock(&grants_lock);
     for (int index = 0; index < UNPACKING_GRANTS && !is_granted; index++) {
-        grant *grant = &grants[index];
+        batch_grant *grant = &grants[index];
         if (grant->base_offset != work->header.base_offset || grant->size != work->header.size) continue;
         is_granted = grant->until_ns > now;
         grant->until_ns = 0;
@@ -548,7 +548,7 @@ static __thread int64_t small_next_ns;
 static __thread const void *small_batch;
 
 /// Whether so much more fits into the heap.
-static bool fits(const library *limits, size_t more) {
+static bool fits(const caller_limits *limits, size_t more) {
     size_t limit = atomic_load_explicit(&limits->heap_bytes, memory_order_relaxed);
     struct mallinfo2 heap = mallinfo2();
     bool is_fit = heap.uordblks + heap.hblkhd <= limit && more <= limit - heap.uordblks - heap.hblkhd;
@@ -558,7 +558,7 @@ static bool fits(const library *limits, size_t more) {
 
 /// Whether a batch may take so much now: `buffer` is allocated already, `more` is not. Waits a little for room, and puts the
 /// batch off where there is none. What can never be unpacked is to be known before.
-static bool has_room(const library *limits, const work *work, size_t buffer, size_t more) {
+static bool has_room(const caller_limits *limits, const batch_work *work, size_t buffer, size_t more) {
     size_t weight = buffer + more;
     if (!atomic_load_explicit(&is_full, memory_order_relaxed)) {
         size_t before = atomic_fetch_add_explicit(&unpacked_since, weight, memory_order_relaxed);
@@ -614,10 +614,10 @@ static const size_t zstd_least_last = 1 << 20;
 __attribute__((noinline)) unsigned long long ZSTD_getFrameContentSize(const void *from, size_t size) {
     if (!real_ZSTD_getFrameContentSize()) return zstd_no_size;
     unsigned long long content = real_ZSTD_getFrameContentSize()(from, size);
-    const library *limits = limits_of(__builtin_return_address(0));
+    const caller_limits *limits = limits_of(__builtin_return_address(0));
     if (!limits) return content;
     if (content == zstd_unknown_size || content < zstd_least_last) return content;
-    work work = begin(limits, from, size, zstd_codec);
+    batch_work work = begin(limits, from, size, zstd_codec);
     if (content == zstd_no_size) fail(&work, damaged);
     // It is unpacked next, since `receive.message.max.bytes` is more.
     if (content == zstd_no_size || content <= work.allowed) return content;
@@ -627,9 +627,9 @@ __attribute__((noinline)) unsigned long long ZSTD_getFrameContentSize(const void
 
 __attribute__((noinline)) size_t ZSTD_decompress(void *to, size_t capacity, const void *from, size_t size) {
     if (!real_ZSTD_decompress()) return (size_t)-zstd_memory;
-    const library *limits = limits_of(__builtin_return_address(0));
+    const caller_limits *limits = limits_of(__builtin_return_address(0));
     if (!limits) return real_ZSTD_decompress()(to, capacity, from, size);
-    work work = begin(limits, from, size, zstd_codec);
+    batch_work work = begin(limits, from, size, zstd_codec);
     if (work.allowed == 0) {
         fail(&work, too_large);
         return (size_t)-zstd_memory;
@@ -654,7 +654,7 @@ __attribute__((noinline)) size_t ZSTD_decompress(void *to, size_t capacity, cons
 
 /// The frame that this thread unpacks; librdkafka unpacks one after the other.
 static __thread struct {
-    work work;
+    batch_work work;
     size_t done;
     bool has_begun;
     /// For all of it.
@@ -675,7 +675,7 @@ REAL(lz4_create, LZ4F_createDecompressionContext)
 REAL(lz4_get_info, LZ4F_getFrameInfo)
 REAL(lz4_decompress, LZ4F_decompress)
 
-static size_t fail_frame(outcome outcome) {
+static size_t fail_frame(batch_outcome outcome) {
     fail(&frame.work, outcome);
     return (size_t)-lz4_memory;
 }
@@ -695,7 +695,7 @@ size_t LZ4F_createDecompressionContext(void **context, unsigned version) {
 __attribute__((noinline)) size_t LZ4F_getFrameInfo(void *context, void *info, const void *from, size_t *from_size) {
     lz4_get_info real = real_LZ4F_getFrameInfo();
     if (!real) return (size_t)-lz4_memory;
-    const library *limits = limits_of(__builtin_return_address(0));
+    const caller_limits *limits = limits_of(__builtin_return_address(0));
     if (!limits || frame.has_begun) return real(context, info, from, from_size);
     size_t size = *from_size;
     frame.work = begin(limits, from, size, lz4_codec);
@@ -717,7 +717,7 @@ __attribute__((noinline)) size_t LZ4F_decompress(
     void *context, void *to, size_t *to_size, const void *from, size_t *from_size, const void *options) {
     lz4_decompress real = real_LZ4F_decompress();
     if (!real) return (size_t)-lz4_memory;
-    const library *limits = limits_of(__builtin_return_address(0));
+    const caller_limits *limits = limits_of(__builtin_return_address(0));
     if (!limits || !frame.has_begun) return real(context, to, to_size, from, from_size, options);
     size_t left = frame.work.allowed - frame.done;
     if (left == 0) return fail_frame(too_large);
@@ -739,7 +739,7 @@ __attribute__((noinline)) size_t LZ4F_decompress(
 }
 
 /// As `frame`, of gzip.
-static __thread work gzip;
+static __thread batch_work gzip;
 
 typedef int (*zlib_inflate)(unpacking_stream *, int);
 REAL(zlib_inflate, inflate)
@@ -747,7 +747,7 @@ REAL(zlib_inflate, inflate)
 __attribute__((noinline)) int inflate(unpacking_stream *stream, int flush) {
     zlib_inflate real = real_inflate();
     if (!real) return zlib_memory;
-    const library *limits = limits_of(__builtin_return_address(0));
+    const caller_limits *limits = limits_of(__builtin_return_address(0));
     if (!limits) return real(stream, flush);
     bool is_first = stream->total_in == 0;
     if (is_first) gzip = begin(limits, stream->next_in, stream->avail_in, gzip_codec);

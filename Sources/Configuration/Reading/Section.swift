@@ -84,16 +84,6 @@ struct Section {
         return file.filePath().map { .file($0) }
     }
 
-    /// A key that this version does not serve; refused unless its value is `harmless`: what the worker
-    /// does anyway.
-    mutating func notYet(_ name: String, harmless: String...) {
-        guard let value = value(name) else { return }
-        if case .scalar(let text, _) = value.node.content, harmless.contains(text) { return }
-        let choices = harmless.isEmpty ? "" : "; only \(harmless.joined(separator: " and ")) so far"
-        let mark = entries.first { $0.name == name }?.mark
-        reading.refuse(path(of: name), "is not supported yet\(choices)", at: mark)
-    }
-
     /// Refuses the keys that nothing asked for.
     func finish() {
         let names = known.sorted()

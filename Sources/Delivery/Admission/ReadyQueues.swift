@@ -2,19 +2,22 @@
 /// given out by weight: each queue has a clock of its own that runs the slower, the more weight it has, and the queue
 /// whose clock is behind comes next.
 struct ReadyQueues {
-    private struct Queue {
+    struct Queue {
         var list = NotificationList()
         var clock: UInt64 = 0
         var stride: UInt64 = ReadyQueues.unit
     }
     private static let unit: UInt64 = 1 << 20
 
-    private var queues: [Queue] = []
+    private(set) var queues: [Queue] = []
     /// A bit for each queue that is not empty, 64 to a word: who is served next is looked for among those only.
     private var occupied: [UInt64] = []
     /// The clock of the queue that was served last.
     private var clock: UInt64 = 0
     private(set) var count = 0
+
+    /// Whether something waits in the queue of a share group.
+    func isOccupied(_ group: Int) -> Bool { occupied[group >> 6] >> UInt64(group & 63) & 1 == 1 }
 
     mutating func addGroup(weight: Int) {
         queues.append(Queue(stride: max(1, Self.unit / UInt64(max(1, weight)))))

@@ -9,7 +9,7 @@ struct Room {
     /// notification of that app became ready.
     static let shareWaitNs: Int64 = 5_000_000_000
 
-    private struct App {
+    struct App {
         /// Notifications of it that are open, and the bytes they hold.
         var open = 0
         var bytes = 0
@@ -18,9 +18,9 @@ struct Room {
     }
 
     /// By `AppIndex`.
-    private var apps: [App] = []
-    private var notifications: Shares
-    private var bytes: Shares
+    private(set) var apps: [App] = []
+    private(set) var notifications: Shares
+    private(set) var bytes: Shares
     /// Share group of each request topic; all tiers are group 0. A topic keeps its group until another one needs it.
     private var groups: [String: Int] = [:]
     private let mostOpen: Int
@@ -125,11 +125,12 @@ struct Room {
         apps[app].open * 2 >= notifications.total || areBytesFull(of: app) && apps[app].open > 0
     }
 
-    /// Whether what an app has read already takes its half of the bytes, whoever its open notifications belong to by now.
+    /// Whether records read for this app hold half of all bytes. (Their notifications may be another app's by now; the bytes
+    /// stay here.)
     func areBytesFull(of app: Int) -> Bool { apps[app].bytes * 2 >= mostBytes }
 
-    /// Whether its share has been waited for so long that what waits is held: its oldest unsent notification waits so long
-    /// for a stream, or, when all it has are in flight, so long nothing more of it could be admitted.
+    /// Whether the app's share was full for so long that records are held instead of waiting: its oldest unsent notification
+    /// has waited for a stream that long, or, where all are in flight, nothing more of it was admitted for that long.
     mutating func hasWaitedForShare(app: Int, oldestNs: Int64?, now: Int64) -> Bool {
         let sinceNs = apps[app].fullSinceNs ?? now
         apps[app].fullSinceNs = sinceNs
@@ -157,7 +158,9 @@ struct Room {
 
     mutating func giveBack(group: Int, app: Int) {
         notifications.giveBack(1, for: group)
-        if app >= 0 { apps[app].open -= 1 }
+        guard app >= 0 else { return }
+        precondition(apps[app].open > 0, "what is given back was taken")
+        apps[app].open -= 1
     }
 
     /// A block of so many bytes holds something of them.

@@ -12,8 +12,8 @@ package struct Shares {
     package private(set) var total: Int
     package private(set) var groups: [Group] = []
     /// Used beyond the reserves.
-    private var sharedUsed = 0
-    private var used = 0
+    package private(set) var sharedUsed = 0
+    package private(set) var used = 0
 
     package init(total: Int) { self.total = total }
 
@@ -64,6 +64,7 @@ package struct Shares {
             let reserved = groups[group].reserved
             let before = max(0, groups[group].used - reserved)
             groups[group].used += amount
+            precondition(groups[group].used >= 0, "what is given back was taken")
             used += amount
             sharedUsed += max(0, groups[group].used - reserved) - before
         }

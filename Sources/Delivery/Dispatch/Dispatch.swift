@@ -39,8 +39,8 @@ struct Dispatch: ~Copyable {
     }
 
     /// By `AppIndex`.
-    private var apps: [App] = []
-    private var backingOff = NotificationList()
+    private(set) var apps: [App] = []
+    private(set) var backingOff = NotificationList()
     /// Apps with a `rate_limit`.
     private var rateLimitedApps = 0
 
@@ -228,6 +228,7 @@ struct Dispatch: ~Copyable {
     @inline(__always)
     mutating func cameBack(_ app: Int, isSuspect: Bool) {
         if isSuspect { apps[app].quarantined -= 1 } else { apps[app].outstanding -= 1 }
+        precondition(apps[app].quarantined | apps[app].outstanding >= 0, "what came back was handed out")
     }
 
     // MARK: Asking back

@@ -3,8 +3,8 @@ import PushRecords
 /// Says whether a notification may go now, and why not: its app was taken out or is paused, nothing connects to its host,
 /// or Apple refuses the app's credential, or refuses it for this topic. Knows how long each app has been held for each cause.
 ///
-/// What changes tells whom to look at again: apps whose waiting notifications are to be held, or a probe that is a
-/// notification like any other again. Acting on that is the machine's.
+/// A call that changes something returns what the machine must look at again: apps whose waiting notifications are to be
+/// held, or a probe that is a notification like any other again.
 struct CircuitBreakers: ~Copyable {
     /// An app without a connection, and none to be had, is held after this.
     static let cutOffNs: Int64 = 5_000_000_000
@@ -38,10 +38,10 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// By `AppIndex`.
-    private var apps: [App] = []
-    private var credentials: [CredentialCircuit] = []
+    private(set) var apps: [App] = []
+    private(set) var credentials: [CredentialCircuit] = []
     /// The open ones.
-    private var topics: [TopicCircuit] = []
+    private(set) var topics: [TopicCircuit] = []
     /// When the next app without a connection is held; `Int64.max`: never.
     private(set) var nextCutOffNs = Int64.max
 
@@ -357,18 +357,6 @@ struct CircuitBreakers: ~Copyable {
         if let place = topics.firstIndex(where: { $0.circuit.probe == id }) { return .topic(place) }
         let app = Int(store[slot].app)
         return apps[app].trial.probe == id ? .connection(app) : nil
-    }
-
-    /// Whether a circuit waits for its answer.
-    func isProbe(_ id: NotificationID) -> Bool {
-        credentials.contains { $0.circuit.probe == id } || topics.contains { $0.circuit.probe == id }
-            || apps.contains { $0.trial.probe == id }
-    }
-
-    /// Whether a circuit waits for any answer.
-    var hasProbes: Bool {
-        credentials.contains { $0.circuit.probe != nil } || topics.contains { $0.circuit.probe != nil }
-            || apps.contains { $0.trial.probe != nil }
     }
 
     // MARK: Hosts

@@ -21,7 +21,23 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
     /// So much is settled above it that a commit can hardly name it all.
     case span
 
-    /// Whether it is told notification by notification; the others begin and end.
+    /// As metrics say it.
+    package var word: String {
+        switch self {
+        case .device: "device"
+        case .share: "share"
+        case .paused: "paused"
+        case .removed: "removed"
+        case .credential: "credential"
+        case .topic: "topic"
+        case .unreachable: "unreachable"
+        case .unprocessed: "unprocessed"
+        case .unwritable: "unwritable"
+        case .span: "span"
+        }
+    }
+
+    /// Whether the cause is noticed one notification at a time; the others have a beginning and an end that is told.
     var isSporadic: Bool {
         switch self {
         case .device, .share, .unprocessed, .span: true

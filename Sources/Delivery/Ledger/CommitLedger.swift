@@ -1,20 +1,21 @@
 import PushRecords
 
-/// The books of all partitions: what was received of each, what of it is settled and may be committed, how far ahead may
-/// be sent, and what the group was told.
+/// What was received of each partition, what of it is settled and may be committed, how far ahead may be sent, and what the
+/// group was told.
 ///
 /// It decides nothing about a notification. What a reply or a lost session means for those that wait is told to the
 /// machine, which acts on it.
 struct CommitLedger: ~Copyable {
-    /// However slow replies are, the next commit goes out so long after one.
+    /// Longest pause after a reply, however slow replies are.
     private static let widestPauseNs: Int64 = 1_000_000_000
+    /// How often a partition's oldest notifications may be held because its map is nearly full.
     private static let shorteningPauseNs: Int64 = 100_000_000
 
     private let inPlace = InPlace()
     private(set) var partitions = PartitionTable()
     private var mapWriter = CommitMapWriter()
     /// By `CommitGroup`.
-    private var flights = [CommitFlight(), CommitFlight()]
+    private(set) var flights = [CommitFlight(), CommitFlight()]
     /// Partitions that are detached or suspended (`Partition.isAssigned`).
     private(set) var unassignedCount = 0
     /// Partitions with records that are not wholly admitted.
@@ -24,10 +25,6 @@ struct CommitLedger: ~Copyable {
     private let settings: DeliverySettings
 
     init(_ settings: DeliverySettings) { self.settings = settings }
-
-    deinit {
-        for flight in flights { flight.deallocate() }
-    }
 
     // MARK: Assignments
 
@@ -307,6 +304,7 @@ struct CommitLedger: ~Copyable {
     /// A notification is gone, settled or dropped.
     mutating func countGone(_ slot: UInt32, in store: borrowing NotificationStore) {
         guard let partition = partitions.find(slot: store[recordOf: slot].partition) else { return }
+        precondition(partitions[partition].open > 0, "what is gone was open")
         partitions[partition].open -= 1
         if store[slot].isDeadLetter { partitions[partition].deadLetters -= 1 }
     }
@@ -370,6 +368,7 @@ struct CommitLedger: ~Copyable {
     mutating func leaveReach(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
         partitions[partition].behindReach.remove(slot, from: &store)
         guard store[slot].isBesideQueue else { return }
+        precondition(partitions[partition].besideQueues > 0, "who leaves the list beside its device queue was in it")
         store[slot].isBesideQueue = false
         partitions[partition].besideQueues -= 1
         besideQueues -= 1
@@ -429,8 +428,8 @@ struct CommitLedger: ~Copyable {
         return flights[place].partitions
     }
 
-    /// The commit that was begun, as it is to be sent: lent until the next one of its group.
-    mutating func entries(of group: CommitGroup) -> [CommitEntry] { flights[group.rawValue].entries() }
+    /// The commit that was begun, as it is to be sent.
+    func entries(of group: CommitGroup) -> [PartitionCommit] { flights[group.rawValue].entries }
 
     private func isReadyToCommit(_ partition: UInt32, _ place: Int, _ now: Int64) -> Bool {
         partitions[partition].flight == place && now >= partitions[partition].commits.untilNs
@@ -440,7 +439,9 @@ struct CommitLedger: ~Copyable {
     private mutating func writeEntry(
         _ partition: UInt32, in store: borrowing NotificationStore, journal: inout Journal
     ) {
-        guard let base = partitions[partition].ledger.committable else { return }
+        guard let base = partitions[partition].ledger.committable else {
+            preconditionFailure("what is ready to commit has a watermark")
+        }
         let isLast = partitions[partition].mayLeave
         var reach = ReachEnd.none
         if isLast {
@@ -477,7 +478,8 @@ struct CommitLedger: ~Copyable {
             offset: base, reach: reach, isLast: isLast, characters: writer.text.count,
             said: writer.text.withUnsafeBytes { CommitText(offset: base, metadata: $0, reach: reach) })
         partitions[partition].mapEighths = writer.eighths
-        flights[partitions[partition].flight].append(id, offset: base, text: writer.text)
+        flights[partitions[partition].flight].append(
+            PartitionCommit(partition: id, offset: base, metadata: writer.text))
     }
 
     /// As many notifications ahead of what was handed out as the reach is to be.

@@ -69,7 +69,7 @@ package struct CommitMapWriter {
         let length = range.upperBound - range.lowerBound
         // What a reader would not believe is not said.
         if start + length >= CommitMap.spanLimit { isCut = true }
-        assert(start >= 0, "an offset below the committed one is settled by being so")
+        precondition(start >= 0, "an offset below the committed one is settled by being so")
         guard !isCut, length > 0 else {
             dropped += Int(length)
             return
@@ -168,7 +168,7 @@ package struct CommitMapWriter {
                 return
             }
         }
-        assert(isCut || indexRuns.count == given, "what fits is kept whole")
+        precondition(isCut || indexRuns.count == given, "what fits is kept whole")
         partials.append(PartialBytes(offset: offset, set: setStart..<partialBytes.count))
     }
 

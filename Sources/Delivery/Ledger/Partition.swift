@@ -129,8 +129,8 @@ struct Partition: ~Copyable {
 
     /// Whether more of it may be read.
     ///
-    /// A map that was read back may be full of what comes next: with nothing open, only reading on makes it shorter. So it
-    /// is where what was open when the partition was lost has to come again.
+    /// A map that was read back may be full of what comes next: with nothing open, only reading on makes it shorter. A
+    /// partition that came back is read, too: what was open when it was lost must come again.
     var takesRecords: Bool {
         phase == .active && firstAdmitting == noSlot && !(isSpanFull && ledger.openCount > 0 && !ledger.isRereading)
     }

@@ -1,4 +1,4 @@
-/// The books of one partition in one assignment: what was received, what of it is settled, what may be committed.
+/// One partition in one assignment: what was received, what of it is settled, what may be committed.
 ///
 /// Offsets come in ascending order and settle in any. Offsets that never come (compaction, transaction markers) count
 /// as settled, because only what was received is tracked. O(1) amortized per record; memory and cost of a commit grow
@@ -51,7 +51,7 @@ package struct PartitionLedger: ~Copyable {
     package var span: Int64 { committable.map { max(0, highestReceived + 1 - $0) } ?? 0 }
 
     /// Entries held in memory.
-    package var entryCount: Int { entries.count }
+    var entryCount: Int { entries.count }
 
     /// The offset to commit: the first that is not settled, else one past the highest received, else what was committed
     /// before; `nil`: nothing was ever committed or received.

@@ -56,20 +56,16 @@ struct Settlement: ~Copyable {
         if !uniqueIDs.isEmpty { uniqueIDs[slot] = nil }
     }
 
-    /// A 410 without its time publishes none; a token that was dead for other reasons is so since it was sent.
-    func publishesDeadToken(_ slot: UInt32, in store: inout NotificationStore) -> Bool {
+    /// Since when its token is dead, where a dead-token record is due; `nil`: none is. A 410 without a time gets none; where
+    /// a verdict or `include_bad_tokens` says dead, the time is that of the send.
+    func deadSinceMs(_ slot: UInt32, in store: borrowing NotificationStore) -> Int64? {
         switch store[slot].outcome {
         case .unregistered where store[slot].status == 410:
-            return store[slot].unregisteredAtMs != 0
+            store[slot].unregisteredAtMs != 0 ? store[slot].unregisteredAtMs : nil
         case .rejected:
-            guard store[slot].reason.subject == .badToken, includesBadTokens else { return false }
-            store[slot].unregisteredAtMs = store[slot].sentAtMs
-            return true
-        case .unregistered:
-            store[slot].unregisteredAtMs = store[slot].sentAtMs
-            return true
-        case .accepted, .invalid, .expired, .abandoned:
-            return false
+            store[slot].reason.subject == .badToken && includesBadTokens ? store[slot].sentAtMs : nil
+        case .unregistered: store[slot].sentAtMs
+        case .accepted, .invalid, .expired, .abandoned: nil
         }
     }
 
@@ -116,6 +112,15 @@ struct Settlement: ~Copyable {
 
     /// All that waits, what became void since it was queued included.
     var count: Int { productions.count }
+
+    /// What waits for a topic, as `count`.
+    func forEachProduction(for target: ProductionTarget, _ body: (Production) -> Void) {
+        var position = productions[target].head
+        while position != productions[target].tail {
+            body(productions[target][position])
+            position += 1
+        }
+    }
 
     // MARK: Topics that cannot be written
 

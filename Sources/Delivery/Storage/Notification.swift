@@ -155,6 +155,7 @@ struct NotificationList {
         let next = store[slot].next
         if previous == noSlot { head = next } else { store[previous].next = next }
         if next == noSlot { tail = previous } else { store[next].previous = previous }
+        precondition(count > 0, "who leaves a list was in it")
         count -= 1
     }
 }

@@ -39,6 +39,9 @@ struct NotificationStore: ~Copyable {
     var capacity: Int { notifications.capacity }
     /// Notifications that are open.
     var count: Int { notifications.count }
+    /// As `capacity` and `count`, of records.
+    var recordCapacity: Int { records.capacity }
+    var recordCount: Int { records.count }
     /// Bytes of the blocks that are given out.
     var blockBytes: Int { blocks.openBytes }
 

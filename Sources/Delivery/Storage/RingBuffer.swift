@@ -24,11 +24,11 @@ struct RingBuffer<Element>: ~Copyable {
 
     subscript(position: UInt64) -> Element {
         get {
-            assert(position >= head && position < tail, "a position outside the ring")
+            precondition(position &- head < tail &- head, "a position is inside the ring")
             return base[Int(position & mask)]
         }
         set {
-            assert(position >= head && position < tail, "a position outside the ring")
+            precondition(position &- head < tail &- head, "a position is inside the ring")
             base[Int(position & mask)] = newValue
         }
     }
@@ -42,7 +42,7 @@ struct RingBuffer<Element>: ~Copyable {
     }
 
     mutating func removeFirst() {
-        precondition(head != tail, "nothing to remove from an empty ring")
+        precondition(head != tail, "what is removed is in the ring")
         head &+= 1
     }
 

@@ -41,7 +41,7 @@ struct Slab<Element>: ~Copyable {
     }
 
     mutating func giveBack(_ slot: UInt32) {
-        assert(freeCount < capacity, "more slots given back than taken")
+        precondition(freeCount < capacity, "no more slots are given back than were taken")
         free[freeCount] = slot
         freeCount += 1
     }

@@ -53,8 +53,7 @@ package struct VerdictTable: Sendable {
         rows = Array(repeating: nil, count: 256)
         for code in ReasonCode.allCases { rows[Int(code.rawValue)] = Self.standard(code) }
         for (word, verdict) in overrides {
-            let code = ReasonCode.allCases.first { $0.text?.description == word }
-            if let code {
+            if let code = ReasonCode(word) {
                 let delayMs = rows[Int(code.rawValue)]?.delayMs ?? Self.shortDelayMs
                 rows[Int(code.rawValue)] = VerdictRow(verdict, delayMs: delayMs)
             } else {

@@ -55,9 +55,9 @@ public struct DeliveryResult: Hashable, Sendable {
     public var reason: Reason?
     /// In words, for people.
     public var detail: String?
-    /// Since when the token is dead, in milliseconds since the generation: delete only tokens registered before.
+    /// Since when the token is dead, in milliseconds since the epoch (1970, UTC): delete only tokens registered before.
     public var unregisteredAtMs: Int64?
-    /// How many times it was sent.
+    /// How often it was sent, at most: sends in doubt count.
     public var attempts: Int
     /// How many of these sends have an unknown completion: above 0, the device may have been shown it more than once.
     public var inDoubt: Int

@@ -138,16 +138,29 @@ package enum ReasonCode: UInt8, CaseIterable, Sendable {
 
     package var reason: Reason? { text.map { Reason(rawValue: $0.description) } }
 
-    /// The code of a reason's text; `nil` when it is not known by name.
+    /// Made once, since `allCases` allocates at every call.
+    private static let known: [(text: StaticString, code: ReasonCode)] = allCases.compactMap { code in
+        code.text.map { ($0, code) }
+    }
+
+    /// The code of a reason's text; `nil` when it is not known by name. Allocates nothing.
     package init?(text: UnsafeRawBufferPointer) {
-        for code in Self.allCases {
-            guard let known = code.text, known.utf8CodeUnitCount == text.count else { continue }
+        for index in Self.known.indices where Self.known[index].text.utf8CodeUnitCount == text.count {
+            let known = Self.known[index].text
             let same = unsafe text.elementsEqual(UnsafeBufferPointer(start: known.utf8Start, count: text.count))
             if same {
-                self = code
+                self = Self.known[index].code
                 return
             }
         }
         return nil
+    }
+
+    /// The same, of a text that is owned.
+    package init?(_ text: String) {
+        var text = text
+        let code = text.withUTF8 { ReasonCode(text: UnsafeRawBufferPointer($0)) }
+        guard let code else { return nil }
+        self = code
     }
 }

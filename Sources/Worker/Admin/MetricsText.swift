@@ -111,7 +111,7 @@ struct MetricsText {
         for app in apps {
             for cause in HeldCause.allCases {
                 out.sample(
-                    ["app": app.name, "cause": "\(cause)"], app.counters.heldByCause[Int(cause.rawValue)])
+                    ["app": app.name, "cause": cause.word], app.counters.heldByCause[Int(cause.rawValue)])
             }
         }
         out.family("apns_worker_retries_total", .counter, "Moved to a retry tier as an attempt, by tier.")

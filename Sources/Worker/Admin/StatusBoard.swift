@@ -1,15 +1,16 @@
+internal import EventLoop
 internal import Synchronization
 
 /// Where the core leaves the newest snapshot and its sign of life for the threads that answer requests. Any thread.
 final class StatusBoard: Sendable {
-    private let snapshot: Mutex<WorkerSnapshot>
+    private let snapshot: Guarded<WorkerSnapshot>
     private let lastTurnNs: Atomic<Int64>
 
     /// The core is taken for dead when it has not turned for so long.
     static let stallNs: Int64 = 10_000_000_000
 
     init(_ first: WorkerSnapshot, nowNs: Int64) {
-        snapshot = Mutex(first)
+        snapshot = Guarded(first)
         lastTurnNs = Atomic(nowNs)
     }
 

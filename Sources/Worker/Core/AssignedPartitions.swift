@@ -102,8 +102,8 @@ final class AssignedPartitions {
         all.removeAll { ids.contains($0.id) }
     }
 
-    /// Of very many, as patterns find them one after the other, those that are read now are kept: at most half, so that it
-    /// is looked for them seldom.
+    /// Keeps the set bounded: when it is full, partitions that are not read now are forgotten. It is at least twice as large as
+    /// what is read, so this is rare.
     private func noteCommitted(_ partition: TopicPartition) {
         if hadCommitted.count >= max(Self.formerLimit, 2 * all.count) {
             hadCommitted = hadCommitted.filter { byPartition[$0] != nil }

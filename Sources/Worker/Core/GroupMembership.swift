@@ -178,7 +178,7 @@ final class GroupMembership {
         untold = untold?.only(.subscribe)
         if untold == nil { problems.canJoin() }
         waiting = (AssignmentQuestions(isLeaving ? [] : partitions), now.ns)
-        // Where all move at once, whoever was left out and is not among them is another's now.
+        // With eager assignment, a partition that was left out and is not in this one belongs to another member now.
         let given = Set(partitions)
         let kept = consumer.isCooperative ? Set(left?.partitions ?? []) : []
         keepProblems(of: { given.contains($0) || kept.contains($0) })

@@ -26,7 +26,7 @@ final class GroupReader: CommitPlace {
     /// The group's id.
     let name: String
     private let logger: Logger
-    private let membership: GroupMembership
+    let membership: GroupMembership
     private let partitions: AssignedPartitions
     private let standing: ReadingProblems
     private let context: ReadingContext
@@ -95,10 +95,7 @@ final class GroupReader: CommitPlace {
     // MARK: The group
 
     /// As subscribed to.
-    var topics: [String] {
-        get { membership.topics }
-        set { membership.topics = newValue }
-    }
+    var topics: [String] { membership.topics }
 
     var isLeaving: Bool { membership.isLeaving }
 
@@ -296,7 +293,7 @@ final class GroupReader: CommitPlace {
     /// The partition of an assignment, for log lines: also of one that was given up, unless that is long ago.
     func name(of id: PartitionID) -> TopicPartition? { partitions.name(of: id) }
 
-    func send(_ entries: [Kafka.CommitEntry], tag: UInt64) throws(KafkaError) {
+    func send(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError) {
         try consumer.commit(entries, tag: tag)
     }
 

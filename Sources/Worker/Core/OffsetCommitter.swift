@@ -7,7 +7,7 @@ protocol CommitPlace: AnyObject {
     /// The partition of an assignment; `nil`: it is not ours any more.
     func partition(of id: PartitionID) -> TopicPartition?
     /// Sends a commit, whose reply comes with this tag. Throws when nothing could be sent.
-    func send(_ entries: [Kafka.CommitEntry], tag: UInt64) throws(KafkaError)
+    func send(_ entries: [CommitEntry], tag: UInt64) throws(KafkaError)
 }
 
 /// Sends the machine's commits of one group, and brings the replies back; at most one is in flight. Core thread.
@@ -54,12 +54,12 @@ final class OffsetCommitter {
         guard !entries.isEmpty else { return }
         tag += 1
         sentNs = now.ns
-        var batch: [Kafka.CommitEntry] = []
+        var batch: [CommitEntry] = []
         for entry in entries {
             let partition = place.partition(of: entry.partition)
             pending.append(partition)
             guard let partition else { continue }
-            batch.append(Kafka.CommitEntry(partition, offset: entry.offset, metadata: Array(entry.metadata)))
+            batch.append(CommitEntry(partition, offset: entry.offset, metadata: entry.metadata))
         }
         do throws(KafkaError) {
             // A commit of nothing has no reply.

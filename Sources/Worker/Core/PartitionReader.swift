@@ -42,10 +42,6 @@ final class PartitionReader {
     private var waitsForLetterRoom = false
     private var batches = BatchPassing()
 
-    /// Most records taken from one partition before the next one's turn.
-    private static let batchLimit = 128
-    /// Most records taken before the machine is asked again for how many it has room.
-    private static let roomLimit = 8
     /// A retry record that is due later is looked at again after so long.
     private static let longestWaitMs: Int64 = 3_600_000
 
@@ -90,7 +86,7 @@ final class PartitionReader {
         if batches.unreadable != nil { passBatch(&machine, now, deadLetters) }
         guard mayHaveMore, dueNs <= now.ns, !isStopped, !position.isHeld else { return outcome }
         // What there is no room for stays in librdkafka's queue, where it costs nothing.
-        let most = min(machine.room(for: id), Self.batchLimit)
+        let most = min(machine.room(for: id), DeliveryTurn.partitionRecords)
         guard most > 0 else { return outcome }
         dueNs = 0
         waitsForLetterRoom = false
@@ -102,7 +98,7 @@ final class PartitionReader {
         var (id, room) = (id, 0)
         outcome.records = queue.read(max: most) { message in
             if room == 0 || id != self.id {
-                (id, room) = (self.id, min(machine.room(for: self.id), Self.roomLimit))
+                (id, room) = (self.id, min(machine.room(for: self.id), DeliveryTurn.roomRecords))
             }
             guard room > 0 else { return false }
             room -= 1
@@ -235,8 +231,8 @@ final class PartitionReader {
         readOn(behind: batch.offsets, machine)
     }
 
-    /// What came in this assignment is behind us, whatever was received before it: the batch may have been passed by then, and
-    /// be met again by a partition that came back.
+    /// Reads on behind the batch, or behind what arrived in this assignment if that is further: a partition that came back may
+    /// meet a batch that was passed before.
     private func readOn(behind offsets: ClosedRange<Int64>, _ machine: borrowing DeliveryMachine) {
         context.seek(partition, to: max(offsets.upperBound + 1, position.next(id, machine)))
     }

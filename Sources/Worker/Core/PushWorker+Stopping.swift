@@ -54,7 +54,8 @@ extension PushWorker {
 
     // MARK: After the loop
 
-    /// What a worker is made of, on its way out.
+    /// What a worker is made of, on its way out. The thread that made it hands it to the one that calls `end`, and reads nothing
+    /// but `step` from then on: that is what `@unchecked Sendable` stands for.
     private final class Remains: @unchecked Sendable {
         var pages: PageServer?
         var watch: ClusterWatch?

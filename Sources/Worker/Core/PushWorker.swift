@@ -9,7 +9,9 @@ package import Observability
 internal import PushRecords
 internal import Synchronization
 
-/// The worker: Kafka, the machine and the transports put together. One thread calls `run`, which is the core.
+/// The worker: Kafka, the machine and the transports put together. One thread calls `run`, which is the core, and touches all
+/// of it; `stop` and `progress`, which any thread may call, touch what is atomic or locked. That is what `@unchecked Sendable`
+/// stands for.
 package final class PushWorker: @unchecked Sendable {
     /// How `run` ended.
     package enum Ending: Sendable, Equatable {
@@ -61,7 +63,7 @@ package final class PushWorker: @unchecked Sendable {
     var refusedFiles: [Int: [String]] = [:]
     var stopping: Stopping?
     var ending: Ending?
-    let progressBox = Mutex(WorkerProgress())
+    let progressBox = Guarded(WorkerProgress())
     var lastProgressNs: Int64 = 0
     let board: StatusBoard
     var lastSnapshotNs: Int64 = 0

@@ -237,15 +237,8 @@ final class RecordPublisher {
     /// Hands a dead letter over. What the producer does not take now is kept, since nobody else has it.
     private func takeLetter(_ record: EncodedRecord, _ id: NotificationID, _ now: DeliveryTime) {
         let wasClear = targets[deadLetters.index].isClear
-        let code =
-            wasClear
-            ? producer.produce(
-                to: deadLetters, key: record.key, value: record.value, headers: record.headers.asMessageHeaders,
-                tag: id.tag)
-            : targets[deadLetters.index].cause?.code ?? .queueFull
-        guard code != .none else {
-            return unacknowledged.handedOver(id.tag, topic: deadLetters.index, nowNs: now.ns)
-        }
+        let code = produce(record, to: deadLetters, id, now)
+        guard code != .none else { return }
         let kept = UndeliveredRecord(
             copying: record.key, record.value, headers: record.headers.asMessageHeaders, to: deadLetters, tag: id.tag,
             code: code)
@@ -265,15 +258,9 @@ final class RecordPublisher {
         _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
     ) -> Bool {
         let wasClear = targets[topic.index].isClear
-        let code =
-            wasClear
-            ? producer.produce(
-                to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
-            : targets[topic.index].cause?.code ?? .queueFull
+        let code = produce(record, to: topic, id, now)
         switch code {
-        case .none:
-            unacknowledged.handedOver(id.tag, topic: topic.index, nowNs: now.ns)
-            return true
+        case .none: return true
         case .queueFull: return false
         case .fatal:
             health.noteFatal()
@@ -285,6 +272,20 @@ final class RecordPublisher {
             code: code)
         refuse(refused, code, isNew: !wasClear, now)
         return true
+    }
+
+    /// Hands a record to the producer, where its topic is clear.
+    ///
+    /// - Returns: why the topic does not have it; `.none`: it is on its way.
+    @inline(__always)
+    private func produce(
+        _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
+    ) -> KafkaCode {
+        guard targets[topic.index].isClear else { return targets[topic.index].cause?.code ?? .queueFull }
+        let code = producer.produce(
+            to: topic, key: record.key, value: record.value, headers: record.headers.asMessageHeaders, tag: id.tag)
+        if code == .none { unacknowledged.handedOver(id.tag, topic: topic.index, nowNs: now.ns) }
+        return code
     }
 
     /// A record did not get into its topic among others.
@@ -479,12 +480,8 @@ final class RecordPublisher {
 
     private func take(_ event: ClientEvent, _ health: inout ProducerHealth) {
         switch event {
-        case .fatal(let error):
-            health.noteFatal()
-            logger.error(.kafka, "the producer met a fatal error; making a new one", ["error": "\(error.text)"])
-        case .error(let error):
-            health.note(error)
-            EventLog.write(event, of: "producer", to: logger)
+        case .fatal, .error:
+            health.take(event, of: "producer", logger)
         case .delayed(let delay):
             onQuotaDelay(delay)
         case .log, .statistics:
@@ -503,17 +500,7 @@ final class RecordPublisher {
                 ["records": .count(producer.outstanding)])
             health.noteFatal()
         }
-        health.renew(nowNs: now.ns) { rebuild(producer) }
-    }
-
-    private func rebuild(_ producer: Producer) -> Bool {
-        do throws(KafkaError) {
-            try producer.rebuild()
-            return true
-        } catch {
-            logger.error(.kafka, "cannot make a new producer; trying again", ["error": "\(error.text)"])
-            return false
-        }
+        health.renew(producer, nowNs: now.ns, logger)
     }
 }
 

@@ -86,7 +86,8 @@ struct TargetTopic {
     /// Records by themselves that have no report yet, by their tags.
     private var underWay: [UInt64: Past] = [:]
     private var underWayBytes = 0
-    /// Since when those of them are under way that were not silent for long (monotonic), by their tags.
+    /// Records under way by themselves whose report is still waited for, and since when (monotonic), by their tags; silent ones
+    /// are dropped from here.
     private var awaited: [UInt64: Int64] = [:]
     private var named: Place?
     /// When it was (monotonic).
@@ -122,8 +123,8 @@ struct TargetTopic {
     /// Whether new records may be written among others.
     var isClear: Bool { state == .writable && !isFull }
 
-    /// Whether a new record may be handed over: as all are, or, where `isClear` is false, as the next one that a blocked
-    /// topic is tried with. Else a topic that has only a bad record to be tried with would be blocked by it for ever.
+    /// Whether a new record may be handed over: because the topic is clear, or because a blocked topic has only records left to
+    /// try that it refused for their own sake, and a new one may show that it works.
     var isOpen: Bool { isClear || wantsProbe }
 
     private var wantsProbe: Bool {

@@ -32,6 +32,7 @@ struct UnacknowledgedRecords {
     /// Its report came, whatever it says.
     @inline(__always)
     mutating func reported(_ tag: UInt64, topic: Int, nowNs: Int64) {
+        precondition(topics[topic].outstanding > 0, "what is reported was handed over")
         topics[topic].outstanding -= 1
         topics[topic].quietSinceNs = nowNs
         if topics[topic].followed?.tag == tag { topics[topic].followed = nil }

@@ -28,7 +28,7 @@ package enum DirectSend {
         /// As a worker says it in its result, but that a worker would try some again.
         package var outcome: Outcome {
             switch VerdictTable().row(
-                reason: ReasonCode.allCases.first { $0.text?.description == reason?.rawValue } ?? .none,
+                reason: reason.flatMap { ReasonCode($0.rawValue) } ?? .none,
                 text: reason?.rawValue, status: UInt16(clamping: status)
             ).verdict {
             case .accept: .accepted

@@ -12,9 +12,7 @@ package enum RefusalAdvice {
     package static func text(
         _ reason: Reason?, status: Int, topic: String, of app: AppSettings, isOtherTried: Bool = false
     ) -> String? {
-        let code = reason.flatMap { reason in
-            ReasonCode.allCases.first { $0.text?.description == reason.rawValue }
-        }
+        let code = reason.flatMap { ReasonCode($0.rawValue) }
         return ofDevice(code ?? .none, topic, app, isOtherTried) ?? ofRequest(code ?? .none)
             ?? ofCredential(code ?? .none, status: status, topic, of: app) ?? ofService(code ?? .none, status: status)
     }

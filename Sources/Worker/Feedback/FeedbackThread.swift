@@ -5,7 +5,8 @@ internal import Observability
 internal import Synchronization
 
 /// Reads the feedback of all apps that have one, each as often as it says, on a thread and with a producer of its own: nothing
-/// on a notification's way waits for it. Any thread.
+/// on a notification's way waits for it. Any thread: what is no constant and not atomic (`desk`) is its own thread's, or whose
+/// who has joined that. This is what `@unchecked Sendable` stands for.
 final class FeedbackThread: @unchecked Sendable {
     /// How an app's feedback stands, by the app's place.
     typealias Told = (app: Int, standing: FeedbackStanding)

@@ -113,30 +113,13 @@ final class FeedbackWriter {
     }
 
     private func take(_ event: ClientEvent) {
-        switch event {
-        case .fatal(let error):
-            health.noteFatal()
-            logger.error(.kafka, "the producer met a fatal error; making a new one", ["error": "\(error.text)"])
-        case .error(let error):
-            health.note(error)
-            trouble = error.text
-            EventLog.write(event, of: "feedback producer", to: logger)
-        case .log, .statistics, .delayed:
-            EventLog.write(event, of: "feedback producer", to: logger)
-        }
+        if case .error(let error) = event { trouble = error.text }
+        health.take(event, of: "feedback producer", logger)
     }
 
     private func renew(_ producer: Producer, _ nowNs: Int64) {
         if health.isStuck(sendsEachAlone: false, nowNs: nowNs) { health.noteFatal() }
-        health.renew(nowNs: nowNs) {
-            do throws(KafkaError) {
-                try producer.rebuild()
-                return true
-            } catch {
-                logger.error(.kafka, "cannot make a new producer; trying again", ["error": "\(error.text)"])
-                return false
-            }
-        }
+        health.renew(producer, nowNs: nowNs, logger)
     }
 
     private func writeAgain(_ producer: Producer, _ nowNs: Int64) {

@@ -28,7 +28,7 @@ final class EncodePart: PartRun {
     init() throws {
         loop = try Loop { [clock] in clock.now }
         // Its window never holds a batch back, so that all turns are alike.
-        var options = ServerOptions()
+        var options = ServerSessionOptions()
         options.connectionWindow = 1 << 20
         server = try ServerSession(options: options)
         topicHash = DerivedID.topicHash(PartInputs.lasting("apns.requests"))
@@ -41,7 +41,7 @@ final class EncodePart: PartRun {
 
     private func connect() throws {
         var configuration = APNsConfiguration(
-            host: "api.push.apple.com", tls: try ClientContext(TLS.ClientOptions(trust: .anyone)))
+            host: "api.push.apple.com", tls: try ClientContext(ClientOptions(trust: .anyone)))
         configuration.maximumConnections = 1
         let token = ProviderToken(
             keyID: "BENCHKEY01", teamID: "BENCHTEAM1", key: try SigningKey(pem: SelfSigned.privateKey()))

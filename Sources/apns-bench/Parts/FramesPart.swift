@@ -25,7 +25,7 @@ final class FramesPart: PartRun {
         loop = try Loop { [clock] in clock.now }
         requests = PartInputs.requests(Self.batch)
         var configuration = BinaryConfiguration(
-            host: "gateway.example.com", tls: try ClientContext(TLS.ClientOptions(trust: .anyone, alpn: [])))
+            host: "gateway.example.com", tls: try ClientContext(ClientOptions(trust: .anyone, alpn: [])))
         configuration.maximumConnections = 1
         configuration.window.durationNs = Self.windowNs
         configuration.window.longestNs = Self.windowNs

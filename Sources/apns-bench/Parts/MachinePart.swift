@@ -23,20 +23,16 @@ final class MachinePart: PartRun {
     private var resultBytes = 0
 
     private static let partitionCount = 8
-    /// As many records as the worker takes from a partition at a time.
-    private static let batch = 128
-    /// As many as it takes before it asks again for room.
-    private static let roomLimit = 8
     private static let turnMs: Int64 = 10
 
     init(tokensPerRecord: Int) {
         let app = AppRoute(name: "bench", environment: .production, bundleIDs: [Traffic.bundleID])
         machine = DeliveryMachine(settings: DeliverySettings(), apps: [app])
         if tokensPerRecord == 1 {
-            recordsPerPartition = Self.batch
+            recordsPerPartition = DeliveryTurn.partitionRecords
             let payload = PartInputs.lasting(Traffic.payload(7))
             let headers = PartInputs.headers(PartInputs.usualHeaders)
-            records = PartInputs.tokens(Self.partitionCount * Self.batch).map {
+            records = PartInputs.tokens(Self.partitionCount * DeliveryTurn.partitionRecords).map {
                 LentRecord(key: $0, value: payload, headers: headers)
             }
         } else {
@@ -107,7 +103,7 @@ extension MachinePart: RequestSource, OffsetSink {
             var room = 0
             for place in 0..<recordsPerPartition {
                 let record = records[index * recordsPerPartition + place]
-                if room == 0 { room = min(machine.room(for: id), Self.roomLimit) }
+                if room == 0 { room = min(machine.room(for: id), DeliveryTurn.roomRecords) }
                 guard room > 0 else { throw BenchFailure("the machine has no room") }
                 room -= 1
                 let receipt = machine.receive(

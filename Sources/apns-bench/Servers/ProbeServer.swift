@@ -35,7 +35,7 @@ func runProbeServer(_ arguments: [String]) -> Int32 {
             throw BenchFailure("\(options.certificateFile) or \(options.keyFile) cannot be read")
         }
         let context = try ServerContext(
-            TLS.ServerOptions(identity: Identity(certificatePEM: certificate, keyPEM: key)))
+            ServerOptions(identity: Identity(certificatePEM: certificate, keyPEM: key)))
         let loop = try Loop()
         let counts = ProbeCounts()
         let listener = try Listener(host: "127.0.0.1", port: UInt16(options.port), loop: loop) { accepted in

@@ -1,7 +1,7 @@
+import EventLoop
 import Glibc
 import Observability
 import PushRecords
-import Synchronization
 
 /// Where the demo shows how far it is: one line drawn again and again on a terminal, a plain line a second otherwise, unless
 /// it is the one before.
@@ -9,9 +9,9 @@ import Synchronization
 final class DemoScreen: LogSink {
     private let isTerminal = isatty(STDOUT_FILENO) == 1
     /// A progress line is on the terminal's last line.
-    private let isDrawn = Mutex(false)
+    private let isDrawn = Guarded(false)
     /// What was shown last where there is no terminal.
-    private let lastLine = Mutex("")
+    private let lastLine = Guarded("")
 
     /// How often `show` should be called, in milliseconds.
     var intervalMs: Int { isTerminal ? 100 : 1_000 }

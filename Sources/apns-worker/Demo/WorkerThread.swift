@@ -1,6 +1,6 @@
 import Configuration
+import EventLoop
 import Observability
-import Synchronization
 import Worker
 
 /// A worker on a thread of its own.
@@ -10,7 +10,7 @@ final class WorkerThread: Sendable {
     private let box: FailureBox
 
     private final class FailureBox: Sendable {
-        let text = Mutex<String?>(nil)
+        let text = Guarded<String?>(nil)
     }
 
     init(_ configuration: WorkerConfiguration, _ logger: Logger) throws(StartFailure) {

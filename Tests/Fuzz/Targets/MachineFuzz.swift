@@ -356,7 +356,8 @@ private struct MachineDriver: ~Copyable {
                 require(entry.offset >= 0, "an offset is committed")
                 require(entry.metadata.count <= metadataLimit, "metadata keeps to its limit")
                 require(
-                    CommitMap(metadata: entry.metadata, base: entry.offset) != nil, "what is committed can be read")
+                    entry.metadata.withUnsafeBytes { CommitMap(metadata: $0, base: entry.offset) } != nil,
+                    "what is committed can be read")
             }
             inFlight[group.rawValue] = entries.count
         }

@@ -1,0 +1,362 @@
+import PushRecords
+
+// What holds between any two calls: what the parts count as they go is what a walk over all slots and lists finds. For simulated
+// worlds and tests, after each of their steps; the product never calls it.
+extension DeliveryMachine {
+    /// The rules that do not hold, in words; empty: all do. Costs as much as there are slots.
+    package func checkInvariants() -> [String] {
+        var census = Census(self)
+        checkRecords(&census)
+        checkDeviceQueues(&census)
+        for partition in ledger.partitions.slots { check(partition, &census) }
+        checkLedger(&census)
+        checkRoom(&census)
+        checkDispatch(&census)
+        checkSettlement(&census)
+        checkCircuits(&census)
+        return census.broken
+    }
+
+    // MARK: Store
+
+    private func checkRecords(_ census: inout Census) {
+        var used = census.records
+        for partition in ledger.partitions.slots {
+            ledger.partitions[partition].ledger.forEachOpen { _, record in
+                if used[record] == nil { used[record] = Census.OfRecord() }
+            }
+            var next = ledger.partitions[partition].firstAdmitting
+            while next != noSlot {
+                used[next, default: Census.OfRecord()].holders += 1
+                next = store[record: next].nextAdmitting
+            }
+        }
+        for (slot, found) in used {
+            let record = store[record: slot]
+            census.expect(record.unsettled, is: found.unsettled, "unsettled notifications of a record")
+            census.expect(record.handed, is: found.handed, "handed notifications of a record")
+            // The doubt of one that was dropped stays with its record.
+            census.expect(record.doubts >= found.doubts, "doubts of a record are counted")
+            census.expect(record.holders, is: record.body == nil ? record.holders : found.holders, "holders of a body")
+            census.expect(record.body != nil || found.holders == 0, "what is to be sent or written has its bytes")
+        }
+        census.expect(store.recordCount, is: used.count, "records")
+        census.expect(store.count, is: census.open, "open notifications")
+        census.expect(store.blockBytes, is: census.blockBytes, "bytes of blocks")
+    }
+
+    // MARK: Device queues
+
+    private func checkDeviceQueues(_ census: inout Census) {
+        var heads = 0
+        var members = 0
+        for slot in 0..<UInt32(store.capacity) where store[slot].state != .free && store[slot].isInDeviceQueue {
+            // All but the first wait for it.
+            guard store[slot].state != .queued else { continue }
+            heads += 1
+            var count = 1
+            var last = slot
+            while store[last].queueNext != noSlot, count <= census.open {
+                last = store[last].queueNext
+                count += 1
+                census.expect(
+                    store[last].state == .queued && store[last].isInDeviceQueue, "who waits in a device queue waits")
+            }
+            members += count
+            census.expect(Int(store[slot].queueCount), is: count, "length of a device queue")
+            census.expect(store[slot].queueTail == last, "a device queue's head knows its tail")
+        }
+        census.expect(devices.count, is: heads, "device queues")
+        census.expect(members, is: census.inDeviceQueues, "members of device queues")
+    }
+
+    // MARK: Ledger
+
+    private func check(_ slot: UInt32, _ census: inout Census) {
+        let found = census.partitions[Int(slot)]
+        census.expect(ledger.partitions[slot].open, is: found.open, "open notifications of a partition")
+        census.expect(ledger.partitions[slot].deadLetters, is: found.deadLetters, "dead letters of a partition")
+        census.expect(ledger.partitions[slot].besideQueues, is: found.besideQueues, "who waits beside device queues")
+        let behind = check(ledger.partitions[slot].behindReach, .behindReach, &census)
+        census.expect(behind, is: found.behindReach, "who waits for the reach")
+
+        var last: Int64 = -1
+        var openRecords = 0
+        var fanOuts = 0
+        ledger.partitions[slot].ledger.forEachOpen { offset, record in
+            census.expect(offset > last && offset == store[record: record].offset, "open records ascend by offset")
+            census.expect(store[record: record].partition == slot, "an open record knows its partition")
+            if openRecords == 0 {
+                census.expect(
+                    ledger.partitions[slot].ledger.committable == offset, "the watermark is the oldest open record")
+            }
+            last = offset
+            openRecords += 1
+            if store[record: record].count > 1 { fanOuts += 1 }
+        }
+        census.expect(ledger.partitions[slot].ledger.openCount, is: openRecords, "open records")
+        census.expect(ledger.partitions[slot].fanOuts, is: fanOuts, "open fan-outs")
+        let watermark = ledger.partitions[slot].ledger.committable
+        census.expect(last <= ledger.partitions[slot].ledger.highestReceived, "what is open was received")
+        census.expect(
+            ledger.partitions[slot].ledger.highestArrived <= ledger.partitions[slot].ledger.highestReceived,
+            "what arrived was received")
+        // After an offset reset the group has what was committed before, until the next commit.
+        if let committed = ledger.partitions[slot].committed, ledger.partitions[slot].said != nil {
+            census.expect(committed <= watermark ?? -1, "nothing above the watermark is committed")
+        }
+        if let pending = ledger.partitions[slot].pending {
+            census.expect(pending.offset <= watermark ?? -1, "nothing above the watermark is being committed")
+            let flight = ledger.flights[ledger.partitions[slot].flight]
+            census.expect(flight.partitions.contains(ledger.partitions[slot].id), "a commit under way is in its flight")
+        }
+        checkAdmission(slot, &census)
+    }
+
+    private func checkAdmission(_ slot: UInt32, _ census: inout Census) {
+        var last = noSlot
+        var next = ledger.partitions[slot].firstAdmitting
+        while next != noSlot {
+            census.expect(
+                store[record: next].partition == slot && !store[record: next].isDropped,
+                "what is admitted is its partition's")
+            last = next
+            next = store[record: next].nextAdmitting
+        }
+        census.expect(ledger.partitions[slot].lastAdmitting == last, "the list of what is admitted knows its end")
+    }
+
+    private func checkLedger(_ census: inout Census) {
+        var admitting = 0
+        var beside = 0
+        var unassigned = 0
+        for slot in ledger.partitions.slots {
+            if ledger.partitions[slot].firstAdmitting != noSlot { admitting += 1 }
+            if !ledger.partitions[slot].isAssigned { unassigned += 1 }
+            beside += ledger.partitions[slot].besideQueues
+            if ledger.partitions[slot].isShared { census.groups[ledger.partitions[slot].group].partitions += 1 }
+        }
+        census.expect(ledger.admittingCount, is: admitting, "partitions with something to admit")
+        census.expect(ledger.unassignedCount, is: unassigned, "detached and suspended partitions")
+        census.expect(ledger.besideQueues, is: beside, "who waits beside device queues, of all partitions")
+    }
+
+    // MARK: Room
+
+    private func checkRoom(_ census: inout Census) {
+        for (app, found) in census.apps.enumerated() {
+            census.expect(room.apps[app].open, is: found.open, "open notifications of an app")
+            census.expect(room.apps[app].bytes, is: found.bytes, "bytes of an app")
+        }
+        for (group, found) in census.groups.enumerated() {
+            census.expect(room.notifications.groups[group].used, is: found.open, "open notifications of a group")
+            census.expect(room.bytes.groups[group].used, is: found.bytes, "bytes of a group")
+            census.expect(room.notifications.groups[group].partitions, is: found.partitions, "partitions of a group")
+        }
+        census.expect(room.countedBytes, is: census.countedBytes, "counted bytes")
+        for shares in [room.notifications, room.bytes] {
+            census.expect(shares.used, is: shares.groups.reduce(0) { $0 + $1.used }, "what all groups use")
+            census.expect(
+                shares.sharedUsed, is: shares.groups.reduce(0) { $0 + max(0, $1.used - $1.reserved) },
+                "what is used beyond the reserves")
+        }
+    }
+
+    // MARK: Dispatch
+
+    private func checkDispatch(_ census: inout Census) {
+        for (app, found) in census.apps.enumerated() {
+            census.expect(dispatch.apps[app].outstanding, is: found.outstanding, "requests at an app's transport")
+            census.expect(dispatch.apps[app].quarantined, is: found.quarantined, "suspects at an app's transport")
+            census.expect(dispatch.apps[app].ready.count, is: found.ready, "who waits for an app's streams")
+            var waiting = 0
+            for (group, queue) in dispatch.apps[app].ready.queues.enumerated() {
+                waiting += check(queue.list, .ready, &census)
+                census.expect(
+                    queue.list.isEmpty != dispatch.apps[app].ready.isOccupied(group),
+                    "a queue that is not empty is served")
+            }
+            census.expect(waiting, is: found.ready, "who waits in the queues of an app")
+        }
+        census.expect(check(dispatch.backingOff, .backingOff, &census), is: census.backingOff, "who backs off")
+    }
+
+    /// Walks a list, and says how many are in it.
+    private func check(_ list: NotificationList, _ state: Notification.State, _ census: inout Census) -> Int {
+        var count = 0
+        var last = noSlot
+        var next = list.head
+        while next != noSlot, count <= census.open {
+            census.expect(store[next].previous == last, "a list leads back")
+            census.expect(store[next].state == state, "who is in a list of \(state) is in that state")
+            count += 1
+            last = next
+            next = store[next].next
+        }
+        census.expect(list.tail == last, "a list knows its end")
+        census.expect(list.count, is: count, "length of a list of \(state)")
+        return count
+    }
+
+    // MARK: Settlement
+
+    private func checkSettlement(_ census: inout Census) {
+        var unproduced: [UInt32: Int] = [:]
+        let tiers = (0..<settlement.tiers.count).map { ProductionTarget.retry(tier: $0) }
+        for target in [.results, .unregistered] + tiers {
+            settlement.forEachProduction(for: target) { production in
+                if store.isCurrent(production.id) { unproduced[production.id.slot, default: 0] += 1 }
+            }
+        }
+        for slot in 0..<UInt32(store.capacity) where store[slot].state == .concluded {
+            census.expect(unproduced[slot] ?? 0, is: Int(store[slot].unproduced), "productions that wait")
+            census.expect(
+                store[slot].unacknowledged > 0 && store[slot].unacknowledged >= store[slot].unproduced,
+                "what is decided waits for an acknowledgement")
+        }
+    }
+
+    // MARK: Circuits
+
+    private func checkCircuits(_ census: inout Census) {
+        for slot in 0..<UInt32(store.capacity) where store[slot].state != .free && store[slot].isProbe {
+            census.expect(breakers.isProbe(store.id(of: slot)), "a circuit waits for each probe")
+        }
+        for probe in breakers.probes {
+            census.expect(
+                store[probe.slot].generation == probe.generation && store[probe.slot].state != .free
+                    && store[probe.slot].isProbe, "a circuit's probe is there")
+        }
+        for app in apps.indices {
+            census.expect(
+                breakers.apps[app].openTopics, is: breakers.topics.count { $0.app == app }, "open circuits of topics")
+            census.expect(
+                breakers.isGated(app) == (breakers.isClosed(app) || breakers.apps[app].openTopics > 0),
+                "what may have to be held is looked at")
+        }
+    }
+}
+
+extension CircuitBreakers {
+    /// Notifications whose answers circuits wait for.
+    var probes: [NotificationID] {
+        credentials.compactMap(\.circuit.probe) + topics.compactMap(\.circuit.probe) + apps.compactMap(\.trial.probe)
+    }
+
+    /// Whether a circuit waits for its answer.
+    func isProbe(_ id: NotificationID) -> Bool { probes.contains(id) }
+}
+
+/// What a walk over all slots finds of a machine.
+private struct Census {
+    struct OfApp {
+        var open = 0
+        var bytes = 0
+        var ready = 0
+        var outstanding = 0
+        var quarantined = 0
+    }
+
+    struct OfGroup {
+        var open = 0
+        var bytes = 0
+        var partitions = 0
+    }
+
+    struct OfPartition {
+        var open = 0
+        var deadLetters = 0
+        var behindReach = 0
+        var besideQueues = 0
+    }
+
+    struct OfRecord {
+        var unsettled: Int32 = 0
+        var handed: Int32 = 0
+        var doubts: Int32 = 0
+        var holders: Int32 = 0
+    }
+
+    var open = 0
+    var inDeviceQueues = 0
+    var backingOff = 0
+    var blockBytes = 0
+    var countedBytes = 0
+    var apps: [OfApp]
+    var groups: [OfGroup]
+    var partitions: [OfPartition]
+    /// Records with something open, by slot.
+    var records: [UInt32: OfRecord] = [:]
+    var broken: [String] = []
+
+    init(_ machine: borrowing DeliveryMachine) {
+        apps = Array(repeating: OfApp(), count: machine.apps.count)
+        groups = Array(repeating: OfGroup(), count: machine.room.weights.count)
+        partitions = Array(repeating: OfPartition(), count: machine.ledger.partitions.count)
+        for slot in 0..<UInt32(machine.store.capacity) where machine.store[slot].state != .free {
+            count(slot, machine.store)
+        }
+        for record in 0..<UInt32(machine.store.recordCapacity) {
+            guard let body = machine.store[record: record].body else { continue }
+            take(
+                BlockStore.rounded(body.pointee.blockSize), app: Int(body.pointee.app),
+                group: Int(machine.store[record: record].group))
+        }
+    }
+
+    private mutating func count(_ slot: UInt32, _ store: borrowing NotificationStore) {
+        let notification = store[slot]
+        let app = Int(notification.app)
+        let group = Int(store[recordOf: slot].group)
+        open += 1
+        groups[group].open += 1
+        if app >= 0 { apps[app].open += 1 }
+        take(store.tokenBytes(slot), app: app, group: group)
+        countedBytes += Int(notification.countedBytes)
+        blockBytes -= Int(notification.countedBytes)
+        take(Int(notification.countedBytes), app: app, group: group)
+        if notification.isInDeviceQueue { inDeviceQueues += 1 }
+
+        records[notification.record, default: OfRecord()].unsettled += 1
+        if notification.isDoubted { records[notification.record]?.doubts += 1 }
+        switch notification.state {
+        case .free: break
+        case .queued: hold(notification)
+        case .behindReach: hold(notification)
+        case .ready:
+            hold(notification)
+            apps[app].ready += 1
+        case .backingOff:
+            hold(notification)
+            backingOff += 1
+        case .handed, .orphaned:
+            hold(notification)
+            records[notification.record]?.handed += 1
+            if notification.isSuspect { apps[app].quarantined += 1 } else { apps[app].outstanding += 1 }
+        case .concluded:
+            if notification.unproduced > 0 { hold(notification) }
+        }
+
+        let partition = store[recordOf: slot].partition
+        guard partition != noSlot else { return }
+        partitions[Int(partition)].open += 1
+        if notification.isDeadLetter { partitions[Int(partition)].deadLetters += 1 }
+        if notification.state == .behindReach { partitions[Int(partition)].behindReach += 1 }
+        if notification.isBesideQueue { partitions[Int(partition)].besideQueues += 1 }
+    }
+
+    /// It needs its record's body.
+    private mutating func hold(_ notification: Notification) { records[notification.record]?.holders += 1 }
+
+    private mutating func take(_ bytes: Int, app: Int, group: Int) {
+        blockBytes += bytes
+        groups[group].bytes += bytes
+        if app >= 0 { apps[app].bytes += bytes }
+    }
+
+    mutating func expect(_ holds: Bool, _ rule: @autoclosure () -> String) { if !holds { broken.append(rule()) } }
+
+    mutating func expect<Value: Equatable>(_ told: Value, is found: Value, _ what: @autoclosure () -> String) {
+        if told != found { broken.append("\(what()): \(told) are counted, \(found) are there") }
+    }
+}

@@ -1,0 +1,34 @@
+import Foundation
+import Testing
+
+@testable import apns_bench
+
+/// The table of the guard's parts in "What it costs" says the figures that are committed.
+@Suite struct CostsArticleTests {
+    private static let here = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+
+    /// By part: the row's last cell.
+    private static func rows() throws -> [String: String] {
+        let place = here.appending(path: "../../Sources/Worker/Worker.docc/WhatItCosts.md").standardizedFileURL
+        let article = try String(contentsOf: place, encoding: .utf8)
+        let section = article.components(separatedBy: "\n## The guard\n")[1].components(separatedBy: "\n## ")[0]
+        var rows: [String: String] = [:]
+        for line in section.split(separator: "\n") {
+            let cells = line.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+            guard cells.count == 3, cells[0].hasPrefix("`") else { continue }
+            rows[cells[0].trimmingCharacters(in: ["`"])] = cells[2]
+        }
+        return rows
+    }
+
+    @Test func theTableSaysWhatIsCommitted() throws {
+        let committed = try Figures(file: Self.here.appending(path: "figures.json").path).parts
+        let rows = try Self.rows()
+        #expect(Set(rows.keys) == Set(committed.keys))
+        for (part, figures) in committed {
+            let count = Int(figures.instructions.rounded())
+            let text = count < 1_000 ? "\(count)" : "\(count / 1_000),\(String(1_000 + count % 1_000).dropFirst())"
+            #expect(rows[part] == text, "\(part): write \(text)")
+        }
+    }
+}
