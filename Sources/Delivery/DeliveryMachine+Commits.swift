@@ -60,6 +60,8 @@ extension DeliveryMachine {
                 continue
             }
             ledger.leaveReach(slot, partition, in: &store)
+            // It waits nowhere, as when it was admitted: where its device queue turns it away, it is taken out of no list twice.
+            store[slot].state = .concluded
             if let cause = store[slot].heldFor {
                 moveHeld(slot, cause)
             } else if settings.ordering == .device, !store[slot].isInDeviceQueue {

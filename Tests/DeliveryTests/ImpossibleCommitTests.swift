@@ -7,9 +7,12 @@ import Testing
 @Suite("Machine: a partition that cannot be committed holds up no other")
 struct ImpossibleCommitTests {
     /// Its first commit is refused for good; `other`'s is taken.
-    static func denied(maxOpen: Int = 20_000) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
+    static func denied(
+        maxOpen: Int = 20_000, deviceQueueLimit: Int = 100
+    ) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
         var settings = DeliverySettings()
         settings.maxOpen = maxOpen
+        settings.deviceQueueLimit = deviceQueueLimit
         let rig = Rig(settings)
         let denied = rig.assign(0)
         #expect(rig.takeCommit(of: .requests).count == 1)
@@ -142,6 +145,21 @@ struct ImpossibleCommitTests {
         #expect(rig.send() == [])
         rig.answer("a")
         #expect(rig.send() == ["a"])
+    }
+
+    /// It was taken out of the list of those that wait twice, whose length was wrong from then on.
+    @Test("One that comes back from its commit to a full device queue is held, and those behind it go on")
+    func fullDeviceQueue() {
+        let (rig, denied, other) = Self.denied(deviceQueueLimit: 1)
+        rig.receive(denied, 0, "a")
+        rig.receive(denied, 1, "b")
+        #expect(rig.send() == [])
+        rig.receive(other, 0, "a")
+        #expect(rig.send() == ["a"])
+        rig.wait(ms: 10_000)
+        #expect(rig.commit().map(\.partition).contains(denied))
+        #expect(rig.send() == ["b"])
+        #expect(rig.settle().map(\.kind) == [.retry(tier: 0)])
     }
 
     @Test("What of one device waits for its commit is sent in its order once that is taken")
