@@ -22,17 +22,16 @@ extension ConfigurationCheck.Finding {
         switch answer.reason {
         case .badDeviceToken, .deviceTokenNotForTopic, .unregistered, .expiredToken:
             // It got as far as the token, which is nobody's.
-            self.init(isFine: true, text: "\(name): the credential is accepted for \(topic) (\(said))")
+            self.init(.fine, "\(name): the credential is accepted for \(topic) (\(said))")
         default:
             if answer.status == 200 {
                 self.init(
-                    isFine: true,
-                    text:
-                        "\(name): the credential is accepted for \(topic) (200 for a token of zeros, as a simulator says)"
+                    .fine,
+                    "\(name): the credential is accepted for \(topic) (200 for a token of zeros, as a simulator says)"
                 )
             } else {
                 let advice = Self.advice(answer, app, topic).map { ": \($0)" } ?? ""
-                self.init(isFine: false, text: "\(name): the probe for \(topic) was answered \(said)\(advice)")
+                self.init(.notFine, "\(name): the probe for \(topic) was answered \(said)\(advice)")
             }
         }
     }
