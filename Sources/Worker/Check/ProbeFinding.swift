@@ -43,9 +43,8 @@ extension ConfigurationCheck.Finding {
             return
                 "it is the topic of push type \(type.text), and the probe is an alert: give \(bundleID) in bundle_ids"
         }
-        if let advice = RefusalAdvice.ofCredential(answer.reason, status: status, topic, of: app) { return advice }
-        return RefusalAdvice.ofService(answer.reason, status: status).map {
-            "\($0); it says nothing about the credential"
+        return RefusalAdvice.of(answer.reason, status: status, topic, app).map { advice in
+            advice.subject == .service ? "\(advice.text); it says nothing about the credential" : advice.text
         }
     }
 }
