@@ -108,7 +108,11 @@ package struct ConfigurationCheck {
         if settings.isPaused {
             warn("app \(settings.name): it is paused: nothing of it is sent, its notifications are held")
         }
-        if app.settings.binary != nil { return reachGateway(app) && isFine }
+        if app.settings.binary != nil {
+            if !reachGateway(app) { isFine = false }
+            if let feedback = app.settings.binary?.feedback, !reach(feedback, of: app) { isFine = false }
+            return isFine
+        }
         guard reach(app) else { return false }
         if probesCredentials, !probe(app) { isFine = false }
         return isFine
@@ -175,6 +179,25 @@ package struct ConfigurationCheck {
             return said.isFine
         } catch {
             report(Finding(.notFine, "app \(settings.name): \(error)"))
+            return false
+        }
+    }
+
+    /// Only that it can be connected to: whoever shakes hands with it takes its list, which it forgets then.
+    private func reach(_ feedback: BinarySettings.Feedback, of app: LoadedApp) -> Bool {
+        let name = app.settings.name
+        let target = DialTarget(host: feedback.host, port: UInt16(clamping: feedback.port), proxy: app.proxy)
+        do {
+            let address = try ReachProbe.run(target)
+            let way = app.proxy.map { "through the proxy \($0.text)" } ?? "at \(address)"
+            report(
+                Finding(
+                    .fine,
+                    "app \(name): its feedback service \(DialTarget.text(target.host, target.port)) reached \(way), and not asked, "
+                        + "since it forgets what it tells: neither TLS nor the certificate is tried there"))
+            return true
+        } catch {
+            report(Finding(.notFine, "app \(name): its feedback service: \(error)"))
             return false
         }
     }
