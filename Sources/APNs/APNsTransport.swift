@@ -387,6 +387,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
     private func sayConnections() {
         var counts = plan.counts
         quarantine.count(in: &counts)
+        counts.streams = allowedStreams
         guard counts != saidConnections else { return }
         saidConnections = counts
         events.append(.connections(app: app, counts))
@@ -481,10 +482,12 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         dirty.removeAll(keepingCapacity: true)
     }
 
+    private var allowedStreams: Int { connections.reduce(0) { $0 + $1.allowedStreams } }
+
     /// How many requests may be unanswered at once.
     private var capacity: Int {
         if isClosing { return 0 }
-        let streams = connections.reduce(0) { $0 + $1.allowedStreams }
+        let streams = allowedStreams
         // What a connection that leaves has still to answer counts as outstanding, and takes no stream of the others.
         let leaving = connections.reduce(0) { $1.phase == .draining ? $0 + $1.unanswered : $0 }
         if streams == 0, plan.isOnDemand, !isAnyReady {
@@ -512,6 +515,7 @@ package final class APNsTransport: Transport, ConnectionOwner, TurnEnder {
         if capacity != reportedCapacity {
             reportedCapacity = capacity
             events.append(.capacity(app: app, requests: capacity))
+            sayConnections()
         }
         if isFinished, quarantineConnection == nil {
             isFinished = false

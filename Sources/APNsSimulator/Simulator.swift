@@ -1,6 +1,7 @@
 import EventLoop
 import HTTPServer
 import Network
+import PushRecords
 import Synchronization
 import TLS
 
@@ -12,6 +13,7 @@ import TLS
 package final class Simulator: Sendable {
     package let books: Books
     package let credentials: SimulatorCredentials
+    let environment: PushEnvironment
     /// Where it listens.
     package let host: String
     package let port: UInt16
@@ -99,6 +101,7 @@ package final class Simulator: Sendable {
         }
         self.books = books
         self.credentials = credentials
+        environment = options.environment
         host = options.host
         port = door.port
         managementPort = managementDoor?.port

@@ -1,4 +1,5 @@
 import Glibc
+import PushRecords
 
 extension Simulator {
     /// What `simulate --help` prints below its options: the table of device tokens, the names of faults, the control
@@ -62,13 +63,29 @@ extension Simulator {
             an app of the worker's configuration that uses it:
               - name: simulated
                 bundle_ids: [\(SimulatorCredentials.bundleID)]
-                environment: development
+                environment: \(environment.text)
                 host: localhost
                 port: \(port)
                 token: {key_file: \(keyFile), key_id: \(SimulatorCredentials.keyID), \
             team_id: \(SimulatorCredentials.teamID)}
                 tls: {ca_file: \(caFile)}
             \(managementPort.map { "    broadcast: {manage_host: localhost, manage_port: \($0)}\n" } ?? "")
+            """ + gatewayApp(caFile: caFile, certificateFile: clientFile, keyFile: clientKeyFile)
+    }
+
+    /// The same for the gateway, where there is one.
+    private func gatewayApp(caFile: String, certificateFile: String, keyFile: String) -> String {
+        guard let gatewayPort else { return "" }
+        return """
+              - name: simulated-gateway
+                transport: binary
+                bundle_ids: [\(SimulatorCredentials.bundleID)]
+                environment: \(environment.text)
+                host: localhost
+                port: \(gatewayPort)
+                certificate: {file: \(certificateFile), key_file: \(keyFile)}
+                tls: {ca_file: \(caFile)}
+            \(feedbackPort.map { "    binary: {feedback: {host: localhost, port: \($0)}}\n" } ?? "")
             """
     }
 

@@ -202,6 +202,9 @@ package struct ConnectionCounts: Sendable, Equatable {
     package var open = 0
     /// Finishing what is on them.
     package var draining = 0
+    /// What the open ones allow at once: streams of HTTP/2, undecided notifications of the binary protocol. The transport may
+    /// take some more, so that none of them is idle while the core hears of an answer (`TransportEvent.capacity`).
+    package var streams = 0
 
     package init() {}
 }
@@ -221,8 +224,8 @@ package struct Unanswered: Sendable, Equatable {
 
 /// Events of a transport's connections, for log and metrics.
 package enum TransportNote: Sendable, Equatable {
-    /// `streams`: how many requests it takes at once.
-    case connected(address: String, streams: Int)
+    /// `streams`: how many requests it takes at once; `nil`: its protocol has no such number.
+    case connected(address: String, streams: Int?)
     /// A connection could not be made; the next try comes after `retryInMs`.
     case connectFailed(host: String, reason: String, retryInMs: Int64)
     /// Every connection that is ready takes no request (of HTTP/2: allows no stream): nothing can be sent.

@@ -50,8 +50,11 @@ package enum ClientEvent: Sendable, Hashable {
     }
 
     /// A sentence of librdkafka's; of one that says what to do only to whoever knows it, what is to be done
-    /// (rdkafka_broker.c, rd_kafka_broker_handle_SaslHandshake).
+    /// (rdkafka_broker.c, rd_kafka_broker_handle_SaslHandshake). A broker that says nothing to the first question is hardly
+    /// one of before 2016, as it guesses (rd_kafka_broker_handle_ApiVersion).
     static func explained(_ text: String) -> String {
+        let text = text.replacing(
+            ": probably due to broker version < 0.10 (see api.version.request configuration)", with: "")
         let marks = ["SASL ", " mechanism handshake failed: ", "nsupported SASL mechanism", "supported mechanisms: "]
         var rest = text[...]
         var parts: [Substring] = []

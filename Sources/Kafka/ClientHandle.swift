@@ -5,7 +5,7 @@ import Glibc
 /// A property that librdkafka does not know, or whose value it does not take.
 package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertible {
     package let property: KafkaProperty
-    /// librdkafka's sentence; names the property.
+    /// librdkafka's sentence; names the property, or the one that it is an alias of.
     package let text: String
 
     package var description: String { text }
@@ -123,8 +123,15 @@ extension KafkaProperties {
 }
 
 extension KafkaLibrary {
-    /// What the library that runs calls its properties, aliases among them: the first column of the table that it prints.
-    package static var propertyNames: [String] {
+    /// A property that the library that runs knows.
+    package struct KnownProperty: Sendable {
+        package let name: String
+        /// The values it takes, as librdkafka's table has them: `none, gzip, snappy, lz4, zstd`, `0 .. 900000`; empty: any text.
+        package let range: String
+    }
+
+    /// The library's properties, aliases among them: the first and the third column of the table that it prints.
+    package static var knownProperties: [KnownProperty] {
         var text: UnsafeMutablePointer<CChar>?
         var size = 0
         guard let file = unsafe open_memstream(&text, &size) else { return [] }
@@ -132,11 +139,13 @@ extension KafkaLibrary {
         unsafe fclose(file)
         guard let text = unsafe text else { return [] }
         defer { unsafe free(text) }
-        let rows = unsafe String(cString: text).split(separator: "\n").filter { $0.contains("|") }
-        let names = rows.compactMap { row in
-            row.split(whereSeparator: { $0 == " " || $0 == "|" }).first.map(String.init)
+        return unsafe String(cString: text).split(separator: "\n").compactMap { row in
+            let columns = row.split(separator: "|", maxSplits: 3)
+            // The table's own lines have no such names.
+            guard columns.count == 4, let name = columns[0].split(separator: " ").first, name.first?.isLowercase == true
+            else { return nil }
+            return KnownProperty(
+                name: String(name), range: columns[2].split(separator: " ").joined(separator: " "))
         }
-        // The table's own lines have no such words.
-        return names.filter { $0.first?.isLowercase == true && $0 != "property" }
     }
 }

@@ -36,9 +36,7 @@ func checkConfiguration(_ arguments: [String]) -> ExitCode {
         let check = ConfigurationCheck(
             loaded.configuration, probesCredentials: options.probesCredentials, trace: trace
         ) { finding in
-            guard finding.isFine else { return complain("not fine: \(finding.text)") }
-            // A warning is no praise.
-            say(finding.text.hasPrefix("warning: ") ? "\(finding.text)\n" : "fine: \(finding.text)\n")
+            if finding.kind == .notFine { complain(finding.line) } else { say("\(finding.line)\n") }
         }
         return check.run() ? .fine : .failed
     }

@@ -33,17 +33,21 @@ struct Command: Sendable {
             say("apns-worker \(version)\n")
             return .fine
         case "--help", "-h", "help":
-            if arguments.count > 1, let command = all.first(where: { $0.name == arguments[1] }) {
+            if arguments.count > 1 {
+                guard let command = all.first(where: { $0.name == arguments[1] }) else { return unknown(arguments[1]) }
                 return command.run(["--help"])
             }
             say(help)
             return .fine
-        default:
-            let suggestion =
-                nearest(to: first, among: all.map(\.name)).map { "did you mean \($0)?" } ?? "expected one of \(names)"
-            complain("apns-worker: there is no command \(printable(first)); \(suggestion) (see apns-worker --help)")
-            return .wrongUsage
+        default: return unknown(first)
         }
+    }
+
+    private static func unknown(_ word: String) -> ExitCode {
+        let suggestion =
+            nearest(to: word, among: all.map(\.name)).map { "did you mean \($0)?" } ?? "expected one of \(names)"
+        complain("apns-worker: there is no command \(printable(word)); \(suggestion) (see apns-worker --help)")
+        return .wrongUsage
     }
 
     private static var names: String { all.map(\.name).joined(separator: ", ") }

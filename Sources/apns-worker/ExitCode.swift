@@ -1,4 +1,5 @@
 import Glibc
+import Observability
 
 /// How the process ends; 64 and 78 as in sysexits.h.
 enum ExitCode: Int32 {
@@ -10,7 +11,7 @@ enum ExitCode: Int32 {
 
 /// One line on standard error that says what to do.
 func complain(_ line: String) {
-    writeAll(line + "\n", to: STDERR_FILENO)
+    writeAll(namesOnce(line) + "\n", to: STDERR_FILENO)
 }
 
 /// Text on standard output; whether somebody still listens.

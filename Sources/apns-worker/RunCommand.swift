@@ -44,7 +44,7 @@ func runWorker(_ arguments: [String]) -> ExitCode {
         let log = loaded.configuration.log
         let logger = Logger(levels: log.levels, format: log.format)
         for warning in loaded.warnings {
-            logger.warning(.worker, "configuration", about: warning, ["text": .text(warning)])
+            logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
         }
         DescriptorNeed.raiseLimit(for: loaded.configuration, logger)
         let crashes = loaded.configuration.crash == .contain ? CrashContainment.history : CrashHistory()
@@ -56,7 +56,7 @@ func runWorker(_ arguments: [String]) -> ExitCode {
         var trace: TraceFile?
         do throws(TraceFile.Failure) {
             trace = try openTrace(options.configuration.trace, of: table.command) {
-                logger.warning(.apns, "trace", ["text": .text($0)])
+                logger.warning(.apns, "the trace ended", ["reason": .text($0)])
             }
         } catch {
             logger.warning(.apns, "nothing is traced", ["reason": "\(error)"])

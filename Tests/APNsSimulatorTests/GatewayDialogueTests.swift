@@ -124,7 +124,7 @@ struct GatewayDialogueTests {
         #expect(memory.counts == [0, 1, 0, 0])
     }
 
-    @Test(arguments: GatewayStatus.allCases.filter { $0 != .shutdown })
+    @Test(arguments: (1...255).map { GatewayStatus(rawValue: $0) }.filter { $0 != .shutdown })
     func everyStatusByToken(status: GatewayStatus) throws {
         let memory = try Memory()
         let digits = String(status.rawValue)
@@ -159,7 +159,7 @@ struct GatewayDialogueTests {
         arguments: [
             ("fa174001", 8), ("fa174006", 8), ("fa17400a", 2), ("fa17400b", 3), ("fa17400c", 4), ("fa174005", 6),
             ("fa174130", 7), ("fa175000", 1), ("fa175031", 10), ("fa174101", nil), ("fa174290", nil), ("fa17f001", nil),
-            ("fa170009", nil), ("fa17000a", nil), ("fa170256", nil), ("fb174001", nil), ("fa174fff", nil),
+            ("fa17000a", nil), ("fa170256", nil), ("fb174001", nil), ("fa174fff", nil),
         ] as [(String, UInt8?)])
     func theCodesOfHTTP2(prefix: String, status: UInt8?) throws {
         let memory = try Memory()

@@ -400,9 +400,12 @@ struct BinaryTransportTests {
         world.gateway.isListening = false
         world.start()
         world.run("out of reach") { world.reachable == [false] }
-        #expect(world.capacity == 0)
+        #expect(world.capacity == 0 && world.connections.streams == 0)
         world.gateway.isListening = true
         world.run("back") { world.reachable == [false, true] && world.capacity > 0 }
+        #expect(world.connections.streams == world.capacity)
+        // It has no streams, so none are told of.
+        #expect(world.notes.contains { if case .connected(_, streams: nil) = $0 { true } else { false } })
         world.close()
     }
 

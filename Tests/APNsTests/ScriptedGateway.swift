@@ -155,6 +155,7 @@ final class GatewayWorld {
     private(set) var completionOf: [UInt32: Completion] = [:]
     private(set) var reasonText: [UInt32: String] = [:]
     private(set) var capacity = 0
+    private(set) var connections = ConnectionCounts()
     private(set) var reachable: [Bool] = []
     private(set) var notes: [TransportNote] = []
     private(set) var isClosed = false
@@ -207,7 +208,8 @@ final class GatewayWorld {
             case .reachable(_, let isReachable): reachable.append(isReachable)
             case .note(_, let note): notes.append(note)
             case .closed: isClosed = true
-            case .connections, .credentialRefused, .unanswered: break
+            case .connections(_, let counts): connections = counts
+            case .credentialRefused, .unanswered: break
             }
         }
     }

@@ -172,6 +172,7 @@ final class World {
     private(set) var texts: [[String]] = []
     private(set) var completionOf: [UInt32: Completion] = [:]
     private(set) var capacity = 0
+    private(set) var connections = ConnectionCounts()
     private(set) var capacities: [Int] = []
     private(set) var notes: [TransportNote] = []
     private(set) var isClosed = false
@@ -264,7 +265,7 @@ final class World {
                         if case .completions = $0 { true } else { false }
                     })
                 refusals.append(reason)
-            case .connections: break
+            case .connections(_, let counts): connections = counts
             case .unanswered(_, let how): unanswered.append(how)
             case .reachable(_, let isReachable): reachable.append(isReachable)
             case .note(_, let note): notes.append(note)

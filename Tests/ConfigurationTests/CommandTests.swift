@@ -39,6 +39,10 @@ struct CommandTests {
                 "apns-worker: there is no command \"rum\"; did you mean run? (see apns-worker --help)"
             ),
             (
+                ["help", "chek"], 64,
+                "apns-worker: there is no command \"chek\"; did you mean check? (see apns-worker --help)"
+            ),
+            (
                 ["run", "--confg", "x"], 64,
                 "apns-worker run: unknown option \"--confg\"; did you mean --config? (see apns-worker run --help)"
             ),

@@ -278,6 +278,16 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(ProxySettings(url: url) == expected)
     }
 
+    /// As every other file of a configuration does; `probe` is no file, and what stands inline is none either.
+    @Test func filesOfLibrdkafkaStartFromTheConfiguration() throws {
+        let properties =
+            "{ssl.ca.location: ca.pem, ssl.key.location: /k.pem, ssl.certificate.pem: c, ssl.crl.location: probe}"
+        let yaml = minimal.replacing("\"localhost:9092\"", with: "localhost, librdkafka: \(properties)")
+        let found = try load(yaml, path: "/etc/w/w.yaml").configuration.kafka.properties
+        #expect(found.map(\.value) == ["/etc/w/ca.pem", "/k.pem", "c", "probe"])
+        #expect(try load(yaml).configuration.kafka.properties[0].value == "ca.pem")
+    }
+
     @Test func timesThatFitAreTaken() throws {
         for (kafka, drain) in [
             ("session_timeout: 2s, consumer: {heartbeat.interval.ms: 500}", "295s"),

@@ -95,6 +95,10 @@ private let table = OptionTable<Values>(
                 The end.
 
                 """)
+        let long = Array(repeating: "word", count: 30).joined(separator: " ")
+        let notes = OptionTable<Values>(command: "do", usage: [""], about: [], options: [], notes: "  a  b\n\n\(long)")
+            .help
+        #expect(notes.hasSuffix("\n\n  a  b\n\n\(long.prefix(99))\n\(long.suffix(49))\n"))
     }
 
     @Test(

@@ -71,7 +71,7 @@ struct UnreadTests {
             (["push-app": "news", "apns-topic": "com.example.shop"], "has that name and environment"),
             (["push-app": "news"], "has that name and environment"),
             (["apns-topic": "com.example.news"], "is not a bundle id"),
-            (["push-environment": "development"], "has that name and environment"),
+            (["push-environment": "development"], "is of that environment"),
         ]
         for (offset, each) in cases.enumerated() { rig.receive(requests, Int64(offset), "a", headers: each.headers) }
         #expect(rig.send() == [])

@@ -80,7 +80,7 @@ extension EndToEnd.Commands {
             let accepted = try Self.run(
                 send + [Self.token("01"), "-a", "Hi", "--collapse-id", "news", "--priority", "5"])
             #expect(accepted.ending == .exited(0), "\(accepted.text)")
-            let line = " accepted 200 \(Self.token("01")) com.example.shop app=shop apns-id="
+            let line = " accepted     200 \(Self.token("01")) com.example.shop app=shop apns-id="
             #expect(accepted.text.contains(line), "\(accepted.text)")
             let dead = try Self.run(
                 send + [
@@ -93,8 +93,10 @@ extension EndToEnd.Commands {
             #expect(answer["outcome"] as? String == "unregistered", "\(dead.text)")
             #expect((answer["advice"] as? String)?.contains("delete it") == true, "\(dead.text)")
             #expect(answer["apns_id"] as? String == "eabeae54-14a8-11e5-b60b-1697f925ec7b")
+            // As a worker says it.
             let unknown = try Self.run(send + [Self.token("01"), "-a", "Hi", "--topic", "com.example.other"])
-            #expect(unknown.ending == .exited(1) && unknown.text.contains("BadTopic: the topic is not a bundle id"))
+            #expect(unknown.ending == .exited(1), "\(unknown.text)")
+            #expect(unknown.text.contains(" invalid      BadTopic \(Self.token("01")) com.example.other attempts=0 ("))
             // Refused here as a worker would refuse it, and never sent.
             let wrong = try Self.run(send + [Self.token("01"), "-p", "[]"])
             #expect(wrong.ending == .exited(1) && wrong.text.contains("the payload must be a JSON object"))
@@ -107,9 +109,10 @@ extension EndToEnd.Commands {
                     "\(simulator.port)", "--bundle-id", "com.example.shop", "--alert", "Hi",
                 ]
             let first = try Self.run(flags + ["--team-id", "TEAM123456", "--token", Self.token("01")])
-            #expect(first.ending == .exited(0) && first.text.contains(" accepted 200 "), "\(first.text)")
+            #expect(first.ending == .exited(0) && first.text.contains(" accepted     200 "), "\(first.text)")
             let other = try Self.run(flags + ["--team-id", "TEAM123456", "--token", Self.token("fa174001")])
-            #expect(other.ending == .exited(1) && other.text.contains(" rejected 400 BadDeviceToken "), "\(other.text)")
+            #expect(
+                other.ending == .exited(1) && other.text.contains(" rejected     400 BadDeviceToken "), "\(other.text)")
             #expect(other.text.contains("(try development)"), "\(other.text)")
             let team = try Self.run(flags + ["--token", Self.token("01")])
             #expect(team.ending == .exited(78) && team.text.contains("--team-id: is missing"), "\(team.text)")
@@ -118,7 +121,64 @@ extension EndToEnd.Commands {
             try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
             let unreachable = try Self.run(send + [Self.token("01"), "-a", "Hi", "--deadline", "1s"])
             #expect(unreachable.ending == .exited(1), "\(unreachable.text)")
-            #expect(unreachable.text.contains("localhost:\(closedPort) could not be reached in time: "))
+            let cause =
+                "localhost:\(closedPort) could not be reached in time: 127.0.0.1:\(closedPort): Connection refused"
+            #expect(unreachable.text.contains(cause), "\(unreachable.text)")
+
+            // One that answers nothing is not waited for without a word.
+            let silent = try DeadListener("127.0.0.1")
+            configuration.host = "127.0.0.1"
+            configuration.port = silent.port
+            try configuration.text.write(toFile: file, atomically: true, encoding: .utf8)
+            let waited = try Self.run(send + [Self.token("01"), "-a", "Hi", "--deadline", "3s"])
+            #expect(waited.ending == .exited(1), "\(waited.text)")
+            let words = "send: still waiting for a connection to 127.0.0.1:\(silent.port) (3 s at most)\n"
+            #expect(waited.text.contains(words), "\(waited.text)")
+            try simulator.process.stop()
+        }
+
+        /// What reads the one reads the other.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
+        func bothWaysOfSendingPrintTheSame() throws {
+            let scene = try Scene("alike", partitions: 1)
+            let simulator = try scene.startSimulator("--environment", "development")
+            scene.configuration.appKeys = "environment: development"
+            let text = scene.configuration.text.replacingOccurrences(of: "    environment: production\n", with: "")
+            try scene.write(text, to: "worker.yaml")
+            let worker = try ChildProcess(Tool.worker.path(), ["run", "--config", scene.file("worker.yaml")])
+            for (token, options, outcome) in [
+                ("01", [], "accepted"), ("fa174101", [], "unregistered"), ("fa174001", [], "rejected"),
+                ("02", ["--topic", "com.example.other"], "invalid"),
+            ] as [(String, [String], String)] {
+                let arguments =
+                    ["send", "-c", scene.file("worker.yaml"), "-t", Self.token(token), "-a", "Hi"] + options
+                func ask(_ more: String...) throws -> Scene.Finished { try Self.run(arguments + more) }
+                let (kafka, direct) = (try ask("--format", "json"), try ask("--format", "json", "--direct"))
+                #expect(kafka.ending == direct.ending && kafka.ending == .exited(outcome == "accepted" ? 0 : 1))
+                var ours = try #require(try Self.objects(kafka.text).first).filter { !($0.value is NSNull) }
+                var theirs = try #require(try Self.objects(direct.text).first)
+                #expect(ours["outcome"] as? String == outcome && theirs["outcome"] as? String == outcome)
+                #expect((ours["apns_unique_id"] is String) == (outcome == "accepted"), "\(kafka.text)")
+                #expect((ours["advice"] is String) == (outcome == "unregistered" || outcome == "rejected"))
+                #expect(ours.removeValue(forKey: "request") != nil)
+                // What was never sent has no id where no record spells one.
+                if outcome == "invalid" { ours["apns_id"] = nil }
+                #expect(Set(ours.keys) == Set(theirs.keys), "\(kafka.text)\(direct.text)")
+                for key in ["apns_id", "apns_unique_id", "requested_at_ms", "sent_at_ms", "settled_at_ms"] {
+                    ours[key] = nil
+                    theirs[key] = nil
+                }
+                #expect(NSDictionary(dictionary: ours) == NSDictionary(dictionary: theirs))
+                // Of the line, the same words in the same places, and the same advice.
+                func shape(_ line: String) -> [String] {
+                    line.split(separator: " ").dropFirst().map { word in
+                        let name = word.split(separator: "=")
+                        return name.count == 2 ? "\(name[0])=" : "\(word)"
+                    }.filter { $0 != "request=" && $0 != "apns-id=" }
+                }
+                #expect(shape(try ask().text) == shape(try ask("--direct").text))
+            }
+            try scene.stop(worker)
             try simulator.process.stop()
         }
 
@@ -150,8 +210,96 @@ extension EndToEnd.Commands {
             let words = "a worker put it off to \(tier) (TooManyRequests), to be sent again at 2"
             #expect(sent.text.contains(words), "\(sent.text)")
             #expect(sent.text.contains("apns-worker tail results --config \(file) --apns-id "), "\(sent.text)")
+            #expect(sent.text.contains("send: still waiting for the result of "), "\(sent.text)")
             try scene.stop(worker)
             withExtendedLifetime(simulator) {}
+        }
+
+        /// What is held says so, and who holds it.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
+        func sendNamesAPausedApp() throws {
+            let scene = try Scene("paused", partitions: 1)
+            let simulator = try scene.startSimulator()
+            let port = KafkaBroker.freePorts(1)[0]
+            scene.configuration.admin = "127.0.0.1:\(port)"
+            scene.configuration.appKeys = "paused: true"
+            let worker = try scene.startWorker()
+            let send = [
+                "send", "-c", scene.file("worker.yaml"), "-t", Self.token("01"), "-a", "Hi", "--deadline", "10s",
+            ]
+            let held = try Self.run(send)
+            #expect(held.ending == .exited(1), "\(held.text)")
+            #expect(held.text.contains("(held: it was not sent)"), "\(held.text)")
+            #expect(
+                held.text.contains("the worker at 127.0.0.1:\(port) has app shop paused: nothing of it is sent until"))
+            #expect(worker.text.contains("app is paused: nothing of it is sent app=shop"), "\(worker.text)")
+            try scene.stop(worker)
+            let alone = try Self.run(send.dropLast() + ["3s"])
+            #expect(alone.text.contains("app shop is paused in this configuration"), "\(alone.text)")
+            let checked = try scene.startWorker("check")
+            #expect(try checked.wait(seconds: 60) == .exited(0), "\(checked.text)")
+            #expect(checked.text.contains("warning: app shop: it is paused: nothing of it is sent"), "\(checked.text)")
+            withExtendedLifetime(simulator) {}
+        }
+
+        /// By its device, its request or its id, in every kind that has these.
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
+        func tailFinds() throws {
+            let scene = try Scene("find", partitions: 2)
+            let simulator = try scene.startSimulator()
+            let worker = try scene.startWorker()
+            let requests = scene.configuration.requests
+            let tokens = (0..<3).map { Self.token("0\($0)") }
+            let dead = Self.token("fa174101")
+            let lines = [
+                #"a:{"device_tokens":["\#(tokens[0])","\#(tokens[1])","xyz"],"payload":{"aps":{"alert":"Hi"}}}"#,
+                #"\#(tokens[2]):{"aps":{"alert":"Hi"}}"#, #"\#(dead):{"aps":{"alert":"Hi"}}"#, "b:not json",
+                #"\#(tokens[0].uppercased()):{"aps":{"alert":"Hi"}}"#,
+                #"c:{"device_tokens":["\#(tokens[1])",7],"payload":{}}"#,
+            ]
+            try scene.write(lines.joined(separator: "\n") + "\n", to: "lines.txt")
+            let produced = try Scene.run(
+                Tool.kcat.path(),
+                ["-P", "-b", scene.servers, "-t", requests, "-p", "1", "-K:", "-l", scene.file("lines.txt")])
+            #expect(produced.ending == .exited(0), "\(produced.text)")
+            try scene.awaitResults(6)
+            func find(_ kind: String, _ more: String...) throws -> Scene.Finished {
+                try Self.run(["tail", kind, "-c", scene.file("worker.yaml"), "--format", "text"] + more)
+            }
+            func places(_ text: String) -> [String] {
+                text.split(separator: "\n").compactMap { line in
+                    line.split(separator: " ").first { $0.hasPrefix("request=") }.map { String($0.dropFirst(8)) }
+                }.sorted()
+            }
+            // All of a record, one of it, and no dead letter's.
+            let all = try find("results", "--request", "\(requests)/1/0", "--deadline", "30s")
+            #expect(all.ending == .exited(0), "\(all.text)")
+            #expect(places(all.text) == (0..<3).map { "\(requests)/1/0/\($0)" })
+            let one = try find("results", "--request", "\(requests)/1/0/1", "--deadline", "30s")
+            #expect(one.ending == .exited(0) && places(one.text) == ["\(requests)/1/0/1"], "\(one.text)")
+            let none = try find("results", "--request", "\(requests)/1/3", "--deadline", "3s")
+            #expect(none.ending == .exited(1) && none.text.contains("nothing was found before the deadline"))
+            #expect(none.text.contains("nothing was found so far; waiting for what comes"), "\(none.text)")
+            let letter = try find("dead-letters", "--request", "\(requests)/1/3", "--deadline", "30s")
+            #expect(letter.ending == .exited(0) && letter.text.contains(" not-json \(requests)/1/3 "), "\(letter.text)")
+            // A derived id names the place, of a dead letter too.
+            let id = try #require(one.text.firstMatch(of: /apns-id=([0-9a-f-]{36})/)).1
+            let byID = try find("results", "--apns-id", "\(id)", "--deadline", "30s")
+            #expect(byID.ending == .exited(0) && places(byID.text) == ["\(requests)/1/0/1"], "\(byID.text)")
+            // A device's, in either case, by its beginning too; it goes on until the deadline.
+            for token in [tokens[0], tokens[0].uppercased(), String(tokens[0].prefix(9))] {
+                let found = try find("results", "--device", token, "--deadline", "3s")
+                #expect(found.ending == .exited(0), "\(found.text)")
+                #expect(places(found.text) == ["\(requests)/1/0/0", "\(requests)/1/4/0"], "\(found.text)")
+                #expect(found.text.contains("2 records were found so far; waiting for what comes"))
+            }
+            let gone = try find(
+                "unregistered", "--device", String(dead.prefix(12)), "--count", "1", "--deadline", "30s")
+            #expect(gone.ending == .exited(0) && gone.text.contains(" \(dead) "), "\(gone.text)")
+            let inEnvelope = try find("dead-letters", "--device", tokens[1], "--count", "1", "--deadline", "30s")
+            #expect(inEnvelope.ending == .exited(0) && inEnvelope.text.contains(" bad-envelope \(requests)/1/5 "))
+            try scene.stop(worker)
+            try simulator.process.stop()
         }
 
         /// `check` says beforehand what the brokers say when the topics are made.

@@ -21,6 +21,25 @@ extension EndToEnd.Commands {
             (["tail", "results", "-c", "x", "--from", "yesterday"], 64, "expected beginning, end, or a duration"),
             (["tail", "results", "-c", "x", "--count", "0"], 64, "expected a whole number from 1"),
             (["tail", "results", "-c", "x", "--apns-id", "7"], 64, "--apns-id: expected a UUID"),
+            (["tail", "results", "-c", "x", "--request", "t/1"], 64, "--request: expected TOPIC/PARTITION/OFFSET"),
+            (
+                ["tail", "results", "-c", "x", "--device", "ab"], 64,
+                "--device: expected a device token, or its first 8"
+            ),
+            (["tail", "results", "-c", "x", "--device", "abcdefgh"], 64, "--device: expected a device token, or"),
+            (
+                ["tail", "results", "-c", "x", "--device", "abcdef01", "--request", "t/1/2"], 64,
+                "--request: one thing is looked for at a time, and --device named one"
+            ),
+            (
+                ["tail", "results", "-c", "x", "--request", "t/1/2", "--count", "2"], 64,
+                "--request ends by itself: leave out --count"
+            ),
+            (
+                ["tail", "results", "-c", "x", "--device", "abcdef01", "--group", "g", "--exec", "cat"], 64,
+                "--device looks for some records, and --exec takes all"
+            ),
+            (["tail", "unregistered", "-c", "x", "--request", "t/1/2/0"], 64, "dead tokens name no request"),
             (["tail", "results", "-c", "x", "--format", "xml"], 64, "expected one of json, text, found \"xml\""),
             (
                 ["tail", "unregistered", "-c", "x", "--apns-id", "eabeae54-14a8-11e5-b60b-1697f925ec7b"], 64,
@@ -72,10 +91,6 @@ extension EndToEnd.Commands {
             (["simulate", "--listen", "::1:0"], 64, "an IPv6 address in brackets: [::1]:2197"),
             (["versoin"], 64, "there is no command \"versoin\""),
             (["send", "-c", "/nowhere/x", "-t", "00", "-a", "Hi"], 78, "cannot read /nowhere/x"),
-            (
-                ["tail", "results", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t", "--from", "end"], 1,
-                "no broker of 127.0.0.1:1 answers"
-            ),
         ]
 
         @Test(.needs(.worker), arguments: mistakes)
@@ -84,6 +99,38 @@ extension EndToEnd.Commands {
             #expect(ended.ending == .exited(status), "\(ended.text)")
             #expect(ended.text.contains(words), "\(ended.text)")
             #expect(ended.text.split(separator: "\n").count == 1, "\(ended.text)")
+        }
+
+        /// It is said at once, and again when it is given up.
+        @Test(.needs(.worker)) func aBrokerThatDoesNotAnswerIsNamedAfterTwoSeconds() throws {
+            let ended = try Self.run(
+                ["tail", "results", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t", "--from", "end"])
+            #expect(ended.ending == .exited(1))
+            let lines = ended.text.split(separator: "\n")
+            #expect(lines.count == 2, "\(ended.text)")
+            #expect(lines.first?.hasPrefix("no broker of 127.0.0.1:1 answers yet: ") == true, "\(ended.text)")
+            #expect(lines.last?.contains("t: no broker of 127.0.0.1:1 answers: ") == true, "\(ended.text)")
+        }
+
+        /// What it prints is a configuration that works.
+        @Test(.needs(.worker), .timeLimit(.minutes(1))) func theSimulatorsAppsCanBeUsed() throws {
+            let folder = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("printed"))
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(at: folder) }
+            let simulator = try RunningSimulator(
+                in: folder, ["--gateway", "0", "--feedback", "0", "--environment", "development"])
+            let printed = simulator.process.text.components(separatedBy: "configuration that uses it:\n")
+            let apps = try #require(printed.last?.components(separatedBy: "listening;").first)
+            #expect(apps.components(separatedBy: "environment: development").count == 3, "\(apps)")
+            let file = folder.appending(path: "worker.yaml").path
+            try "kafka: {bootstrap_servers: '127.0.0.1:1'}\napps:\n\(apps)".write(
+                toFile: file, atomically: true, encoding: .utf8)
+            let checked = try Self.run(["check", "-c", file, "--probe"])
+            for app in ["simulated", "simulated-gateway"] {
+                #expect(checked.text.contains("fine: app \(app): localhost:"), "\(checked.text)")
+            }
+            #expect(!checked.text.contains("not fine: app"), "\(checked.text)")
+            try simulator.process.stop()
         }
 
         @Test(.needs(.worker), arguments: ["--version", "-V", "version"])

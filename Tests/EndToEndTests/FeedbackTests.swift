@@ -129,6 +129,12 @@ extension EndToEnd.Commands {
             let port = KafkaBroker.freePorts(1)[0]
             let simulator = try scene.startFeedback(1_000, port: port)
             scene.configuration.apps = scene.feedbackApp(port: port, interval: "0")
+            // Looked at, and not asked: nothing of the list is gone.
+            let checked = try scene.startWorker("check")
+            _ = try checked.wait(seconds: 60)
+            let words =
+                "fine: app old: its feedback service localhost:\(port) reached at 127.0.0.1:\(port), and not asked"
+            #expect(checked.text.contains(words), "\(checked.text)")
             let unknown = try feedback(scene, "--app", "shop")
             #expect(unknown.ending == .exited(64) && unknown.text.contains("there is old"), "\(unknown.text)")
             let first = try feedback(scene, "--app", "old")

@@ -133,6 +133,7 @@ extension EndToEnd.Troubles {
                         problems.contains {
                             $0["subject"] as? String == "app \(each.app)"
                                 && ($0["text"] as? String)?.contains("(\(each.circuit?.word ?? ""))") == true
+                                && ($0["advice"] as? String)?.hasSuffix("files are read by themselves") == true
                         }
                     }
             }

@@ -44,14 +44,14 @@ extension EndToEnd.Commands {
 
             // It is paused: what comes is held in the retry tier, and sent once it is not paused any more.
             scene.configuration.apps = news(scene, "paused: true")
-            try scene.reload(worker, saying: "configuration reloaded")
+            try scene.reload(worker, saying: "app is paused: nothing of it is sent app=news")
             try scene.send(3, topic: "com.example.news")
             try pages.await("/metrics") {
                 guard let held = sample("apns_worker_held_total", "app=\"news\"", in: $0.1) else { return false }
                 return held >= 3 && $0.1.contains(count("accepted", of: "news", 2))
             }
             scene.configuration.apps = news(scene)
-            try scene.reload(worker, saying: "configuration reloaded")
+            try scene.reload(worker, saying: "app is paused no more app=news")
             try pages.await("/metrics") { $0.1.contains(count("accepted", of: "news", 5)) }
 
             // It goes, and its topic belongs to nobody.

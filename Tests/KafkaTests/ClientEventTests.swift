@@ -19,6 +19,14 @@ struct ClientEventTests {
         }
     }
 
+    @Test func `A broker that says nothing is not called an old one`() {
+        #expect(
+            QueueEvent.explained(
+                "b/1: ApiVersionRequest failed: Local: Timed out: probably due to broker version < 0.10 (see "
+                    + "api.version.request configuration) (after 10085ms in state APIVERSION_QUERY)")
+                == "b/1: ApiVersionRequest failed: Local: Timed out (after 10085ms in state APIVERSION_QUERY)")
+    }
+
     @Test(.timeLimit(.minutes(1))) func `That no broker is connected is no error beside what is wrong with each`()
         throws
     {

@@ -88,6 +88,23 @@ import Testing
         #expect(found.tokenCount == 0 && !found.detail.isEmpty)
     }
 
+    /// What has a payload and nobody whom it is for was meant as an envelope; what is a payload itself was not.
+    @Test(arguments: [
+        (#"{"payload":{},"deviceToken":"ab"}"#, "deviceToken (did you mean device_token?)"),
+        (#"{"device-tokens":["ab"],"payload":{}}"#, "device-tokens (did you mean device_tokens?)"),
+        (#"{"payload":{},"to":"ab"}"#, "to"), (#"{"payload":{}}"#, ""),
+    ])
+    func anEnvelopeWithoutATarget(value: String, subject: String) {
+        let found = parse(value, key: "campaign")
+        #expect(found.deadLetter == .noDeviceToken && found.subject == subject)
+        #expect(found.detail == "an envelope names its device_token, device_tokens or channel_id")
+        #expect(parse(value, key: tokenB).deadLetter == nil)
+        for payload in [#"{"aps":{},"payload":{},"deviceToken":"ab"}"#, #"{"alert":1}"#, "[1]"] {
+            let other = parse(payload, key: "campaign")
+            #expect(other.deadLetter == .noDeviceToken && other.detail.hasPrefix("no push-device-token"), "\(payload)")
+        }
+    }
+
     @Test func mostTokens() {
         func list(_ count: Int) -> String {
             "{\"payload\":{},\"device_tokens\":["
@@ -102,7 +119,12 @@ import Testing
     /// A wrong envelope gives each token that can be read its `invalid`.
     @Test(
         arguments: [
-            (#""x":1"#, .none, "x"), (#""Headers":{}"#, .none, "Headers"), (#""payload":{}"#, .none, "payload"),
+            (#""x":1"#, .none, "x"), (#""Headers":{}"#, .none, "Headers (did you mean headers?)"),
+            (#""enviroment":"production""#, .none, "enviroment (did you mean environment?)"),
+            (#""apns-topic":"x""#, .none, "apns-topic (did you mean headers.apns-topic?)"),
+            (#""priority":10"#, .none, "priority (did you mean headers.apns-priority?)"),
+            (#""headers":{"topic":"x"}"#, .none, "topic (did you mean apns-topic?)"),
+            (#""payload":{}"#, .none, "payload"),
             (#""app":"a","app":"a""#, .none, "app"), (#""device_tokens":[]"#, .none, "device_tokens"),
             (#""headers":[]"#, .none, ""), (#""headers":"x""#, .none, ""), (#""app":1"#, .none, ""),
             (#""app":"""#, .none, ""), (#""environment":true"#, .none, ""), (#""environment":"dev""#, .none, "dev"),
@@ -115,7 +137,8 @@ import Testing
             (#""headers":{"apns-topic":"a\u000d\u000ab: c"}"#, .badTopic, "a\r\nb: c"),
             (#""headers":{"apns-topic":"\u00e9"}"#, .badTopic, "é"), (#""headers":{"apns-topic":""}"#, .badTopic, ""),
             (#""headers":{"apns-push-type":{}}"#, .invalidPushType, "apns-push-type"),
-            (#""headers":{"apns-push-type":"Voip"}"#, .invalidPushType, "Voip"),
+            (#""headers":{"apns-push-type":"Voip"}"#, .invalidPushType, "Voip (did you mean voip?)"),
+            (#""headers":{"apns-push-type":"message"}"#, .invalidPushType, "message"),
             (#""headers":{"apns-priority":7}"#, .badPriority, "7"),
             (#""headers":{"apns-priority":10.0}"#, .badPriority, "10.0"),
             (#""headers":{"apns-priority":true}"#, .badPriority, "apns-priority"),

@@ -125,7 +125,9 @@ import Testing
         #expect(found.target == .device && found.deadLetter == nil && found.token == tokenA)
         #expect(found.isInvalid && found.reason == reason && !found.detail.isEmpty)
         // What names it in the detail is what the producer wrote.
-        #expect(found.subject == String(value.prefix(Detail.subjectLimit)) || found.subject.isEmpty)
+        let meant = ["Alert": "alert", "alerts": "alert", "backgroand": "background"][value]
+        let subject = meant.map { "\(value) (did you mean \($0)?)" } ?? String(value.prefix(Detail.subjectLimit))
+        #expect(found.subject == subject || found.subject.isEmpty)
     }
 
     @Test(arguments: [

@@ -18,6 +18,7 @@ struct AdminPagesTests {
         snapshot.apps[0].status = AppStatus(
             name: "shop", isRemoved: false, isPaused: false, open: 7, ready: 2, handed: 5, capacity: 1_000,
             concurrency: 900, guardState: .proven, openTopics: 0, isCutOff: false)
+        snapshot.apps[0].connections.streams = 800
         return snapshot
     }
 
@@ -58,6 +59,15 @@ struct AdminPagesTests {
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_degraded 1\n"))
         #expect(page("/metrics", snapshot).1.contains("\napns_worker_problems{subject=\"kafka\"} 1\n"))
         #expect(page("/", snapshot).1.contains("no broker is connected; look at &lt;it&gt;"))
+    }
+
+    @Test func `A paused app is named`() {
+        var snapshot = snapshot(.running)
+        #expect(!page("/", snapshot).1.contains("paused") && page("/status", snapshot).1.contains(#""paused":false"#))
+        snapshot.apps[0].status?.isPaused = true
+        #expect(page("/", snapshot).1.contains("<td>shop (production), <strong>paused</strong></td>"))
+        #expect(page("/status", snapshot).1.contains(#""paused":true"#))
+        #expect(page("/metrics", snapshot).1.contains("\napns_worker_paused{app=\"shop\"} 1\n"))
     }
 
     @Test func `Feedback is counted for apps that have some, also over their absence`() {
@@ -118,7 +128,7 @@ struct AdminPagesTests {
             #"apns_worker_partition_oldest_open_age_seconds{topic="apns.requests",partition="3"} 1.5"#,
             #"apns_worker_partition_committed_offset{topic="apns.requests",partition="3"} 80"#,
             #"apns_worker_in_flight{app="shop"} 5"#, #"apns_worker_waiting{app="shop"} 2"#,
-            #"apns_worker_open_notifications 7"#, #"apns_worker_streams_allowed{app="shop"} 1000"#,
+            #"apns_worker_open_notifications 7"#, #"apns_worker_streams_allowed{app="shop"} 800"#,
             #"apns_worker_concurrency_limit{app="shop"} 900"#,
             #"apns_worker_partition_open_records{topic="apns.requests",partition="3"} 4"#,
         ] { #expect(metrics.contains("\n\(line)\n"), "\(line)") }

@@ -12,12 +12,12 @@ import Testing
     /// Apple has no device with a token of zeros, so neither has this simulator any.
     private static let noDevice = "BadDeviceToken@1"
 
-    /// The lines of one app, "fine: " or "not fine: " before each, and whether all is fine.
+    /// The lines of one app, as `check` prints them, and whether all is fine.
     private func check(_ app: AppSettings, probes: Bool = true) -> (lines: [String], isFine: Bool) {
         var lines: [String] = []
         let configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [app])
         let check = ConfigurationCheck(configuration, probesCredentials: probes) {
-            lines.append("\($0.isFine ? "fine" : "not fine"): \($0.text)")
+            lines.append($0.line)
         }
         let isFine = check.check(app)
         return (lines, isFine)
@@ -31,7 +31,7 @@ import Testing
         #expect(
             answer.lines == [
                 "fine: app shop: the credential can be used",
-                "fine: app shop: \(place) reached at \(place), TLSv1.3, HTTP/2 with 1 streams",
+                "fine: app shop: \(place) reached at \(place), TLSv1.3, HTTP/2 with 1 stream to begin with",
             ])
         #expect(scene.simulator.books.totals.requests == 0)
     }
@@ -95,7 +95,7 @@ import Testing
         app.credential = try scene.tokenApp("shop").credential
         let lines = check(app).lines
         #expect(lines.count == 2 + 400 + 1)
-        #expect(lines.last == "fine: app shop: not probed: 3 more of its bundle ids (beyond 400)")
+        #expect(lines.last == "warning: app shop: not probed: 3 more of its bundle ids (beyond 400)")
     }
 
     @Test(arguments: ["goaway@2", "cut-before@2"])

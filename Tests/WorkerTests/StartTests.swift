@@ -34,7 +34,10 @@ struct StartTests {
         ("socket.timout.ms", "1", "librdkafka has no such property; did you mean socket.timeout.ms?"),
         ("ssl.ca.locaton", "x", "librdkafka has no such property; did you mean ssl.ca.location?"),
         ("foo.bar.of.nobody", "1", "librdkafka has no such property"),
-        ("socket.timeout.ms", "abc", "Invalid value for configuration property \"socket.timeout.ms\""),
+        ("socket.timeout.ms", "abc", "expected a number from 10 to 300000"),
+        ("security.protocol", "tls", "expected one of plaintext, ssl, sasl_plaintext, sasl_ssl"),
+        // An alias, which librdkafka's own words call by its other name.
+        ("compression.type", "zst", "expected one of none, gzip, snappy, lz4, zstd"),
     ])
     func `A property that librdkafka does not take is named with its place`(name: String, value: String, words: String)
     {
@@ -60,6 +63,34 @@ struct StartTests {
         #expect(
             failure?.lines == [
                 "w.yaml:4:5: kafka.librdkafka.ssl.ca.location: /nowhere/ca.pem: cannot be read: No such file or directory"
+            ])
+        // One that is there, and holds nothing of the kind.
+        configuration.kafka.properties[1].value = "/proc/self/status"
+        let unusable = #expect(throws: StartFailure.self) {
+            try ClusterReadiness(configuration, try configuration.cluster())
+        }
+        #expect(
+            unusable?.lines.first?.hasPrefix(
+                "w.yaml:4:5: kafka.librdkafka.ssl.ca.location: /proc/self/status: cannot be used: ") == true,
+            "\(unusable?.lines ?? [])")
+    }
+
+    @Test func `A property that lacks another is named with its place`() {
+        var configuration = WorkerConfiguration(kafka: KafkaSettings(bootstrapServers: "kafka:9092"), apps: [])
+        configuration.kafka.properties = [
+            UserProperty(
+                name: "security.protocol", value: "SSL", place: "w.yaml:3:5: kafka.librdkafka.security.protocol"),
+            UserProperty(
+                name: "ssl.keystore.location", value: "/nowhere/store.p12",
+                place: "w.yaml:4:5: kafka.librdkafka.ssl.keystore.location"),
+        ]
+        let failure = #expect(throws: StartFailure.self) {
+            try ClusterReadiness(configuration, try configuration.cluster())
+        }
+        #expect(
+            failure?.lines == [
+                "w.yaml:4:5: kafka.librdkafka.ssl.keystore.location: `ssl.keystore.password` is mandatory when "
+                    + "`ssl.keystore.location` is set"
             ])
     }
 

@@ -205,7 +205,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
 
     func connectionOpened(_ connection: BinaryConnection) {
         askForTurnEnd()
-        note(.connected(address: connection.address, streams: admission.limit))
+        note(.connected(address: connection.address, streams: nil))
         if connection.isQuarantine { return tellQuarantine(.opened) }
         if connection.credentialGeneration == credentialGeneration {
             isReplacing = false
@@ -321,6 +321,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
     private func sayConnections() {
         var counts = plan.counts
         quarantine.count(in: &counts)
+        counts.streams = admitted
         guard counts != saidConnections else { return }
         saidConnections = counts
         events.append(.connections(app: app, counts))
@@ -370,17 +371,17 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
         dirty.removeAll(keepingCapacity: true)
     }
 
+    /// How many the connections that are ready may have undecided at once.
+    private var admitted: Int {
+        min(admission.limit * connections.count { $0.phase == .ready }, configuration.window.notifications)
+    }
+
     /// How many requests may be undecided at once.
     private var capacity: Int {
         if isClosing { return 0 }
         // What a connection that leaves has open counts as outstanding, and takes nothing of the others.
         let leaving = connections.reduce(0) { $1.phase == .draining ? $0 + $1.open : $0 }
-        let ready = connections.count { $0.phase == .ready }
-        if ready > 0 {
-            return leaving
-                + (reachability.isOnProbation
-                    ? 1 : min(admission.limit * ready, configuration.window.notifications))
-        }
+        if isAnyReady { return leaving + (reachability.isOnProbation ? 1 : admitted) }
         if plan.isOnDemand { return leaving + min(Self.slackLimit, admission.limit) }
         if isReplacing { return reportedCapacity }
         // Between an error and the next connection, which is being made: what was discarded comes back, and waits here.
@@ -397,6 +398,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, TurnEnder
         if capacity != reportedCapacity {
             reportedCapacity = capacity
             events.append(.capacity(app: app, requests: capacity))
+            sayConnections()
         }
         if isFinished, quarantineConnection == nil {
             isFinished = false

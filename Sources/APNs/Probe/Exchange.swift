@@ -29,9 +29,20 @@ package final class Exchange {
         case lost(String?)
     }
 
+    /// What is waited for, and what the connection said last.
+    package enum Delay: Sendable {
+        /// A connection that takes it.
+        case connection(String?)
+        /// The answer.
+        case answer(String?)
+    }
+
     private let loop: Loop
     private let resolver: Resolver
     private let errand = Errand()
+    /// After so long a caller hears what is waited for, and then each time after that.
+    private static let firstDelayNs: Int64 = 2_000_000_000
+    private static let laterDelayNs: Int64 = 10_000_000_000
     private let transport: APNsTransport
 
     /// Dials at once.
@@ -55,10 +66,19 @@ package final class Exchange {
     ///   - request: its bytes stay until `close` has returned. No two have the same id.
     ///   - isPatient: whether it tries again, until its time is over, when no connection can be made, or the connection
     ///     says that it did not process the request. Otherwise either is the end.
-    package func send(_ request: OutgoingRequest, isPatient: Bool, timeoutNs: Int64) throws(Failure) -> Answer {
+    ///   - onDelay: is told what is waited for, after two seconds and then every ten.
+    package func send(
+        _ request: OutgoingRequest, isPatient: Bool, timeoutNs: Int64, onDelay: (Delay) -> Void = { _ in }
+    ) throws(Failure) -> Answer {
         errand.begin(request.id, isPatient: isPatient)
-        let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
+        let startNs = LoopTime.read().monotonicNs
+        let deadlineNs = startNs + timeoutNs
+        var sayNs = startNs + Self.firstDelayNs
         while errand.result == nil {
+            if LoopTime.read().monotonicNs >= sayNs {
+                onDelay(errand.delay)
+                sayNs += Self.laterDelayNs
+            }
             if errand.mayGo {
                 errand.isUnderway = true
                 transport.handle(.send([request]))
@@ -98,6 +118,8 @@ package final class Exchange {
         }
 
         var mayGo: Bool { !isUnderway && capacity > 0 }
+
+        var delay: Delay { isUnderway ? .answer(trouble) : .connection(trouble) }
 
         func take(_ events: [TransportEvent]) {
             // A completion comes before the note that says why.

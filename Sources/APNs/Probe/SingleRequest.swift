@@ -9,13 +9,13 @@ package enum SingleRequest {
 
     /// - Parameters:
     ///   - request: its bytes stay until this returns.
-    ///   - isPatient: as of `Exchange.send`.
+    ///   - isPatient, onDelay: as of `Exchange.send`.
     package static func send(
         _ request: OutgoingRequest, _ configuration: APNsConfiguration, token: ProviderToken?, isPatient: Bool,
-        timeoutNs: Int64
+        timeoutNs: Int64, onDelay: (Exchange.Delay) -> Void = { _ in }
     ) throws(Failure) -> Answer {
         let exchange = try Exchange(configuration, token: token)
         defer { exchange.close() }
-        return try exchange.send(request, isPatient: isPatient, timeoutNs: timeoutNs)
+        return try exchange.send(request, isPatient: isPatient, timeoutNs: timeoutNs, onDelay: onDelay)
     }
 }

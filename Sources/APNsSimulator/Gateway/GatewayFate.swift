@@ -28,7 +28,9 @@ extension TokenTable {
     @inline(never)
     private static func fate(code: UInt16) -> GatewayFate? {
         if code == 0 { return .closed }
-        if code >> 12 == 0 { return decimal(code).flatMap { UInt8(exactly: $0) }.flatMap(GatewayStatus.init).map(fate) }
+        if code >> 12 == 0 {
+            return decimal(code).flatMap { UInt8(exactly: $0) }.map { fate(GatewayStatus(rawValue: $0)) }
+        }
         switch fault(code: code) {
         case .answer(let answer): return GatewayStatus(answer.reason).map(fate)
         case .cut(.before): return .closed
@@ -48,7 +50,8 @@ extension TokenTable {
         for 1; fa17f020, fa17f022 and fa17f023 close it. Tokens that it has no status for, those of 410 among them,
         are accepted, as Apple's did. Any status by its number, and more:
 
-          fa170NNN  the gateway answers status NNN (0008: invalid token); 0010: accepts this one, answers 10
+          fa170NNN  the gateway answers status NNN, 001 to 255 (fa170008: invalid token)
+          fa170010  the gateway accepts this one, answers 10, shutdown, and closes
           fa170000  the gateway closes without a word, and does not process this one
           000…      a token of zeros is answered 8
 

@@ -1,19 +1,24 @@
 package import PushRecords
 
-/// The status of the binary gateway's error answers, by Apple's numbers ("Binary Provider API", archived).
-package enum GatewayStatus: UInt8, CaseIterable, Hashable, Sendable {
-    case processingError = 1
-    case missingToken = 2
-    case missingTopic = 3
-    case missingPayload = 4
-    case tokenSize = 5
-    case topicSize = 6
-    case payloadSize = 7
-    case invalidToken = 8
+/// The status of the binary gateway's error answers: Apple's numbers ("Binary Provider API", archived), and any other, which
+/// a gateway of somebody else's may say.
+package struct GatewayStatus: RawRepresentable, Hashable, Sendable {
+    package let rawValue: UInt8
+
+    package init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    package static let processingError = Self(rawValue: 1)
+    package static let missingToken = Self(rawValue: 2)
+    package static let missingTopic = Self(rawValue: 3)
+    package static let missingPayload = Self(rawValue: 4)
+    package static let tokenSize = Self(rawValue: 5)
+    package static let topicSize = Self(rawValue: 6)
+    package static let payloadSize = Self(rawValue: 7)
+    package static let invalidToken = Self(rawValue: 8)
     /// The server goes away; the answer names the last notification that was processed.
-    case shutdown = 10
-    case protocolError = 128
-    case unknown = 255
+    package static let shutdown = Self(rawValue: 10)
+    package static let protocolError = Self(rawValue: 128)
+    package static let unknown = Self(rawValue: 255)
 
     /// The reason under which the books count it: the one that HTTP/2 has for the same mistake.
     package var reason: ReasonCode {
@@ -26,7 +31,7 @@ package enum GatewayStatus: UInt8, CaseIterable, Hashable, Sendable {
         case .topicSize: .badTopic
         case .payloadSize: .payloadTooLarge
         case .shutdown: .shutdown
-        case .protocolError, .unknown: .other
+        default: .other
         }
     }
 

@@ -17,7 +17,12 @@ extension OptionTable {
                 lines.append(start + String(repeating: " ", count: column - start.count) + line)
             }
         }
-        if !notes.isEmpty { lines += ["", notes] }
+        if !notes.isEmpty {
+            lines.append("")
+            for line in notes.split(separator: "\n", omittingEmptySubsequences: false) {
+                lines += line.count > 120 ? wrapped(String(line), width: 100) : [String(line)]
+            }
+        }
         return lines.joined(separator: "\n") + "\n"
     }
 }

@@ -72,7 +72,7 @@ package struct OptionTable<Values>: Sendable {
     /// A paragraph each.
     let about: [String]
     let options: [Option]
-    /// Printed after the options as they are.
+    /// Printed after the options, line by line; only one that is too long is broken.
     let notes: String
 
     package init(

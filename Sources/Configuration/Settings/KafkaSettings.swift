@@ -127,17 +127,26 @@ extension KafkaSettings.TopicCreation {
 
 extension UserProperty {
     /// A mapping of librdkafka's names to single values. `NAME_file` gives NAME the content of a file, without the line
-    /// break at its end: so secrets need not stand in the configuration.
+    /// break at its end: so secrets need not stand in the configuration. Files that librdkafka reads itself are those of the
+    /// configuration's folder, as all others are.
     fileprivate static func list(reading value: Value) -> [UserProperty]? {
         guard let section = value.section() else { return nil }
         return section.pairs.compactMap { name, _, value in
             let place = value.reading.place(value.path)
             guard name.hasSuffix("_file") else {
-                return value.textOrEmpty().map { UserProperty(name: name, value: $0, place: place) }
+                return value.textOrEmpty().map { text in
+                    UserProperty(
+                        name: name, value: isPath(text, of: name) ? value.reading.absolute(text) : text, place: place)
+                }
             }
             return value.fileText().map {
                 UserProperty(name: String(name.dropLast("_file".count)), value: $0, place: place)
             }
         }
+    }
+
+    /// `ssl.ca.location: probe` asks for the system's authorities.
+    private static func isPath(_ text: String, of name: String) -> Bool {
+        name.hasSuffix(".location") && !text.isEmpty && text != "probe"
     }
 }

@@ -229,10 +229,15 @@ package struct AppDirectory: ~Copyable {
             .topic)
     }
     private static func unknownApp(_ name: UnsafeRawBufferPointer) -> Match {
-        .failure(
-            .badTopic,
-            "no app of this worker's configuration has that name and environment (all workers of a group need the same apps)",
-            name.isEmpty ? .nothing : .name)
+        name.isEmpty
+            ? .failure(
+                .badTopic,
+                "no app of this worker's configuration is of that environment (all workers of a group need the same apps)",
+                .nothing)
+            : .failure(
+                .badTopic,
+                "no app of this worker's configuration has that name and environment (all workers of a group need the same apps)",
+                .name)
     }
 
     private static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 { BytesHash.hash(bytes, seed: 0) }

@@ -225,12 +225,20 @@ struct Settlement: ~Copyable {
             return switch tried {
             case .production: Detail("BadDeviceToken in production first")
             case .development: Detail("BadDeviceToken in development first")
-            case nil: .none
+            case nil: store[slot].outcome == .expired ? Self.expiry(store[slot].record, in: store) : .none
             }
         }
         let record = store[slot].record
         if store[bodyOf: record].isInvalid { return store[bodyOf: record].detail }
         return Detail("the device token is not 1 to 100 bytes in hex")
+    }
+
+    /// Why nobody wants it any more.
+    private static func expiry(_ record: UInt32, in store: borrowing NotificationStore) -> Detail {
+        if store[bodyOf: record].isExpired { return Detail("the request is older than delivery.max_age") }
+        return store[bodyOf: record].expiration == 0
+            ? Detail("apns-expiration is 0, and it could not be delivered at once")
+            : Detail("apns-expiration has passed")
     }
 
     private func content(_ slot: UInt32, in store: borrowing NotificationStore) -> NotificationContent {

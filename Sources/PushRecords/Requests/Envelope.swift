@@ -57,6 +57,8 @@ struct EnvelopeTable: ~Copyable {
     /// The names of the first member that came twice, and of the first that an envelope does not have.
     private(set) var duplicate: UnsafeRawBufferPointer = .nothing
     private(set) var unknown: UnsafeRawBufferPointer = .nothing
+    /// It has a payload and nobody whom it is for: an envelope, but for that.
+    private(set) var lacksTarget = false
 
     init() {
         values = .allocate(capacity: Name.allCases.count)
@@ -84,6 +86,7 @@ struct EnvelopeTable: ~Copyable {
         present = 0
         duplicate = .nothing
         unknown = .nothing
+        lacksTarget = false
         if scan.memberCount <= members.count {
             for place in 0..<scan.memberCount {
                 let member = members[place]
@@ -98,7 +101,9 @@ struct EnvelopeTable: ~Copyable {
                 if !add(name.bytes, reader.skip()) { return false }
             }
         }
-        return has(.payload) && (has(.deviceToken) || has(.deviceTokens) || has(.channelID))
+        let hasTarget = has(.deviceToken) || has(.deviceTokens) || has(.channelID)
+        lacksTarget = has(.payload) && !hasTarget
+        return has(.payload) && hasTarget
     }
 
     /// `false` when the member is `aps`.

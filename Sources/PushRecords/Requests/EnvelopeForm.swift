@@ -14,7 +14,7 @@ extension RequestParser {
             request.fail(Fault(.none, "a member that comes twice", envelope.duplicate))
         }
         if envelope.unknown.baseAddress != nil {
-            request.fail(Fault(.none, "an envelope has no such member", envelope.unknown))
+            request.fail(Fault(.none, "an envelope has no such member", meantMember(envelope.unknown)))
         }
         if known.own.baseAddress != nil {
             request.fail(Fault(.none, "an envelope's headers belong into it, not to the record", known.own))
@@ -36,6 +36,15 @@ extension RequestParser {
         } else {
             checkPayload(&request, .null, half: nil)
         }
+    }
+
+    /// A name that an envelope does not have, with the member that is meant by it, or the header, which belongs into `headers`.
+    mutating func meantMember(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        if let meant = EnvelopeTable.Name(nearest: name) { return scratch.suggestion(meant.text, for: name) }
+        if let header = KnownHeader(nearest: name, inEnvelope: true) {
+            return scratch.suggestion(header.text, of: "headers.", for: name)
+        }
+        return name
     }
 
     /// Finds the tokens or the channel; `false` when none can be read, and the record is a dead letter.
@@ -87,7 +96,7 @@ extension RequestParser {
     private mutating func readHeaders(_ request: inout ParsedRequest) {
         guard let headers = envelope[.headers] else { return }
         guard headers[0] == UInt8(ascii: "{") else {
-            request.fail(Fault(.none, "headers must be an object"))
+            request.fail(Fault(.none, "headers must be an object of names and values"))
             return
         }
         let members = scratch.headerMembers
@@ -119,7 +128,12 @@ extension RequestParser {
         case .null: return .nothing
         case .number where name.name == .priority || name.name == .expiration: return value
         case .number, .object, .array, .bool:
-            request.fail(Fault(name.badValue, "a header's value must be a string", name.text.lentBytes))
+            let isNumber = name.name == .priority || name.name == .expiration
+            request.fail(
+                Fault(
+                    name.badValue,
+                    isNumber ? "a header's value must be a string or a number" : "a header's value must be a string",
+                    name.text.lentBytes))
             return .nothing
         }
     }

@@ -1,27 +1,73 @@
+// The name that a producer most likely meant by one that there is not: what differs from it, but for the case of its letters,
+// by at most a third. It runs only for a request that is refused, and allocates nothing: whoever floods the topic with such
+// gains nothing.
+
 extension KnownHeader {
-    /// The header that a producer most likely meant by a name that there is not; `nil`: none is near.
-    ///
-    /// Near is what differs, but for the case of its letters, by at most a third of what follows the names' common start. It
-    /// runs only for a request that is refused, and allocates nothing: whoever floods the topic with such gains nothing.
+    /// `nil`: none is near. A third of what follows the names' common start counts, which a name in an envelope may lack.
     init?(nearest name: UnsafeRawBufferPointer, inEnvelope: Bool) {
-        guard name.count <= Self.longest else { return nil }
-        var best: (header: KnownHeader, distance: Int)?
+        var nearest = Nearest(name)
+        let hasStart = HeaderName.isOwn(name)
         for place in 0..<Self.count {
             guard let header = KnownHeader(place: place), !header.isRetry, !inEnvelope || header.isOfEnvelope else {
                 continue
             }
             let text = header.text.lentBytes
-            let distance = Self.distance(name, text)
             // "apns-", "push-"
-            guard distance <= max(1, (text.count - 5 + 2) / 3), distance < best?.distance ?? .max else { continue }
-            best = (header, distance)
+            let rest = text.part(5, text.count)
+            nearest.look(at: text, place, limit: (rest.count + 2) / 3)
+            if inEnvelope, !hasStart { nearest.look(at: rest, place, limit: (rest.count + 2) / 3) }
         }
-        guard let best else { return nil }
-        self = best.header
+        guard let place = nearest.place else { return nil }
+        self.init(place: place)
     }
+}
+
+extension EnvelopeTable.Name {
+    /// `nil`: none is near.
+    init?(nearest name: UnsafeRawBufferPointer) {
+        var nearest = Nearest(name)
+        for place in 0..<Self.aps.rawValue {
+            guard let text = Self(rawValue: place)?.text.lentBytes else { continue }
+            nearest.look(at: text, place, limit: (text.count + 2) / 3)
+        }
+        guard let place = nearest.place else { return nil }
+        self.init(rawValue: place)
+    }
+}
+
+extension PushType {
+    /// `nil`: none is near.
+    init?(nearest name: UnsafeRawBufferPointer) {
+        var nearest = Nearest(name)
+        for place in 0..<UInt8(Self.allCases.count) {
+            guard let text = Self(rawValue: place)?.text.lentBytes else { continue }
+            nearest.look(at: text, place, limit: (text.count + 2) / 3)
+        }
+        guard let place = nearest.place else { return nil }
+        self.init(rawValue: place)
+    }
+}
+
+/// The nearest of several names to one, by their places in a table.
+private struct Nearest {
+    private let name: UnsafeRawBufferPointer
+    private var distance = Int.max
+    /// `nil`: none was near enough.
+    private(set) var place: UInt8?
 
     /// Names with more bytes than this are near to none.
     private static let longest = 31
+
+    init(_ name: UnsafeRawBufferPointer) { self.name = name }
+
+    /// - Parameter limit: how much it may differ; one letter always may.
+    mutating func look(at text: UnsafeRawBufferPointer, _ place: UInt8, limit: Int) {
+        guard name.count <= Self.longest else { return }
+        let distance = Self.distance(name, text)
+        guard distance <= max(1, limit), distance < self.distance else { return }
+        self.distance = distance
+        self.place = place
+    }
 
     /// Letters to insert, delete or replace, whatever their case (Levenshtein's distance).
     private static func distance(_ a: UnsafeRawBufferPointer, _ b: UnsafeRawBufferPointer) -> Int {

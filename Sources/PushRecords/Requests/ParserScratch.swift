@@ -44,17 +44,21 @@ struct ParserScratch: ~Copyable {
     }
 
     /// `NAME (did you mean MEANT?)`; where no room is left for it, the name alone.
+    ///
+    /// - Parameter member: of which what is meant is a member; empty: none.
     mutating func suggestion(
-        _ meant: StaticString, for name: UnsafeRawBufferPointer
+        _ meant: StaticString, of member: StaticString = "", for name: UnsafeRawBufferPointer
     ) -> UnsafeRawBufferPointer {
         let opening: StaticString = " (did you mean "
         let closing: StaticString = "?)"
         let size =
-            name.count + opening.utf8CodeUnitCount + meant.utf8CodeUnitCount + closing.utf8CodeUnitCount
+            name.count + opening.utf8CodeUnitCount + member.utf8CodeUnitCount + meant.utf8CodeUnitCount
+            + closing.utf8CodeUnitCount
         guard used + size <= Self.textLimit else { return name }
         let start = used
         append(name)
         append(opening.lentBytes)
+        append(member.lentBytes)
         append(meant.lentBytes)
         append(closing.lentBytes)
         return UnsafeRawBufferPointer(rebasing: text[start..<used])

@@ -97,6 +97,7 @@ package struct RequestParser: ~Copyable {
         _ request: inout ParsedRequest, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
         _ kind: JSONKind, _ known: KnownHeaders, _ role: RecordRole, half: Int? = nil
     ) {
+        scratch.removeTexts()
         request.payload = value
         if let channel = fields[.channelID] {
             request.target = .channel
@@ -118,11 +119,7 @@ package struct RequestParser: ~Copyable {
             request.target = .device
             request.token = key
         } else {
-            scratch.removeTexts()
-            request.bury(
-                .noDeviceToken,
-                scratch.foreign(key: key)
-                    ?? Detail("no push-device-token, and the key is not a device token of 64 or more hex digits"))
+            request.bury(.noDeviceToken, scratch.foreign(key: key) ?? withoutToken(kind, role))
             return
         }
         request.tokenCount = 1
@@ -138,7 +135,6 @@ package struct RequestParser: ~Copyable {
             request.keepKey(key)
             // A retry record of a newer version may have more headers than are known here.
             if known.unknown.baseAddress != nil {
-                scratch.removeTexts()
                 request.fail(unknownHeader("there is no such header", known.unknown))
             }
         }
@@ -147,6 +143,16 @@ package struct RequestParser: ~Copyable {
         }
         readFields(&request)
         checkPayload(&request, kind, half: half)
+    }
+
+    /// Why a record in payload form is for nobody.
+    private mutating func withoutToken(_ kind: JSONKind, _ role: RecordRole) -> Detail {
+        // The table is of this record only where it may be an envelope.
+        if case .object = kind, role == .request, envelope.lacksTarget {
+            return Detail(
+                "an envelope names its device_token, device_tokens or channel_id", meantMember(envelope.unknown))
+        }
+        return Detail("no push-device-token, and the key is not a device token of 64 or more hex digits")
     }
 
     /// The fault of a header that there is not, with the name that is nearest to it.
@@ -194,7 +200,8 @@ package struct RequestParser: ~Copyable {
             if let type = HeaderCheck.pushType(value) {
                 request.headers.pushType = type
             } else {
-                request.fail(Fault(.invalidPushType, "apns-push-type is not one of Apple's", value))
+                let meant = PushType(nearest: value).map { scratch.suggestion($0.text, for: value) }
+                request.fail(Fault(.invalidPushType, "apns-push-type is not one of Apple's", meant ?? value))
             }
             if isBroadcast && request.headers.pushType != .liveactivity {
                 request.fail(Fault(.invalidPushType, "a broadcast's apns-push-type must be liveactivity", value))

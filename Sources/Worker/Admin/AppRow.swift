@@ -36,6 +36,7 @@ struct AppRow {
         connections.dialing += other.connections.dialing
         connections.open += other.connections.open
         connections.draining += other.connections.draining
+        connections.streams += other.connections.streams
         inFlight += other.inFlight
         waiting += other.waiting
         window.tooShort += other.window.tooShort

@@ -66,7 +66,8 @@ struct MetricsText {
         }
         out.family(
             "apns_worker_reasons_total", .counter,
-            "Answers other than 200, and refusals of our own, by app and reason in Apple's words.")
+            "Answers other than 200, and refusals of our own, by app and reason in Apple's words (none: without one; other: in a word that this version does not know, or a gateway's own, which results have)."
+        )
         for (name, counters) in countersByName {
             for code in ReasonCode.allCases where counters.reasons[Int(code.rawValue)] > 0 {
                 let reason = code.text?.description ?? (code == .none ? "none" : "other")
@@ -121,12 +122,14 @@ struct MetricsText {
             }
         }
         perApp("apns_worker_in_flight", .gauge, "Requests without an answer: streams used.") { $0.inFlight }
-        perApp("apns_worker_streams_allowed", .gauge, "Requests that the connections take at once.") {
-            $0.status?.capacity ?? 0
-        }
-        perApp("apns_worker_concurrency_limit", .gauge, "Requests that the worker gives them at once.") {
-            $0.status?.concurrency ?? 0
-        }
+        perApp(
+            "apns_worker_streams_allowed", .gauge,
+            "Requests that the open connections take at once, as their servers say (of a gateway: may be undecided)."
+        ) { $0.connections.streams }
+        perApp(
+            "apns_worker_concurrency_limit", .gauge,
+            "Requests that the worker gives them at once: the streams and up to an eighth more, which wait beside the connections for the next free one, or fewer while Apple is overloaded or the app is slowed down."
+        ) { $0.status?.concurrency ?? 0 }
         perApp("apns_worker_waiting", .gauge, "Notifications that wait for a free stream.") { $0.waiting }
         out.family("apns_worker_connections", .gauge, "Connections to APNs, by state.")
         for app in apps {

@@ -54,7 +54,8 @@ struct PeoplePage {
                 [app.connections.open, app.status?.handed ?? 0, app.status?.ready ?? 0]
                 + Outcome.allCases.map { counters.outcomes[$0.place] } + [counters.inDoubt, counters.held]
             let cells = counts.map { "<td>\($0)</td>" }.joined()
-            rows += "<tr><td>\(escaped(app.name)) (\(app.environment.text))</td>\(cells)</tr>\n"
+            let pause = app.status?.isPaused == true ? ", <strong>paused</strong>" : ""
+            rows += "<tr><td>\(escaped(app.name)) (\(app.environment.text))\(pause)</td>\(cells)</tr>\n"
         }
         return "<table>\(rows)</table>"
     }

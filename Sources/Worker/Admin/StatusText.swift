@@ -107,7 +107,7 @@ struct StatusText: ~Copyable {
                 json.member("open", app.connections.open)
                 json.member("draining", app.connections.draining)
             }
-            json.member("streams_allowed", app.status?.capacity ?? 0)
+            json.member("streams_allowed", app.connections.streams)
             json.member("in_flight", app.status?.handed ?? 0)
             json.member("waiting", app.status?.ready ?? 0)
             json.member("outcomes") { json in

@@ -3,6 +3,7 @@ package import Configuration
 internal import EventLoop
 internal import Kafka
 internal import Network
+internal import Observability
 internal import TLS
 
 /// What `check` does: tries everything that `run` will need, sends nothing unless asked to, and says a line about each
@@ -10,8 +11,23 @@ internal import TLS
 package struct ConfigurationCheck {
     /// One line of the answer.
     package struct Finding: Sendable, Equatable {
-        package var isFine: Bool
-        package var text: String
+        package enum Kind: String, Sendable {
+            case fine
+            /// It can be used, and may not do what it seems to.
+            case warning
+            case notFine = "not fine"
+        }
+
+        package let kind: Kind
+        package let text: String
+
+        init(_ kind: Kind, _ text: String) {
+            self.kind = kind
+            self.text = namesOnce(text)
+        }
+
+        /// As `check` prints it.
+        package var line: String { "\(kind.rawValue): \(text)" }
     }
 
     /// Bundle ids of an app that are probed at most.
@@ -45,7 +61,7 @@ package struct ConfigurationCheck {
         return isKafkaFine && areAppsFine
     }
 
-    private func warn(_ line: String) { report(Finding(isFine: true, text: "warning: \(line)")) }
+    private func warn(_ line: String) { report(Finding(.warning, line)) }
 
     private func checkKafka() -> Bool {
         let servers = configuration.kafka.bootstrapServers
@@ -54,7 +70,7 @@ package struct ConfigurationCheck {
             readiness = try ClusterReadiness(configuration, try configuration.cluster(), makesTopics: false)
         } catch {
             // Each line says itself what it is about.
-            for line in error.lines { report(Finding(isFine: false, text: line)) }
+            for line in error.lines { report(Finding(.notFine, line)) }
             return false
         }
         do throws(StartFailure) {
@@ -65,15 +81,15 @@ package struct ConfigurationCheck {
                     toBeMade.isEmpty
                     ? "all topics are there"
                     : "run makes the topics that are missing: \(toBeMade.joined(separator: ", "))"
-                report(Finding(isFine: true, text: "kafka: \(servers) reached, \(topics)"))
+                report(Finding(.fine, "kafka: \(servers) reached, \(topics)"))
                 return true
             case .unreachable(let reason):
-                report(Finding(isFine: false, text: "kafka: \(servers) cannot be reached: \(reason)"))
+                report(Finding(.notFine, "kafka: \(servers) cannot be reached: \(reason)"))
             case .uncreated(let lines):
-                for line in lines { report(Finding(isFine: false, text: "kafka: \(line)")) }
+                for line in lines { report(Finding(.notFine, "kafka: \(line)")) }
             }
         } catch {
-            for line in error.lines { report(Finding(isFine: false, text: "kafka: \(line)")) }
+            for line in error.lines { report(Finding(.notFine, "kafka: \(line)")) }
         }
         return false
     }
@@ -84,12 +100,19 @@ package struct ConfigurationCheck {
         do throws(StartFailure) {
             app = try LoadedApp(settings)
         } catch {
-            for line in error.lines { report(Finding(isFine: false, text: line)) }
+            for line in error.lines { report(Finding(.notFine, line)) }
             return false
         }
         var isFine = checkCertificate(of: app)
         for line in ConfigurationWarnings.ofBundleIDs(settings) { warn(line) }
-        if app.settings.binary != nil { return reachGateway(app) && isFine }
+        if settings.isPaused {
+            warn("app \(settings.name): it is paused: nothing of it is sent, its notifications are held")
+        }
+        if app.settings.binary != nil {
+            if !reachGateway(app) { isFine = false }
+            if let feedback = app.settings.binary?.feedback, !reach(feedback, of: app) { isFine = false }
+            return isFine
+        }
         guard reach(app) else { return false }
         if probesCredentials, !probe(app) { isFine = false }
         return isFine
@@ -99,12 +122,12 @@ package struct ConfigurationCheck {
     private func checkCertificate(of app: LoadedApp) -> Bool {
         let nowMs = LoopTime.read().wallMs
         let faults = app.certificateFaults(nowMs: nowMs)
-        for line in faults { report(Finding(isFine: false, text: line)) }
+        for line in faults { report(Finding(.notFine, line)) }
         guard faults.isEmpty else { return false }
         let validity = app.certificate.map { ", valid until \($0.notAfterDay)" } ?? ""
-        report(Finding(isFine: true, text: "app \(app.settings.name): the credential can be used\(validity)"))
-        if let warning = app.certificateWarning(nowMs: nowMs) { report(Finding(isFine: true, text: warning)) }
-        if let topics = ConfigurationWarnings.ofCertificate(app) { report(Finding(isFine: true, text: topics)) }
+        report(Finding(.fine, "app \(app.settings.name): the credential can be used\(validity)"))
+        if let warning = app.certificateWarning(nowMs: nowMs) { warn(warning) }
+        if let topics = ConfigurationWarnings.ofCertificate(app) { warn(topics) }
         return true
     }
 
@@ -118,15 +141,18 @@ package struct ConfigurationCheck {
             let way = app.proxy.map { "through the proxy \($0.text)" } ?? "at \(answer.address)"
             report(
                 Finding(
-                    isFine: true,
-                    text: "app \(settings.name): \(place) reached \(way), "
-                        + "\(answer.tlsVersion), HTTP/2 with \(answer.streams) streams"))
+                    .fine,
+                    "app \(settings.name): \(place) reached \(way), "
+                        + "\(answer.tlsVersion), HTTP/2 with \(Self.streams(answer.streams))"))
             return true
         } catch {
-            report(Finding(isFine: false, text: "app \(settings.name): \(error)"))
+            report(Finding(.notFine, "app \(settings.name): \(error)"))
             return false
         }
     }
+
+    /// Apple allows one before it has seen a provider token.
+    private static func streams(_ count: Int) -> String { count == 1 ? "1 stream to begin with" : "\(count) streams" }
 
     /// A gateway of the binary protocol says nothing of a certificate that it takes; asked, it refuses a token of zeros.
     private func reachGateway(_ app: LoadedApp) -> Bool {
@@ -144,15 +170,34 @@ package struct ConfigurationCheck {
             let way = app.proxy.map { "through the proxy \($0.text)" } ?? "at \(answer.address)"
             report(
                 Finding(
-                    isFine: true,
-                    text: "app \(settings.name): \(DialTarget.text(settings.host, port)) reached \(way), "
+                    .fine,
+                    "app \(settings.name): \(DialTarget.text(settings.host, port)) reached \(way), "
                         + "\(answer.tlsVersion), binary protocol"))
             guard probesCredentials else { return true }
             let said = Self.meaning(ofProbe: answer.status)
-            report(Finding(isFine: said.isFine, text: "app \(settings.name): the probe: \(said.text)"))
+            report(Finding(said.isFine ? .fine : .notFine, "app \(settings.name): the probe: \(said.text)"))
             return said.isFine
         } catch {
-            report(Finding(isFine: false, text: "app \(settings.name): \(error)"))
+            report(Finding(.notFine, "app \(settings.name): \(error)"))
+            return false
+        }
+    }
+
+    /// Only that it can be connected to: whoever shakes hands with it takes its list, which it forgets then.
+    private func reach(_ feedback: BinarySettings.Feedback, of app: LoadedApp) -> Bool {
+        let name = app.settings.name
+        let target = DialTarget(host: feedback.host, port: UInt16(clamping: feedback.port), proxy: app.proxy)
+        do {
+            let address = try ReachProbe.run(target)
+            let way = app.proxy.map { "through the proxy \($0.text)" } ?? "at \(address)"
+            report(
+                Finding(
+                    .fine,
+                    "app \(name): its feedback service \(DialTarget.text(target.host, target.port)) reached \(way), and not asked, "
+                        + "since it forgets what it tells: neither TLS nor the certificate is tried there"))
+            return true
+        } catch {
+            report(Finding(.notFine, "app \(name): its feedback service: \(error)"))
             return false
         }
     }
@@ -185,10 +230,10 @@ package struct ConfigurationCheck {
             case .success(let answer):
                 let finding = Finding(answer, to: settings, topic)
                 report(finding)
-                if !finding.isFine { isFine = false }
+                if finding.kind == .notFine { isFine = false }
                 return !answer.isAboutAllTopics
             case .failure(let end):
-                report(Finding(isFine: false, text: "app \(settings.name): the probe: \(end)"))
+                report(Finding(.notFine, "app \(settings.name): the probe: \(end)"))
                 isFine = false
                 return false
             }
@@ -197,8 +242,8 @@ package struct ConfigurationCheck {
         if left > 0 {
             report(
                 Finding(
-                    isFine: isFine,
-                    text: "app \(settings.name): not probed: \(left) more of its bundle ids"
+                    isFine ? .warning : .notFine,
+                    "app \(settings.name): not probed: \(left) more of its bundle ids"
                         + (isFine ? " (beyond \(Self.probeLimit))" : "")))
         }
         return isFine

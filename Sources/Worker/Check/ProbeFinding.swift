@@ -22,17 +22,16 @@ extension ConfigurationCheck.Finding {
         switch answer.reason {
         case .badDeviceToken, .deviceTokenNotForTopic, .unregistered, .expiredToken:
             // It got as far as the token, which is nobody's.
-            self.init(isFine: true, text: "\(name): the credential is accepted for \(topic) (\(said))")
+            self.init(.fine, "\(name): the credential is accepted for \(topic) (\(said))")
         default:
             if answer.status == 200 {
                 self.init(
-                    isFine: true,
-                    text:
-                        "\(name): the credential is accepted for \(topic) (200 for a token of zeros, as a simulator says)"
+                    .fine,
+                    "\(name): the credential is accepted for \(topic) (200 for a token of zeros, as a simulator says)"
                 )
             } else {
                 let advice = Self.advice(answer, app, topic).map { ": \($0)" } ?? ""
-                self.init(isFine: false, text: "\(name): the probe for \(topic) was answered \(said)\(advice)")
+                self.init(.notFine, "\(name): the probe for \(topic) was answered \(said)\(advice)")
             }
         }
     }
@@ -44,9 +43,8 @@ extension ConfigurationCheck.Finding {
             return
                 "it is the topic of push type \(type.text), and the probe is an alert: give \(bundleID) in bundle_ids"
         }
-        if let advice = RefusalAdvice.ofCredential(answer.reason, status: status, topic, of: app) { return advice }
-        return RefusalAdvice.ofService(answer.reason, status: status).map {
-            "\($0); it says nothing about the credential"
+        return RefusalAdvice.of(answer.reason, status: status, topic, app).map { advice in
+            advice.subject == .service ? "\(advice.text); it says nothing about the credential" : advice.text
         }
     }
 }

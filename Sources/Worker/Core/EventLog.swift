@@ -152,13 +152,22 @@ struct EventLog {
                 logger.warning(.apns, message, about: subject, fields)
             }
         }
+        /// What is behind the name that it begins with, which has a field of its own.
+        func cause(_ reason: String, of place: String) -> Fields.Value {
+            .text(reason.hasPrefix("\(place): ") ? String(reason.dropFirst(place.count + 2)) : reason)
+        }
         switch note {
         case .connected(let address, let streams):
-            logger.info(.apns, "connected", ["app": "\(name)", "address": "\(address)", "streams": .count(streams)])
+            var fields: Fields = ["app": "\(name)", "address": "\(address)"]
+            if let streams { fields.append("streams", .count(streams)) }
+            logger.info(.apns, "connected", fields)
         case .connectFailed(let host, let reason, let retryInMs):
             warn(
                 "cannot connect; trying again", about: host,
-                ["app": "\(name)", "host": "\(host)", "reason": "\(reason)", "retry_in_ms": .count(retryInMs)])
+                [
+                    "app": "\(name)", "host": "\(host)", "reason": cause(reason, of: host),
+                    "retry_in_ms": .count(retryInMs),
+                ])
         case .noStreams(let host):
             warn(
                 "connected, but no stream is allowed; waiting", about: host,
@@ -167,13 +176,16 @@ struct EventLog {
             logger.log(
                 unanswered == 0 ? .info : .warning, .apns, "disconnected", about: "\(name) \(reason)",
                 [
-                    "app": "\(name)", "address": "\(address)", "reason": "\(reason)",
+                    "app": "\(name)", "address": "\(address)", "reason": cause(reason, of: address),
                     "unanswered": .count(unanswered),
                 ])
         case .peerCloses(let address, let reason, let unprocessed):
             logger.info(
                 .apns, "the server asks for a new connection", about: name,
-                ["app": "\(name)", "address": "\(address)", "reason": "\(reason)", "resent": .count(unprocessed)])
+                [
+                    "app": "\(name)", "address": "\(address)", "reason": cause(reason, of: address),
+                    "resent": .count(unprocessed),
+                ])
         case .windowTooShort(let address, let status, let lostAtMost, let windowMs):
             logger.error(
                 .apns, "an error came after its window had closed: what was written after it is lost",

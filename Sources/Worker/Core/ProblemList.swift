@@ -1,3 +1,5 @@
+internal import Observability
+
 /// Something that keeps the worker from doing its work as it should; it works on.
 struct Fault: Sendable, Hashable {
     /// What is the matter with a subject, however it is worded: a fault goes on as long as there is one of its kind.
@@ -60,7 +62,7 @@ struct Fault: Sendable, Hashable {
     init(_ subject: String, _ kind: Kind, _ text: String, _ advice: String) {
         self.subject = subject
         self.kind = kind
-        self.text = text
+        self.text = namesOnce(text)
         self.advice = advice
     }
 }

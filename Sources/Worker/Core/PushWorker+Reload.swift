@@ -77,7 +77,7 @@ extension PushWorker {
     private func takeOver(_ loaded: LoadedConfiguration, _ changed: [String: LoadedApp]) {
         let new = loaded.configuration
         for warning in loaded.warnings {
-            logger.warning(.worker, "configuration", about: warning, ["text": .text(warning)])
+            logger.warning(.worker, "the configuration is odd", about: warning, ["text": .text(warning)])
         }
         for key in configuration.keysThatNeedRestart(new) {
             logger.warning(.worker, "this change needs a restart", about: key, ["key": "\(key)"])
@@ -86,6 +86,7 @@ extension PushWorker {
         configuration.log.level = new.log.level
         configuration.log.parts = new.log.parts
         take(new.apps, changed)
+        sayPauses(new.apps, before: configuration.apps)
         configuration.apps = new.apps
         DescriptorNeed.raiseLimit(for: configuration, logger)
         refusedReload = []
@@ -129,6 +130,19 @@ extension PushWorker {
         eventLog.names = appRows.map(\.name)
         publisher?.setApps(recordApps)
         readFeedback()
+    }
+
+    /// Says which apps are paused and were not, and the other way round.
+    func sayPauses(_ apps: [AppSettings], before: [AppSettings]) {
+        for app in apps {
+            let wasPaused = before.first { $0.name == app.name }?.isPaused ?? false
+            guard app.isPaused != wasPaused else { continue }
+            if app.isPaused {
+                logger.notice(.worker, "app is paused: nothing of it is sent", ["app": "\(app.name)"])
+            } else {
+                logger.notice(.worker, "app is paused no more", ["app": "\(app.name)"])
+            }
+        }
     }
 
     /// New connections are made as it says from now on, and what its credential's fault held up goes on.

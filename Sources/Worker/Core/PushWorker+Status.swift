@@ -243,14 +243,22 @@ extension PushWorker {
         }
         for (circuit, reason) in openCircuits {
             let word = reason.text?.description ?? "no known reason"
-            let mend = "put a credential in place that Apple takes; the worker reads changed files by itself"
+            func mend(_ app: AppIndex, _ topic: String?) -> String {
+                let settings = apps[app.value].settings
+                let topic = topic ?? settings.bundleIDs.joined(separator: ", ")
+                let why = RefusalAdvice.of(reason, status: 403, topic, settings)?.text ?? "the credential is refused"
+                return "\(why); changed key and certificate files are read by themselves"
+            }
             switch circuit {
             case .credential(let app):
-                add(app.value, .credential, "Apple refuses the credential (\(word)): its notifications are held", mend)
+                add(
+                    app.value, .credential, "Apple refuses the credential (\(word)): its notifications are held",
+                    mend(app, nil))
             case .topic(let topic, let app):
                 add(
                     app.value, .topicCredential("\(topic)"),
-                    "Apple refuses the credential for \(topic) (\(word)): its notifications are held", mend)
+                    "Apple refuses the credential for \(topic) (\(word)): its notifications are held",
+                    mend(app, topic))
             case .connection(let app):
                 addUnconnected(app.value, "no connection can be made", ": its notifications are held")
             }

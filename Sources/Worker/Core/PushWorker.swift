@@ -202,6 +202,7 @@ package final class PushWorker: @unchecked Sendable {
         }
         logger.info(
             .worker, "started", ["group": "\(configuration.kafka.groupID)", "apps": .count(apps.count)])
+        sayPauses(configuration.apps, before: [])
         if stopRequested.load(ordering: .relaxed) { beginStopping() }
         loop.run()
         return ending ?? .stopped

@@ -149,23 +149,14 @@ extension ChannelManagement.Answer {
     ) -> String? {
         let place = "\(app.manageHost):\(app.managePort)"
         return switch reason {
-        case .featureNotEnabled:
-            "broadcast is not set up for \(bundleID): at developer.apple.com, turn on Broadcast Capability of its identifier's Push Notifications"
         case .missingChannelId: "no channel id arrived; does a proxy before \(place) drop header fields?"
-        case .badChannelId: "that is no channel id: write it as create and list print it, in base64"
-        case .channelNotRegistered:
-            "\(bundleID) has no such channel in \(app.environment.text): it was deleted, or is another app's or the other environment's; list tells which there are"
         case .badRequestParams, .badRequestPayload, .missingPushType, .invalidPushType, .payloadEmpty, .badMessageId,
             .duplicateHeaders:
             "\(place) wants another kind of request than this version makes; look for a newer one"
-        case .cannotCreateChannelConfig:
-            "\(bundleID) has all the channels that Apple allows (10,000 in each environment): delete those whose event is over"
         case .topicDisallowed: "\(bundleID) must be the bundle id alone, without a push type's suffix"
         case .badPath, .methodNotAllowed:
             "\(place) does not manage channels; broadcast.manage_host and manage_port say where that is done"
-        default:
-            RefusalAdvice.ofCredential(reason, status: Int(status), bundleID, of: app)
-                ?? RefusalAdvice.ofService(reason, status: Int(status))
+        default: RefusalAdvice.of(reason, status: Int(status), bundleID, app)?.text
         }
     }
 }

@@ -9,8 +9,15 @@ struct DirectOrder {
     let topic: String
     let request: OutgoingRequest
 
-    /// Finds the app as a worker does. Throws what a worker would say in its result.
-    init(_ record: RequestRecord, _ configuration: WorkerConfiguration) throws(DirectSend.Failure) {
+    /// Why there is none.
+    enum Refusal: Error {
+        /// A worker's result would say so.
+        case invalid(Reason?, detail: String, apnsTopic: String)
+        case failure(DirectSend.Failure)
+    }
+
+    /// Finds the app as a worker does.
+    init(_ record: RequestRecord, _ configuration: WorkerConfiguration) throws(Refusal) {
         var directory = AppDirectory(
             configuration.apps.map { AppRoute(name: $0.name, environment: $0.environment, bundleIDs: $0.bundleIDs) })
         var headers: [RecordHeader] = []
@@ -24,19 +31,27 @@ struct DirectOrder {
             parser.parse(key: key, value: value, headers: $0, role: .request)
         }
         guard parsed.target == .device, !parsed.isInvalid else {
-            throw DirectSend.Failure("not a notification for one device: \(parsed.detail.text)")
+            throw .failure(DirectSend.Failure("not a notification for one device: \(parsed.detail.text)"))
         }
         switch directory.find(
             name: parsed.app, environment: parsed.environment, topic: parsed.headers.topic,
             pushType: parsed.headers.pushType)
         {
-        case .failure(let reason, let text, _):
-            throw DirectSend.Failure("\(reason.text.map { "\($0): " } ?? "")\(text)")
+        case .failure(let reason, let text, let subject):
+            let topic = String(decoding: parsed.headers.topic, as: UTF8.self)
+            let about =
+                switch subject {
+                case .name: ": \(String(decoding: parsed.app, as: UTF8.self))"
+                case .topic: ": \(topic)"
+                case .nothing: ""
+                }
+            throw .invalid(reason.reason, detail: "\(text)\(about)", apnsTopic: topic)
         case .app(let app, let defaultTopic):
             settings = configuration.apps[app.value]
             guard settings.binary == nil else {
-                throw DirectSend.Failure(
-                    "app \(settings.name) has transport: binary, and --direct speaks HTTP/2 only: leave it out")
+                throw .failure(
+                    DirectSend.Failure(
+                        "app \(settings.name) has transport: binary, and --direct speaks HTTP/2 only: leave it out"))
             }
             // The directory's own bytes go with it.
             let topic = parsed.headers.topic.isEmpty ? defaultTopic : parsed.headers.topic

@@ -22,11 +22,7 @@ extension WorkerConfiguration {
             try properties.validate()
         } catch {
             let name = error.property.name
-            let names = KafkaLibrary.propertyNames
-            let isKnown = names.isEmpty || names.contains(name)
-            let suggestion = nearest(to: name, among: names).map { "; did you mean \($0)?" } ?? ""
-            let text = isKnown ? error.text : "librdkafka has no such property\(suggestion)"
-            throw StartFailure(["\(kafka.place(ofProperty: name) ?? name): \(text)"])
+            throw StartFailure(["\(kafka.place(ofProperty: name) ?? name): \(Self.text(of: error))"])
         }
         if kafka.assignment == .cooperative, KafkaLibrary.version < Self.cooperativeVersion {
             let found = KafkaLibrary.version
@@ -39,15 +35,36 @@ extension WorkerConfiguration {
         return ClusterSettings(bootstrapServers: kafka.bootstrapServers, properties: properties)
     }
 
+    /// What is wrong with a property, and what would be right. The value is not shown: it may be a secret.
+    private static func text(of error: InvalidProperty) -> String {
+        let known = KafkaLibrary.knownProperties
+        let name = error.property.name
+        guard known.isEmpty || known.contains(where: { $0.name == name }) else {
+            let suggestion = nearest(to: name, among: known.map(\.name)).map { "; did you mean \($0)?" } ?? ""
+            return "librdkafka has no such property\(suggestion)"
+        }
+        // A topic's property may stand in the table twice; the first is the client's.
+        guard let range = known.first(where: { $0.name == name })?.range, !range.isEmpty else { return error.text }
+        return range.contains(" .. ")
+            ? "expected a number from \(range.replacing(" .. ", with: " to "))" : "expected one of \(range)"
+    }
+
     /// A line for a client that could not be made: with the place of the property that is to blame, and the file it names.
     func line(of error: KafkaError) -> String {
         let all = kafka.properties + kafka.consumerProperties + kafka.producerProperties
-        guard let property = all.last(where: { error.text.hasPrefix("\($0.name) ") }) else { return "kafka: \(error)" }
+        guard let property = all.last(where: { error.text.hasPrefix("\($0.name) ") }) else {
+            // Of two that belong together librdkafka quotes both, and one of them may be there.
+            let place = all.last { error.text.contains("`\($0.name)`") }?.place
+            return place.map { "\($0): \(error.text)" } ?? "kafka: \(error)"
+        }
         // Other values may be secrets.
         guard property.name.hasSuffix(".location") else { return "\(property.place): \(error.text)" }
         // OpenSSL's words for a file that is not there do not say so.
         let isReadable = access(property.value, R_OK) == 0
-        let reason = isReadable ? error.text : "cannot be read: \(String(cString: strerror(errno)))"
+        let reason =
+            isReadable
+            ? error.text.replacing("\(property.name) failed: ", with: "cannot be used: ")
+            : "cannot be read: \(String(cString: strerror(errno)))"
         return "\(property.place): \(property.value): \(reason)"
     }
 

@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import Glibc
 internal import Kafka
+internal import Observability
 
 /// Why a worker cannot start as it is configured: each line names a thing and says what to do. `run` exits with 78; with 1
 /// where it is not the configuration's fault.
@@ -10,7 +11,7 @@ package struct StartFailure: Error, CustomStringConvertible {
     package let isPassing: Bool
 
     package init(_ lines: [String], isPassing: Bool = false) {
-        self.lines = lines
+        self.lines = lines.map(namesOnce)
         self.isPassing = isPassing
     }
 

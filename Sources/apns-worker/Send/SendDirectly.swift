@@ -1,7 +1,6 @@
 import APNs
 import Configuration
 import JSON
-import Observability
 import PushRecords
 import Worker
 
@@ -16,7 +15,7 @@ func sendDirectly(_ record: RequestRecord, _ configuration: WorkerConfiguration,
     do throws(DirectSend.Failure) {
         let answer = try DirectSend.run(
             record, with: configuration, timeoutNs: seconds * 1_000_000_000 + attoseconds / 1_000_000_000,
-            trace: trace)
+            trace: trace, onDelay: { complain("apns-worker send: \($0)") })
         let token = options.token?.hex ?? ""
         say((options.format == .json ? answer.json(token) : answer.line(token)) + "\n")
         if let advice = answer.advice, options.format == .text { complain("apns-worker send: \(advice)") }
@@ -28,32 +27,47 @@ func sendDirectly(_ record: RequestRecord, _ configuration: WorkerConfiguration,
 }
 
 extension DirectSend.Answer {
-    /// For people.
+    private var attempts: Int { sentAtMs == nil ? 0 : 1 }
+
+    /// For people, as of a result.
     fileprivate func line(_ token: String) -> String {
-        var words = [Timestamp(wallMs: answeredAtMs).text, outcome.rawValue, "\(status)"]
-        if let reason { words.append(printable(reason.rawValue, limit: 100)) }
-        words += [token, apnsTopic, "app=\(app)", "apns-id=\(apnsID)", "took=\(answeredAtMs - sentAtMs)ms"]
-        if let unregisteredAtMs { words.append("since=\(Timestamp(wallMs: unregisteredAtMs).text)") }
-        return words.joined(separator: " ")
+        var line = OutcomeLine(outcome, atMs: settledAtMs)
+        line.status = status
+        line.reason = reason
+        line.target = token
+        line.apnsTopic = apnsTopic
+        line.app = app
+        line.apnsID = apnsID
+        line.apnsUniqueID = apnsUniqueID
+        line.attempts = attempts
+        line.requestedAtMs = requestedAtMs
+        line.sentAtMs = sentAtMs
+        line.unregisteredAtMs = unregisteredAtMs
+        line.detail = detail
+        return line.text
     }
 
-    /// With a result's names for what a result has too; as there, what there is nothing to say of is left out.
+    /// A result's members, but for `request`, which there is none; and the advice.
     fileprivate func json(_ token: String) -> String {
         var json = JSONWriter()
         json.beginObject()
-        json.member("apns_id", apnsID.description)
+        json.member("outcome", outcome.rawValue)
+        if let status { json.member("status", status) }
+        if let reason { json.member("reason", reason.rawValue) }
+        if let detail { json.member("detail", detail) }
+        if let unregisteredAtMs { json.member("unregistered_at_ms", unregisteredAtMs) }
+        if let apnsID { json.member("apns_id", apnsID.description) }
         if let apnsUniqueID { json.member("apns_unique_id", apnsUniqueID) }
         json.member("device_token", token)
-        json.member("apns_topic", apnsTopic)
-        json.member("app", app)
-        json.member("environment", environment.text)
-        json.member("outcome", outcome.rawValue)
-        json.member("status", status)
-        if let reason { json.member("reason", reason.rawValue) }
+        if let apnsTopic { json.member("apns_topic", apnsTopic) }
+        if let app { json.member("app", app) }
+        if let environment { json.member("environment", environment.text) }
+        json.member("attempts", attempts)
+        json.member("in_doubt", 0)
+        json.member("requested_at_ms", requestedAtMs)
+        if let sentAtMs { json.member("sent_at_ms", sentAtMs) }
+        json.member("settled_at_ms", settledAtMs)
         if let advice { json.member("advice", advice) }
-        if let unregisteredAtMs { json.member("unregistered_at_ms", unregisteredAtMs) }
-        json.member("sent_at_ms", sentAtMs)
-        json.member("answered_at_ms", answeredAtMs)
         json.endObject()
         return json.text
     }

@@ -117,10 +117,13 @@ struct SendOptions {
         .init("deadline", value: "TIME", "How long to wait for the result (default 30s).") {
             options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
         },
-        .init("trace", value: "FILE", "With --direct: \(traceHelp)") { options, text throws(UsageError) in
+        .init("trace", value: "FILE", "\(traceHelp) With --direct only.") { options, text throws(UsageError) in
             options.trace = try OptionValue.text(text)
         },
-        .init("format", value: "NAME", "text (default): a line for people; json: the result as it is published.") {
+        .init(
+            "format", value: "NAME",
+            "text (default): a line for people; json: the result as it is published, and with a refusal the advice; --direct has the same members, but for request."
+        ) {
             options, text throws(UsageError) in options.format = try OptionValue.choice(text)
         },
     ]

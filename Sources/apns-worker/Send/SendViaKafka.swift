@@ -1,5 +1,6 @@
 import Configuration
 import EventLoop
+import JSON
 import Kafka
 import Observability
 import PushRecords
@@ -22,10 +23,12 @@ func sendViaKafka(
     do throws(CommandFailure) {
         let deadline = Deadline(after: options.deadline)
         // First, so that the result cannot have come before.
-        let results = try TopicReader(cluster, topic: configuration.results.topic, from: .end)
+        let results = try TopicReader(
+            cluster, topic: configuration.results.topic, from: .end, until: deadline)
         let sentMs = LoopTime.read().wallMs
         let request = try produce(record, to: requests, cluster, until: deadline)
-        guard let value = try results.result(of: request, until: deadline) else {
+        let key = options.token.map { Array($0.hex.utf8) }
+        guard let value = try results.result(of: request, key: key, until: deadline) else {
             let id = derivedID(requests, request.partition, request.offset, 0)
             let place = putOff(request, sentMs: sentMs, configuration, cluster)
             complain(
@@ -89,15 +92,12 @@ private func report(
 ) throws(CommandFailure) -> ExitCode {
     do throws(RecordError) {
         let result = try DeliveryResult(json: value)
-        say((format == .json ? String(decoding: value, as: UTF8.self) : result.line) + "\n")
-        // What the worker itself refused or gave up says why in its detail.
-        if format == .text, result.outcome == .rejected || result.outcome == .unregistered,
-            let app = configuration.apps.first(where: { $0.name == result.app }),
-            let advice = RefusalAdvice.text(
-                result.reason, status: Int(result.status ?? 0), topic: result.apnsTopic ?? "", of: app,
-                isOtherTried: configuration.apps.contains { $0.otherEnvironment == app.name })
-        {
-            complain("apns-worker send: \(advice)")
+        let advice = advice(on: result, configuration)
+        switch format {
+        case .json: say(withAdvice(value, advice) + "\n")
+        case .text:
+            say(result.line + "\n")
+            if let advice { complain("apns-worker send: \(advice)") }
         }
         return result.outcome == .accepted ? .fine : .failed
     } catch {
@@ -105,12 +105,35 @@ private func report(
     }
 }
 
+/// What the worker itself refused or gave up says why in its detail.
+private func advice(on result: DeliveryResult, _ configuration: WorkerConfiguration) -> String? {
+    switch result.outcome {
+    case .accepted, .invalid, .expired: return nil
+    case .unregistered, .rejected, .abandoned: break
+    }
+    guard let status = result.status, let app = configuration.apps.first(where: { $0.name == result.app }) else {
+        return nil
+    }
+    return RefusalAdvice.text(
+        result.reason, status: status, topic: result.apnsTopic ?? "", of: app,
+        isOtherTried: configuration.apps.contains { $0.otherEnvironment == app.name })
+}
+
+/// The result as it was published, with the advice as its last member.
+private func withAdvice(_ result: [UInt8], _ advice: String?) -> String {
+    let text = String(decoding: result, as: UTF8.self)
+    guard let advice, let end = text.lastIndex(of: "}") else { return text }
+    var json = JSONWriter()
+    json.value(advice)
+    return text[..<end] + ",\"advice\":\(json.text)}"
+}
+
 /// Where the record was written.
 private func produce(
     _ record: RequestRecord, to topic: String, _ cluster: ClusterSettings, until deadline: Deadline
 ) throws(CommandFailure) -> DeliveryResult.Request {
     do throws(KafkaError) {
-        _ = try TopicReader.partitions(of: topic, Topics(cluster), cluster)
+        _ = try TopicReader.partitions(of: topic, Topics(cluster), cluster, until: deadline)
         let producer = try Producer(ProducerSettings(cluster: cluster))
         let handle = try producer.topic(topic)
         let code = producer.produce(record, to: handle)
@@ -179,19 +202,25 @@ extension Producer {
 }
 
 extension TopicReader {
-    /// The value of the request's result; `nil`: it did not come in time.
+    /// The value of the request's result; `nil`: it did not come in time. Says after five seconds that it is waited for: a
+    /// gateway's silence takes two.
     fileprivate func result(
-        of request: DeliveryResult.Request, until deadline: Deadline
+        of request: DeliveryResult.Request, key: [UInt8]?, until deadline: Deadline
     ) throws(CommandFailure) -> [UInt8]? {
-        let place = request.description
+        var notice: Deadline? = Deadline(after: .seconds(5))
         var found: [UInt8]?
         while found == nil, !deadline.hasPassed {
             try read(timeoutMs: deadline.leftMs(atMost: 200)) { record in
-                // What is no result is somebody else's to complain of.
-                if let value = record.value, (try? DeliveryResult(json: value))?.request.description == place {
-                    found = value
-                }
-                return found == nil
+                // Results have their device's token as the key: others need not be parsed.
+                guard record.key == key, let value = record.value, let result = try? DeliveryResult(json: value),
+                    result.request.description == request.description
+                else { return true }
+                found = value
+                return false
+            }
+            if notice?.hasPassed == true, found == nil {
+                notice = nil
+                complain("apns-worker send: still waiting for the result of \(request)")
             }
         }
         return found

@@ -12,6 +12,8 @@ struct WorkerPage {
 
     private var groupID = ""
     private var problems: [Problem] = []
+    /// Names of apps.
+    private var paused: [String] = []
 
     private static let limitBytes = 4 << 20
     private static let timeoutSeconds = 2
@@ -19,15 +21,24 @@ struct WorkerPage {
     /// Lines about what may keep a notification from its result; none where nobody serves the pages of this configuration
     /// here.
     static func lines(of configuration: WorkerConfiguration) -> [String] {
-        guard let listen = configuration.admin.listen, listen.port > 0 else { return [] }
+        let pausedHere = configuration.apps.filter(\.isPaused).map { app in
+            "app \(app.name) is paused in this configuration: of such a one nothing is sent until its paused: true goes"
+        }
+        guard let listen = configuration.admin.listen, listen.port > 0 else { return pausedHere }
         guard let page = WorkerPage(listen), page.groupID == configuration.kafka.groupID else {
-            return ["no worker answers at \(listen) (admin.listen); where one runs, its /status names what is wrong"]
+            return pausedHere + [
+                "no worker answers at \(listen) (admin.listen); where one runs, its /status names what is wrong"
+            ]
         }
-        guard !page.problems.isEmpty else { return ["the worker at \(listen) names no problem"] }
-        return page.problems.prefix(5).map {
-            "the worker at \(listen) says: \(printable($0.subject, limit: 256)): \(printable($0.text, limit: 512)); "
-                + printable($0.advice, limit: 512)
+        let pauses = page.paused.prefix(5).map { name in
+            "the worker at \(listen) has app \(printable(name, limit: 100)) paused: nothing of it is sent until its paused: true goes"
         }
+        guard !page.problems.isEmpty || !pauses.isEmpty else { return ["the worker at \(listen) names no problem"] }
+        return pauses
+            + page.problems.prefix(5).map {
+                "the worker at \(listen) says: \(printable($0.subject, limit: 256)): \(printable($0.text, limit: 512)); "
+                    + printable($0.advice, limit: 512)
+            }
     }
 
     /// Asks who listens there; `nil`: nobody does, or it is no worker.
@@ -55,10 +66,30 @@ struct WorkerPage {
             } else if name.equals("problems") {
                 try reader.enterArray()
                 while reader.nextElement() { problems.append(try Self.problem(&reader)) }
+            } else if name.equals("apps") {
+                try reader.enterArray()
+                while reader.nextElement() { if let name = try Self.pausedApp(&reader) { paused.append(name) } }
             } else {
                 reader.skip()
             }
         }
+    }
+
+    /// The app's name; `nil`: it is not paused.
+    private static func pausedApp(_ reader: inout JSONReader) throws(JSONError) -> String? {
+        var app = ""
+        var isPaused = false
+        try reader.enterObject()
+        while let name = reader.nextMember() {
+            if name.equals("name") {
+                app = try reader.text().string
+            } else if name.equals("paused") {
+                isPaused = try reader.bool()
+            } else {
+                reader.skip()
+            }
+        }
+        return isPaused ? app : nil
     }
 
     private static func problem(_ reader: inout JSONReader) throws(JSONError) -> Problem {

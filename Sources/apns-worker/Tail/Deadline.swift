@@ -12,6 +12,8 @@ struct Deadline {
         }
     }
 
+    static var never: Deadline { Deadline(after: nil) }
+
     var hasPassed: Bool { atNs.map { $0 <= LoopTime.read().monotonicNs } ?? false }
 
     /// What is left of it, at most `limitMs` and at least 0, in milliseconds.

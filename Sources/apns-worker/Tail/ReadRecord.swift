@@ -5,6 +5,8 @@ import PushRecords
 struct ReadRecord {
     var partition: TopicPartition
     var offset: Int64
+    /// Milliseconds since the epoch; -1: it has none.
+    var timestampMs: Int64
     /// `nil`: null.
     var key: [UInt8]?
     /// `nil`: null.
@@ -14,6 +16,7 @@ struct ReadRecord {
     init(_ message: borrowing Message, of partition: TopicPartition) {
         self.partition = partition
         offset = message.offset
+        timestampMs = message.timestampMs
         key = message.key.baseAddress == nil ? nil : Array(message.key)
         value = message.value.baseAddress == nil ? nil : Array(message.value)
         var headers: [HeaderField] = []

@@ -34,24 +34,22 @@ extension TailKind {
 extension DeliveryResult {
     /// For people.
     var line: String {
-        var words = [Timestamp(wallMs: settledAtMs).text, padded(outcome.rawValue, to: 12)]
-        if let status { words.append("\(status)") }
-        if let reason { words.append(printable(reason.rawValue, limit: 100)) }
-        words.append(printable(deviceToken ?? channelID ?? "-", limit: 200))
-        words.append(printable(apnsTopic ?? "-", limit: 255))
-        if let app { words.append("app=\(printable(app, limit: 100))") }
-        words.append("request=\(request)")
-        if let apnsID { words.append("apns-id=\(apnsID)") }
-        if attempts != 1 { words.append("attempts=\(attempts)") }
-        if inDoubt > 0 { words.append("in-doubt=\(inDoubt)") }
-        if let sentAtMs {
-            if RecordTime.checked(requestedAtMs) != RecordTime.unknown {
-                words.append("took=\(RecordTime.age(of: requestedAtMs, nowMs: settledAtMs))ms")
-            }
-            words.append("sent=\(Timestamp(wallMs: sentAtMs).text)")
-        }
-        if let detail { words.append("(\(printable(detail, limit: 300)))") }
-        return words.joined(separator: " ")
+        var line = OutcomeLine(outcome, atMs: settledAtMs)
+        line.status = status
+        line.reason = reason
+        line.target = deviceToken ?? channelID
+        line.apnsTopic = apnsTopic
+        line.app = app
+        line.request = request
+        line.apnsID = apnsID
+        line.apnsUniqueID = apnsUniqueID
+        line.attempts = attempts
+        line.inDoubt = inDoubt
+        line.requestedAtMs = requestedAtMs
+        line.sentAtMs = sentAtMs
+        line.unregisteredAtMs = unregisteredAtMs
+        line.detail = detail
+        return line.text
     }
 }
 

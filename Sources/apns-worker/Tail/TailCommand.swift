@@ -53,16 +53,17 @@ private func tailPlace(_ kind: TailKind, _ options: TailOptions) -> Result<TailP
 private func follow(_ kind: TailKind, _ place: TailPlace, _ options: TailOptions) -> ExitCode {
     // Before librdkafka's threads, which inherit the mask.
     let signals = StopSignals()
-    let isPointed = options.id != nil || options.group != nil
-    let start: ReadingStart
-    switch options.from ?? (isPointed ? .beginning : .end) {
-    case .beginning: start = .beginning
-    case .end: start = .end
-    case .ago(let age): start = .time(max(0, LoopTime.read().wallMs - age.milliseconds))
+    let start = options.from.map { from -> ReadingStart in
+        switch from {
+        case .beginning: .beginning
+        case .end: .end
+        case .ago(let age): .time(max(0, LoopTime.read().wallMs - age.milliseconds))
+        }
     }
     do throws(CommandFailure) {
         if let group = options.group, let command = options.command {
-            let feeder = try GroupFeeder(kind, place.cluster, topic: place.topic, group: group, from: start)
+            let feeder = try GroupFeeder(
+                kind, place.cluster, topic: place.topic, group: group, from: start ?? .beginning)
             let batches = BatchLimits(records: options.batch, total: options.count)
             return try feeder.run(command, batches, until: Deadline(after: options.deadline), signals)
         }
@@ -75,60 +76,65 @@ private func follow(_ kind: TailKind, _ place: TailPlace, _ options: TailOptions
 
 /// Prints records until there is nothing more to print.
 private func print(
-    _ kind: TailKind, _ place: TailPlace, _ start: ReadingStart, _ options: TailOptions,
+    _ kind: TailKind, _ place: TailPlace, _ start: ReadingStart?, _ options: TailOptions,
     _ signals: borrowing StopSignals
 ) throws(CommandFailure) -> ExitCode {
-    let sought = options.id.map { SoughtID($0) }
-    if let text = sought?.explanation(place.requests) { complain(text) }
     let deadline = Deadline(after: options.deadline)
-    let reader = try TopicReader(place.cluster, topic: place.topic, from: start)
-    let wanted = sought == nil ? options.count : 1
+    if let text = options.sought?.explanation(place.requests) { complain(text) }
+    let search = options.sought.map { Search($0, kind, place.cluster, requestTopics: place.requests) }
+    let wanted = search?.wanted ?? options.count
+    var reader = try TopicReader(
+        place.cluster, topic: place.topic, from: start ?? search?.start ?? .end, until: deadline)
+    // A clock may have been wrong.
+    var mayLookEarlier = start == nil && search.map { $0.start != .beginning } ?? false
+    var hasSaidSo = false
     var printed = 0
     var isHeard = true
-    var hasSaidSo = false
     while isHeard, printed < wanted ?? .max {
         if signals.came(withinMs: 0) { return wanted == nil ? .fine : .failed }
         if deadline.hasPassed {
-            guard let wanted else { return .fine }
+            if wanted == nil, printed > 0 || search?.mustFind != true { return .fine }
             complain(
-                sought == nil
-                    ? "apns-worker tail: \(printed) of \(wanted) records came before the deadline"
-                    : "apns-worker tail: the notification was not found before the deadline")
+                search.map { "apns-worker tail: \($0.count(printed)) found before the deadline" }
+                    ?? "apns-worker tail: \(printed) of \(wanted ?? 0) records came before the deadline")
             return .failed
         }
         try reader.read(timeoutMs: deadline.leftMs(atMost: 200)) { record in
-            guard let line = line(of: record, kind, options.format, sought) else { return true }
+            guard search?.mayBe(record, of: kind) ?? true,
+                let line = kind.printable(record, options.format, options.sought)
+            else { return true }
             isHeard = say(line + "\n")
             printed += 1
             return isHeard && printed < wanted ?? .max
         }
-        if sought != nil, !hasSaidSo, printed == 0, reader.isCaughtUp {
-            complain("not found so far; waiting for it to come")
+        guard let search, reader.isCaughtUp, isHeard, printed < wanted ?? .max, !hasSaidSo else { continue }
+        if printed == 0, mayLookEarlier {
+            mayLookEarlier = false
+            reader = try TopicReader(place.cluster, topic: place.topic, from: .beginning)
+        } else {
+            complain("\(search.count(printed)) found so far; waiting for what comes")
             hasSaidSo = true
         }
     }
     return .fine
 }
 
-/// The record's line; `nil`: it is none of what is looked for, says nothing, or cannot be read, which is said.
-private func line(of record: ReadRecord, _ kind: TailKind, _ format: OutputFormat, _ sought: SoughtID?) -> String? {
-    do throws(RecordError) {
-        if let sought, !(try kind.matches(record, sought)) { return nil }
-        return try kind.line(record, format)
-    } catch {
-        complain("\(record.place) cannot be read: \(error)")
-        return nil
-    }
-}
-
 extension TailKind {
-    fileprivate func matches(_ record: ReadRecord, _ sought: SoughtID) throws(RecordError) -> Bool {
-        switch self {
-        case .results:
-            guard let value = record.value else { return false }
-            return sought.matches(try DeliveryResult(json: value))
-        case .deadLetters: return sought.matches(try DeadLetter(record))
-        case .unregistered: return false
+    /// The record's line; `nil`: it is none of what is looked for, says nothing, or cannot be read, which is said.
+    fileprivate func printable(_ record: ReadRecord, _ format: OutputFormat, _ sought: Sought?) -> String? {
+        do throws(RecordError) {
+            if let sought, !(try matches(record, sought)) { return nil }
+            return try line(record, format)
+        } catch {
+            complain("\(record.place) cannot be read: \(error)")
+            return nil
         }
+    }
+
+    private func matches(_ record: ReadRecord, _ sought: Sought) throws(RecordError) -> Bool {
+        if self == .deadLetters { return sought.matches(try DeadLetter(record)) }
+        guard let value = record.value else { return false }
+        return self == .results
+            ? sought.matches(try DeliveryResult(json: value)) : sought.matches(try UnregisteredToken(json: value))
     }
 }

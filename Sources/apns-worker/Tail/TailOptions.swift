@@ -17,7 +17,7 @@ struct TailOptions {
     var from: From?
     var count: Int?
     var deadline: Duration?
-    var id: NotificationUUID?
+    var sought: Sought?
     var group: String?
     var command: String?
     var batch = 500
@@ -34,7 +34,7 @@ struct TailOptions {
             "With --group and --exec it hands records, as JSON lines, to the standard input of a shell command: when that exits with 0 they are committed, else the same ones are handed over again after a pause. Several may share a group.",
         ], options: options,
         notes:
-            "Ends at --count, at --deadline, or with Ctrl-C. Exit codes: 0 done, 1 failed, or --deadline came before what was asked for\n(--count records, the notification of --apns-id) or while --exec had not taken what it was handed last, 64 wrong usage, 78 wrong configuration."
+            "Ends at --count, at --deadline, or with Ctrl-C. Exit codes: 0 done, 1 failed, or --deadline came before what was asked for (--count records, what --apns-id or --request names) or while --exec had not taken what it was handed last, 64 wrong usage, 78 wrong configuration."
     )
 
     private static let options: [OptionTable<Self>.Option] = [
@@ -57,7 +57,7 @@ struct TailOptions {
         },
         .init(
             "from", value: "PLACE",
-            "Where to start: beginning, end, or a duration ago such as 15m. Default: end; with --apns-id or --group, beginning; a group goes on where it was."
+            "Where to start: beginning, end, or a duration ago such as 15m. Default: end; with --device or --group, beginning (a group goes on where it was); with --request or --apns-id, when the request was written."
         ) { options, text throws(UsageError) in
             switch text {
             case "beginning": options.from = .beginning
@@ -81,8 +81,16 @@ struct TailOptions {
             "Look for one notification by its apns-id, or by the place of its request where the worker derived the id; ends when it is found."
         ) { options, text throws(UsageError) in
             guard let id = NotificationUUID(text: text) else { throw UsageError("expected a UUID") }
-            options.id = id
+            try options.look(for: Sought(.id(id)))
         },
+        .init(
+            "request", value: "PLACE",
+            "Look for the notifications of one request record, TOPIC/PARTITION/OFFSET, or for one of them, TOPIC/PARTITION/OFFSET/INDEX; ends when all of them are found."
+        ) { options, text throws(UsageError) in try options.look(for: try Sought.request(text: text)) },
+        .init(
+            "device", value: "HEX",
+            "Only what is about this device token, or about those that begin with these 8 or more digits; goes on with what comes."
+        ) { options, text throws(UsageError) in try options.look(for: try Sought.device(text: text)) },
         .init("group", "g", value: "ID", "Read as a member of this consumer group; needs --exec.") {
             options, text throws(UsageError) in options.group = try OptionValue.text(text)
         },
@@ -94,6 +102,13 @@ struct TailOptions {
         },
     ]
 
+    private mutating func look(for wanted: Sought) throws(UsageError) {
+        if let sought, sought != wanted {
+            throw UsageError("one thing is looked for at a time, and \(sought.option) named one")
+        }
+        sought = wanted
+    }
+
     /// What does not fit together; `nil`: nothing.
     func complaint(_ kind: TailKind) -> String? {
         if file == nil, servers == nil || topic == nil {
@@ -101,13 +116,19 @@ struct TailOptions {
         }
         if file != nil, servers != nil { return "give either --config or --bootstrap-servers, not both" }
         if (group == nil) != (command == nil) { return "--group and --exec belong together" }
-        if group != nil, id != nil {
-            return "--apns-id looks for one notification, and --exec takes all: give one of them"
+        if group != nil, let sought {
+            return "\(sought.option) looks for some records, and --exec takes all: give one of them"
         }
         if group != nil, hasFormat, format == .text { return "--exec hands over JSON lines: leave out --format text" }
-        if id != nil, kind == .unregistered {
-            return "dead tokens have no apns-id: look among results or dead-letters"
+        if kind == .unregistered {
+            switch sought?.subject {
+            case .id: return "dead tokens have no apns-id: look among results or dead-letters, or by --device"
+            case .request: return "dead tokens name no request: look among results or dead-letters, or by --device"
+            case .device, nil: break
+            }
         }
+        if count != nil, let sought, case .device = sought.subject { return nil }
+        if count != nil, let sought { return "\(sought.option) ends by itself: leave out --count" }
         return nil
     }
 }

@@ -18,6 +18,9 @@ struct CommandFailure: Error {
 final class TopicReader {
     /// How long one question to the brokers may take.
     static let questionMs: Int32 = 10_000
+    private static let firstQuestionMs: Int32 = 2_000
+    /// It owns every partition and commits nothing, so it needs no group of its own.
+    private static let groupID = "apns-worker-tail"
 
     private let consumer: Consumer
     private var queues: [PartitionQueue] = []
@@ -26,10 +29,12 @@ final class TopicReader {
     private var troubles = Troubles()
 
     /// Throws when Kafka cannot be reached or the topic does not exist.
-    init(_ cluster: ClusterSettings, topic: String, from start: ReadingStart) throws(CommandFailure) {
+    init(
+        _ cluster: ClusterSettings, topic: String, from start: ReadingStart, until deadline: Deadline = .never
+    ) throws(CommandFailure) {
         do throws(KafkaError) {
             let topics = try Topics(cluster)
-            let partitions = try Self.partitions(of: topic, topics, cluster)
+            let partitions = try Self.partitions(of: topic, topics, cluster, until: deadline)
             var starts: [TopicPartition: Int64] = [:]
             for partition in partitions {
                 let range = try topics.range(of: partition, timeoutMs: Self.questionMs)
@@ -41,29 +46,66 @@ final class TopicReader {
                 starts.merge(found) { $1 }
             }
             ends = ends.filter { starts[$0.key]! < $0.value }
-            consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: "apns-worker-tail"))
-            // It owns every partition and commits nothing, so it needs no group.
+            consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: Self.groupID))
             queues = try consumer.assign(partitions.map { PartitionStart($0, offset: starts[$0]) })
         } catch {
             throw CommandFailure("\(topic): \(error)")
         }
     }
 
-    static func partitions(
-        of topic: String, _ topics: Topics, _ cluster: ClusterSettings
-    ) throws(KafkaError) -> [TopicPartition] {
-        let known: [String: TopicDescription]
-        do throws(KafkaError) {
-            known = try topics.all(timeoutMs: questionMs)
-        } catch {
-            var text = error.text
-            for case .error(let reason) in topics.events() { text = reason.text }
-            throw KafkaError(error.code, "no broker of \(cluster.bootstrapServers) answers: \(text)")
+    /// The record at an offset; `nil`: it is not there any more, or not yet, or cannot be read in time.
+    static func record(at offset: Int64, of partition: TopicPartition, _ cluster: ClusterSettings) -> ReadRecord? {
+        guard let topics = try? Topics(cluster), let known = try? partitions(of: partition.topic, topics, cluster),
+            known.contains(partition), let range = try? topics.range(of: partition, timeoutMs: questionMs),
+            range.contains(offset), let reader = try? TopicReader(partition, from: offset, cluster)
+        else { return nil }
+        let limit = Deadline(after: .seconds(5))
+        var found: ReadRecord?
+        while found == nil, !limit.hasPassed {
+            let isRead: Void? = try? reader.read(timeoutMs: limit.leftMs(atMost: 200)) { record in
+                found = record
+                return false
+            }
+            guard isRead != nil else { break }
         }
+        return found?.offset == offset ? found : nil
+    }
+
+    private init(_ partition: TopicPartition, from offset: Int64, _ cluster: ClusterSettings) throws(KafkaError) {
+        consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: Self.groupID))
+        queues = try consumer.assign([PartitionStart(partition, offset: offset)])
+    }
+
+    static func partitions(
+        of topic: String, _ topics: Topics, _ cluster: ClusterSettings, until deadline: Deadline = .never
+    ) throws(KafkaError) -> [TopicPartition] {
+        let known = try all(topics, cluster, until: deadline)
         guard let found = known[topic], found.code == .none else {
             throw KafkaError(.unknownTopicOrPartition, "there is no such topic at \(cluster.bootstrapServers)")
         }
         return (0..<Int32(found.partitions)).map { TopicPartition(topic, $0) }
+    }
+
+    /// Says after two seconds that nobody answers yet.
+    private static func all(
+        _ topics: Topics, _ cluster: ClusterSettings, until deadline: Deadline
+    ) throws(KafkaError) -> [String: TopicDescription] {
+        if let known = try? topics.all(timeoutMs: max(1, deadline.leftMs(atMost: firstQuestionMs))) { return known }
+        /// librdkafka says why once.
+        var reason: String?
+        func look() { for case .error(let error) in topics.events() { reason = error.text } }
+        look()
+        let place = "no broker of \(cluster.bootstrapServers) answers"
+        let leftMs = deadline.leftMs(atMost: questionMs - firstQuestionMs)
+        if leftMs > 0 {
+            complain("\(place) yet\(reason.map { ": \($0)" } ?? ""); trying on for \((leftMs + 999) / 1_000) s")
+        }
+        do throws(KafkaError) {
+            return try topics.all(timeoutMs: max(1, leftMs))
+        } catch {
+            look()
+            throw KafkaError(error.code, "\(place): \(reason ?? error.text)")
+        }
     }
 
     /// Whether all that was there when reading began has been read.

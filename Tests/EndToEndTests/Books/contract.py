@@ -49,6 +49,10 @@ class Ending:
     is_sent: bool | None = None  # by whoever wrote the result; none: where there were attempts
     held: bool = False  # it may have been in the shortest tier any number of times, without an attempt
 
+    def __post_init__(self):
+        # What nobody wanted any more says why.
+        self.detail = self.detail or self.outcome == "expired"
+
 
 @dataclass
 class Case:

@@ -1,0 +1,43 @@
+import Delivery
+import Observability
+import Testing
+
+@testable import Worker
+
+/// How the events of connections are worded.
+@Suite struct EventLogTests {
+    @Test(
+        arguments: [
+            (
+                .connected(address: "[::1]:443", streams: 1),
+                "info apns: connected app=shop address=[::1]:443 streams=1"
+            ),
+            // A gateway of the binary protocol has no streams.
+            (.connected(address: "a:2195", streams: nil), "info apns: connected app=shop address=a:2195"),
+            // What a reason begins with stands in a field of its own.
+            (
+                .connectFailed(host: "h:443", reason: "h:443: 1.2.3.4:443: Connection refused", retryInMs: 7),
+                "warning apns: cannot connect; trying again app=shop host=h:443 reason=\"1.2.3.4:443: Connection refused\" "
+                    + "retry_in_ms=7"
+            ),
+            (
+                .connectFailed(host: "h:443", reason: "proxy p:1: refused", retryInMs: 7),
+                "warning apns: cannot connect; trying again app=shop host=h:443 reason=\"proxy p:1: refused\" retry_in_ms=7"
+            ),
+            (
+                .disconnected(address: "1.2.3.4:443", reason: "1.2.3.4:443: closed", unanswered: 0),
+                "info apns: disconnected app=shop address=1.2.3.4:443 reason=closed unanswered=0"
+            ),
+            (
+                .peerCloses(address: "1.2.3.4:443", reason: "status 10", unprocessed: 3),
+                "info apns: the server asks for a new connection app=shop address=1.2.3.4:443 reason=\"status 10\" resent=3"
+            ),
+        ] as [(TransportNote, String)])
+    func eachNameStandsOnce(note: TransportNote, words: String) {
+        let sink = MemorySink()
+        let log = EventLog(logger: Logger(sink: sink), names: ["shop"])
+        log.write(note, of: AppIndex(0))
+        // Behind the time.
+        #expect(sink.lines.map { String($0.drop { $0 != " " }.dropFirst()) } == [words])
+    }
+}
