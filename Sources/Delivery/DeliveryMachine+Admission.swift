@@ -125,6 +125,8 @@ extension DeliveryMachine {
             conclude(slot, .invalid)
         } else if store[bodyOf: recordSlot].isExpired {
             conclude(slot, .expired)
+        } else if store[bodyOf: recordSlot].notBeforeMs > now.wallMs {
+            hold(slot, .scheduled)
         } else if let cause = cause ?? causeToHold(slot) {
             hold(slot, cause)
         } else if settings.ordering == .device {

@@ -54,6 +54,8 @@ extension DeliveryMachine {
                 // one, so the search goes on.
                 if ledger.partitions[partition].besideQueues > 0 { continue } else { break }
             }
+            // What came to be due while it waited needs no tier.
+            if store[slot].heldFor == .scheduled, isDue(slot), isSending(slot) { store[slot].heldFor = nil }
             // It was a probe when it began to wait.
             if store[slot].heldFor == nil, let cause = causeToHold(slot) {
                 hold(slot, cause)

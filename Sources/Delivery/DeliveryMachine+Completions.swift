@@ -228,7 +228,7 @@ extension DeliveryMachine {
     mutating func moveToTier(_ slot: UInt32, _ tier: Int, asAttempt: Bool) {
         let record = store[slot].record
         precondition(store.hasBody(record), "what is to be retried has its bytes")
-        if store.isNowOrNever(slot) {
+        if store.isNowOrNever(slot), isDue(slot) {
             conclude(slot, .expired)
             return
         }
@@ -237,7 +237,7 @@ extension DeliveryMachine {
             return
         }
         store[slot].isRetryAttempt = asAttempt
-        store[slot].due = RecordTime.adding(settlement.tiers.delayMs(of: tier), to: now.wallMs)
+        store[slot].due = settlement.dueMs(slot, in: tier, store, nowMs: now.wallMs)
         // The record's own block goes when the producer has it; what the producer has stays until it is acknowledged.
         room.takeBytes(store[bodyOf: record].payload.count, for: slot, in: &store)
         let app = Int(store[slot].app)

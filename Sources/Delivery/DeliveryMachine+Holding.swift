@@ -19,7 +19,7 @@ extension DeliveryMachine {
         takeOut(slot)
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
         leaveDeviceQueue(slot)
-        if store.isNowOrNever(slot) {
+        if store.isNowOrNever(slot), isDue(slot) {
             conclude(slot, .expired)
             return
         }
@@ -36,37 +36,48 @@ extension DeliveryMachine {
         moveHeld(slot, cause)
     }
 
-    /// To the shortest tier, and to the one where it costs less once the app's holding has lasted. One of many that a
-    /// device queue or a share turned away goes to the tier in which its turn comes, and a dead token to a longer one
-    /// each time: nobody waits for it, and each return asks APNs and writes it once more.
+    /// Whether it may be sent, as far as its `push-not-before` goes.
+    @inline(__always)
+    func isDue(_ slot: UInt32) -> Bool { store.notBeforeMs(slot) <= now.wallMs }
+
+    /// To the tier for its cause, without using up an attempt.
     mutating func moveHeld(_ slot: UInt32, _ cause: HeldCause) {
         // No later commit may say that it cannot have been sent.
         if let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) {
             ledger.advanceReach(slot, partition, in: store)
         }
+        journal.counters.apps[Int(store[slot].app)].heldByCause[Int(cause.rawValue)] &+= 1
+        // Without a greatest age nothing else would end it.
+        let isAttempt = cause == .unprocessed && settings.maxAgeMs == 0
+        let tier =
+            cause == .scheduled
+            ? settlement.tiers.tier(dueInMs: store.notBeforeMs(slot) - now.wallMs)
+            : settlement.tiers.writable(tier(of: slot, heldFor: cause))
+        moveToTier(slot, tier, asAttempt: isAttempt)
+    }
+
+    /// The shortest tier, and the one where it costs less once the app's holding has lasted. One of many that a
+    /// device queue or a share turned away goes to the tier in which its turn comes, and a dead token to a longer one
+    /// each time: nobody waits for it, and each return asks APNs and writes it once more.
+    private mutating func tier(of slot: UInt32, heldFor cause: HeldCause) -> Int {
         let app = Int(store[slot].app)
         let tiers = settlement.tiers
         let holding = breakers.note(
             cause, of: app, pauseNs: holdingPauseNs, roundNs: tiers.delayMs(of: 0) * 1_000_000, now: now.ns,
             journal: &journal)
-        journal.counters.apps[app].heldByCause[Int(cause.rawValue)] &+= 1
         let lasting = holding.forNs >= Self.longHoldingNs ? tiers.long : 0
-        // Without a greatest age nothing else would end it.
-        let isAttempt = cause == .unprocessed && settings.maxAgeMs == 0
-        let tier: Int
         switch cause {
         case .device:
-            tier = Int(store[slot].heldTier)
+            return Int(store[slot].heldTier)
         case .share:
             // About as many as its share holds pass each time.
             let rounds = Int64(holding.before / max(1, room.total / 2) + 1)
-            tier = max(lasting, tiers.tier(inRounds: rounds, ofMs: tiers.patienceMs))
+            return max(lasting, tiers.tier(inRounds: rounds, ofMs: tiers.patienceMs))
         case .unwritable:
-            tier = max(lasting, tiers.tier(delayMs: 0, previousMs: store[bodyOf: store[slot].record].tierDelayMs))
-        case .paused, .removed, .credential, .topic, .unreachable, .unprocessed, .span:
-            tier = lasting
+            return max(lasting, tiers.tier(delayMs: 0, previousMs: store[bodyOf: store[slot].record].tierDelayMs))
+        case .paused, .removed, .credential, .topic, .unreachable, .unprocessed, .span, .scheduled:
+            return lasting
         }
-        moveToTier(slot, tiers.writable(tier), asAttempt: isAttempt)
     }
 
     /// Where the notification waits that a full device queue turned away after so many others: as many as a device queue

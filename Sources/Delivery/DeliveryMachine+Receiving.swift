@@ -88,12 +88,19 @@ extension DeliveryMachine {
         let offset = store[record: slot].offset
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
         let origin = ledger.partitions[partition].origin(of: offset)
-        let isExpired = settings.maxAgeMs > 0 && RecordTime.age(of: firstMs, nowMs: now.wallMs) > settings.maxAgeMs
+        let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
+        let isExpired = settings.maxAgeMs > 0 && RecordTime.age(of: startMs, nowMs: now.wallMs) > settings.maxAgeMs
         // What the parser refuses was refused there too; what has no app may have had one.
         let doubts = request.isInvalid ? 0 : ledger.partitions[partition].ledger.inheritedDoubts(at: offset)
         let match = findApp(request, of: ledger.partitions[partition].group)
         let size =
             switch match {
+            case .app where isTooFarAhead(request):
+                store.makeBody(
+                    of: slot,
+                    request.refused(
+                        .none, "push-not-before is further ahead than delivery.max_ahead: write the request later",
+                        .nothing), read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubts: doubts)
             case .app:
                 store.makeBody(
                     of: slot, request, read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubts: doubts)
@@ -109,6 +116,12 @@ extension DeliveryMachine {
         }
         store[bodyOf: slot].countRepeated()
         room.takeRecord(size, group: ledger.partitions[partition].group, app: Int(store[bodyOf: slot].app))
+    }
+
+    /// Whether a request is to be sent so late that it is a mistake rather than a plan. What was taken once goes on.
+    private func isTooFarAhead(_ request: ParsedRequest) -> Bool {
+        request.notBefore > 0 && request.retry == nil
+            && Int64(request.notBefore) &* 1_000 - now.wallMs > settings.maxAheadMs
     }
 
     /// The app that called the token of a retry record bad before, or else the one that was found.

@@ -187,7 +187,9 @@ extension DeliveryMachine {
         record.group = Int32(ledger.partitions[partition].group)
         record.offset = offset
         record.timestampMs = timestampMs
-        record.firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
+        let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
+        let isDue = Int64(request.notBefore) &* 1_000 <= now.wallMs
+        record.startMs = isDue ? RecordTime.start(firstMs, notBefore: request.notBefore) : RecordTime.unknown
         record.receivedNs = now.ns
         record.position = ledger.partitions[partition].ledger.lastPosition
         record.count = 1
@@ -315,6 +317,12 @@ extension DeliveryMachine {
         }
         let record = store[slot].record
         precondition(store.hasBody(record), "what is ready has its bytes")
+        guard store[bodyOf: record].notBeforeMs <= now.wallMs else {
+            // By a clock that was set back since it was read.
+            if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
+            moveHeld(slot, .scheduled)
+            return false
+        }
         guard let expiration = store[bodyOf: record].expiration else {
             ledger.advanceReach(slot, partition, in: store)
             return true
@@ -327,11 +335,11 @@ extension DeliveryMachine {
         return false
     }
 
-    /// Whether a notification with expiration 0 was tried for long enough: since its record was written, or, when that is
-    /// not known, since it came here.
+    /// Whether a notification with expiration 0 was tried for long enough: since its record was written or its time came, or,
+    /// when that is not known, since it came here.
     private func isLate(_ record: UInt32) -> Bool {
-        let firstMs = store[bodyOf: record].firstMs
-        if firstMs != RecordTime.unknown { return RecordTime.age(of: firstMs, nowMs: now.wallMs) > Self.nowOrNeverMs }
+        let startMs = RecordTime.start(store[bodyOf: record].firstMs, notBefore: store[bodyOf: record].notBefore)
+        if startMs != RecordTime.unknown { return RecordTime.age(of: startMs, nowMs: now.wallMs) > Self.nowOrNeverMs }
         return now.ns - store[record: record].receivedNs > Self.nowOrNeverMs * 1_000_000
     }
 
@@ -411,9 +419,9 @@ extension DeliveryMachine {
         store.noteSettled(index, of: record)
         ledger.noteSettled(of: record, in: store)
         journal.counters.notificationsSettled &+= 1
-        let firstMs = store[record: record].firstMs
-        if firstMs != RecordTime.unknown {
-            journal.counters.settleTimes.count(RecordTime.age(of: firstMs, nowMs: now.wallMs))
+        let startMs = store[record: record].startMs
+        if startMs != RecordTime.unknown {
+            journal.counters.settleTimes.count(RecordTime.age(of: startMs, nowMs: now.wallMs))
         }
         free(slot)
         ledger.finish(record: record, in: &store)

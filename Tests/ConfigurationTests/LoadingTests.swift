@@ -53,6 +53,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(it.delivery.inDoubt == .resend)
         #expect(it.delivery.resendMax == 5)
         #expect(it.delivery.maxAge == .seconds(86_400))
+        #expect(it.delivery.maxAhead == .seconds(604_800))
         #expect(it.delivery.maxOpen == 20_000)
         #expect(it.delivery.maxOpenBytes == 16 * 1_024 * 1_024)
         #expect(it.delivery.commitInterval == .milliseconds(20))
@@ -109,6 +110,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
               in_doubt: abandon
               resend_max: 2
               max_age: 0
+              max_ahead: 30m
               max_open: 100
               max_open_bytes: 1GiB
               commit_interval: 1s
@@ -173,6 +175,7 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.delivery.inDoubt == .abandon)
         #expect(c.delivery.resendMax == 2)
         #expect(c.delivery.maxAge == nil)
+        #expect(c.delivery.maxAhead == .seconds(1_800))
         #expect(c.delivery.maxOpen == 100)
         #expect(c.delivery.maxOpenBytes == 1 << 30)
         #expect(c.delivery.commitInterval == .seconds(1))

@@ -21,6 +21,7 @@ final class Rig {
         /// Of a retry record.
         var attempt = 0
         var dueMs: Int64 = 0
+        var notBefore: UInt32 = 0
         /// Place of the app that it names.
         var app = 0
         var detail = ""
@@ -262,7 +263,9 @@ final class Rig {
                 Written(
                     kind: production.kind, token: Self.name(of: Self.text(content.token)), outcome: nil,
                     reason: Self.text(order.reason), attempts: Int(order.sends), inDoubt: Int(order.inDoubt),
-                    request: place(content), attempt: Int(order.attempt), dueMs: order.dueMs, app: content.app,
+                    request: place(content), attempt: Int(order.attempt), dueMs: order.dueMs,
+                    notBefore: order.notBefore,
+                    app: content.app,
                     triedApp: Self.text(order.triedApp), id: production.id)
             }
         }

@@ -302,6 +302,41 @@ extension EndToEnd.Commands {
             try simulator.process.stop()
         }
 
+        /// What is to be sent later than anybody waits for: where it waits, and until when; what is wrong with it at once.
+        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
+        func sendSaysWhenItsNotificationWillBeSent() throws {
+            let scene = try Scene("later", partitions: 1)
+            let simulator = try scene.startSimulator()
+            let tier = "\(scene.name).retry.1h"
+            scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry), 1h: \(tier)}, max_attempts: 3"
+            scene.configuration.more = "delivery: {max_ahead: 24h}"
+            let worker = try scene.startWorker(kafka: "create_topics: {partitions: 1, replication_factor: 1}")
+            let file = scene.file("worker.yaml")
+            let send = ["send", "-c", file, "-t", Self.token("00"), "-a", "Hi", "--deadline", "20s", "--not-before"]
+            let at = Int(Date().timeIntervalSince1970) + 7_200
+            let sent = try Self.run(send + ["\(at)"])
+            #expect(sent.ending == .exited(0), "\(sent.text)")
+            let due = ISO8601DateFormatter().string(from: Date(timeIntervalSince1970: Double(at))).prefix(19)
+            #expect(sent.text.contains(" waits in \(tier), to be sent at \(due)"), "\(sent.text)")
+            #expect(sent.text.contains("apns-worker tail results --config \(file) --apns-id "), "\(sent.text)")
+            let json = try Self.run(send + ["2h", "--format", "json"])
+            let waiting = try #require(try Self.objects(json.text).first)
+            #expect(json.ending == .exited(0) && waiting["retry_topic"] as? String == tier, "\(json.text)")
+            #expect((waiting["not_before_ms"] as? Int ?? 0) / 1_000 >= at)
+            let wrong = try Self.run(send + ["25h"])
+            #expect(wrong.ending == .exited(1) && wrong.text.contains(" invalid "), "\(wrong.text)")
+            #expect(wrong.text.contains("further ahead than delivery.max_ahead"), "\(wrong.text)")
+            // In the past, and within the deadline.
+            for time in ["0", "1s"] {
+                let soon = try Self.run(send + [time])
+                #expect(soon.ending == .exited(0) && soon.text.contains(" accepted "), "\(soon.text)")
+            }
+            try scene.stop(worker)
+            let nobody = try Self.run(send + ["2h", "--deadline", "3s"])
+            #expect(nobody.ending == .exited(1) && nobody.text.contains("no worker has taken "), "\(nobody.text)")
+            withExtendedLifetime(simulator) {}
+        }
+
         /// `check` says beforehand what the brokers say when the topics are made.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
         func topicsThatCannotBeMadeAreExplained() throws {

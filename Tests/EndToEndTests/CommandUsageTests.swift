@@ -60,6 +60,19 @@ extension EndToEnd.Commands {
                 ["send", "-c", "x", "-t", "00", "-a", "Hi", "--expiration", "soon"], 64,
                 "expected a duration such as 1h"
             ),
+            (
+                ["send", "-c", "x", "-t", "00", "-a", "Hi", "--not-before", "soon"], 64,
+                "--not-before: expected a delay such as 90s, or seconds since 1970"
+            ),
+            (["send", "-c", "x", "-t", "00", "-a", "Hi", "--not-before", "90"], 64, "did you mean 90s?"),
+            (
+                ["send", "-c", "x", "-t", "00", "-a", "Hi", "--direct", "--not-before", "90s"], 64,
+                "--direct sends at once"
+            ),
+            (
+                ["send", "-c", "x", "-t", "00", "-a", "Hi", "--not-before", "2h", "--expiration", "1h"], 1,
+                "BadExpirationDate: apns-expiration must be 0, or later than push-not-before"
+            ),
             (["send", "-c", "x", "-t", "00", "-a", "Hi", "--environment", "test"], 64, "production or development"),
             (
                 ["send", "-c", "x", "-t", "00", "-a", "Hi", "--direct", "--request-topic", "r"], 64,

@@ -14,6 +14,7 @@ private func full() -> PushNotification<RawPayload> {
     notification.apnsID = NotificationUUID(text: "EABEAE54-14A8-11E5-B60B-1697F925EC7B")
     notification.app = "shöp \"1\""
     notification.environment = .development
+    notification.notBefore = UnixTime(secondsSinceEpoch: 1_780_000_000)
     return notification
 }
 
@@ -25,7 +26,7 @@ private func full() -> PushNotification<RawPayload> {
             record.headers.map(\.description) == [
                 "apns-push-type=voip", "apns-topic=com.example.shop.voip", "apns-priority=10",
                 "apns-expiration=1790000000", "apns-collapse-id=news", "apns-id=eabeae54-14a8-11e5-b60b-1697f925ec7b",
-                "push-app=shöp \"1\"", "push-environment=development",
+                "push-app=shöp \"1\"", "push-environment=development", "push-not-before=1780000000",
             ])
         let found = read(record)
         #expect(found.form == .payload && !found.isInvalid && found.target == .device && found.key == nil)
@@ -45,7 +46,7 @@ private func full() -> PushNotification<RawPayload> {
         #expect(found.payload == hi && found.topic == "com.example.shop.voip" && found.pushType == .voip)
         #expect(found.priority == 10 && found.expiration == 1_790_000_000 && found.collapseID == "news")
         #expect(found.apnsID == "eabeae54-14a8-11e5-b60b-1697f925ec7b" && found.app == "shöp \"1\"")
-        #expect(found.environment == .development)
+        #expect(found.environment == .development && found.notBefore == 1_780_000_000)
     }
 
     /// What is not said is not written, but for the push type.
@@ -124,6 +125,14 @@ private func full() -> PushNotification<RawPayload> {
         ({ $0.collapseID = "ü" }, .badCollapseID, "printable ASCII"),
         ({ $0.expiration = .at(secondsSinceEpoch: 4_294_967_296) }, .badExpirationDate, "4294967295"),
         ({ $0.expiration = .at(secondsSinceEpoch: -1) }, .badExpirationDate, "4294967295"),
+        ({ $0.notBefore = UnixTime(secondsSinceEpoch: 4_294_967_296) }, nil, "4294967295 seconds since 1970"),
+        ({ $0.notBefore = UnixTime(secondsSinceEpoch: -1) }, nil, "0 to 4294967295"),
+        (
+            {
+                $0.notBefore = UnixTime(secondsSinceEpoch: 1_790_000_000)
+                $0.expiration = .at(secondsSinceEpoch: 1_790_000_000)
+            }, .badExpirationDate, "must be 0, or later than"
+        ),
         (
             {
                 $0.payload.pushType = .background
@@ -154,6 +163,7 @@ private func full() -> PushNotification<RawPayload> {
         var notification = PushNotification(json: large(4_096))
         notification.collapseID = String(repeating: "x", count: 64)
         notification.expiration = .at(secondsSinceEpoch: 4_294_967_295)
+        notification.notBefore = UnixTime(secondsSinceEpoch: 4_294_967_294)
         _ = try notification.payloadRecord(to: token)
         _ = try notification.envelopeRecord(to: [token])
         notification.payload = RawPayload(large(5_120), pushType: .voip)

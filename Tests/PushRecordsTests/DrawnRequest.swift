@@ -1,4 +1,5 @@
 import Bytes
+import Foundation
 
 @testable import PushRecords
 
@@ -15,10 +16,12 @@ enum BeyondSchemas: String, CaseIterable {
     case halfSurrogate = #"no escape of half a surrogate pair (\ud83d alone)"#
     /// JSON Schema calls 10, 10.0 and 1e1 one integer.
     case digits = "a number is written in digits alone"
+    /// It compares no two values.
+    case order = "apns-expiration is 0 or later than"
 
     var schemas: [RecordSchema] {
         switch self {
-        case .twice, .bytes: [.requestHeaders, .envelope]
+        case .twice, .bytes, .order: [.requestHeaders, .envelope]
         case .size, .depth, .halfSurrogate: [.payload, .envelope]
         case .digits: [.envelope]
         }
@@ -47,6 +50,8 @@ struct DrawnRequest {
     var headers: [(name: String, value: String?)] = []
     var beyond: Set<BeyondSchemas> = []
 
+    /// What an envelope's `apns-expiration` says.
+    private var expirations: [String] = []
     private var random: SplitMix64
     /// How likely each value is a wrong one.
     private let oddity: Double
@@ -92,7 +97,7 @@ struct DrawnRequest {
             )
         case .priority:
             return (.init("1", "5", "10"), .init("", "0", "2", "05", "10 ", "+5", "1.0", "100", "five", "5\n", "-1"))
-        case .expiration:
+        case .expiration, .notBefore:
             return (
                 .init(
                     "0", "00", "1", "9", "10", "99", "999999999", "1000000000", "3999999999", "4294967294",
@@ -243,6 +248,10 @@ struct DrawnRequest {
             headers.append(header)
         }
         if headers.count != Set(headers.map(\.name)).count { beyond.insert(.twice) }
+        func texts(_ name: HeaderName) -> [String] {
+            headers.filter { $0.name == name.text.description }.compactMap(\.value)
+        }
+        order(texts(.expiration), texts(.notBefore))
         headers.shuffle(using: &random)
         value = payload(room: 64)
         if chance(0.03) {
@@ -250,6 +259,13 @@ struct DrawnRequest {
                 #"{"payload":{},"channel_id":null}"#, #"{"payload":{},"device_token":"ab","aps":{}}"#,
                 #"{"payload":{}}"#,
             ])
+        }
+    }
+
+    /// Whether it would expire before it may be sent.
+    private mutating func order(_ expirations: [String], _ notBefores: [String]) {
+        for expiration in expirations.compactMap({ UInt32($0) }) where expiration > 0 {
+            if notBefores.contains(where: { UInt32($0).map { $0 >= expiration } ?? false }) { beyond.insert(.order) }
         }
     }
 
@@ -288,6 +304,7 @@ struct DrawnRequest {
         }
         if chance(0.3) { members.append(("app", member(KnownHeader(.app), nullable: true))) }
         if chance(0.3) { members.append(("environment", member(KnownHeader(.environment), nullable: true))) }
+        if chance(0.4) { members.append(("not_before", notBefore())) }
         if chance(0.7) {
             members.append(("headers", isOdd() ? pick(["null", "[]", "1", #""x""#]) : headersObject(isBroadcast)))
         }
@@ -297,6 +314,7 @@ struct DrawnRequest {
             beyond.insert(.twice)
             members.append(pick(members))
         }
+        order(expirations, members.filter { $0.name == "not_before" }.map(\.value))
         members.shuffle(using: &random)
         value = object(members)
         key = pick([nil, "campaign", tokenA])
@@ -320,6 +338,18 @@ struct DrawnRequest {
             + "]"
     }
 
+    /// A number in digits, or what is none.
+    private mutating func notBefore() -> String {
+        if isOdd(more: true) {
+            return take(
+                pick([
+                    Edge("10.0", .digits), Edge("1e1", .digits), Edge("-0", .digits), Edge("4294967296"), Edge("-1"),
+                    Edge("1.5"), Edge("1790000000000"), Edge(#""1790000000""#), Edge("true"), Edge("[]"),
+                ]))
+        }
+        return pick(["null", "0", "1", "1790000000", "4294967294", "4294967295"])
+    }
+
     private mutating func headersObject(_ isBroadcast: Bool) -> String {
         var members: Members = []
         for header in KnownHeader.all where header.isOfEnvelope && chance(0.3) {
@@ -338,6 +368,10 @@ struct DrawnRequest {
         if isOdd() { members.append((pick(["apns-channel-id", "push-app", "apns-topik", "x", ""]), #""v""#)) }
         if isOdd(), !members.isEmpty { members.append(pick(members)) }
         if members.count != Set(members.map(\.name)).count { beyond.insert(.twice) }
+        expirations = members.filter { $0.name == HeaderName.expiration.text.description }.compactMap { member in
+            let value = try? JSONSerialization.jsonObject(with: Data(member.value.utf8), options: .fragmentsAllowed)
+            return value as? String ?? (value as? NSNumber)?.stringValue
+        }
         members.shuffle(using: &random)
         return object(members)
     }

@@ -144,6 +144,13 @@ import Testing
             (#""headers":{"apns-priority":true}"#, .badPriority, "apns-priority"),
             (#""headers":{"apns-expiration":-1}"#, .badExpirationDate, "-1"),
             (#""headers":{"apns-expiration":1e9}"#, .badExpirationDate, "1e9"),
+            (#""not_before":-1"#, .none, "-1"), (#""not_before":4294967296"#, .none, "4294967296"),
+            (#""not_before":1790000000000"#, .none, "1790000000000"), (#""not_before":1.5"#, .none, "1.5"),
+            (#""not_before":17e8"#, .none, "17e8"), (#""not_before":"1790000000""#, .none, #""1790000000""#),
+            (#""not_before":true"#, .none, "true"), (#""not_before":[1]"#, .none, "[1]"),
+            (#""not_before":1,"not_before":1"#, .none, "not_before"), (#""not-before":1"#, .none, "not-before"),
+            (#""headers":{"push-not-before":1}"#, .none, "push-not-before"),
+            (#""not_before":5,"headers":{"apns-expiration":5}"#, .badExpirationDate, "5"),
             (#""headers":{"apns-collapse-id":5}"#, .badCollapseId, "apns-collapse-id"),
             (#""headers":{"apns-id":5}"#, .badMessageId, "apns-id"),
             (#""headers":{"apns-id":"5"}"#, .badMessageId, "5"),
@@ -158,7 +165,8 @@ import Testing
         #""app":null,"environment":null,"headers":null,"device_token":null,"channel_id":null"#, #""headers":{}"#,
         #""headers":{"apns-topic":null,"apns-priority":null}"#,
         #""headers":{"apns-priority":"5","apns-expiration":"0"}"#,
-        #""headers":{"apns-p\u0072iority":1}"#,
+        #""headers":{"apns-p\u0072iority":1}"#, #""not_before":null"#, #""not_before":0"#,
+        #""not_befor\u0065":4294967295"#, #""not_before":5,"headers":{"apns-expiration":"6"}"#,
     ])
     func valid(members: String) {
         let found = parse("{\"payload\":{},\"device_tokens\":[\"\(tokenA)\",\"\(tokenB)\"],\(members)}")

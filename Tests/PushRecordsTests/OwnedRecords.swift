@@ -54,6 +54,7 @@ struct OwnedRequest: Equatable {
     var pushType = PushType.alert
     var priority: UInt8 = 0
     var expiration: UInt32?
+    var notBefore: UInt32 = 0
     var apnsID = ""
     var key: String?
     var copied: [String] = []
@@ -121,6 +122,7 @@ extension OwnedRequest {
         pushType = request.headers.pushType
         priority = request.headers.priority
         expiration = request.headers.expiration
+        notBefore = request.notBefore
         apnsID = request.headers.apnsID == .none ? "" : request.headers.apnsID.description
         key = request.key.baseAddress == nil ? nil : text(request.key)
         copied = request.copiedHeaders.map { "\(text($0.name))=\(text($0.value))" }

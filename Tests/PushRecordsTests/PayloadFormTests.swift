@@ -118,7 +118,10 @@ import Testing
             ("apns-id", "123e4567-e89b-12d3-a456-4266554400ag", .badMessageId),
             ("apns-id", "123e4567ee89b-12d3-a456-4266554400a0", .badMessageId),
             ("apns-id", "00000000-0000-0000-0000-000000000000", .badMessageId), ("push-environment", "prod", .none),
-            ("push-environment", "", .none), ("push-app", "", .none),
+            ("push-environment", "", .none), ("push-app", "", .none), ("push-not-before", "", .none),
+            ("push-not-before", "-1", .none), ("push-not-before", "4294967296", .none),
+            ("push-not-before", "99999999999999999999", .none), ("push-not-before", "1.5", .none),
+            ("push-not-before", "90s", .none), ("push-not-before", "2027-01-15T08:00:00Z", .none),
         ] as [(String, String, ReasonCode)])
     func invalid(name: String, value: String, reason: ReasonCode) {
         let found = parse([(name, value)])
@@ -136,6 +139,7 @@ import Testing
         ("apns-priority", "1"), ("apns-priority", "5"), ("apns-priority", "10"), ("apns-expiration", "0"),
         ("apns-expiration", "4294967295"), ("apns-collapse-id", String(repeating: "c", count: 64)),
         ("apns-collapse-id", "a b~!"), ("apns-id", "123e4567-e89b-12d3-a456-4266554400a0"),
+        ("push-not-before", "0"), ("push-not-before", "4294967295"), ("push-not-before", "0000000000000000017"),
         ("push-environment", "production"), ("push-retry-request", "nonsense"), ("push-retry-x", "x"),
         ("Push-Retry-Key", "x"), ("push-dlq-reason", "x"), ("PUSH-DLQ-X", "x"), ("", "x"), ("apns", "x"), ("push", "x"),
         ("apns_topic", "x"), ("x-apns-topic", "x"), ("apnstopic", "x"), ("pushapp", "x"), ("apps-topic", "x"),
@@ -150,6 +154,9 @@ import Testing
         ("apns-topic2", "apns-topic"), ("apns-ID", "apns-id"), ("apns-colapse-id", "apns-collapse-id"),
         ("apns-pushtype", "apns-push-type"), ("apns-expires", nil), ("apns-unknown", nil), ("apns-", nil),
         ("Push-App", "push-app"), ("push-device-tokens", "push-device-token"), ("push-enviroment", "push-environment"),
+        ("push-not-befor", "push-not-before"), ("Push-Not-Before", "push-not-before"),
+        ("push-before", "push-not-before"),
+        ("apns-not-before", "push-not-before"),
         ("push-x", nil), ("push-retry", nil), ("push-dlq", nil), ("apns-request-id", nil),
         ("apns-" + String(repeating: "x", count: 500), nil), ("APNS-é\n", nil),
     ])
@@ -187,6 +194,34 @@ import Testing
         #expect(parse([("apns-expiration", "0")]).expiration == 0)
         #expect(parse([("apns-expiration", "4294967295")]).expiration == .max)
         #expect(parse([]).expiration == nil)
+    }
+
+    @Test func limitsOfNotBefore() {
+        #expect(parse([("push-not-before", "0")]).notBefore == 0)
+        #expect(parse([("push-not-before", "4294967295")]).notBefore == .max)
+        #expect(parse([]).notBefore == 0)
+        // Milliseconds.
+        let found = parse([("push-not-before", "1790000000000")])
+        #expect(found.detail == "push-not-before must be 0 to 4294967295 seconds since 1970")
+        #expect(found.subject == "1790000000000" && found.notBefore == 0)
+    }
+
+    /// What expires before it may be sent never could be.
+    @Test(
+        arguments: [
+            ("1790000000", "1790000001", true), ("1790000000", "1790000000", false), ("1790000000", "1", false),
+            ("1790000000", "0", true), ("0", "0", true), ("0", "1", true), ("1", "1", false),
+            ("4294967295", "4294967295", false), ("4294967294", "4294967295", true),
+        ])
+    func notBeforeAndExpiration(notBefore: String, expiration: String, isValid: Bool) {
+        for isFirst in [true, false] {
+            let headers = [("push-not-before", notBefore), ("apns-expiration", expiration)] as [(String, String?)]
+            let found = parse(isFirst ? headers : headers.reversed())
+            #expect(found.isInvalid != isValid)
+            guard !isValid else { continue }
+            #expect(found.reason == .badExpirationDate && found.subject == expiration)
+            #expect(found.detail == "apns-expiration must be 0, or later than push-not-before")
+        }
     }
 
     @Test(arguments: PushType.allCases)

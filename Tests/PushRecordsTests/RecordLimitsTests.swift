@@ -329,8 +329,8 @@ private struct Path: ~Copyable {
         expect(dead <= RecordLimits.unregistered, "a dead token of \(dead) bytes")
 
         let order = RetryOrder(
-            attempt: .max, dueMs: .max, reason: ending.reasonText, sends: .max, inDoubt: .max,
-            triedApp: ending.reasonText)
+            attempt: .max, dueMs: .max, notBefore: request.notBefore, reason: ending.reasonText, sends: .max,
+            inDoubt: .max, triedApp: ending.reasonText)
         let retry = PushRecordsTests.size(retries.write(content, order))
         expect(retry <= size + RecordLimits.retryGrowth, "a retry record of \(retry) bytes for one of \(size)")
     }

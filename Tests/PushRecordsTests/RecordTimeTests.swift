@@ -30,4 +30,13 @@ import Testing
         #expect(RecordTime.age(of: 1_000, nowMs: 3_500) == 2_500)
         #expect(RecordTime.adding(500, to: 1_000) == 1_500)
     }
+
+    @Test func whatIsToBeSentLaterIsYoungUntilThen() {
+        #expect(RecordTime.start(5_000, notBefore: 0) == 5_000)
+        #expect(RecordTime.start(5_000, notBefore: 4) == 5_000)
+        #expect(RecordTime.start(5_000, notBefore: 6) == 6_000)
+        #expect(RecordTime.start(RecordTime.unknown, notBefore: 6) == RecordTime.unknown)
+        #expect(RecordTime.start(RecordTime.latestMs, notBefore: .max) == RecordTime.latestMs)
+        #expect(RecordTime.start(1, notBefore: .max) == 4_294_967_295_000)
+    }
 }

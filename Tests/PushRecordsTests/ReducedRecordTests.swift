@@ -85,12 +85,15 @@ import Testing
             result.detail == "the retry topic refuses a record of \(refused.byteCount) bytes as too large")
         #expect(record.key == refused.key && record.byteCount <= RecordLimits.reduced)
         #expect(try SchemaCheck(.result).faults(try #require(record.value)) == [])
-        // What was only held had no reason.
-        let held = RetryOrder(attempt: 0, dueMs: 9, reason: lend("held"), sends: 0, inDoubt: 0)
-        let other = ReducedRecord.abandonedResult(
-            ofRetry: owned(writer.write(fixture.content, held)), because: .named("INVALID_RECORD"), settledAtMs: 77)
-        let heldResult = try DeliveryResult(json: try #require(other?.value))
-        #expect(heldResult.reason == nil && heldResult.detail == "the retry topic refuses the record: INVALID_RECORD")
+        // What was not sent had no reason.
+        for word in ["held", "scheduled"] {
+            let held = RetryOrder(attempt: 0, dueMs: 9, notBefore: 7, reason: lend(word), sends: 0, inDoubt: 0)
+            let other = ReducedRecord.abandonedResult(
+                ofRetry: owned(writer.write(fixture.content, held)), because: .named("INVALID_RECORD"), settledAtMs: 77)
+            let heldResult = try DeliveryResult(json: try #require(other?.value))
+            #expect(heldResult.reason == nil)
+            #expect(heldResult.detail == "the retry topic refuses the record: INVALID_RECORD")
+        }
         #expect(
             ReducedRecord.abandonedResult(
                 ofRetry: OwnedRecord(key: nil, value: [], headers: []), because: .tooLarge, settledAtMs: 1) == nil

@@ -105,7 +105,8 @@ import Testing
         var writer = RetryWriter(apps: ContentFixture.apps)
         let reason = lend("InternalServerError")
         let order = RetryOrder(
-            attempt: 4, dueMs: 1_790_000_000_999, reason: reason, sends: 6, inDoubt: 2, triedApp: lend("shop"))
+            attempt: 4, dueMs: 1_790_000_000_999, notBefore: 1_790_000_123, reason: reason, sends: 6, inDoubt: 2,
+            triedApp: lend("shop"))
         let record = writer.write(fixture.content, order)
         #expect(text(record.key) == fixture.token)
         #expect(text(record.value) == hi)
@@ -129,6 +130,7 @@ import Testing
         expected.pushType = isBroadcast ? .liveactivity : .alert
         expected.priority = 10
         expected.expiration = 1_795_000_000
+        expected.notBefore = 1_790_000_123
         expected.apnsID = fixture.content.headers.apnsID.description
         expected.key = "user-\u{FFFD}1"
         expected.copied = ["traceparent=00-ab"]

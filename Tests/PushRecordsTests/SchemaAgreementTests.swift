@@ -175,6 +175,7 @@ import Testing
             let order = RetryOrder(
                 attempt: [0, .max].randomElement(using: &random)!,
                 dueMs: [0, 1, RecordTime.latestMs].randomElement(using: &random)!,
+                notBefore: [0, 1, .max].randomElement(using: &random)!,
                 reason: text(70), sends: .max, inDoubt: 0, triedApp: lend(["", "shop"].randomElement(using: &random)!))
             let retry = retries.write(fixture.content, order)
             try judge.ask(.retryHeaders, headers: headers(retry.headers))

@@ -152,7 +152,8 @@ struct SchemaCheck {
             #expect(try faults(.resultHeaders, results.write(fixture.content, ending).headers) == "")
             var retries = RetryWriter(apps: ContentFixture.apps)
             let order = RetryOrder(
-                attempt: 1, dueMs: 5, reason: lend("TooManyRequests"), sends: 1, inDoubt: 0, triedApp: lend("shop"))
+                attempt: 1, dueMs: 5, notBefore: 4_294_967_295, reason: lend("TooManyRequests"), sends: 1, inDoubt: 0,
+                triedApp: lend("shop"))
             let retry = retries.write(fixture.content, order)
             #expect(try faults(.retryHeaders, retry.headers) == "")
             #expect(try faults(.requestHeaders, retry.headers) == "")
@@ -173,7 +174,7 @@ struct SchemaCheck {
         ("apns-collapse-id", true), ("push-app", true), ("x-mine", true), ("Push-Retry-X", true),
         ("push-dlq-reason", true),
         ("Apns-Collapse-Id", false), ("apns-collapse-ids", false), ("xapns-a", true), ("push-", false),
-        ("PUSH-APP", false),
+        ("PUSH-APP", false), ("push-not-befor", false),
     ])
     func headerNames(name: String, isValid: Bool) throws {
         let faults = try SchemaCheck(.requestHeaders).faults(Array("{\"\(name)\":\"shop\"}".utf8))
@@ -191,6 +192,9 @@ struct SchemaCheck {
             #""device_token":"00","headers":{"apns-priority":10,"apns-expiration":4294967295,"apns-push-type":"voip"}"#,
             true
         ),
+        (#""device_token":"00","not_before":4294967295"#, true), (#""device_token":"00","not_before":null"#, true),
+        (#""device_token":"00","not_before":4294967296"#, false), (#""device_token":"00","not_before":-1"#, false),
+        (#""device_token":"00","not_before":"1""#, false), (#""device_token":"00","not_before":1.5"#, false),
         (#""device_token":"0""#, false), (#""device_token":"00","x":1"#, false), (#""device_tokens":[]"#, false),
         (#""device_token":"00","channel_id":"x""#, false), (#""device_token":"00","environment":"prod""#, false),
         (#""device_token":"00","headers":{"apns-priority":3}"#, false), (#""device_token":"00","app":"""#, false),

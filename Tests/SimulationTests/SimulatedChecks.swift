@@ -21,8 +21,8 @@ extension SimulatedWorld {
         }
         if settings.ordering == .device {
             checkDeviceQueue(place, deviceKey, assignment.number, worker)
-            // First sends in order, in one assignment.
-            if !notification.isResend, assignment.life >= 0 {
+            // First sends in order, in one assignment, but for those that wait for their time.
+            if !notification.isResend, assignment.life >= 0, books[original]?.notBeforeMs == 0 {
                 let key = OrderKey(assignment: assignment.number, deviceQueue: deviceKey)
                 if let last = lastFirstSend[key], (last.offset, last.index) >= (place.offset, place.index) {
                     breaks("\(place) was sent first after \(last)")
@@ -33,6 +33,9 @@ extension SimulatedWorld {
         if let expiration = request.headers.expiration, expiration > 0, time(worker).wallMs >= Int64(expiration) * 1_000
         {
             breaks("\(place) was sent after its time")
+        }
+        if let earlyMs = books[original].map({ $0.notBeforeMs - time(worker).wallMs }), earlyMs > 0 {
+            breaks("\(place) was sent \(earlyMs) ms before its time")
         }
         // What was settled or refused may be sent again when a map was cut, or damaged, or a drain cut short; it says so.
         // A retry record need not: it is the request beside it that is sent again, and says so.

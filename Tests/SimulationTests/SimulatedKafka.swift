@@ -151,6 +151,8 @@ struct SimulatedBook {
     var rule: SimulatedRule?
     /// Name of its app.
     var app = ""
+    /// Not to be sent before, by whoever sends it; 0: at once.
+    var notBeforeMs: Int64 = 0
     var isDeadLetter = false
     /// Tries that APNs processed, and of these, the ones it delivered.
     var processed = 0

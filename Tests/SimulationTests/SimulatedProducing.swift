@@ -91,10 +91,10 @@ extension SimulatedWorld {
                 world.settled.insert(place)
             }
         case .retry(let tier):
-            let written = retryRecord(production, original, worker, &machine, moreDoubts: 0)
+            let written = retryRecord(production, place, original, worker, &machine, moreDoubts: 0)
             // What may have been written before says so.
             let rewritten =
-                remakesProducers ? retryRecord(production, original, worker, &machine, moreDoubts: 1) : written
+                remakesProducers ? retryRecord(production, place, original, worker, &machine, moreDoubts: 1) : written
             return { [worker] world, again in
                 world.trace(place.log) { "\(world.name(worker)): retry record of \(place), original \(original)" }
                 world.append(again ? rewritten : written, to: 3 + tier)
@@ -104,17 +104,31 @@ extension SimulatedWorld {
     }
 
     private func retryRecord(
-        _ production: Production, _ original: SimulatedPlace, _ worker: SimulatedWorker,
+        _ production: Production, _ place: SimulatedPlace, _ original: SimulatedPlace, _ worker: SimulatedWorker,
         _ machine: inout DeliveryMachine, moreDoubts: Int32
     ) -> SimulatedRecord {
-        machine.withRetry(production.id) { content, order -> SimulatedRecord in
-            if content.headers.expiration == 0 { breaks("\(original) is now or never") }
+        // Whatever the clock said when it was sent.
+        let wasSent = machine.store[production.id.slot].isResend
+        return machine.withRetry(production.id) { content, order -> SimulatedRecord in
+            let isScheduled = RetryOrder.scheduled.lentBytes.elementsEqual(order.reason)
+            if isScheduled {
+                happened["scheduled", default: 0] += 1
+                if place.log >= 3 { happened["scheduled again", default: 0] += 1 }
+                if wasSent { happened["scheduled after a clock was set back", default: 0] += 1 }
+            }
+            if content.headers.expiration == 0 {
+                if isScheduled {
+                    happened["scheduled: now or never", default: 0] += 1
+                } else {
+                    breaks("\(original) is now or never")
+                }
+            }
             if Int(order.attempt) > settings.maxAttempts, books[original]?.isOdd != true {
                 breaks("\(original) has too many attempts")
             }
             let order = RetryOrder(
-                attempt: order.attempt, dueMs: order.dueMs, reason: order.reason, sends: order.sends + moreDoubts,
-                inDoubt: order.inDoubt + moreDoubts, triedApp: order.triedApp)
+                attempt: order.attempt, dueMs: order.dueMs, notBefore: order.notBefore, reason: order.reason,
+                sends: order.sends + moreDoubts, inDoubt: order.inDoubt + moreDoubts, triedApp: order.triedApp)
             let record = worker.retryWriter.write(content, order)
             return SimulatedRecord(
                 offset: 0, timestampMs: time(worker).wallMs, key: Array(record.key), value: Array(record.value),

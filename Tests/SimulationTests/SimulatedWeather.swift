@@ -39,10 +39,14 @@ extension SimulatedWorld {
         }
     }
 
+    /// Where requests wait for a time of the wall clock, it is not hours away.
+    private static let shortJumpMs: Int64 = 3_000
+
     /// Its wall clock is set, forth or back by hours.
     private func jump(_ worker: SimulatedWorker) {
         happened["clock jump", default: 0] += 1
-        worker.skewMs = random.chance(20) ? 0 : .random(in: -6 * Self.hourMs...6 * Self.hourMs, using: &random)
+        let mostMs = schedules ? Self.shortJumpMs : 6 * Self.hourMs
+        worker.skewMs = random.chance(20) ? 0 : .random(in: -mostMs...mostMs, using: &random)
     }
 
     /// The producer met a fatal error: what was on its way is written again, also what was there already.

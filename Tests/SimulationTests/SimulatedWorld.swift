@@ -54,6 +54,10 @@ final class SimulatedWorld {
     /// Apps whose transport speaks the binary protocol.
     let binaryNames: Set<String>
     var weather = SimulatedGateway.Weather()
+    /// Some requests are to be sent later.
+    let schedules: Bool
+    /// Of their own, so that the other worlds stay as they are.
+    private var scheduling: SplitMix64
     /// Records produced in a step, at most.
     let flood: Int
     var logs: [SimulatedLog] = []
@@ -97,7 +101,7 @@ final class SimulatedWorld {
 
     /// What is to happen in some world of a few dozen.
     static let kinds =
-        HeldCause.allCases.map { "held: \($0)" }
+        HeldCause.allCases.filter { $0 != .scheduled }.map { "held: \($0)" }
         + [
             "credential circuit", "topic circuit", "connection circuit", "guard tripped", "GOAWAY", "another GOAWAY",
             "silent connection", "lost connection", "suspect", "metadata refused", "metadata ignored",
@@ -111,7 +115,8 @@ final class SimulatedWorld {
             "gateway: interrupted wait", "gateway: slow", "gateway: shutdown", "gateway: shutdown heard",
             "gateway: error of nobody", "gateway: error", "gateway: too late", "gateway: window lengthened",
             "gateway: silent", "gateway: closed without a word", "gateway: discarded", "gateway: discardedForGood",
-            "gateway: presumed", "gateway: too late, and nobody hears of it",
+            "gateway: presumed", "gateway: too late, and nobody hears of it", "scheduled", "scheduled again",
+            "scheduled: now or never", "scheduled after a clock was set back",
         ]
 
     init(seed: UInt64) {
@@ -180,6 +185,8 @@ final class SimulatedWorld {
         } else {
             binaryNames = []
         }
+        scheduling = SplitMix64(seed: seed &* 0x9FB2_1C65_1E98_DF25 ^ 0x5EED)
+        schedules = scheduling.chance(40)
         var others = SplitMix64(seed: seed &* 0xD134_2543_DE82_EF95 ^ 0x0BAD)
         hasOther = others.chance(25)
         if hasOther {
@@ -339,19 +346,28 @@ final class SimulatedWorld {
         let routes = allApps.filter { $0.environment == .production }
         let route = routes[Int.random(in: 0..<routes.count, using: &random)]
         let app = route.bundleIDs[0]
+        var notBeforeSeconds: Int64 = 0
+        if schedules, scheduling.chance(40) {
+            notBeforeSeconds = (startMs + nowMs) / 1_000 + .random(in: -1...4, using: &scheduling)
+        }
         if isDeadLetter {
             books[record.originals[0]] = SimulatedBook(isDeadLetter: true)
         } else if count > 0 {
             let tokens = record.originals.map { device(for: $0, log: log, isList: true, route) }
             let list = tokens.map { "\"\($0)\"" }.joined(separator: ",")
             let named = hasOther ? #""app":"\#(route.name)","# : ""
+            let time = notBeforeSeconds > 0 ? #""not_before":\#(notBeforeSeconds),"# : ""
             record.value = Array(
-                #"{"device_tokens":[\#(list)],\#(named)"headers":{"apns-topic":"\#(app)"},"payload":{"aps":{}}}"#.utf8)
+                #"{"device_tokens":[\#(list)],\#(named)\#(time)"headers":{"apns-topic":"\#(app)"},"payload":{"aps":{}}}"#
+                    .utf8)
         } else {
             let token = device(for: record.originals[0], log: log, isList: false, route)
             record.headers = [(Array("apns-topic".utf8), Array(app.utf8))]
             if hasOther { record.headers.append((Array("push-app".utf8), Array(route.name.utf8))) }
             record.headers.append((Array("push-device-token".utf8), Array(token.utf8)))
+            if notBeforeSeconds > 0 {
+                record.headers.append((Array("push-not-before".utf8), Array("\(notBeforeSeconds)".utf8)))
+            }
             if books[record.originals[0]]?.rule == .nowOrNever {
                 record.headers.append((Array("apns-expiration".utf8), Array("0".utf8)))
             } else if random.chance(10) {
@@ -363,6 +379,7 @@ final class SimulatedWorld {
         for place in record.originals {
             books[place]?.app = route.name
             books[place]?.isOdd = isOdd
+            books[place]?.notBeforeMs = notBeforeSeconds * 1_000
         }
         originals[record.originals[0]] = record.originals
         logs[log].records.append(record)

@@ -276,6 +276,7 @@ struct StartTests {
         configuration.delivery.apnsID = .apple
         configuration.delivery.inDoubt = .abandon
         configuration.delivery.maxAge = nil
+        configuration.delivery.maxAhead = .seconds(90)
         configuration.delivery.commitInterval = .milliseconds(35)
         configuration.delivery.verdicts = [.init(rawValue: "Shutdown"): .resend]
         configuration.results.publish = .failures
@@ -287,6 +288,7 @@ struct StartTests {
         #expect(!settings.derivesIDs)
         #expect(settings.inDoubt == .abandon)
         #expect(settings.maxAgeMs == 0)
+        #expect(settings.maxAheadMs == 90_000)
         #expect(settings.commitIntervalNs == 35_000_000)
         #expect(settings.verdicts == ["Shutdown": .resend])
         #expect(settings.publishesOnlyFailures)

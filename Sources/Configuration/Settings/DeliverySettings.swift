@@ -29,6 +29,8 @@ package struct DeliverySettings: Hashable, Sendable {
     package var resendMax = 5
     /// `nil`: a request never grows too old.
     package var maxAge: Duration? = .seconds(86_400)
+    /// How far ahead a `push-not-before` may lie.
+    package var maxAhead = Duration.seconds(7 * 86_400)
     /// Notifications held in memory at once.
     package var maxOpen = 20_000
     package var maxOpenBytes = 16 << 20
@@ -51,6 +53,7 @@ extension DeliverySettings {
         section.read("max_age", into: &maxAge) { value in
             value.duration(.seconds(1)...(.seconds(365 * 86_400)), orZero: true).map { $0 == .zero ? nil : $0 }
         }
+        section.read("max_ahead", into: &maxAhead) { $0.duration(.seconds(1)...(.seconds(365 * 86_400))) }
         section.read("max_open", into: &maxOpen) { $0.integer(1...1_000_000) }
         section.read("max_open_bytes", into: &maxOpenBytes) { $0.size(64 << 10...64 << 30) }
         section.read("commit_interval", into: &commitInterval) { $0.duration(.milliseconds(1)...(.seconds(60))) }

@@ -20,6 +20,8 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
     case unwritable
     /// So much is settled above it that a commit can hardly name it all.
     case span
+    /// Its time (`push-not-before`) has not come. Nothing is wrong with it: nobody is told.
+    case scheduled
 
     /// As metrics say it.
     package var word: String {
@@ -40,7 +42,7 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
     /// Whether the cause is noticed one notification at a time; the others have a beginning and an end that is told.
     var isSporadic: Bool {
         switch self {
-        case .device, .share, .unprocessed, .span: true
+        case .device, .share, .unprocessed, .span, .scheduled: true
         case .paused, .removed, .credential, .topic, .unreachable, .unwritable: false
         }
     }

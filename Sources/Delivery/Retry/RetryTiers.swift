@@ -40,6 +40,17 @@ package struct RetryTiers: Sendable {
         return isFar ? tiers.count - 1 : tiers.lastIndex { $0.delayMs <= turnMs } ?? 0
     }
 
+    /// Where one waits that is due in so long: the longest that is over by then, or within the shortest delay after that.
+    ///
+    /// What it is due before its tier's delay is over, it may come late: its topic is read in order, and what was written
+    /// before it waits for the whole delay. So it is late by the shortest delay at most, and one that is due in nearly a
+    /// tier's delay needs no stay in each of the shorter ones. Where that tier cannot be written, it waits in the next
+    /// shorter one, from which it goes on; without one in a longer one, which makes it later.
+    package func tier(dueInMs ms: Int64) -> Int {
+        let tier = tiers.lastIndex { $0.delayMs - tiers[0].delayMs <= ms } ?? 0
+        return isWritable[...tier].lastIndex(of: true) ?? isWritable[tier...].firstIndex(of: true) ?? tier
+    }
+
     /// What is held in great numbers waits longer than it might have to: each return writes it once more.
     package var patienceMs: Int64 { 3 * tiers[0].delayMs }
 

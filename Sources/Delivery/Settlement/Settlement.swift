@@ -143,15 +143,33 @@ struct Settlement: ~Copyable {
 
     private mutating func emptyTier(_ tier: Int, in store: inout NotificationStore, nowMs: Int64) {
         let target = ProductionTarget.retry(tier: tier)
-        let other = tiers.writable(tier)
         while !productions[target].isEmpty {
             let production = productions[target][productions[target].head]
             productions[target].removeFirst()
             guard store.isCurrent(production.id) else { continue }
-            store[production.id.slot].due = RecordTime.adding(tiers.delayMs(of: other), to: nowMs)
+            let slot = production.id.slot
+            let notBeforeMs = store.notBeforeMs(slot)
+            let isScheduled = isScheduled(slot, in: store)
+            let other = isScheduled ? tiers.tier(dueInMs: notBeforeMs - nowMs) : tiers.writable(tier)
+            let dueMs = RecordTime.adding(tiers.delayMs(of: other), to: nowMs)
+            store[slot].due = isScheduled ? min(dueMs, notBeforeMs) : dueMs
             let moved = Production(id: production.id, kind: .retry(tier: other))
             productions[moved.target].append(moved)
         }
+    }
+
+    /// When what goes to a tier now is due there: after the tier's delay, and, of what is not to be sent before, by then at
+    /// the latest.
+    func dueMs(_ slot: UInt32, in tier: Int, _ store: borrowing NotificationStore, nowMs: Int64) -> Int64 {
+        let dueMs = RecordTime.adding(tiers.delayMs(of: tier), to: nowMs)
+        let notBeforeMs = store.notBeforeMs(slot)
+        return notBeforeMs > nowMs ? min(dueMs, notBeforeMs) : dueMs
+    }
+
+    /// Whether what is on its way to a tier only waits there for when it is to be sent: it is due no later than that.
+    private func isScheduled(_ slot: UInt32, in store: borrowing NotificationStore) -> Bool {
+        let notBeforeMs = store.notBeforeMs(slot)
+        return notBeforeMs > 0 && store[slot].due <= notBeforeMs
     }
 
     /// Takes back what waits for the dead-token topic, and whose result waits as well, to be moved to a tier: either both
@@ -208,11 +226,13 @@ struct Settlement: ~Copyable {
         _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
         let isAttempt = store[slot].isRetryAttempt
-        var reason = StaticString("held").lentBytes
+        var reason = (isScheduled(slot, in: store) ? RetryOrder.scheduled : RetryOrder.held).lentBytes
         if isAttempt { reason = store[slot].reason.text?.lentBytes ?? texts[store[slot].reasonText] }
         let order = RetryOrder(
             attempt: store[bodyOf: store[slot].record].attempt + (isAttempt ? 1 : 0), dueMs: store[slot].due,
-            reason: reason, sends: store[slot].sends, inDoubt: store[slot].inDoubt, triedApp: triedApp)
+            notBefore: store[bodyOf: store[slot].record].notBefore, reason: reason, sends: store[slot].sends,
+            inDoubt: store[slot].inDoubt,
+            triedApp: triedApp)
         return body(content(slot, in: store), order)
     }
 

@@ -116,6 +116,9 @@ struct NotificationStore: ~Copyable {
     /// Whether it is to be sent now or never: its expiration is 0.
     func isNowOrNever(_ slot: UInt32) -> Bool { self[recordOf: slot].body?.pointee.expiration == 0 }
 
+    /// When it is to be sent, by the wall clock; 0: at once.
+    func notBeforeMs(_ slot: UInt32) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
+
     /// Copies what is needed of a request into one block, the body of its record.
     ///
     /// - Parameters:
@@ -181,7 +184,8 @@ struct NotificationStore: ~Copyable {
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
                 inDoubt: request.retry?.inDoubt ?? 0, inheritedDoubts: inheritedDoubts,
-                attempt: request.retry?.attempt ?? 0, tierDelayMs: origin.tierDelayMs, topicHash: origin.topicHash))
+                attempt: request.retry?.attempt ?? 0, tierDelayMs: origin.tierDelayMs, topicHash: origin.topicHash,
+                notBefore: request.notBefore))
         precondition(writer.next == block + size, "a block has room for what is copied into it")
         records[record].body = body
         return BlockStore.rounded(size)

@@ -8,8 +8,8 @@ struct Record {
     var group: Int32 = 0
     var offset: Int64 = 0
     var timestampMs: Int64 = 0
-    /// Timestamp of the original record, of a retry record; else the same.
-    var firstMs: Int64 = 0
+    /// From when its settling is timed: `RecordTime.start`. Unknown while it is not due, since it only goes to a tier then.
+    var startMs: Int64 = 0
     /// Monotonic.
     var receivedNs: Int64 = 0
     /// In the ledger's entries.
@@ -84,12 +84,17 @@ struct RecordBody {
     var tierDelayMs: Int64
     /// Of the topic it was read from.
     var topicHash: UInt64
+    /// When its notifications are to be sent, in seconds since the epoch; 0: at once.
+    var notBefore: UInt32
     /// What the result of each notification repeats of it, beyond what every result has.
     var repeatedBytes: Int32 = 0
 
     // What the machine itself looks at.
     var topic: UnsafeRawBufferPointer { headers.topic }
     var expiration: UInt32? { headers.expiration }
+    /// No notification of it is handed out before, by the wall clock.
+    @inline(__always)
+    var notBeforeMs: Int64 { Int64(notBefore) &* 1_000 }
     /// The producer's own; `.none`: none.
     var apnsID: NotificationUUID { headers.apnsID }
 

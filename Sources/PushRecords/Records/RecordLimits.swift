@@ -85,11 +85,12 @@ package enum RecordLimits {
 
     /// What a retry record has and the record it came from may not have: the app's topic, what was left to defaults, the
     /// app that was found, the one that was tried before, the order, and where the key does not say the token, a key beside it. Token, payload, key and
-    /// copied headers stood in that record, too.
+    /// copied headers stood in that record, too, and so did when it is to be sent, under a name that may be five letters
+    /// shorter.
     package static let largestRetryGrowth =
         (10 + appTopic) + (14 + pushType) + (13 + 1) + (7 + uuid) + (8 + app) + (16 + environment)
         + (18 + kafkaTopic + 1 + 10 + 1 + 19 + 1 + 4) + (18 + 7) + (17 + 15) + (19 + 15) + (17 + reason) + (16 + 7)
-        + (19 + 7) + (14 + broadcastKey) + (16 + app)
+        + (19 + 7) + (14 + broadcastKey) + (16 + app) + 5
 
     /// What a dead letter has more than its record.
     package static let largestDeadLetterGrowth =

@@ -23,6 +23,14 @@ package enum RecordTime {
         return min(max(sum, 1), latestMs)
     }
 
+    /// From when a request's age counts: from its timestamp, or from when it is to be sent, where that is later. Without a
+    /// timestamp it has no age.
+    ///
+    /// - Parameter seconds: since the epoch; 0: at once.
+    @inlinable package static func start(_ ms: Int64, notBefore seconds: UInt32) -> Int64 {
+        ms == unknown ? unknown : max(ms, Int64(seconds) &* 1_000)
+    }
+
     /// How long ago `ms` was, 0 when it is unknown or still to come. Takes any two numbers.
     @inlinable package static func age(of ms: Int64, nowMs: Int64) -> Int64 {
         let start = checked(ms)

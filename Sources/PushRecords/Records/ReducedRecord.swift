@@ -45,14 +45,14 @@ package enum ReducedRecord {
             func text(_ bytes: UnsafeRawBufferPointer) -> String? {
                 bytes.count == 0 ? nil : String(decoding: bytes, as: UTF8.self)
             }
-            let reason = text(retry.reason)
+            let isUnsent = RetryOrder.held.spells(retry.reason) || RetryOrder.scheduled.spells(retry.reason)
             let place = retry.request
             let result = DeliveryResult(
                 apnsID: request.headers.apnsID == .none ? nil : request.headers.apnsID, apnsUniqueID: nil,
                 deviceToken: text(request.token), channelID: text(request.channelID),
                 apnsTopic: text(request.headers.topic), app: text(request.app), environment: request.environment,
                 outcome: .abandoned, status: nil,
-                reason: reason == "held" ? nil : reason.map { Reason(rawValue: $0) },
+                reason: isUnsent ? nil : text(retry.reason).map { Reason(rawValue: $0) },
                 detail: detail,
                 unregisteredAtMs: nil, attempts: Int(retry.sends), inDoubt: Int(retry.inDoubt),
                 requestedAtMs: retry.firstMs, sentAtMs: nil, settledAtMs: settledAtMs,

@@ -4,7 +4,7 @@ import JSON
 struct EnvelopeTable: ~Copyable {
     /// The names that an envelope may have, and `aps`, which makes it none.
     enum Name: UInt8, CaseIterable {
-        case payload, deviceToken, deviceTokens, channelID, app, environment, headers, aps
+        case payload, deviceToken, deviceTokens, channelID, app, environment, headers, notBefore, aps
 
         var text: StaticString {
             switch self {
@@ -15,6 +15,7 @@ struct EnvelopeTable: ~Copyable {
             case .app: "app"
             case .environment: "environment"
             case .headers: "headers"
+            case .notBefore: "not_before"
             case .aps: "aps"
             }
         }
@@ -31,6 +32,7 @@ struct EnvelopeTable: ~Copyable {
                 found = name[1] == UInt8(ascii: "p") && name[2] == UInt8(ascii: "p") ? .app : .aps
             case (11, UInt8(ascii: "e")): found = .environment
             case (7, UInt8(ascii: "h")): found = .headers
+            case (10, UInt8(ascii: "n")): found = .notBefore
             default:
                 self.init(escaped: name)
                 return
@@ -53,7 +55,7 @@ struct EnvelopeTable: ~Copyable {
 
     private let values: UnsafeMutablePointer<UnsafeRawBufferPointer>
     /// One bit a name.
-    private var present: UInt8 = 0
+    private var present: UInt16 = 0
     /// The names of the first member that came twice, and of the first that an envelope does not have.
     private(set) var duplicate: UnsafeRawBufferPointer = .nothing
     private(set) var unknown: UnsafeRawBufferPointer = .nothing

@@ -23,6 +23,8 @@ extension RequestParser {
         readHeaders(&request)
         addText(.app, envelope[.app], &request, "app must be a string")
         addText(.environment, envelope[.environment], &request, "environment must be a string")
+        // As it is written: what is no number of seconds is refused as such.
+        if let value = envelope[.notBefore] { _ = fields.add(KnownHeader(.notBefore), value) }
         readFields(&request)
         if request.tokenCount > 1 && request.headers.apnsID != .none {
             request.fail(Fault(.badMessageId, "one apns-id for several device tokens"))

@@ -1,7 +1,7 @@
 /// The headers that are read each in a way of its own, in either role; what is alike is a `TextHeader`.
 enum HeaderName: UInt8, CaseIterable {
     case topic, pushType, priority, expiration, apnsID, channelID
-    case deviceToken, app, environment
+    case deviceToken, app, environment, notBefore
     case retryRequest, retryAttempt, retryDue, retryFirst, retryKey, retryReason, retrySends, retryInDoubt, retryTried
 
     var text: StaticString {
@@ -15,6 +15,7 @@ enum HeaderName: UInt8, CaseIterable {
         case .deviceToken: "push-device-token"
         case .app: "push-app"
         case .environment: "push-environment"
+        case .notBefore: "push-not-before"
         case .retryRequest: "push-retry-request"
         case .retryAttempt: "push-retry-attempt"
         case .retryDue: "push-retry-due-ms"
@@ -84,6 +85,11 @@ enum HeaderName: UInt8, CaseIterable {
             // apns-channel-id
             if head == 0x6168_632D_736E_7061 && tail == 0x6469_2D6C_656E_6E61 {
                 self = .channelID
+                return
+            }
+            // push-not-before
+            if head == 0x746F_6E2D_6873_7570 && tail == 0x6572_6F66_6562_2D74 {
+                self = .notBefore
                 return
             }
         case 16:

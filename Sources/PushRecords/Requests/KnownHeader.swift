@@ -65,7 +65,8 @@ struct KnownHeader: Equatable {
         case .apnsID: .badMessageId
         case .channelID: .badChannelId
         case .deviceToken: .badDeviceToken
-        case .app, .environment, .retryRequest, .retryAttempt, .retryDue, .retryFirst, .retryKey, .retryReason,
+        case .app, .environment, .notBefore, .retryRequest, .retryAttempt, .retryDue, .retryFirst, .retryKey,
+            .retryReason,
             .retrySends, .retryInDoubt, .retryTried, nil:
             .none
         }

@@ -43,6 +43,8 @@ package struct ParsedRequest {
     /// What goes to Apple, byte for byte.
     package var payload: UnsafeRawBufferPointer
     package var headers: NotificationHeaders
+    /// When it is to be sent, in seconds since the epoch; 0: at once. What lies in the past is at once, too.
+    package var notBefore: UInt32
     /// Name of an app of the configuration; empty: none was given.
     package var app: UnsafeRawBufferPointer
     package var environment: PushEnvironment?
@@ -80,6 +82,7 @@ extension ParsedRequest {
         channelID = .nothing
         payload = .nothing
         headers = NotificationHeaders()
+        notBefore = 0
         app = .nothing
         environment = nil
         key = .nothing

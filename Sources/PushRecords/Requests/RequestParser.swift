@@ -226,6 +226,7 @@ package struct RequestParser: ~Copyable {
                 request.fail(Fault(.badExpirationDate, "apns-expiration must be 0 to 4294967295 seconds", value))
             }
         }
+        if let value = fields[.notBefore] { readNotBefore(value, &request) }
         for header in fields.texts {
             let value = fields[header]
             let row = header.row
@@ -256,6 +257,27 @@ package struct RequestParser: ~Copyable {
             } else {
                 request.fail(Fault(.none, "the environment must be production or development", value))
             }
+        }
+    }
+
+    /// When the request is to be sent. What expires first never could be.
+    private func readNotBefore(_ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest) {
+        guard let seconds = HeaderCheck.unsigned(value), let notBefore = UInt32(exactly: seconds) else {
+            let complaint: StaticString =
+                request.form == .envelope
+                ? "not_before must be a number, 0 to 4294967295 seconds since 1970"
+                : "push-not-before must be 0 to 4294967295 seconds since 1970"
+            return request.fail(Fault(.none, complaint, value))
+        }
+        request.notBefore = notBefore
+        if let expiration = request.headers.expiration, expiration > 0, expiration <= notBefore,
+            let value = fields[.expiration]
+        {
+            let complaint: StaticString =
+                request.form == .envelope
+                ? "apns-expiration must be 0, or later than not_before"
+                : "apns-expiration must be 0, or later than push-not-before"
+            request.fail(Fault(.badExpirationDate, complaint, value))
         }
     }
 

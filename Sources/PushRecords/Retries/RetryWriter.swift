@@ -5,19 +5,26 @@ package struct RetryOrder {
     /// How many attempts were used up, this retry's cause included.
     package var attempt: Int32
     package var dueMs: Int64
-    /// A reason's text, or ours (`held`); lent, may be empty.
+    /// When the request is to be sent, in seconds since the epoch; 0: at once.
+    package var notBefore: UInt32
+    /// A reason's text, or one of ours; lent, may be empty.
     package var reason: UnsafeRawBufferPointer
     package var sends: Int32
     package var inDoubt: Int32
     /// The app that called the token bad before it was sent to the content's; lent, empty: none did.
     package var triedApp: UnsafeRawBufferPointer
 
+    /// Our words for what was not sent: something keeps it from being sent, or its time has not come.
+    package static let held: StaticString = "held"
+    package static let scheduled: StaticString = "scheduled"
+
     package init(
-        attempt: Int32, dueMs: Int64, reason: UnsafeRawBufferPointer, sends: Int32, inDoubt: Int32,
-        triedApp: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0)
+        attempt: Int32, dueMs: Int64, notBefore: UInt32 = 0, reason: UnsafeRawBufferPointer, sends: Int32,
+        inDoubt: Int32, triedApp: UnsafeRawBufferPointer = UnsafeRawBufferPointer(start: nil, count: 0)
     ) {
         self.attempt = attempt
         self.dueMs = dueMs
+        self.notBefore = notBefore
         self.reason = reason
         self.sends = sends
         self.inDoubt = inDoubt
@@ -62,6 +69,7 @@ package struct RetryWriter: ~Copyable {
             headers.append("push-app", apps.name(content.app))
             headers.append("push-environment", apps.environment(content.app).text.lentBytes)
         }
+        if order.notBefore > 0 { headers.append("push-not-before", text.add(Int64(order.notBefore))) }
         headers.append("push-retry-request", text.add(content.request))
         headers.append("push-retry-attempt", text.add(Int64(min(order.attempt, RecordLimits.count))))
         headers.append("push-retry-due-ms", text.add(RecordTime.checked(order.dueMs)))

@@ -19,6 +19,7 @@ extension RecordSchema {
     private static let payloadLimits = "4096 bytes at most, 5120 of voip and of a broadcast"
     private static let halfSurrogates = #"no escape of half a surrogate pair (\ud83d alone)"#
     private static let noneTwice = "stands twice"
+    private static let expiresLater = "apns-expiration is 0 or later than"
 
     /// The headers of a request in payload form.
     static let requestHeadersTree: SchemaTree =
@@ -28,7 +29,7 @@ extension RecordSchema {
                 "description",
                 .string(
                     "Beyond what a schema can say: no header \(noneTwice); one without a value (null) counts as absent; "
-                        + "push-app has \(HeaderName.bytes)")),
+                        + "push-app has \(HeaderName.bytes); \(expiresLater) push-not-before")),
         ])
         .adding([
             "type": "object",
@@ -67,7 +68,7 @@ extension RecordSchema {
                 "description",
                 .string(
                     "Beyond what a schema can say: no member \(noneTwice); the payload has \(payloadLimits), nested 63 levels deep "
-                        + "at most, and \(halfSurrogates); app has \(HeaderName.bytes); a number is written in digits alone, 10 and "
+                        + "at most, and \(halfSurrogates); app has \(HeaderName.bytes); \(expiresLater) not_before; a number is written in digits alone, 10 and "
                         + "not 10.0 or 1e1")),
         ])
         .adding([
@@ -91,6 +92,10 @@ extension RecordSchema {
                 "channel_id": HeaderName.channelID.rule.schema(isMember: true),
                 "app": HeaderName.app.rule.schema(isMember: true),
                 "environment": HeaderName.environment.rule.schema(isMember: true),
+                "not_before": [
+                    "type": ["integer", "null"], "minimum": 0, "maximum": .number(Int64(UInt32.max)),
+                    "description": .string(HeaderName.notBeforeMeaning),
+                ],
                 "headers": [
                     "type": ["object", "null"],
                     "additionalProperties": false,

@@ -129,12 +129,13 @@ extension HeaderName {
                 .deviceToken, "Absent: the key is the device token, of 64 or more hex digits (or it is a broadcast)")
         case .app: HeaderRule(.name(RecordLimits.app), "An app of the worker's configuration; \(Self.bytes)")
         case .environment: HeaderRule(.words(PushEnvironment.allCases.map(\.text.description)), "Of that app")
+        case .notBefore: HeaderRule(.upTo(.max), Self.notBeforeMeaning)
         case .retryRequest: HeaderRule(.place, "Where the original request is")
         case .retryAttempt: HeaderRule(.digits(7), "Stays in a retry topic that were used up")
         case .retryDue: HeaderRule(.digits(15), "Milliseconds since 1970; 0: at once")
         case .retryFirst: HeaderRule(.digits(15), "The original's timestamp; 0: unknown")
         case .retryKey: HeaderRule(.any(RecordLimits.key), "The original's key, where it is not the device token; cut")
-        case .retryReason: HeaderRule(.name(RecordLimits.reason), "Apple's word, or held")
+        case .retryReason: HeaderRule(.name(RecordLimits.reason), "Apple's word, or held or scheduled")
         case .retrySends: HeaderRule(.digits(7), "Becomes attempts of the result")
         case .retryInDoubt: HeaderRule(.digits(7), "Becomes in_doubt of the result")
         case .retryTried:
@@ -144,6 +145,7 @@ extension HeaderName {
     }
 
     static let bytes = "100 bytes in UTF-8 at most"
+    static let notBeforeMeaning = "Sent then, and not before: seconds since 1970; 0: at once"
 }
 
 extension KnownHeader {

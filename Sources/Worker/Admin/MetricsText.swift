@@ -108,7 +108,8 @@ struct MetricsText {
         ) { $0.window.lostAtMost }
         writeFeedback()
         out.family(
-            "apns_worker_held_total", .counter, "Moved to a retry tier without an attempt being used up, by cause.")
+            "apns_worker_held_total", .counter,
+            "Moved to a retry tier without an attempt being used up, by cause; scheduled: to wait for push-not-before.")
         for app in apps {
             for cause in HeldCause.allCases {
                 out.sample(
@@ -193,7 +194,8 @@ struct MetricsText {
     private mutating func writeLatencies() {
         out.family(
             "apns_worker_record_to_settled_seconds", .histogram,
-            "From a request record's timestamp to its result, retry record or dead letter being acknowledged.")
+            "From a request record's timestamp, or its push-not-before where that is later, to its result, retry record or dead letter being acknowledged; not what waits for that time."
+        )
         out.histogram([:], snapshot.counters.settleTimes)
         out.family(
             "apns_worker_request_to_response_seconds", .histogram, "From a request being handed over to its answer.")

@@ -138,6 +138,7 @@ struct EventLog {
         case .unreachable: "no connection can be made, or none is of use"
         case .unprocessed: "APNs refuses to process them"
         case .unwritable: "the dead-token topic cannot be written"
+        case .scheduled: "they are not due yet"
         }
     }
 

@@ -11,6 +11,7 @@ extension WorkerConfiguration {
         settings.inDoubt = delivery.inDoubt == .resend ? .resend : .abandon
         settings.resendMax = delivery.resendMax
         settings.maxAgeMs = delivery.maxAge?.milliseconds ?? 0
+        settings.maxAheadMs = delivery.maxAhead.milliseconds
         settings.maxOpen = delivery.maxOpen
         settings.maxOpenBytes = delivery.maxOpenBytes
         settings.commitIntervalNs = delivery.commitInterval.nanoseconds

@@ -20,6 +20,7 @@ struct SendOptions {
     var pushType = PushType.alert
     var priority: PushPriority?
     var expiration = PushExpiration.appleDefault
+    var notBefore: UnixTime?
     var texts: [TextHeader: String] = [:]
     var id: NotificationUUID?
     var environment: PushEnvironment?
@@ -39,7 +40,7 @@ struct SendOptions {
             "Sends one notification and says what became of it. Through Kafka, as any producer would, it asks a running worker for it and waits for its result; with --direct it sends it to APNs itself, with the app's credential, and nothing is published; flags can take the place of the configuration then. A refusal is explained."
         ], options: options + textOptions + moreOptions + appOptions,
         notes:
-            "Exit codes: 0 accepted, 1 anything else (no result before the deadline too), 64 wrong usage, 78 wrong configuration."
+            "Exit codes: 0 accepted, or put off until --not-before, 1 anything else (no result before the deadline too), 64 wrong usage, 78 wrong configuration."
     )
 
     private static let options: [OptionTable<Self>.Option] = [
@@ -89,6 +90,10 @@ struct SendOptions {
             "expiration", value: "TIME",
             "apns-expiration: a duration from now such as 1h, seconds since 1970, or 0 for now or never."
         ) { options, text throws(UsageError) in options.expiration = try expiration(text) },
+        .init(
+            "not-before", value: "TIME",
+            "push-not-before: a delay such as 90s or 2h, or seconds since 1970. Until then the request waits in a retry topic; what lies beyond the deadline is not waited for."
+        ) { options, text throws(UsageError) in options.notBefore = try notBefore(text) },
     ]
 
     /// One for each text header: `collapse-id`.
@@ -165,6 +170,31 @@ struct SendOptions {
         }
     }
 
+    private static func notBefore(_ text: String) throws(UsageError) -> UnixTime {
+        let expected = "expected a delay such as 90s, or seconds since 1970"
+        if let seconds = Int64(text) {
+            // A delay that lacks its unit would be sent at once.
+            if 1..<earliestTime ~= seconds { throw UsageError("\(expected); did you mean \(seconds)s?") }
+            return UnixTime(secondsSinceEpoch: seconds)
+        }
+        do throws(UsageError) {
+            // Rounded up: not before the whole delay is over.
+            let dueMs = LoopTime.read().wallMs + (try OptionValue.duration(text)).milliseconds
+            return UnixTime(secondsSinceEpoch: (dueMs + 999) / 1_000)
+        } catch {
+            throw UsageError(expected)
+        }
+    }
+
+    /// 2001: nobody means an earlier one.
+    private static let earliestTime: Int64 = 1_000_000_000
+
+    /// When the notification is to be sent, in milliseconds since 1970; `nil`: at once.
+    var notBeforeMs: Int64? {
+        notBefore.map { $0.secondsSinceEpoch.multipliedReportingOverflow(by: 1_000) }
+            .map { $0.overflow ? .max : $0.partialValue }
+    }
+
     /// What is missing or does not fit together; `nil`: nothing.
     var complaint: String? {
         if file != nil, flags != AppFlags() { return "give either --config or the flags for one app, not both" }
@@ -179,6 +209,7 @@ struct SendOptions {
         if payload == nil, alert == nil, title == nil { return "needs --alert TEXT or --payload JSON" }
         if payload != nil, alert != nil || title != nil { return "give either --payload, or --alert and --title" }
         if via == .direct, requests != nil { return "--request-topic is for --via kafka" }
+        if via == .direct, notBefore != nil { return "--not-before is for --via kafka: --direct sends at once" }
         if via == .kafka, trace != nil { return "--trace is for --direct; the worker's connections are run --trace's" }
         return nil
     }

@@ -28,13 +28,18 @@ func sendViaKafka(
         let sentMs = LoopTime.read().wallMs
         let request = try produce(record, to: requests, cluster, until: deadline)
         let key = options.token.map { Array($0.hex.utf8) }
+        if let dueMs = options.notBeforeMs, dueMs > sentMs + options.deadline.milliseconds {
+            let later = ScheduledRequest(
+                request: request, key: key, dueMs: dueMs, sentMs: sentMs, configuration: configuration, cluster: cluster
+            )
+            return try later.follow(results, options, until: deadline)
+        }
         guard let value = try results.result(of: request, key: key, until: deadline) else {
-            let id = derivedID(requests, request.partition, request.offset, 0)
-            let place = putOff(request, sentMs: sentMs, configuration, cluster)
+            let place = PutOff.find(request, sentMs: sentMs, configuration, cluster)
             complain(
                 "apns-worker send: no result of \(request) within \(options.deadline.components.seconds) s; "
-                    + (place.map { "\($0); its result will come:" } ?? "is a worker running? It may still come:")
-                    + " apns-worker tail results --config \(shellWord(options.file ?? "FILE")) --apns-id \(id)")
+                    + (place.map { "\($0.text); its result will come:" } ?? "is a worker running? It may still come:")
+                    + " \(resultCommand(of: request, options))")
             for line in WorkerPage.lines(of: configuration) { complain("apns-worker send: \(line)") }
             return .failed
         }
@@ -45,35 +50,10 @@ func sendViaKafka(
     }
 }
 
-/// Where a worker put off what has no result yet, and until when; `nil`: nowhere, or nobody tells.
-private func putOff(
-    _ request: DeliveryResult.Request, sentMs: Int64, _ configuration: WorkerConfiguration, _ cluster: ClusterSettings
-) -> String? {
-    let place = request.description
-    var last: (topic: String, reason: String, dueMs: Int64)?
-    for tier in configuration.retry.tiers {
-        // A minute earlier: the brokers' clocks, by which records are found, are not ours.
-        guard let reader = try? TopicReader(cluster, topic: tier.topic, from: .time(max(0, sentMs - 60_000))) else {
-            continue
-        }
-        let limit = Deadline(after: .seconds(3))
-        while !reader.isCaughtUp, !limit.hasPassed {
-            let isRead: Void? = try? reader.read(timeoutMs: limit.leftMs(atMost: 200)) { record in
-                func header(_ name: String) -> String? { record.headers.first { $0.name == name }?.text }
-                guard header("push-retry-request") == place else { return true }
-                let dueMs = header("push-retry-due-ms").flatMap { Int64($0) } ?? 0
-                guard dueMs >= last?.dueMs ?? 0 else { return true }
-                last = (tier.topic, header("push-retry-reason") ?? "", dueMs)
-                return true
-            }
-            guard isRead != nil else { break }
-        }
-    }
-    guard let last else { return nil }
-    // Ours, for what cannot be sent through no fault of its own; the cause is the worker's to tell.
-    let word = last.reason == "held" ? "held: it was not sent" : printable(last.reason, limit: 64)
-    let reason = last.reason.isEmpty ? "" : " (\(word))"
-    return "a worker put it off to \(last.topic)\(reason), to be sent again at \(Timestamp(wallMs: last.dueMs).text)"
+/// The command that finds the request's result.
+func resultCommand(of request: DeliveryResult.Request, _ options: SendOptions) -> String {
+    let id = options.id ?? derivedID(request.topic, request.partition, request.offset, 0)
+    return "apns-worker tail results --config \(shellWord(options.file ?? "FILE")) --apns-id \(id)"
 }
 
 /// A word as a shell takes it.
@@ -87,7 +67,7 @@ private func shellWord(_ text: String) -> String {
 }
 
 /// Prints a result; whether it was accepted.
-private func report(
+func report(
     _ value: [UInt8], _ configuration: WorkerConfiguration, _ format: OutputFormat
 ) throws(CommandFailure) -> ExitCode {
     do throws(RecordError) {
@@ -204,7 +184,7 @@ extension Producer {
 extension TopicReader {
     /// The value of the request's result; `nil`: it did not come in time. Says after five seconds that it is waited for: a
     /// gateway's silence takes two.
-    fileprivate func result(
+    func result(
         of request: DeliveryResult.Request, key: [UInt8]?, until deadline: Deadline
     ) throws(CommandFailure) -> [UInt8]? {
         var notice: Deadline? = Deadline(after: .seconds(5))

@@ -10,6 +10,7 @@ extension SendOptions {
         notification.environment = environment
         notification.priority = priority
         notification.expiration = expiration
+        notification.notBefore = notBefore
         for (header, text) in texts { notification[header] = text }
         notification.apnsID = id
         return notification

@@ -38,7 +38,9 @@ def produce(options):
     import records
     import topics
 
-    if options.apps:
+    if options.scheduled:
+        stream = records.Scheduled(options.count, options.seed, options.scheduled)
+    elif options.apps:
         stream = records.Apps(options.count, options.seed, options.apps)
     elif options.known:
         with open(options.known) as file:
@@ -62,6 +64,24 @@ def produce(options):
     seconds = time.monotonic() - started
     print(f"produced {written} records in {seconds:.1f} s ({written / seconds:.0f}/s) with {topics.version()}")
     return written == options.count
+
+
+def watch(options):
+    """Looks into the server's book until it has all that was written with times of their own; fails when one was early."""
+    import scheduled
+
+    return scheduled.report(*scheduled.watch(options.simulator, options.book, options.timeout))
+
+
+def punctual(options):
+    """Compares when results say that their notifications were sent with when they were to be."""
+    import scheduled
+    import topics
+
+    values = (json.loads(message.value()) for message in topics.read(options.servers, options.results))
+    early, latest = scheduled.sent_early(options.book, options.topic, values)
+    print(f"sent early {early}, late by {latest} ms at most")
+    return early == 0 and latest <= options.late_ms
 
 
 def settle(options):
@@ -301,6 +321,7 @@ def main():
     made.add_argument("--faults", action="store_true", help="some requests make the server cut or close connections")
     made.add_argument("--envelopes", type=int, default=0, help="how many of the records are large fan-outs")
     made.add_argument("--envelope-tokens", type=int, default=10_000, help="device tokens of each (%(default)s)")
+    made.add_argument("--scheduled", type=int, help="each is to be sent at a time of its own, within so many seconds")
     made.add_argument("--apps", type=int, help="nothing but plain notifications, to so many apps in turn")
     made.add_argument("--known", help="file of device tokens that the server knows; others are to end in HTTP 404")
 
@@ -376,6 +397,17 @@ def main():
     made.add_argument("--simulator", required=True)
     made.add_argument("--at-least", type=int, default=0)
     made.add_argument("--timeout", type=float, default=120)
+
+    made = command(watch, "watch", "looks whether scheduled notifications come to the server before their time")
+    made.add_argument("--simulator", required=True)
+    made.add_argument("--book", required=True)
+    made.add_argument("--timeout", type=float, default=120)
+
+    made = command(punctual, "punctual", "compares the results of scheduled notifications with their times")
+    made.add_argument("--topic", default="apns.requests")
+    made.add_argument("--results", default="apns.results")
+    made.add_argument("--book", required=True)
+    made.add_argument("--late-ms", type=int, required=True, help="how late one may be sent")
 
     made = command(midway, "midway", "signals a process in the middle of a large fan-out")
     made.add_argument("--topic", default="apns.requests")

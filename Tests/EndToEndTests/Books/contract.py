@@ -47,6 +47,7 @@ class Ending:
     app: str | None = "shop"
     is_published: bool = True
     is_sent: bool | None = None  # by whoever wrote the result; none: where there were attempts
+    not_before: int = 0  # it may have been in any tier any number of times before then (seconds), without an attempt
     held: bool = False  # it may have been in the shortest tier any number of times, without an attempt
 
     def __post_init__(self):
@@ -161,6 +162,22 @@ def main_cases(tiers):
     make.add("reset always", "fa17f0020", "abandoned", attempts=6, in_doubt=6,
              retries=[Retry(None, 2, 2), Retry(None, 4, 4)])
     make.add("answered too late", "fa17d3001", attempts=2, in_doubt=1, is_alone=True)
+
+    make.add("to be sent in the past", headers=[("push-not-before", b"1")], sent={"push-not-before": "1"})
+    make.add("to be sent at a wrong time", outcome="invalid", attempts=0, detail=True,
+             headers=[("push-not-before", b"%d" % make.now)])
+    make.add("to be sent next year", outcome="invalid", attempts=0, detail=True,
+             headers=[("push-not-before", b"%d" % (make.now // 1000 + 31_536_000))])
+    make.add("expires before it is to be sent", outcome="invalid", reason="BadExpirationDate", attempts=0, detail=True,
+             headers=[("push-not-before", b"2000000000"), ("apns-expiration", b"2000000000")])
+    at = make.now // 1000 + 12
+    make.add("to be sent later", headers=everything + [
+        ("apns-id", (id := make.id()).encode()), ("push-not-before", b"%d" % at)], id=id, topic="com.example.shop.voip",
+        sent=spelled | {"push-not-before": str(at)}, not_before=at)
+    make.add("to be sent later, refused once", "fa1750301", attempts=2, headers=[("push-not-before", b"%d" % at)],
+             sent={"push-not-before": str(at)}, retries=[Retry("ServiceUnavailable", 1)], not_before=at, key=b"user-8")
+    make.add("to be sent later, now or never", headers=[("push-not-before", b"%d" % at), ("apns-expiration", b"0")],
+             sent={"push-not-before": str(at), "apns-expiration": "0"}, not_before=at)
 
     tokens = [make.token(), make.token("fa1741010"), "xyz", make.token("fa1750301")]
     payload = make.payload()
@@ -281,7 +298,8 @@ class Check:
         retries = sorted(self.evidence.retries.pop(request, []), key=lambda r: int(dict(r[1].headers())[
             "push-retry-sends"]) * 10**15 + r[1].timestamp()[1])
         found = self.evidence.results.pop(request, [])
-        self.retries(case, ending, what, request, [r for r in retries if not self.is_held(ending, r, what)])
+        self.retries(case, ending, what, request, [
+            r for r in retries if not self.is_held(ending, r, what) and not self.is_scheduled(case, ending, r, what)])
         self.equal(f"{what}: results", len(found), int(ending.is_published))
         if not found or not ending.is_published:
             return
@@ -312,6 +330,9 @@ class Check:
             "settled_at_ms": settled or "a time", "request": place}
         self.equal(f"{what}: members", value, {name: found for name, found in wanted.items() if found is not None})
         last = max([int(dict(m.headers())["push-retry-due-ms"]) for _, m in retries], default=timestamp)
+        last = max(last, ending.not_before * 1000)
+        if ending.not_before and not retries:
+            self.findings.append(f"{what}: in no tier before it was to be sent")
         if ending.outcome == "accepted" and ending.in_doubt == 0 and sent < last:
             self.findings.append(f"{what}: sent {last - sent} ms before it was due")
         if not (sent or timestamp) <= settled <= time.time() * 1000 + 1000:
@@ -341,6 +362,28 @@ class Check:
         fitting = [place for place, (delay, _) in enumerate(self.tiers) if delay <= turn]
         if not ending.held or tier not in (0, fitting[-1]) or headers["push-retry-attempt"] != b"0":
             self.findings.append(f"{what}: held in {tier}: {headers}")
+        return True
+
+    def is_scheduled(self, case, ending, retry, what):
+        """Takes the records of a notification that waits for its time: no attempt, the longest tier that is over by then, or
+        within the shortest delay after that, and the time in a header."""
+        tier, message = retry
+        headers = dict(message.headers())
+        if headers.get("push-retry-reason") != b"scheduled":
+            return False
+        self.counts["scheduled"] += 1
+        due, at = int(headers["push-retry-due-ms"]), ending.not_before * 1000
+        delay, shortest = self.tiers[tier][0], self.tiers[0][0]
+        left = at - message.timestamp()[1]
+        longer = [other for other, _ in self.tiers[tier + 1:]]
+        self.equal(f"{what}: scheduled, time", headers.get("push-not-before"), b"%d" % ending.not_before)
+        self.equal(f"{what}: scheduled, attempt", headers["push-retry-attempt"] + headers["push-retry-sends"], b"00")
+        self.equal(f"{what}: scheduled, key and payload", (message.key(), message.value()), (
+            ending.token.encode(), case.payload or case.value))
+        # Decided before it was written; the machine may be loaded.
+        if due > min(at, message.timestamp()[1] + delay) or delay - shortest > left + 5000 or (
+                longer and longer[0] - shortest <= left):
+            self.findings.append(f"{what}: scheduled in {delay} ms, {left} ms before its time, due at {due}: {headers}")
         return True
 
     def retries(self, case, ending, what, request, found):

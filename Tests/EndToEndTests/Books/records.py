@@ -7,6 +7,7 @@ alone (README.md of the project), never from the worker's code.
 import json
 import random
 import re
+import time
 import zlib
 from dataclasses import dataclass
 
@@ -403,3 +404,28 @@ class Known:
         if self.random.random() < 0.9:
             return [self.random.choice(self.known), "accepted", None]
         return ["ff%062x" % self.random.getrandbits(248), "abandoned", "HTTP 404"]
+
+
+class Scheduled:
+    """Plain notifications in both forms, each to be sent at a time of its own, within `seconds` from now; of the envelopes one
+    has 1,000 tokens. The book has the time as `at`."""
+
+    def __init__(self, count, seed, seconds):
+        self.count = count
+        self.random = random.Random(seed)
+        self.seconds = seconds
+
+    def __iter__(self):
+        forms = Generator(0, self.random.getrandbits(32), {}, plain=True)
+        for number in range(self.count):
+            at = int(time.time() + 1 + self.random.random() * self.seconds)
+            size = 1_000 if number == self.count // 2 else 1 if self.random.random() < 0.9 else self.random.randint(2, 12)
+            tokens = ["00" + "%062x" % self.random.getrandbits(248) for _ in range(size)]
+            notifications = [[token, "accepted", None] for token in tokens]
+            if size > 1:
+                record = forms.envelope(number, notifications, not_before=at)
+            else:
+                record = Record(
+                    tokens[0].encode(), payload(number), [("push-not-before", b"%d" % at)], {"n": notifications})
+            record.line["at"] = at
+            yield record

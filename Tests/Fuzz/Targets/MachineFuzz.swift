@@ -202,6 +202,9 @@ private struct MachineDriver: ~Copyable {
                         name: more & 16 == 0 ? "apns-topic" : "apns-collapse-id",
                         value: pieces.copy([UInt8](repeating: more, count: Int(reader.byte()) * 40))))
             }
+            if more & 64 != 0 {
+                add("push-not-before", String(truncatingTo32(reader.boundary(around: now.wallMs / 1_000))))
+            }
             if more & 32 != 0 { add("tenant", String(repeating: "t", count: reader.number(below: 100))) }
         }
         if assigned[place].isRetry {

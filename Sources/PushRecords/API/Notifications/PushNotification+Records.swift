@@ -64,6 +64,7 @@ extension PushNotification {
         target(&json)
         if let app { json.member("app", app) }
         if let environment { json.member("environment", environment.text) }
+        if let notBefore { json.member("not_before", notBefore.secondsSinceEpoch) }
         json.member("headers") { json in
             for header in fields(isBroadcast: isBroadcast) where header.name.hasPrefix("apns-") {
                 json.member(header.name, header.text)
@@ -91,6 +92,7 @@ extension PushNotification {
         if let apnsID { fields.append(HeaderField(.apnsID, apnsID.description)) }
         if let app { fields.append(HeaderField(.app, app)) }
         if let environment { fields.append(HeaderField(.environment, environment.text.description)) }
+        if let notBefore { fields.append(HeaderField(.notBefore, String(notBefore.secondsSinceEpoch))) }
         return fields
     }
 }

@@ -13,8 +13,8 @@
 /// (`init(json:pushType:topic:)`).
 ///
 /// Nothing else is checked before a record is made of it; then everything is that can be without the worker's configuration,
-/// by the rules of the worker. (Whether the topic belongs to an app, and whether the expiration has passed, only the
-/// worker can tell; it says so in the result.)
+/// by the rules of the worker. (Whether the topic belongs to an app, whether the expiration has passed, and how far ahead it
+/// may be sent, only the worker can tell; it says so in the result.)
 public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     /// What it says. Source: "Generating a remote notification".
     public var payload: Payload
@@ -25,6 +25,9 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     public var priority: Payload.Priority?
     /// Until when APNs keeps it (`apns-expiration`); at first what its payload's type says.
     public var expiration: PushExpiration
+    /// The worker sends it then, and not before; `nil`, or in the past: at once. At most 4294967295 seconds since 1970, no further
+    /// ahead than the worker's `delivery.max_ahead` (a week), and before `expiration`, where that is a time (`push-not-before`).
+    public var notBefore: UnixTime?
     /// Sent as it is, also with every repetition; `nil`: the worker derives one from the record's place. Not for several
     /// devices (`apns-id`).
     public var apnsID: NotificationUUID?
@@ -75,6 +78,7 @@ extension PushNotification {
             RawPayload(try payload.json(), pushType: pushType), topic: topic)
         notification.priority = priority?.priority
         notification.expiration = expiration
+        notification.notBefore = notBefore
         notification.apnsID = apnsID
         notification.app = app
         notification.environment = environment

@@ -1,0 +1,52 @@
+import Configuration
+import Kafka
+import Observability
+import PushRecords
+
+/// Where a worker put off what has no result yet.
+struct PutOff {
+    var topic: String
+    /// Apple's word, or ours for what was not sent.
+    var reason: String
+    /// When it is looked at again.
+    var dueMs: Int64
+
+    var text: String {
+        let due = Timestamp(wallMs: dueMs).text
+        if isScheduled { return "it waits in \(topic) for its push-not-before, and is looked at again at \(due)" }
+        // The cause of what is held is the worker's to tell.
+        let word = reason == RetryOrder.held.description ? "held: it was not sent" : printable(reason, limit: 64)
+        return "a worker put it off to \(topic)\(word.isEmpty ? "" : " (\(word))"), to be sent again at \(due)"
+    }
+
+    /// Whether it only waits for when it is to be sent.
+    var isScheduled: Bool { reason == RetryOrder.scheduled.description }
+
+    /// The last retry record of a request; `nil`: there is none, or nobody tells.
+    static func find(
+        _ request: DeliveryResult.Request, sentMs: Int64, _ configuration: WorkerConfiguration,
+        _ cluster: ClusterSettings
+    ) -> PutOff? {
+        let place = request.description
+        var last: PutOff?
+        for tier in configuration.retry.tiers {
+            // A minute earlier: the brokers' clocks, by which records are found, are not ours.
+            guard let reader = try? TopicReader(cluster, topic: tier.topic, from: .time(max(0, sentMs - 60_000))) else {
+                continue
+            }
+            let limit = Deadline(after: .seconds(3))
+            while !reader.isCaughtUp, !limit.hasPassed {
+                let isRead: Void? = try? reader.read(timeoutMs: limit.leftMs(atMost: 200)) { record in
+                    func header(_ name: String) -> String? { record.headers.first { $0.name == name }?.text }
+                    guard header("push-retry-request") == place else { return true }
+                    let dueMs = header("push-retry-due-ms").flatMap { Int64($0) } ?? 0
+                    guard dueMs >= last?.dueMs ?? 0 else { return true }
+                    last = PutOff(topic: tier.topic, reason: header("push-retry-reason") ?? "", dueMs: dueMs)
+                    return true
+                }
+                guard isRead != nil else { break }
+            }
+        }
+        return last
+    }
+}

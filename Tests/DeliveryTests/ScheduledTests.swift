@@ -1,0 +1,322 @@
+import PushRecords
+import Testing
+
+@testable import Delivery
+
+@Suite("Machine: push-not-before")
+struct ScheduledTests {
+    static let hourMs: Int64 = 3_600_000
+
+    /// The headers of a request that is to be sent in so long.
+    static func headers(_ rig: Rig, inMs: Int64, _ more: [String: String] = [:]) -> [String: String] {
+        more.merging(["push-not-before": "\((rig.now.wallMs + inMs) / 1_000)"]) { $1 }
+    }
+
+    /// The headers of a retry record that says so, due now.
+    static func retryHeaders(
+        _ rig: Rig, inMs: Int64, firstMs: Int64? = nil, _ more: [String: String] = [:]
+    ) -> [String: String] {
+        let record = AgainTests.retryHeaders(
+            attempt: 0, dueMs: rig.now.wallMs, firstMs: firstMs ?? rig.now.wallMs - 60_000, sends: 0, inDoubt: 0)
+        return headers(rig, inMs: inMs, record.merging(more) { $1 })
+    }
+
+    @Test(
+        "What is not due goes to the longest tier that is over by then, or within the shortest delay after that",
+        arguments: [
+            (1_000, 0, 1_000), (29_000, 0, 29_000), (30_000, 0, 30_000), (31_000, 0, 30_000), (840_000, 0, 30_000),
+            (869_000, 0, 30_000), (870_000, 1, 870_000), (900_000, 1, 900_000), (1_800_000, 1, 900_000),
+            (7_169_000, 1, 900_000), (7_170_000, 2, 7_170_000), (36_000_000, 2, 7_200_000),
+        ] as [(Int64, Int, Int64)])
+    func tier(inMs: Int64, tier: Int, dueMs: Int64) {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: inMs))
+        #expect(rig.send() == [])
+        let written = rig.settle()
+        #expect(written.map(\.description) == ["a retry(tier: \(tier)) attempt 0 scheduled sends 0 doubt 0"])
+        #expect(written.map(\.dueMs) == [rig.now.wallMs + dueMs])
+        #expect(written.map(\.notBefore) == [UInt32((rig.now.wallMs + inMs) / 1_000)])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [1])
+        // Nothing is wrong: it is counted, and nobody is told.
+        expect(rig.machine.counters.apps[0].heldByCause[Int(HeldCause.scheduled.rawValue)], is: 1)
+        #expect(rig.machine.takeEvents() == [])
+        expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A tier that cannot be written: the next shorter one, from which it goes on, else the next longer")
+    func unwritableTiers() {
+        var tiers = RetryTiers([1_000, 10_000, 100_000].map { .init(delayMs: $0) })
+        func choices(_ writable: [Bool]) -> [Int] {
+            tiers.setWritable(writable)
+            return [-1, 0, 8_999, 9_000, 98_999, 99_000, .max].map { tiers.tier(dueInMs: $0) }
+        }
+        #expect(choices([true, true, true]) == [0, 0, 0, 1, 1, 2, 2])
+        #expect(choices([true, false, true]) == [0, 0, 0, 0, 0, 2, 2])
+        #expect(choices([false, true, true]) == [1, 1, 1, 1, 1, 2, 2])
+        #expect(choices([true, true, false]) == [0, 0, 0, 1, 1, 1, 1])
+        #expect(choices([false, false, false]) == [0, 0, 0, 1, 1, 2, 2])
+    }
+
+    @Test("In the past, or 0: sent at once, in its place among the others of its device")
+    func atOnce() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: ["push-not-before": "0"])
+        rig.receive(partition, 1, "a", headers: ["push-not-before": "1"])
+        rig.receive(partition, 2, "b", headers: Self.headers(rig, inMs: 0))
+        rig.receive(partition, 3, "c", headers: ["push-not-before": "1"], timestampMs: -1)
+        #expect(rig.send() == ["a", "b", "c"])
+        for device in ["a", "b", "c"] { rig.answer(device) }
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        #expect(rig.settle().map(\.outcome) == [.accepted, .accepted, .accepted, .accepted])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Never a millisecond early, wherever it is read; then it is sent, and its result is the request's")
+    func toTheMillisecond() {
+        let rig = Rig()
+        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        rig.wait(ms: 4_001)
+        let headers = Self.retryHeaders(rig, inMs: 1_999)
+        rig.wait(ms: 1_998)
+        rig.receive(partition, 0, "a", headers: headers)
+        #expect(rig.send() == [])
+        let written = rig.settle()
+        #expect(written.map(\.dueMs) == [rig.now.wallMs + 1] && written.map(\.reason) == ["scheduled"])
+        rig.wait(ms: 1)
+        rig.receive(partition, 1, "a", headers: headers)
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        let result = rig.settle()
+        #expect(result.map(\.description) == ["a accepted  sends 1 doubt 0"])
+        #expect(result.map(\.request) == ["requests/4/1234/7"])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("A clock that is set back between reading and sending: it waits again, and so does what is sent again")
+    func clockSetBack() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 0))
+        rig.receive(partition, 1, "a")
+        rig.now.wallMs -= 1
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        #expect(
+            rig.settle().map(\.description) == [
+                "a accepted  sends 1 doubt 0", "a retry(tier: 0) attempt 0 scheduled sends 0 doubt 0",
+            ])
+        rig.now.wallMs += 1
+        rig.receive(partition, 2, "b", headers: Self.headers(rig, inMs: 0))
+        #expect(rig.send() == ["b"])
+        rig.now.wallMs -= 5_000
+        rig.doubt("b")
+        #expect(rig.send() == [])
+        let again = rig.settle()
+        #expect(again.map(\.description) == ["b retry(tier: 0) attempt 0 scheduled sends 1 doubt 1"])
+        #expect(again.map(\.dueMs) == [rig.now.wallMs + 5_000])
+        rig.wait(ms: 50)
+        #expect(rig.commit().map(\.offset) == [3])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Those that wait give up their order: a newer one of their device goes first, and waits for none")
+    func order() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 60_000))
+        rig.receive(partition, 1, "a")
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        #expect(Set(rig.settle().map(\.request)) == ["requests/0/0/0", "requests/0/1/0"])
+        #expect(rig.isEmpty)
+    }
+
+    @Test(
+        "max_age counts from that time where it is later, else from the record's timestamp; without one it never ends")
+    func age() {
+        var settings = DeliverySettings()
+        settings.maxAgeMs = Self.hourMs
+        let rig = Rig(settings)
+        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let firstMs = rig.now.wallMs - 5 * Self.hourMs
+        func outcomes(_ offset: Int64, inMs: Int64, firstMs: Int64) -> [Outcome?] {
+            rig.receive(partition, offset, "a", headers: Self.retryHeaders(rig, inMs: inMs, firstMs: firstMs))
+            for device in rig.send() { rig.answer(device) }
+            return rig.settle().map(\.outcome)
+        }
+        #expect(outcomes(0, inMs: -Self.hourMs, firstMs: firstMs) == [.accepted])
+        #expect(outcomes(1, inMs: -Self.hourMs - 1_000, firstMs: firstMs) == [.expired])
+        #expect(outcomes(2, inMs: 2 * Self.hourMs, firstMs: firstMs) == [nil])
+        #expect(outcomes(3, inMs: -9 * Self.hourMs, firstMs: rig.now.wallMs - Self.hourMs) == [.accepted])
+        #expect(outcomes(4, inMs: -9 * Self.hourMs, firstMs: rig.now.wallMs - Self.hourMs - 1) == [.expired])
+        #expect(outcomes(5, inMs: -9 * Self.hourMs, firstMs: 0) == [.accepted])
+        // Of a request, too.
+        let requests = rig.assignReady()
+        rig.receive(
+            requests, 0, "b", headers: Self.headers(rig, inMs: -Self.hourMs),
+            timestampMs: rig.now.wallMs - 2 * Self.hourMs)
+        #expect(rig.send() == ["b"])
+    }
+
+    @Test("Now or never: it waits for its time in a tier, and is tried for 30 s from then on")
+    func nowOrNever() {
+        let rig = Rig(capacity: 1)
+        let requests = rig.assignReady()
+        let now = ["apns-expiration": "0"]
+        rig.receive(requests, 0, "a", headers: Self.headers(rig, inMs: 90_000, now))
+        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 0 scheduled sends 0 doubt 0"])
+        let tier = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let firstMs = rig.now.wallMs - 600_000
+        rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, inMs: -30_000, firstMs: firstMs, now))
+        #expect(rig.send() == ["a"])
+        rig.answer("a")
+        #expect(rig.settle().map(\.outcome) == [.accepted])
+        rig.receive(tier, 1, "a", headers: Self.retryHeaders(rig, inMs: -31_000, firstMs: firstMs, now))
+        #expect(rig.send() == [])
+        #expect(rig.settle().map(\.outcome) == [.expired])
+        // Once it is due it goes to no tier.
+        rig.receive(tier, 2, "a", headers: Self.retryHeaders(rig, inMs: 0, firstMs: firstMs, now))
+        #expect(rig.send() == ["a"])
+        rig.answer("a", 503, .shutdown)
+        #expect(rig.settle().map(\.outcome) == [.expired])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("Further ahead than max_ahead it is invalid, and says what to do; what was taken once goes on")
+    func tooFarAhead() {
+        var settings = DeliverySettings()
+        settings.maxAheadMs = Self.hourMs
+        let rig = Rig(settings)
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: Self.hourMs))
+        rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: Self.hourMs + 1_000))
+        rig.receive(partition, 2, "c", headers: ["push-not-before": "4294967295"])
+        #expect(rig.send() == [])
+        let written = rig.settle()
+        #expect(written.map(\.outcome) == [.invalid, .invalid, nil])
+        #expect(
+            written[0].detail == "push-not-before is further ahead than delivery.max_ahead: write the request later")
+        #expect(written.map(\.app) == [0, 0, 0])
+        let tier = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        rig.receive(tier, 0, "a", headers: Self.retryHeaders(rig, inMs: 9 * Self.hourMs))
+        #expect(rig.settle().map(\.reason) == ["scheduled"])
+        #expect(rig.isEmpty)
+    }
+
+    @Test("An envelope's is for all its tokens; what is wrong is told at once")
+    func envelopes() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        let later = rig.now.wallMs / 1_000 + 60
+        rig.receive(
+            partition, 0, key: nil,
+            value:
+                #"{"device_tokens":["\#(Rig.token("a"))","no","\#(Rig.token("b"))"],"not_before":\#(later),"payload":{}}"#
+        )
+        rig.receive(partition, 1, envelope: ["c"], more: #","not_before":null"#)
+        #expect(rig.send() == ["c"])
+        let written = rig.settle()
+        #expect(written.map(\.outcome) == [.invalid, nil, nil])
+        #expect(
+            written.dropFirst().map(\.description)
+                == ["a", "b"].map {
+                    "\($0) retry(tier: 0) attempt 0 scheduled sends 0 doubt 0"
+                })
+        #expect(written.map(\.request).suffix(2) == ["requests/0/0/0", "requests/0/0/2"])
+        // And a broadcast's.
+        rig.receive(
+            partition, 2, key: nil,
+            value: #"{"channel_id":"dHN0","not_before":\#(later),"payload":{},"headers":{"apns-expiration":0}}"#)
+        #expect(rig.settle().map(\.reason) == ["scheduled"])
+    }
+
+    @Test("Before its time it is not looked at whether its app is paused: it goes where its time says")
+    func paused() {
+        var app = Rig.app
+        app.isPaused = true
+        let rig = Rig(apps: [app])
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: Self.hourMs))
+        rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: -1_000))
+        #expect(
+            rig.settle().map(\.description) == [
+                "b retry(tier: 0) attempt 0 held sends 0 doubt 0",
+                "a retry(tier: 1) attempt 0 scheduled sends 0 doubt 0",
+            ])
+    }
+
+    @Test("It goes to its tier only when a commit has named it; what came to be due meanwhile needs none, and is sent")
+    func beyondReach() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "oldest")
+        #expect(rig.send() == ["oldest"])
+        rig.receive(partition, 1_000_000, "a", headers: Self.headers(rig, inMs: 60_000))
+        rig.receive(partition, 1_000_001, "b", headers: Self.headers(rig, inMs: 1_000, ["apns-expiration": "0"]))
+        #expect(rig.settle() == [])
+        rig.wait(ms: 1_000)
+        rig.commit()
+        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 0 scheduled sends 0 doubt 0"])
+        #expect(rig.send() == ["b"])
+    }
+
+    @Test(
+        "A partition that is given up sends nothing of it: what waits for a commit is left, what has one is in its tier"
+    )
+    func givenUp() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 1_000))
+        rig.receive(partition, 1_000_000, "b", headers: Self.headers(rig, inMs: 1_000))
+        rig.machine.revoke([partition])
+        rig.wait(ms: 1_000)
+        #expect(rig.settle().map(\.description) == ["a retry(tier: 0) attempt 0 scheduled sends 0 doubt 0"])
+        let said = rig.commit()
+        #expect(said.map(\.offset) == [1_000_000])
+        // Whoever comes next has nothing to doubt.
+        #expect(said.allSatisfy { $0.map.reach ?? 0 <= 1_000_000 })
+        #expect(rig.send() == [])
+        expect(rig.machine.isDrained(partition), is: true)
+    }
+
+    @Test("How long a request took counts from its time; a stay in a tier until then took none")
+    func settleTimes() {
+        let rig = Rig()
+        let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
+        let firstMs = rig.now.wallMs - Self.hourMs
+        rig.receive(partition, 0, "a", headers: Self.retryHeaders(rig, inMs: 5_000, firstMs: firstMs))
+        rig.settle()
+        expect(rig.machine.counters.settleTimes.count, is: 0)
+        rig.receive(partition, 1, "a", headers: Self.retryHeaders(rig, inMs: -5_000, firstMs: firstMs))
+        rig.send()
+        rig.answer("a")
+        rig.settle()
+        expect(rig.machine.counters.settleTimes.count, is: 1)
+        expect(rig.machine.counters.settleTimes.sumMs, is: 5_000)
+    }
+
+    @Test("Where no tier can be written it waits, and goes to the first that can be, due no later than its time")
+    func noTier() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        for tier in 0..<3 { rig.machine.setWritable(.retry(tier: tier), false, now: rig.now) }
+        rig.receive(partition, 0, "a", headers: Self.headers(rig, inMs: 40_000))
+        rig.receive(partition, 1, "b", headers: Self.headers(rig, inMs: 10_000))
+        rig.receive(partition, 2, "c", headers: Self.headers(rig, inMs: 8_000_000))
+        rig.wait(ms: 20_000)
+        rig.machine.setWritable(.retry(tier: 2), true, now: rig.now)
+        for tier in 0..<2 { expect(rig.machine.nextProduction(for: .retry(tier: tier)) == nil, is: true) }
+        let written = rig.settle()
+        #expect(written.map(\.kind) == [.retry(tier: 2), .retry(tier: 2), .retry(tier: 2)])
+        #expect(Set(written.map(\.token)) == ["a", "b", "c"])
+        // The time of one of them has come: it is due at once.
+        let waits = Dictionary(uniqueKeysWithValues: written.map { ($0.token, $0.dueMs - rig.now.wallMs) })
+        #expect(waits == ["a": 20_000, "b": -10_000, "c": 7_180_000])
+        #expect(rig.isEmpty)
+    }
+}
