@@ -14,12 +14,13 @@ extension AlertPayload {
         guard size > limit else { return 0 }
         var rest = Substring(body ?? "")
         var excess = size - limit
+        var json = JSONWriter(capacity: 64)
         while excess > 0 {
             guard let last = rest.popLast() else {
                 throw RequestError(
                     .payloadTooLarge, "the payload has \(size - limit) bytes too many, and its body is not that long")
             }
-            excess -= JSONWriter.escapedSize(of: last)
+            excess -= json.escapedSize(of: last)
         }
         if atWordEnd, let text = body, rest.endIndex < text.endIndex, !text[rest.endIndex].isWhitespace,
             let space = rest.lastIndex(where: \.isWhitespace)
@@ -32,11 +33,11 @@ extension AlertPayload {
 }
 
 extension JSONWriter {
-    /// How many bytes a character takes in a string of JSON.
-    fileprivate static func escapedSize(of character: Character) -> Int {
-        var json = JSONWriter(capacity: 32)
+    /// How many bytes a character takes in a string of JSON. What was written before is gone.
+    fileprivate mutating func escapedSize(of character: Character) -> Int {
+        removeAll()
         var text = String(character)
-        text.withUTF8 { json.escaped(UnsafeRawBufferPointer($0)) }
-        return json.out.count
+        text.withUTF8 { escaped(UnsafeRawBufferPointer($0)) }
+        return out.count
     }
 }

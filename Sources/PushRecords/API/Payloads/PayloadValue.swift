@@ -99,9 +99,10 @@ extension PayloadValue {
 }
 
 extension [String: PayloadValue] {
-    /// Writes the members, without braces, in the order of their names; `parent` is for what is wrong.
+    /// Writes the members, without braces, in the order of their names' bytes, which no version of Unicode changes; `parent` is
+    /// for what is wrong.
     func write(to json: inout JSONWriter, _ parent: String = "", depth: Int = 2) throws(RequestError) {
-        for (name, value) in sorted(by: { $0.key < $1.key }) {
+        for (name, value) in sorted(by: { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }) {
             json.name(name)
             try value.write(to: &json, parent.isEmpty ? name : "\(parent).\(name)", depth: depth)
         }
