@@ -36,6 +36,7 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
         case .unprocessed: "unprocessed"
         case .unwritable: "unwritable"
         case .span: "span"
+        case .scheduled: "scheduled"
         }
     }
 
