@@ -174,10 +174,8 @@ func errors(_ text: String, path: String = "w.yaml", _ environment: [String: Str
         #expect(c.delivery.responseTimeout.nanoseconds == 1_500_000_000)
         #expect(c.delivery.inDoubt == .abandon)
         #expect(c.delivery.resendMax == 2)
-        #expect(c.delivery.maxAge == nil)
-        #expect(c.delivery.maxAhead == .seconds(1_800))
-        #expect(c.delivery.maxOpen == 100)
-        #expect(c.delivery.maxOpenBytes == 1 << 30)
+        #expect(c.delivery.maxAge == nil && c.delivery.maxAhead == .seconds(1_800))
+        #expect(c.delivery.maxOpen == 100 && c.delivery.maxOpenBytes == 1 << 30)
         #expect(c.delivery.commitInterval == .seconds(1))
         #expect(
             c.delivery.verdicts == [

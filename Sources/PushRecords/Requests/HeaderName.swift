@@ -77,21 +77,9 @@ enum HeaderName: UInt8, CaseIterable {
                 return
             }
         case 15:
-            // apns-expiration
-            if head == 0x7078_652D_736E_7061 && tail == 0x6E6F_6974_6172_6970 {
-                self = .expiration
-                return
-            }
-            // apns-channel-id
-            if head == 0x6168_632D_736E_7061 && tail == 0x6469_2D6C_656E_6E61 {
-                self = .channelID
-                return
-            }
-            // push-not-before
-            if head == 0x746F_6E2D_6873_7570 && tail == 0x6572_6F66_6562_2D74 {
-                self = .notBefore
-                return
-            }
+            guard let name = HeaderName.ofFifteen(head, tail) else { return nil }
+            self = name
+            return
         case 16:
             // push-environment
             if head == 0x766E_652D_6873_7570 && tail == 0x746E_656D_6E6F_7269 {
@@ -156,6 +144,20 @@ enum HeaderName: UInt8, CaseIterable {
         default: break
         }
         return nil
+    }
+
+    /// The header of fifteen bytes that begins and ends so.
+    @inline(__always)
+    private static func ofFifteen(_ head: UInt64, _ tail: UInt64) -> HeaderName? {
+        switch (head, tail) {
+        // apns-expiration
+        case (0x7078_652D_736E_7061, 0x6E6F_6974_6172_6970): .expiration
+        // apns-channel-id
+        case (0x6168_632D_736E_7061, 0x6469_2D6C_656E_6E61): .channelID
+        // push-not-before
+        case (0x746F_6E2D_6873_7570, 0x6572_6F66_6562_2D74): .notBefore
+        default: nil
+        }
     }
 
     /// Bytes 7 to 10, which in the names of more than 16 lie between head and tail.
