@@ -200,7 +200,7 @@ extension EndToEnd.Commands {
                 } else {
                     #expect(object?["$schema"] as? String == "https://json-schema.org/draft/2020-12/schema")
                 }
-                #expect(ended.text.split(separator: "\n").allSatisfy { $0.count <= 320 }, "for people, too")
+                #expect(ended.text.split(separator: "\n").allSatisfy { $0.count <= 400 }, "for people, too")
             }
         }
     }
