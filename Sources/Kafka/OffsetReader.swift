@@ -55,6 +55,8 @@ import CRdkafka
             // A request without an answer yet keeps those behind it waiting, also where one is at its log's end.
             KafkaProperty("fetch.min.bytes", "1"), KafkaProperty("fetch.wait.max.ms", "10"),
             KafkaProperty("fetch.error.backoff.ms", "100"),
+            // The leader: another one may not have what it is asked for yet, and would seem to have none.
+            KafkaProperty("client.rack", ""),
             KafkaProperty("isolation.level", "read_committed"), KafkaProperty("enable.partition.eof", "true"),
             KafkaProperty("auto.offset.reset", "error"), KafkaProperty("enable.auto.commit", "false"),
             KafkaProperty("enable.auto.offset.store", "false"), KafkaProperty("allow.auto.create.topics", "false"),

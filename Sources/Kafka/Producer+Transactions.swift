@@ -39,8 +39,8 @@ package struct TransactionError: Error, Hashable, Sendable, CustomStringConverti
 /// Transactions (KIP-98): what a producer with `ProducerSettings.transaction` writes, and the offsets that it commits with
 /// it, are all there or not at all, for readers of committed records, as the worker's are.
 ///
-/// The order is `initializeTransactions` once, then again and again `begin`, `produce`, `serve` until nothing is
-/// outstanding, `commit`. All on the producer's thread; each call that asks brokers waits for them. Nothing undoes a
+/// The order is `initializeTransactions` once, then again and again `beginTransaction`, `produce`, `serve` until nothing is
+/// outstanding, `addOffsets`, `commitTransaction`. All on the producer's thread; each call that asks brokers waits for them. Nothing undoes a
 /// transaction but its end: a new producer's beginning, or its time limit.
 extension Producer {
     /// Ends what an earlier producer with the same id left open, and keeps it from writing any more: the last one to call
@@ -57,26 +57,39 @@ extension Producer {
         try unsafe checkTransaction(rd_kafka_begin_transaction(client.handle.raw))
     }
 
-    /// Commits offsets of a group without members, and all that was produced since `beginTransaction`, together.
-    ///
-    /// Nothing may be outstanding: librdkafka would wait for reports that nobody serves meanwhile (rdkafka.h,
-    /// rd_kafka_commit_transaction). It waits for the brokers for what is left of the transaction's time, as is recommended
-    /// there. After an error that does not pass nobody knows whether it was committed.
-    package func commitTransaction(_ entries: [CommitEntry], group: String) throws(TransactionError) {
-        precondition(outstanding == 0, "a transaction is committed while records are outstanding")
+    /// Has offsets of a group without members committed with what is produced. It may be repeated with the same ones
+    /// (rdkafka.h). Throws at once what has befallen the transaction before.
+    package func addOffsets(_ entries: [CommitEntry], group: String) throws(TransactionError) {
         let list = PartitionList(capacity: entries.count)
         for entry in entries { list.add(entry) }
         let metadata: OpaquePointer? = unsafe rd_kafka_consumer_group_metadata_new(group)
         defer { unsafe rd_kafka_consumer_group_metadata_destroy(metadata) }
-        // May be repeated with the same offsets (rdkafka.h).
         try again { () throws(TransactionError) in
             try unsafe checkTransaction(
                 rd_kafka_send_offsets_to_transaction(client.handle.raw, list.raw, metadata, Self.offsetsMs))
         }
+    }
+
+    /// Commits what was produced since `beginTransaction`, and the offsets that were added, together.
+    ///
+    /// Nothing may be outstanding: librdkafka would wait for reports that nobody serves meanwhile (rdkafka.h,
+    /// rd_kafka_commit_transaction). It waits for the brokers for what is left of the transaction's time, as is recommended
+    /// there. After an error that does not pass nobody knows whether it was committed.
+    package func commitTransaction() throws(TransactionError) {
+        precondition(outstanding == 0, "a transaction is committed while records are outstanding")
         try again { () throws(TransactionError) in
             try unsafe checkTransaction(rd_kafka_commit_transaction(client.handle.raw, -1))
         }
     }
+
+    /// Whether an event tells that the transaction has failed; why, its next step throws. Records that were not sent yet
+    /// wait on, and have no report (rdkafka_txnmgr.c, rd_kafka_txn_set_abortable_error).
+    package static func tellsFailedTransaction(_ event: ClientEvent) -> Bool {
+        if case .log(_, "TXNERR", _) = event { true } else { false }
+    }
+
+    /// What made the client unusable; `nil` while nothing did.
+    package var fatalError: KafkaError? { client.handle.fatalError }
 
     /// Two of these are less than a transaction's time limit.
     private static var offsetsMs: Int32 { 5_000 }

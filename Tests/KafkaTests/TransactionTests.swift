@@ -29,6 +29,11 @@ private final class Transactor {
         }
     }
 
+    func commit(_ entries: [CommitEntry], group: String) throws {
+        try producer.addOffsets(entries, group: group)
+        try producer.commitTransaction()
+    }
+
     func write(_ texts: [String]) throws {
         for text in texts {
             let code = Array(text.utf8).withUnsafeBytes {
@@ -98,7 +103,7 @@ extension OffsetReader {
         // What is not committed is not there.
         #expect(try reader.readAll(partition, from: 0) == Found(troubles: [.end(offset: 0)]))
         let entry = CommitEntry(partition, offset: 7, metadata: Array("here".utf8))
-        try transactor.producer.commitTransaction([entry], group: cluster.group)
+        try transactor.commit([entry], group: cluster.group)
         #expect(try reader.readAll(partition, from: 0).texts == ["a", "b"])
         let first = try committed(reader, partition)
         #expect(first?.offset == 7 && first?.metadata == Array("here".utf8))
@@ -109,7 +114,7 @@ extension OffsetReader {
         try successor.initialize()
         try successor.producer.beginTransaction()
         try successor.write(["d"])
-        try successor.producer.commitTransaction([CommitEntry(partition, offset: 9)], group: cluster.group)
+        try successor.commit([CommitEntry(partition, offset: 9)], group: cluster.group)
         let all = try reader.readAll(partition, from: 0)
         #expect(all.texts == ["a", "b", "d"])
         // Marks of transactions have places, and the end is behind the last of them.
@@ -119,7 +124,7 @@ extension OffsetReader {
         #expect(reader.bounds(of: [partition], timeoutMs: 10_000) == [partition: 0..<7])
         // Offsets alone make a transaction, too.
         try successor.producer.beginTransaction()
-        try successor.producer.commitTransaction([CommitEntry(partition, offset: 10)], group: cluster.group)
+        try successor.commit([CommitEntry(partition, offset: 10)], group: cluster.group)
         #expect(try committed(reader, partition)?.offset == 10)
     }
 
@@ -134,12 +139,12 @@ extension OffsetReader {
         let second = try Transactor(cluster, id: cluster.group)
         try second.initialize()
         let error = #expect(throws: TransactionError.self) {
-            try first.producer.commitTransaction([CommitEntry(partition, offset: 3)], group: cluster.group)
+            try first.commit([CommitEntry(partition, offset: 3)], group: cluster.group)
         }
         #expect(error?.isFenced == true && error?.isPassing == false, "\(error.map { "\($0)" } ?? "")")
         try second.producer.beginTransaction()
         try second.write(["kept"])
-        try second.producer.commitTransaction([CommitEntry(partition, offset: 5)], group: cluster.group)
+        try second.commit([CommitEntry(partition, offset: 5)], group: cluster.group)
         #expect(try reader.readAll(partition, from: 0).texts == ["kept"])
         #expect(try committed(reader, partition)?.offset == 5)
     }
@@ -154,15 +159,14 @@ extension OffsetReader {
         try transactor.write([noise])
         #expect(transactor.codes == [.messageTooLarge])
         let error = #expect(throws: TransactionError.self) {
-            try transactor.producer.commitTransaction(
-                [CommitEntry(cluster.partition(0), offset: 3)], group: cluster.group)
+            try transactor.commit([CommitEntry(cluster.partition(0), offset: 3)], group: cluster.group)
         }
         #expect(error?.isPassing == false && error?.isFenced == false, "\(error.map { "\($0)" } ?? "")")
         let successor = try Transactor(cluster, id: cluster.group)
         try successor.initialize()
         try successor.producer.beginTransaction()
         try successor.write(["small"])
-        try successor.producer.commitTransaction([CommitEntry(cluster.partition(0), offset: 4)], group: cluster.group)
+        try successor.commit([CommitEntry(cluster.partition(0), offset: 4)], group: cluster.group)
         #expect(try reader.readAll(cluster.partition(0), from: 0).texts == ["small"])
     }
 }
