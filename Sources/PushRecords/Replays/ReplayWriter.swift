@@ -105,7 +105,7 @@ package struct ReplayWriter: ~Copyable {
             } else if let obstacle {
                 body(number, .refused(obstacle))
             } else if found?.isToken != true {
-                body(number, .refused(Detail("it is no device token", found?.text ?? .nothing)))
+                body(number, .refused(Detail("what stands for its device is no device token")))
             } else {
                 body(
                     number, .record(single(request, found?.text ?? .nothing, key: key, headers: headers, place: place)))
