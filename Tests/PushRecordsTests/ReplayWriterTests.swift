@@ -124,7 +124,7 @@ import Testing
     @Test func onlyTheIndexesThatAreWanted() {
         let payload = #"{ "aps" : {"alert":"H\u0069"} }"#
         let value = """
-            {"device_tokens": [\(Self.list)], "app": "shop", "environment": "development",
+            {"device_tokens": [\(Self.list)], "app": "shop", "environment": "development", "not_before": 1789999999,
              "headers": {"apns-topic": "com.example.shop", "apns-push-type": "background", "apns-collapse-id": "\\u0063",
                          "apns-expiration": 1790000000},
              "payload": \(payload)}
@@ -137,6 +137,7 @@ import Testing
                     "push-replay-of=\(Self.place)/\(index)", "apns-topic=com.example.shop", "apns-push-type=background",
                     "apns-priority=5", "apns-expiration=1790000000", "apns-collapse-id=c",
                     "push-device-token=\(Self.tokens[index])", "push-app=shop", "push-environment=development",
+                    "push-not-before=1789999999",
                     "traceparent=t", "x-mine=\u{1}",
                 ])
         }

@@ -194,6 +194,7 @@ package struct ReplayWriter: ~Copyable {
         if !(RequestParser.isTokenKey(key) && key.isSameToken(token)) { list.append("push-device-token", token) }
         if request.app.count > 0 { list.append("push-app", request.app) }
         if let environment = request.environment { list.append("push-environment", environment.text.lentBytes) }
+        if request.notBefore > 0 { list.append("push-not-before", text.add(Int64(request.notBefore))) }
         // Of an envelope that is valid none of them is one of Apple's or the worker's.
         for header in headers where !Self.isHeader(header) { list.append(header) }
         return EncodedRecord(key: key, value: request.payload, headers: list.list)
