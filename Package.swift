@@ -84,6 +84,7 @@ let package = Package(
         + module(
             "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"])
         + module("Observability", ["CLinux"], settings: wrapper)
+        + module("Replay", ["Kafka", "PushRecords", "EventLoop", "Bytes"], tests: ["TestSupport"])
         + module("Configuration", ["YAML", "PushRecords", "Observability", "CLinux"], settings: wrapper)
         + module(
             "Worker",
@@ -94,8 +95,8 @@ let package = Package(
             .executableTarget(
                 name: "apns-worker",
                 dependencies: [
-                    "Worker", "APNs", "APNsSimulator", "Configuration", "Observability", "Kafka", "TLS", "EventLoop",
-                    "Network", "PushRecords", "JSON", "CLinux", "CEarlySignals", "Bytes",
+                    "Worker", "Replay", "APNs", "APNsSimulator", "Configuration", "Observability", "Kafka", "TLS",
+                    "EventLoop", "Network", "PushRecords", "JSON", "CLinux", "CEarlySignals", "Bytes",
                 ],
                 swiftSettings: strict),
             .executableTarget(

@@ -1,4 +1,4 @@
-package import CLinux
+internal import CLinux
 internal import Glibc
 
 /// Starts a thread for a body, with a stack to die on where deaths are contained. It is to be joined or detached.
@@ -6,8 +6,9 @@ internal import Glibc
 /// - Parameter name: as `top -H` shows it; 15 bytes are kept.
 package func startThread(
     _ name: String, _ body: @escaping @Sendable () -> Void
-) throws(SystemError) -> pthread_t {
-    var thread = pthread_t()
+) throws(SystemError) -> UInt {
+    // `pthread_t`, which is of CLinux or of Glibc, whichever the compiler loads first.
+    var thread: UInt = 0
     let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
     let code = unsafe pthread_create(&thread, nil, { unsafe run($0) }, start.toOpaque())
     guard code == 0 else {

@@ -166,15 +166,32 @@ extension ClusterSettings {
     fileprivate static let patience = KafkaProperty("socket.timeout.ms", "10000")
 }
 
-/// The worker's producer.
+/// A producer: the worker's, or one that writes in transactions.
 package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
     /// Each record is sent by itself, and at once: a broker that refuses a batch as too large refuses all that is in it.
     package var sendsEachAlone: Bool
+    /// `nil`: it has none, and each record counts by itself.
+    package var transaction: Transaction?
 
-    package init(cluster: ClusterSettings, sendsEachAlone: Bool = false) {
+    /// Of a producer that writes in transactions (`Producer.beginTransaction`).
+    package struct Transaction: Sendable, Equatable {
+        /// Of producers with the same one the last that began is the only one that may write.
+        package var id: String
+        /// Within which a transaction is to end, else the brokers abort it: so long it holds up readers of committed records
+        /// when the producer dies.
+        package var timeoutMs: Int
+
+        package init(id: String, timeoutMs: Int) {
+            self.id = id
+            self.timeoutMs = timeoutMs
+        }
+    }
+
+    package init(cluster: ClusterSettings, sendsEachAlone: Bool = false, transaction: Transaction? = nil) {
         self.cluster = cluster
         self.sendsEachAlone = sendsEachAlone
+        self.transaction = transaction
     }
 
     package var all: [KafkaProperty] {
@@ -201,6 +218,14 @@ package struct ProducerSettings: Sendable, Equatable {
                 // Its first requests are those that may be refused. One behind them, already under way, could be taken as the
                 // first of a new producer, and librdkafka would count those before it as written (KafkaFacts, Producing).
                 KafkaProperty("max.in.flight.requests.per.connection", "1"),
+            ]
+        }
+        if let transaction {
+            fixed += [
+                KafkaProperty("transactional.id", transaction.id),
+                KafkaProperty("transaction.timeout.ms", "\(transaction.timeoutMs)"),
+                // A record waits no longer than its transaction (CONFIGURATION.md): what is over is aborted and comes again.
+                KafkaProperty("message.timeout.ms", "\(transaction.timeoutMs)"),
             ]
         }
         return cluster.all(ours: ours, users: cluster.properties.producer, fixed: fixed)

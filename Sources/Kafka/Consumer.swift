@@ -188,11 +188,7 @@ import CRdkafka
 
     /// What the group has committed for these partitions; waits for the brokers, at most `timeoutMs`.
     package func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
-        let list = PartitionList(partitions)
-        try check(unsafe rd_kafka_committed(client.raw, list.raw, timeoutMs))
-        var offsets: [CommittedOffset] = []
-        unsafe UnsafePointer(list.raw).forEach { unsafe offsets.append($0.committed) }
-        return offsets
+        try client.committed(partitions, timeoutMs: timeoutMs)
     }
 
     /// The offset that the next record of each partition gets, as its leader says (of read-committed records); `nil`: it

@@ -96,7 +96,7 @@ package struct KafkaProperties: Sendable, Equatable {
     private static let acknowledging = "results count as published only when all replicas have them, once each"
     private static let waiting = "a result waits as long as an outage lasts; a timeout would lose it"
     private static let starting = "a partition without a commit is read from its beginning"
-    private static let transactions = "the worker does not use transactions"
+    private static let transactions = "the worker does not use transactions, and each replay has one of its own"
     private static let classic = "only the classic group protocol is supported"
     private static let asking = "headers and idempotence need brokers that tell what they know"
 

@@ -37,4 +37,33 @@ extension ClientHandle {
         }
         return partitions.map { found[$0] }
     }
+
+    /// For each partition the first record with this timestamp (milliseconds since the epoch) or a later one; partitions
+    /// that have none are left out.
+    func offsets(
+        of partitions: [TopicPartition], fromMs timestampMs: Int64, timeoutMs: Int32
+    ) throws(KafkaError) -> [TopicPartition: Int64] {
+        let list = PartitionList(capacity: partitions.count)
+        for partition in partitions { list.add(partition, offset: timestampMs) }
+        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times).
+        try check(unsafe rd_kafka_offsets_for_times(raw, list.raw, timeoutMs))
+        var found: [TopicPartition: Int64] = [:]
+        var failure: KafkaError?
+        unsafe UnsafePointer(list.raw).forEach { element in
+            let code = unsafe KafkaCode(element.err)
+            if code != .none { failure = unsafe KafkaError(code, "\(element.identity): \(code.text)") }
+            unsafe found[element.identity] = element.offset >= 0 ? element.offset : nil
+        }
+        if let failure { throw failure }
+        return found
+    }
+
+    /// What the client's group has committed; waits for the brokers, at most `timeoutMs`.
+    func committed(_ partitions: [TopicPartition], timeoutMs: Int32) throws(KafkaError) -> [CommittedOffset] {
+        let list = PartitionList(partitions)
+        try check(unsafe rd_kafka_committed(raw, list.raw, timeoutMs))
+        var offsets: [CommittedOffset] = []
+        unsafe UnsafePointer(list.raw).forEach { unsafe offsets.append($0.committed) }
+        return offsets
+    }
 }

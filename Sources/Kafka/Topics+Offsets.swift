@@ -39,18 +39,6 @@ extension Topics {
     package func offsets(
         of partitions: [TopicPartition], fromMs timestampMs: Int64, timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Int64] {
-        let list = PartitionList(capacity: partitions.count)
-        for partition in partitions { list.add(partition, offset: timestampMs) }
-        // Both directions use the field `offset` (rdkafka.h, rd_kafka_offsets_for_times).
-        try check(unsafe rd_kafka_offsets_for_times(client.raw, list.raw, timeoutMs))
-        var found: [TopicPartition: Int64] = [:]
-        var failure: KafkaError?
-        unsafe UnsafePointer(list.raw).forEach { element in
-            let code = unsafe KafkaCode(element.err)
-            if code != .none { failure = unsafe KafkaError(code, "\(element.identity): \(code.text)") }
-            unsafe found[element.identity] = element.offset >= 0 ? element.offset : nil
-        }
-        if let failure { throw failure }
-        return found
+        try client.offsets(of: partitions, fromMs: timestampMs, timeoutMs: timeoutMs)
     }
 }

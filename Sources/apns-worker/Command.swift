@@ -14,6 +14,7 @@ struct Command: Sendable {
         Command(
             name: "channels", summary: "make, list, read and delete the channels of broadcasts", run: manageChannels),
         Command(name: "tail", summary: "follow results, dead tokens or dead letters", run: tail),
+        Command(name: "replay", summary: "ask again for what failed, by its results or dead letters", run: replay),
         Command(
             name: "feedback", summary: "read the binary protocol's feedback service once", run: readFeedback),
         Command(name: "schema", summary: "print the JSON Schema of a record", run: printSchema),

@@ -100,6 +100,33 @@ extension EndToEnd.Commands {
             (["feedback"], 64, "needs --config FILE"),
             (["feedback", "-c", "x", "--deadline", "soon"], 64, "expected a duration such as"),
             (["feedback", "-c", "/nowhere/x"], 78, "cannot read /nowhere/x"),
+            (["replay"], 64, "what is to be replayed?; say one of results, dead-letters first"),
+            (["replay", "result", "-c", "x", "--all"], 64, "did you mean results?"),
+            (["replay", "results", "--all"], 64, "needs --config FILE"),
+            (
+                ["replay", "results", "-c", "x"], 64,
+                "say what: --reason, --outcome, --app, --since, --until or --request; or --all"
+            ),
+            (["replay", "dead-letters", "-c", "x"], 64, "say what: --reason, --since, --until or --request; or --all"),
+            (["replay", "results", "-c", "x", "--all", "--app", "shop"], 64, "--all is for all: leave it out"),
+            (["replay", "dead-letters", "-c", "x", "--app", "shop"], 64, "--app is for results"),
+            (["replay", "dead-letters", "-c", "x", "--outcome", "invalid"], 64, "--outcome is for results"),
+            (["replay", "dead-letters", "-c", "x", "--all", "--expired"], 64, "--expired is for results"),
+            (["replay", "results", "-c", "x", "--outcome", "lost"], 64, "expected one of accepted, unregistered"),
+            (["replay", "results", "-c", "x", "--reason", "badtopic"], 64, "did you mean BadTopic?"),
+            (
+                ["replay", "results", "-c", "x", "--since", "yesterday"], 64,
+                "--since: expected a time such as 2026-01-31T12:00:00Z"
+            ),
+            (
+                ["replay", "results", "-c", "x", "--since", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z"],
+                64, "--until must be later than --since"
+            ),
+            (["replay", "results", "-c", "x", "--request", "t/1"], 64, "--request: expected TOPIC/PARTITION/OFFSET"),
+            (["replay", "results", "-c", "x", "--all", "--rate", "10"], 64, "--rate: expected so many a second"),
+            (["replay", "results", "-c", "x", "--all", "--name", "a b"], 64, "--name: expected 1 to 100 letters"),
+            (["replay", "results", "-c", "x", "--all", "--to", "a/b"], 64, "--to: expected a topic's name"),
+            (["replay", "results", "-c", "/nowhere/x", "--all"], 78, "cannot read /nowhere/x"),
             (["simulate", "--listen", "[::1]"], 64, "an IPv6 address in brackets: [::1]:2197"),
             (["simulate", "--listen", "::1:0"], 64, "an IPv6 address in brackets: [::1]:2197"),
             (["versoin"], 64, "there is no command \"versoin\""),
@@ -152,7 +179,7 @@ extension EndToEnd.Commands {
             #expect(ended.ending == .exited(0) && ended.text.hasPrefix("apns-worker 0."), "\(ended.text)")
         }
 
-        @Test(.needs(.worker), arguments: ["send", "channels", "tail", "feedback", "schema"])
+        @Test(.needs(.worker), arguments: ["send", "channels", "tail", "replay", "feedback", "schema"])
         func helpTellsItsOptions(command: String) throws {
             let ended = try Self.run([command, "--help"])
             #expect(ended.ending == .exited(0) && ended.text.hasPrefix("Usage: apns-worker \(command)"))

@@ -88,6 +88,30 @@ extension EndToEnd.Records {
             try simulator.process.stop()
         }
 
+        /// What a worker has no room for has its place in the log all the same, and comes again in smaller batches.
+        @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(4)))
+        func whatWasTooLargeToUnpackIsReplayed() throws {
+            let scene = try Scene("unpacked", partitions: 1)
+            scene.configuration.kafka = "max_batch_bytes: 4MiB"
+            let simulator = try scene.startSimulator()
+            try Self.write(
+                ["good:3@0", "full:zstd:2000:3000@0", "good:2@0"], to: scene.configuration.requests, of: scene)
+            let worker = try scene.startWorker()
+            try scene.await(scene.configuration.results, holds: 5, within: 60, of: worker)
+            try scene.await(scene.configuration.deadLetters, holds: 1, within: 30, of: worker)
+            #expect(try Self.places(of: scene) == [[scene.configuration.requests[...], "0", "3", "2002"]])
+            let replay = try Scene.run(
+                Tool.worker.path(),
+                ["replay", "dead-letters", "--config", scene.file("worker.yaml"), "--reason", "unreadable-batch"])
+            #expect(
+                replay.ending == .exited(0) && replay.text.contains("2000 requests were produced again"),
+                "\(replay.text)")
+            try scene.await(scene.configuration.results, holds: 2_005, within: 60, of: worker)
+            #expect(try scene.resultsWithKcat().filter { $0.contains("push-replay-of=") }.count == 2_000)
+            try scene.stop(worker)
+            try simulator.process.stop()
+        }
+
         /// Snappy's end is not told by librdkafka: it is found by asking.
         @Test(.needs(.worker, .broker, .python, .curl, .kcat), .timeLimit(.minutes(5)))
         func batchesOfSnappyThatOnlyBrokersUnpackAreDeadLetteredAndTheOthersGoOn() throws {

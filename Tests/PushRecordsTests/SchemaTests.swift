@@ -174,7 +174,8 @@ struct SchemaCheck {
         ("apns-collapse-id", true), ("push-app", true), ("x-mine", true), ("Push-Retry-X", true),
         ("push-dlq-reason", true),
         ("Apns-Collapse-Id", false), ("apns-collapse-ids", false), ("xapns-a", true), ("push-", false),
-        ("PUSH-APP", false), ("push-not-befor", false),
+        ("PUSH-APP", false), ("push-not-befor", false), ("Push-Replay-Of", false), ("push-replay-off", false),
+        ("push-replay-of", true),
     ])
     func headerNames(name: String, isValid: Bool) throws {
         let faults = try SchemaCheck(.requestHeaders).faults(Array("{\"\(name)\":\"shop\"}".utf8))

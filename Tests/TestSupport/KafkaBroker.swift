@@ -187,12 +187,17 @@ package final class KafkaBroker: @unchecked Sendable {
     /// broker); `nil`: no more. It holds for open connections, too. Needs a broker of ours.
     package func setQuota(_ name: String, ofClientID clientID: String, bytesPerSecond: Int?) throws {
         let change = bytesPerSecond.map { ["--add-config", "\(name)=\($0)"] } ?? ["--delete-config", name]
+        try administer(
+            "kafka.admin.ConfigCommand", ["--alter", "--entity-type", "clients", "--entity-name", clientID] + change)
+    }
+
+    /// Runs one of Kafka's own programs. Needs a broker of ours.
+    func administer(_ program: String, _ arguments: [String]) throws {
         let command = try ChildProcess(
             "java",
             Self.jvm(folder ?? FileManager.default.temporaryDirectory) + [
-                "-cp", "\(home)/libs/*", "kafka.admin.ConfigCommand", "--bootstrap-server", bootstrapServers, "--alter",
-                "--entity-type", "clients", "--entity-name", clientID,
-            ] + change)
+                "-cp", "\(home)/libs/*", program, "--bootstrap-server", bootstrapServers,
+            ] + arguments)
         guard try command.wait(seconds: 60) == .exited(0) else { throw Failure.refused(command.text) }
     }
 

@@ -36,7 +36,7 @@ private func isIPv6Scalar(_ scalar: Unicode.Scalar) -> Bool {
 }
 
 /// Kafka's own rule (`org.apache.kafka.common.internals.Topic`).
-private func isTopicName(_ text: String) -> Bool {
+func isTopicName(_ text: String) -> Bool {
     text.utf8.count <= 249 && text != "." && text != ".."
         && text.unicodeScalars.allSatisfy { $0.isASCIIWord || $0 == "." || $0 == "-" }
 }

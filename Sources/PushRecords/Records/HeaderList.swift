@@ -15,17 +15,18 @@ struct HeaderList: ~Copyable {
 
     @inline(__always)
     mutating func append(_ name: StaticString, _ value: UnsafeRawBufferPointer) {
+        append(RecordHeader(name: name, value: value))
+    }
+
+    @inline(__always)
+    mutating func append(_ header: RecordHeader) {
         if count == capacity { grow() }
-        (storage + count).initialize(to: RecordHeader(name: name, value: value))
+        (storage + count).initialize(to: header)
         count &+= 1
     }
 
     mutating func append(contentsOf headers: UnsafeBufferPointer<RecordHeader>) {
-        for header in headers {
-            if count == capacity { grow() }
-            (storage + count).initialize(to: header)
-            count &+= 1
-        }
+        for header in headers { append(header) }
     }
 
     @inline(never)

@@ -1,5 +1,11 @@
 /// Gathers the headers that results carry on. Reused from record to record; owns its lists, not the bytes.
+///
+/// Among them is the worker's own `push-replay-of` (`ReplayWriter`), which so goes the same way as a `traceparent`: to the
+/// result, through retry records, and through dead letters, which have all headers.
 struct CopiedHeaders: ~Copyable {
+    /// Carried on whatever the configuration says.
+    private static let always = ["traceparent", "tracestate", ReplayWriter.header.description]
+
     private let names: [Name]
     /// One bit a length of a name, so that most headers are passed over without a comparison.
     private let lengths: UInt64
@@ -11,7 +17,7 @@ struct CopiedHeaders: ~Copyable {
 
     init(_ configured: [String]) {
         var names: [Name] = []
-        for name in ["traceparent", "tracestate"] + configured where !names.contains(where: { $0.text == name }) {
+        for name in Self.always + configured where !names.contains(where: { $0.text == name }) {
             names.append(Name(text: name, utf8: Array(name.utf8)))
         }
         self.names = names

@@ -190,7 +190,7 @@ enum HeaderName: UInt8, CaseIterable {
 
 extension UnsafeRawBufferPointer {
     /// Whether it begins with `prefix`, which is in lower case, in any case of its letters.
-    fileprivate func begins(_ prefix: StaticString) -> Bool {
+    func begins(_ prefix: StaticString) -> Bool {
         count >= prefix.utf8CodeUnitCount
             && zip(self, prefix.lentBytes).allSatisfy { byte, expected in
                 byte == expected || (byte | 0x20 == expected && 0x61...0x7A ~= expected)

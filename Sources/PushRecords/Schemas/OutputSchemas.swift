@@ -73,7 +73,7 @@ extension RecordSchema {
             "Beside these, traceparent, tracestate and what results.copy_headers names, as the request has them",
         "type": "object",
         "required": ["outcome"],
-        "properties": ["outcome": outcomes, "reason": reason],
+        "properties": SchemaTree.object([.init("outcome", outcomes), .init("reason", reason)]).adding(replayHeader),
     ]
 
     /// The value of a dead token.

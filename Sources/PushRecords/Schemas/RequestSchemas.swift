@@ -37,12 +37,23 @@ extension RecordSchema {
                 "description": "No other apns- or push- header than these, but those that results.copy_headers names",
                 "anyOf": .array(
                     [.object([.init("not", ["pattern": "^([Aa][Pp][Nn][Ss]|[Pp][Uu][Ss][Hh])-"])])]
-                        + [.object([.init("enum", SchemaTree(words: requestNames))])]
+                        + [.object([.init("enum", SchemaTree(words: requestNames + ["\(ReplayWriter.header)"]))])]
                         + [["pattern": "^[Pp][Uu][Ss][Hh]-([Rr][Ee][Tt][Rr][Yy]|[Dd][Ll][Qq])-"]]),
             ],
-            "properties": properties(KnownHeader.all.filter { !$0.isRetry }, isMember: false),
+            "properties": properties(KnownHeader.all.filter { !$0.isRetry }, isMember: false).adding(replayHeader),
         ])
         .adding(["allOf": .array(recordRules)])
+
+    /// Of a request that was replayed, and of what comes of it; the parser takes any text.
+    static let replayHeader: SchemaTree = .object([
+        .init(
+            "\(ReplayWriter.header)",
+            [
+                "type": "string",
+                "description":
+                    "Written by apns-worker replay: topic/partition/offset/index of where it was asked for first",
+            ])
+    ])
 
     private static let requestNames = KnownHeader.all.filter { !$0.isRetry }.map { $0.text.description }
 
@@ -55,9 +66,11 @@ extension RecordSchema {
             "description": "No apns- or push- header, but those that results.copy_headers names",
             "anyOf": [
                 ["not": ["pattern": "^([Aa][Pp][Nn][Ss]|[Pp][Uu][Ss][Hh])-"]],
+                ["enum": SchemaTree(words: ["\(ReplayWriter.header)"])],
                 ["pattern": "^[Pp][Uu][Ss][Hh]-([Rr][Ee][Tt][Rr][Yy]|[Dd][Ll][Qq])-"],
             ],
         ],
+        "properties": replayHeader,
     ]
 
     /// The value of a request in envelope form.
@@ -115,7 +128,7 @@ extension RecordSchema {
             words: ([.pushType, .retryRequest, .retryAttempt, .retryDue, .retryFirst] as [HeaderName]).map {
                 $0.text.description
             }),
-        "properties": properties(KnownHeader.all, isMember: false),
+        "properties": properties(KnownHeader.all, isMember: false).adding(replayHeader),
         "allOf": .array(recordRules),
     ]
 

@@ -1,5 +1,6 @@
 import Configuration
 import PushRecords
+import Replay
 
 /// What `tail` looks for.
 struct Sought: Equatable {
@@ -39,14 +40,13 @@ struct Sought: Equatable {
 
     /// `TOPIC/PARTITION/OFFSET`, or the same and `/INDEX`.
     static func request(text: String) throws(UsageError) -> Sought {
-        let hasIndex = text.count(where: { $0 == "/" }) > 2
-        guard let place = DeliveryResult.Request(text: hasIndex ? text : text + "/0") else {
+        guard let place = ReplaySelection.Place(text) else {
             throw UsageError("expected TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX as results have it")
         }
         return Sought(
             .request(
                 RecordPlace(topic: place.topic, partition: place.partition, offset: place.offset),
-                index: hasIndex ? place.index : nil))
+                index: place.index))
     }
 
     /// Hex digits of either case.

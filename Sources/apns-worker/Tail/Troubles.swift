@@ -4,9 +4,11 @@ import Kafka
 struct Troubles {
     private var pause = Deadline(after: .zero)
 
-    mutating func say(_ error: KafkaError) {
+    mutating func say(_ error: KafkaError) { say(error.text) }
+
+    mutating func say(_ text: String) {
         guard pause.hasPassed else { return }
         pause = Deadline(after: .seconds(10))
-        complain("\(error.text); trying again")
+        complain("\(text); trying again")
     }
 }

@@ -1,0 +1,59 @@
+import Glibc
+
+/// A time as a command line has it: RFC 3339, with an offset from UTC, or how long ago.
+package enum Moment: Hashable, Sendable {
+    /// In milliseconds since the epoch.
+    case at(Int64)
+    case ago(Duration)
+
+    /// `2026-01-31T12:00:00Z`, `2026-01-31T12:00:00.250+01:00`, or a duration such as `15m`; `nil` for anything else.
+    package init?(_ text: String) {
+        if let duration = Quantity.duration(text) {
+            self = .ago(duration)
+        } else if let ms = Self.milliseconds(text) {
+            self = .at(ms)
+        } else {
+            return nil
+        }
+    }
+
+    /// In milliseconds since the epoch; 0 for what is before it.
+    package func ms(nowMs: Int64) -> Int64 {
+        switch self {
+        case .at(let ms): ms
+        case .ago(let duration): max(0, nowMs - duration.milliseconds)
+        }
+    }
+
+    private static func milliseconds(_ text: String) -> Int64? {
+        guard
+            let match = text.wholeMatch(
+                of: /(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)/
+                    .asciiOnlyDigits())
+        else { return nil }
+        func number(_ digits: Substring) -> Int32 { Int32(digits) ?? 0 }
+        var parts = unsafe tm()
+        unsafe parts.tm_year = number(match.1) - 1_900
+        unsafe parts.tm_mon = number(match.2) - 1
+        unsafe parts.tm_mday = number(match.3)
+        unsafe parts.tm_hour = number(match.4)
+        unsafe parts.tm_min = number(match.5)
+        unsafe parts.tm_sec = number(match.6)
+        let wanted = unsafe parts
+        let seconds = Int64(unsafe timegm(&parts))
+        // It takes the 31st of February for the 3rd of March.
+        guard unsafe parts.tm_mon == wanted.tm_mon, unsafe parts.tm_mday == wanted.tm_mday,
+            unsafe parts.tm_hour == wanted.tm_hour, unsafe parts.tm_min == wanted.tm_min,
+            unsafe parts.tm_sec == wanted.tm_sec
+        else { return nil }
+        let fraction = match.7.map { Int64(($0 + "00").prefix(3)) ?? 0 } ?? 0
+        var offset: Int64 = 0
+        if match.8.count == 6 {
+            let (hours, minutes) = (number(match.8.dropFirst().prefix(2)), number(match.8.suffix(2)))
+            guard hours < 24, minutes < 60 else { return nil }
+            offset = Int64(hours * 3_600 + minutes * 60) * (match.8.hasPrefix("-") ? -1 : 1)
+        }
+        let ms = (seconds - offset) * 1_000 + fraction
+        return ms >= 0 ? ms : nil
+    }
+}

@@ -1,0 +1,114 @@
+import CRdkafka
+
+/// Why a step of a transaction was not done.
+package struct TransactionError: Error, Hashable, Sendable, CustomStringConvertible {
+    package let error: KafkaError
+    /// The same call may be made again, after a pause: nothing is lost, it may go on in the background. Else nothing can be
+    /// done with this producer any more: a new one begins anew (`Producer.initializeTransactions`), which undoes what this
+    /// one left open; whether its last transaction was committed the group's offsets tell.
+    package let isPassing: Bool
+
+    package init(_ error: KafkaError, isPassing: Bool) {
+        self.error = error
+        self.isPassing = isPassing
+    }
+
+    /// Another producer with the same id has begun, or the transaction took longer than its time limit and the brokers
+    /// aborted it: which of them they do not tell.
+    package var isFenced: Bool {
+        switch error.code {
+        case .fenced, .producerFenced, .invalidProducerEpoch: true
+        default: false
+        }
+    }
+
+    package var description: String { error.description }
+
+    /// Takes over and frees an error object (rdkafka.h, "Transactional producer API").
+    ///
+    /// One that asks for rd_kafka_abort_transaction counts as one that does not pass: the producer that did so was refused by
+    /// brokers afterwards, as one that had left out records (<doc:KafkaFacts>, Producing). Of errors that say nothing of
+    /// themselves rdkafka.h recommends to take them for fatal.
+    init(adopting error: OpaquePointer) {
+        isPassing =
+            unsafe rd_kafka_error_txn_requires_abort(error) == 0 && rd_kafka_error_is_retriable(error) != 0
+        self.error = unsafe KafkaError(adopting: error)
+    }
+}
+
+/// Transactions (KIP-98): what a producer with `ProducerSettings.transaction` writes, and the offsets that it commits with
+/// it, are all there or not at all, for readers of committed records, as the worker's are.
+///
+/// The order is `initializeTransactions` once, then again and again `beginTransaction`, `produce`, `serve` until nothing is
+/// outstanding, `addOffsets`, `commitTransaction`. All on the producer's thread; each call that asks brokers waits for them. Nothing undoes a
+/// transaction but its end: a new producer's beginning, or its time limit.
+extension Producer {
+    /// Ends what an earlier producer with the same id left open, and keeps it from writing any more: the last one to call
+    /// this is the one that counts. Waits at most `timeoutMs`; after an error that passes it goes on where it was.
+    ///
+    /// What the other one had committed is committed when this returns, so the group's offsets are to be asked for
+    /// afterwards, and not before.
+    package func initializeTransactions(timeoutMs: Int32) throws(TransactionError) {
+        try unsafe checkTransaction(rd_kafka_init_transactions(client.handle.raw, timeoutMs))
+    }
+
+    /// From here on until its end the transaction's records hold up readers of committed records in their partitions.
+    package func beginTransaction() throws(TransactionError) {
+        try unsafe checkTransaction(rd_kafka_begin_transaction(client.handle.raw))
+    }
+
+    /// Has offsets of a group without members committed with what is produced. It may be repeated with the same ones
+    /// (rdkafka.h). Throws at once what has befallen the transaction before.
+    package func addOffsets(_ entries: [CommitEntry], group: String) throws(TransactionError) {
+        let list = PartitionList(capacity: entries.count)
+        for entry in entries { list.add(entry) }
+        let metadata: OpaquePointer? = unsafe rd_kafka_consumer_group_metadata_new(group)
+        defer { unsafe rd_kafka_consumer_group_metadata_destroy(metadata) }
+        try again { () throws(TransactionError) in
+            try unsafe checkTransaction(
+                rd_kafka_send_offsets_to_transaction(client.handle.raw, list.raw, metadata, Self.offsetsMs))
+        }
+    }
+
+    /// Commits what was produced since `beginTransaction`, and the offsets that were added, together.
+    ///
+    /// Nothing may be outstanding: librdkafka would wait for reports that nobody serves meanwhile (rdkafka.h,
+    /// rd_kafka_commit_transaction). It waits for the brokers for what is left of the transaction's time, as is recommended
+    /// there. After an error that does not pass nobody knows whether it was committed.
+    package func commitTransaction() throws(TransactionError) {
+        precondition(outstanding == 0, "a transaction is committed while records are outstanding")
+        try again { () throws(TransactionError) in
+            try unsafe checkTransaction(rd_kafka_commit_transaction(client.handle.raw, -1))
+        }
+    }
+
+    /// Whether an event tells that the transaction has failed; why, its next step throws. Records that were not sent yet
+    /// wait on, and have no report (rdkafka_txnmgr.c, rd_kafka_txn_set_abortable_error).
+    package static func tellsFailedTransaction(_ event: ClientEvent) -> Bool {
+        if case .log(_, "TXNERR", _) = event { true } else { false }
+    }
+
+    /// What made the client unusable; `nil` while nothing did.
+    package var fatalError: KafkaError? { client.handle.fatalError }
+
+    /// Two of these are less than a transaction's time limit.
+    private static var offsetsMs: Int32 { 5_000 }
+
+    /// Calls once more after an error that passes; whoever called cannot go on in the middle.
+    private func again(_ call: () throws(TransactionError) -> Void) throws(TransactionError) {
+        do throws(TransactionError) {
+            return try call()
+        } catch {
+            guard error.isPassing else { throw error }
+        }
+        do throws(TransactionError) {
+            try call()
+        } catch {
+            throw TransactionError(error.error, isPassing: false)
+        }
+    }
+
+    private func checkTransaction(_ error: OpaquePointer?) throws(TransactionError) {
+        if let error = unsafe error { throw unsafe TransactionError(adopting: error) }
+    }
+}

@@ -1,0 +1,88 @@
+internal import EventLoop
+internal import Glibc
+internal import Kafka
+
+/// What a replay waits for, and what it says meanwhile: it ends when it is told to, and has patience with brokers.
+package struct ReplayWatch {
+    private let isStopped: () -> Bool
+    private let say: (String) -> Void
+
+    /// - Parameters:
+    ///   - isStopped: asked several times a second; true for good once the replay is to end.
+    ///   - say: gets what is wrong and is tried again, in words.
+    package init(isStopped: @escaping () -> Bool, say: @escaping (String) -> Void) {
+        self.isStopped = isStopped
+        self.say = say
+    }
+
+    var nowMs: Int64 { LoopTime.read().wallMs }
+    var nowNs: Int64 { LoopTime.read().monotonicNs }
+
+    /// Throws once the replay is to end.
+    func check() throws(ReplayFailure) {
+        if isStopped() { throw ReplayFailure("stopped", isStop: true) }
+    }
+
+    func trouble(_ text: String) { say(text) }
+
+    func trouble(_ events: [ClientEvent]) {
+        for case .error(let error) in events { say(error.text) }
+    }
+
+    func pause(ms milliseconds: Int64) throws(ReplayFailure) { try pause(untilNs: nowNs + milliseconds * 1_000_000) }
+
+    func pause(untilNs deadlineNs: Int64) throws(ReplayFailure) {
+        while true {
+            try check()
+            let leftUs = (deadlineNs - nowNs + 999) / 1_000
+            guard leftUs > 0 else { return }
+            usleep(UInt32(min(leftUs, 100_000)))
+        }
+    }
+
+    /// Asks until there is an answer. `denial`: why it is of no use to ask again; `nil`: it may be.
+    func patiently<R>(
+        _ denial: (KafkaError) -> ReplayFailure?, _ question: () throws(KafkaError) -> R
+    ) throws(ReplayFailure) -> R {
+        while true {
+            do throws(KafkaError) {
+                return try question()
+            } catch {
+                if let failure = denial(error) { throw failure }
+                trouble(error.text)
+            }
+            try pause(ms: 500)
+        }
+    }
+}
+
+/// Rights that are missing, and what to grant.
+enum Denial {
+    static func reading(_ topic: String, _ code: KafkaCode) -> ReplayFailure? {
+        code == .topicAuthorizationFailed
+            ? ReplayFailure("topic \(topic) cannot be read: grant READ on topic \(topic)") : nil
+    }
+
+    static func writing(_ topics: [String], _ code: KafkaCode) -> ReplayFailure? {
+        let names = topics.joined(separator: ", ")
+        let these = topics.count == 1 ? "topic \(names)" : "topics \(names)"
+        return switch code {
+        case .topicAuthorizationFailed: ReplayFailure("\(these) cannot be written: grant WRITE on \(these)")
+        case .clusterAuthorizationFailed:
+            ReplayFailure("\(these) cannot be written: grant WRITE on \(these), or IDEMPOTENT_WRITE on the cluster")
+        case _ where code.isUnknownTopic: ReplayFailure("\(these) cannot be written: create it, or give --to TOPIC")
+        default: nil
+        }
+    }
+
+    static func committing(_ group: String, _ code: KafkaCode) -> ReplayFailure? {
+        switch code {
+        case .groupAuthorizationFailed:
+            ReplayFailure("the job's progress cannot be kept: grant READ on group \(group)")
+        case .transactionalIDAuthorizationFailed:
+            ReplayFailure(
+                "nothing can be written in transactions: grant WRITE and DESCRIBE on transactional id \(group)")
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,176 @@
+import Configuration
+import PushRecords
+import Replay
+
+/// What the options of `replay` say.
+struct ReplayOptions {
+    var file: String?
+    var selection = ReplaySelection()
+    var since: Moment?
+    var until: Moment?
+    var isAll = false
+    var target: String?
+    var expiredToo = false
+    var rate: Int?
+    var isDryRun = false
+    var name: String?
+    var deadline: Duration?
+    var format = OutputFormat.text
+    /// The conditions as they were given, of which a job is made.
+    var conditions: [String] = []
+
+    static let table = OptionTable<Self>(
+        command: "apns-worker replay",
+        usage: [
+            "results --config FILE CONDITION… [OPTIONS]",
+            "dead-letters --config FILE CONDITION… [OPTIONS]",
+        ],
+        about: [
+            "Asks again for the notifications of results, or for the requests of dead letters: each record is fetched where it stands, and written again as it was, with the header push-replay-of, which says where it was asked for first. Of an envelope only the notification that the result is about is asked for again.",
+            "A condition may be given more than once: one of its values has to fit, and each of the conditions. An accepted notification is asked for again only with --outcome accepted.",
+            "Each request is written once, also when the command is killed and run again: how far it is stands in the offsets of a consumer group, which are committed together with what is written. What comes after the command has begun is none of its.",
+        ], options: conditionOptions + otherOptions,
+        notes:
+            "Exit codes: 0 all that matched was asked for again, or left out as expired or repeated; 1 some was not, or it was stopped: the same command goes on;\n64 wrong usage, 78 wrong configuration."
+    )
+
+    private static let conditionOptions: [OptionTable<Self>.Option] = [
+        .init("config", "c", value: "FILE", "The worker's configuration: names Kafka, the topics and the group.") {
+            options, text throws(UsageError) in options.file = try OptionValue.text(text)
+        },
+        .init(
+            "reason", value: "REASON",
+            "A reason: Apple's word in results, such as BadTopic; or of dead letters, such as worker-crashed."
+        ) {
+            options, text throws(UsageError) in
+            options.selection.reasons.insert(try OptionValue.text(text))
+            options.conditions.append("reason=\(text)")
+        },
+        .init(
+            "outcome", value: "OUTCOME",
+            "An outcome, of results: rejected, abandoned, invalid, expired, unregistered, accepted."
+        ) {
+            options, text throws(UsageError) in
+            options.selection.outcomes.insert(try OptionValue.choice(text))
+            options.conditions.append("outcome=\(text)")
+        },
+        .init("app", value: "NAME", "An app, of results.") { options, text throws(UsageError) in
+            options.selection.apps.insert(try OptionValue.text(text))
+            options.conditions.append("app=\(text)")
+        },
+        .init(
+            "since", value: "TIME",
+            "What settled, or became a dead letter, at this time or later: 2026-01-31T12:00:00Z, or how long ago, such as 2h."
+        ) { options, text throws(UsageError) in
+            options.since = try OptionValue.moment(text)
+            options.conditions.append("since=\(text)")
+        },
+        .init("until", value: "TIME", "What did so before this time.") { options, text throws(UsageError) in
+            options.until = try OptionValue.moment(text)
+            options.conditions.append("until=\(text)")
+        },
+        .init(
+            "request", value: "PLACE",
+            "A request: TOPIC/PARTITION/OFFSET, or TOPIC/PARTITION/OFFSET/INDEX for one notification of an envelope."
+        ) { options, text throws(UsageError) in
+            guard let place = ReplaySelection.Place(text) else {
+                throw UsageError("expected TOPIC/PARTITION/OFFSET or TOPIC/PARTITION/OFFSET/INDEX")
+            }
+            options.selection.places.insert(place)
+            options.conditions.append("request=\(place)")
+        },
+        .init("all", nil, "No condition: all that is there.") {
+            $0.isAll = true
+            $0.conditions.append("all")
+        },
+    ]
+
+    private static let otherOptions: [OptionTable<Self>.Option] = [
+        .init("to", value: "TOPIC", "Where the requests go (default: the topic that each came from).") {
+            options, text throws(UsageError) in
+            options.target = try OptionValue.topicName(text)
+            options.conditions.append("to=\(text)")
+        },
+        .init("expired", nil, "Ask again also for what has expired (apns-expiration): its result says so.") {
+            $0.expiredToo = true
+            $0.conditions.append("expired")
+        },
+        .init("rate", value: "N/s", "So many requests a second, at most (default: as fast as it goes).") {
+            options, text throws(UsageError) in options.rate = try OptionValue.rate(text)
+        },
+        .init("dry-run", nil, "Write nothing: say what would be asked for again, by topic, app, outcome and reason.") {
+            $0.isDryRun = true
+        },
+        .init(
+            "name", value: "JOB",
+            "The job's name (default: made of the conditions as they are given): a job is done once, and a run with its name goes on with it."
+        ) { options, text throws(UsageError) in
+            let isRight =
+                (1...100).contains(text.utf8.count)
+                && text.unicodeScalars.allSatisfy {
+                    $0.isASCII && ($0.properties.isAlphabetic || "0123456789._-".unicodeScalars.contains($0))
+                }
+            guard isRight else { throw UsageError("expected 1 to 100 letters, digits, dots, hyphens or underscores") }
+            options.name = text
+        },
+        .init("deadline", value: "TIME", "Stop after this time, such as 10m (default: never).") {
+            options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
+        },
+        .init("format", value: "NAME", "text (default) or json: one object at the end.") {
+            options, text throws(UsageError) in options.format = try OptionValue.choice(text)
+        },
+    ]
+
+    /// What does not fit together; `nil`: nothing.
+    func complaint(_ source: ReplaySource) -> String? {
+        if file == nil { return "needs --config FILE" }
+        let isOpen = selection == ReplaySelection() && since == nil && until == nil
+        if isOpen, !isAll {
+            return source == .results
+                ? "say what: --reason, --outcome, --app, --since, --until or --request; or --all, for all that was not accepted"
+                : "say what: --reason, --since, --until or --request; or --all"
+        }
+        if !isOpen, isAll { return "--all is for all: leave it out, or the other conditions" }
+        if source == .deadLetters {
+            if !selection.outcomes.isEmpty { return "--outcome is for results: a dead letter has none" }
+            if !selection.apps.isEmpty { return "--app is for results: of a dead letter no app is known" }
+            if expiredToo { return "--expired is for results: dead letters are not looked into" }
+        }
+        if case .at(let since)? = since, case .at(let until)? = until, since >= until {
+            return "--until must be later than --since"
+        }
+        for reason in selection.reasons.sorted() {
+            let known = ReasonCode.allCases.compactMap(\.text?.description)
+            if !known.contains(reason), let meant = known.first(where: { $0.lowercased() == reason.lowercased() }) {
+                return "there is no reason \(printable(reason)); did you mean \(meant)?"
+            }
+        }
+        return nil
+    }
+
+    /// The same, of a configuration.
+    func complaint(_ configuration: WorkerConfiguration) -> String? {
+        guard let target, let output = configuration.outputTopics.first(where: { $0.name == target }) else {
+            return nil
+        }
+        return "--to: the worker writes topic \(target) itself (\(output.path)), and it takes no requests"
+    }
+
+    func order(_ source: ReplaySource, _ configuration: WorkerConfiguration, nowMs: Int64) -> ReplayOrder {
+        let topic = source == .results ? configuration.results.topic : configuration.deadLetters.topic
+        let fingerprint = ReplayOrder.fingerprint([source.rawValue, topic] + conditions)
+        var selection = selection
+        selection.sinceMs = since?.ms(nowMs: nowMs)
+        selection.untilMs = until?.ms(nowMs: nowMs)
+        var order = ReplayOrder(
+            source, topic: topic, selection,
+            group: "\(configuration.kafka.groupID).replay.\(name ?? "\(source.rawValue)-\(fingerprint)")",
+            fingerprint: fingerprint)
+        order.target = target
+        order.expiredToo = expiredToo
+        order.ratePerSecond = rate
+        order.isDryRun = isDryRun
+        order.copyHeaders = configuration.results.copyHeaders
+        return order
+    }
+}

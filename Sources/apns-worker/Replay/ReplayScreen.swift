@@ -1,0 +1,149 @@
+import EventLoop
+import Glibc
+import JSON
+import PushRecords
+import Replay
+
+/// Where a replay shows how far it is: one line on standard error that is written over, on a terminal; nothing elsewhere.
+/// What is to be said of single requests comes between.
+final class ReplayScreen {
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    private let isDryRun: Bool
+    private var isDrawn = false
+    private var drawnNs: Int64 = 0
+
+    init(_ order: ReplayOrder) { isDryRun = order.isDryRun }
+
+    func show(_ report: ReplayReport) {
+        guard isTerminal else { return }
+        let nowNs = LoopTime.read().monotonicNs
+        guard nowNs - drawnNs >= 100_000_000 else { return }
+        drawnNs = nowNs
+        isDrawn = true
+        let counts = report.counts
+        var line = "\r\u{1B}[K\(Int(report.part * 100)) % read, \(counts.matched) matched, \(counts.produced) "
+        line += isDryRun ? "would be produced again" : "produced again"
+        if !counts.isComplete { line += ", \(counts.gone + counts.unreadable + counts.refused + counts.lost) not" }
+        draw(line)
+    }
+
+    func clear() {
+        if isDrawn { draw("\r\u{1B}[K") }
+        isDrawn = false
+    }
+
+    /// A line for people, of somebody else's words.
+    func tell(_ line: String) {
+        clear()
+        complain(printable(line, limit: 600))
+    }
+
+    private func draw(_ text: String) {
+        var text = text
+        // Nobody looks: nothing is lost.
+        _ = text.withUTF8 { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+    }
+}
+
+extension ReplayOrder {
+    /// The job's name.
+    private var job: String { group.split(separator: ".replay.", maxSplits: 1).last.map(String.init) ?? group }
+
+    /// What came of it, for people.
+    func text(_ report: ReplayReport, _ seconds: Double) -> String {
+        let counts = report.counts
+        let things = source == .results ? "results" : "dead letters"
+        var parts = ["\(counts.produced) requests \(isDryRun ? "would be" : "were") produced again"]
+        func add(_ count: Int64, _ words: String) { if count > 0 { parts.append("\(count) \(words)") } }
+        add(counts.repeated, "were further \(things) of the same")
+        add(counts.expired, "have expired and were left out")
+        add(counts.gone, "are gone")
+        add(counts.unreadable, "cannot be read")
+        add(counts.refused, "cannot be asked for again")
+        add(counts.lost, "offsets of \(topic) were gone before they were read")
+        let sum = "of \(counts.matched) \(things) that matched: \(parts.joined(separator: ", "))"
+        let time = String(seconds.rounded(toPlaces: 1))
+        if isDryRun { return "\(sum); nothing was written\n" + table(report) }
+        if report.wasDone {
+            return "job \(job) was done before, and nothing is produced; \(sum). Another one takes another --name\n"
+        }
+        return
+            "job \(job) \(report.isDone ? "is done" : "is not done") after \(time) s\(report.isResumed ? ", going on with it" : ""); \(sum)\n"
+    }
+
+    /// What matched, by what it was.
+    private func table(_ report: ReplayReport) -> String {
+        let rows =
+            [["requests", "topic", "app", "outcome", "reason"]]
+            + report.tally.rows.map {
+                [
+                    "\($0.count)", $0.row.topic, $0.row.app ?? "-", $0.row.outcome?.rawValue ?? "-",
+                    $0.row.reason ?? "-",
+                ].map { printable($0, limit: 100) }
+            }
+        guard rows.count > 1 else { return "" }
+        let widths = rows[0].indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
+        var text = rows.map { row in
+            let cells = row.enumerated().map {
+                padded($0.element, to: $0.offset < row.count - 1 ? widths[$0.offset] : 0)
+            }
+            return "  " + cells.joined(separator: "  ") + "\n"
+        }.joined()
+        if report.tally.others > 0 { text += "  and \(report.tally.others) of other kinds\n" }
+        return text + "the first: \(report.tally.first.joined(separator: ", "))\n"
+    }
+
+    /// One object.
+    func json(_ report: ReplayReport, _ seconds: Double) -> String {
+        let counts = report.counts
+        var json = JSONWriter()
+        json.beginObject()
+        json.member("job", job)
+        json.member("group", group)
+        json.member("source", source.rawValue)
+        json.member("topic", topic)
+        json.name("dry_run")
+        json.value(isDryRun)
+        json.name("done")
+        json.value(report.isDone)
+        json.name("resumed")
+        json.value(report.isResumed)
+        json.name("was_done")
+        json.value(report.wasDone)
+        json.member("began_at_ms", report.beganMs)
+        json.member("took_ms", Int64(seconds * 1_000))
+        json.member("matched", counts.matched)
+        json.member("produced", counts.produced)
+        json.member("repeated", counts.repeated)
+        json.member("expired", counts.expired)
+        json.member("gone", counts.gone)
+        json.member("unreadable", counts.unreadable)
+        json.member("refused", counts.refused)
+        json.member("lost", counts.lost)
+        json.name("kinds")
+        json.beginArray()
+        for (row, count) in report.tally.rows {
+            json.beginObject()
+            json.member("topic", row.topic)
+            json.member("app", row.app)
+            json.member("outcome", row.outcome?.rawValue)
+            json.member("reason", row.reason)
+            json.member("count", count)
+            json.endObject()
+        }
+        json.endArray()
+        json.name("first")
+        json.beginArray()
+        for place in report.tally.first { json.value(place) }
+        json.endArray()
+        json.endObject()
+        return json.text
+    }
+}
+
+extension Double {
+    fileprivate func rounded(toPlaces places: Int) -> Double {
+        let factor = [1.0, 10.0, 100.0][places]
+        return (self * factor).rounded() / factor
+    }
+}

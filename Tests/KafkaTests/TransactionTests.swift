@@ -1,0 +1,233 @@
+import Foundation
+import Kafka
+import TestSupport
+import Testing
+
+/// A producer of transactions, and a reader of offsets beside it.
+private final class Transactor {
+    let producer: Producer
+    let topic: ProducerTopic
+    let settings: ProducerSettings
+    var codes: [KafkaCode] = []
+
+    init(_ cluster: Cluster, id: String, servers: String? = nil, timeoutMs: Int = 20_000) throws {
+        settings = ProducerSettings(
+            cluster: ClusterSettings(bootstrapServers: servers ?? cluster.servers),
+            transaction: ProducerSettings.Transaction(id: id, timeoutMs: timeoutMs))
+        producer = try Producer(settings)
+        topic = try producer.topic(cluster.topic)
+    }
+
+    func initialize() throws {
+        let deadline = Date(timeIntervalSinceNow: 60)
+        while true {
+            do throws(TransactionError) {
+                return try producer.initializeTransactions(timeoutMs: 10_000)
+            } catch {
+                guard error.isPassing, Date() < deadline else { throw error }
+            }
+        }
+    }
+
+    func commit(_ entries: [CommitEntry], group: String) throws {
+        try producer.addOffsets(entries, group: group)
+        try producer.commitTransaction()
+    }
+
+    func write(_ texts: [String]) throws {
+        for text in texts {
+            let code = Array(text.utf8).withUnsafeBytes {
+                producer.produce(
+                    to: topic, key: UnsafeRawBufferPointer(start: nil, count: 0), value: $0, headers: [], tag: 0)
+            }
+            #expect(code == .none)
+        }
+        let left = producer.flush(timeoutMs: 20_000, report: { codes.append($0.code) }, event: { _ in })
+        #expect(left == 0)
+    }
+}
+
+/// What `OffsetReader` found: values, and what stood in their place.
+private struct Found: Equatable {
+    var offsets: [Int64] = []
+    var texts: [String] = []
+    var troubles: [OffsetReader.Trouble] = []
+}
+
+extension OffsetReader {
+    /// Reads until the end of the log, or something that is no record.
+    fileprivate func readAll(_ partition: TopicPartition, from offset: Int64, seconds: Double = 30) throws -> Found {
+        try start(partition, at: offset)
+        defer { stop(partition) }
+        var found = Found()
+        let deadline = Date(timeIntervalSinceNow: seconds)
+        while found.troubles.isEmpty {
+            try #require(Date() < deadline, "\(found)")
+            _ = next(timeoutMs: 100) { _, message in
+                found.offsets.append(message.offset)
+                found.texts.append(String(decoding: message.value, as: UTF8.self))
+            } trouble: { _, trouble in
+                found.troubles.append(trouble)
+            }
+        }
+        return found
+    }
+}
+
+@Suite(.waiting) struct TransactionTests {
+    private func reader(_ cluster: Cluster, group: String? = nil) throws -> OffsetReader {
+        let reader = try OffsetReader(
+            ClusterSettings(bootstrapServers: cluster.servers), group: group, fetchKilobytes: 64)
+        let topics = try reader.topics(named: [cluster.topic], timeoutMs: 10_000)
+        #expect(topics[cluster.topic]?.code == KafkaCode.none)
+        return reader
+    }
+
+    private func committed(_ reader: OffsetReader, _ partition: TopicPartition) throws -> CommittedOffset? {
+        let deadline = Date(timeIntervalSinceNow: 30)
+        while true {
+            let found = try? reader.committed([partition], timeoutMs: 5_000).first
+            if let found, found.code == .none { return found }
+            try #require(Date() < deadline, "\(found.map { "\($0)" } ?? "no answer")")
+        }
+    }
+
+    @Test(.needsBroker) func `Records and offsets are committed together, or none of them`() throws {
+        let cluster = try Cluster(.broker)
+        let reader = try reader(cluster, group: cluster.group)
+        let partition = cluster.partition(0)
+        let transactor = try Transactor(cluster, id: cluster.group)
+        try transactor.initialize()
+        try transactor.producer.beginTransaction()
+        try transactor.write(["a", "b"])
+        // What is not committed is not there.
+        #expect(try reader.readAll(partition, from: 0) == Found(troubles: [.end(offset: 0)]))
+        let entry = CommitEntry(partition, offset: 7, metadata: Array("here".utf8))
+        try transactor.commit([entry], group: cluster.group)
+        #expect(try reader.readAll(partition, from: 0).texts == ["a", "b"])
+        let first = try committed(reader, partition)
+        #expect(first?.offset == 7 && first?.metadata == Array("here".utf8))
+
+        try transactor.producer.beginTransaction()
+        try transactor.write(["c"])
+        let successor = try Transactor(cluster, id: cluster.group)
+        try successor.initialize()
+        try successor.producer.beginTransaction()
+        try successor.write(["d"])
+        try successor.commit([CommitEntry(partition, offset: 9)], group: cluster.group)
+        let all = try reader.readAll(partition, from: 0)
+        #expect(all.texts == ["a", "b", "d"])
+        // Marks of transactions have places, and the end is behind the last of them.
+        #expect(all.offsets == [0, 1, 5] && all.troubles == [.end(offset: 7)])
+        #expect(try reader.readAll(partition, from: 2).offsets == [5])
+        #expect(try committed(reader, partition)?.offset == 9)
+        #expect(reader.bounds(of: [partition], timeoutMs: 10_000) == [partition: 0..<7])
+        // Offsets alone make a transaction, too.
+        try successor.producer.beginTransaction()
+        try successor.commit([CommitEntry(partition, offset: 10)], group: cluster.group)
+        #expect(try committed(reader, partition)?.offset == 10)
+    }
+
+    @Test(.needsBroker) func `The last of two that have begun is the one that counts`() throws {
+        let cluster = try Cluster(.broker)
+        let reader = try reader(cluster, group: cluster.group)
+        let partition = cluster.partition(0)
+        let first = try Transactor(cluster, id: cluster.group)
+        try first.initialize()
+        try first.producer.beginTransaction()
+        try first.write(["lost"])
+        let second = try Transactor(cluster, id: cluster.group)
+        try second.initialize()
+        let error = #expect(throws: TransactionError.self) {
+            try first.commit([CommitEntry(partition, offset: 3)], group: cluster.group)
+        }
+        #expect(error?.isFenced == true && error?.isPassing == false, "\(error.map { "\($0)" } ?? "")")
+        try second.producer.beginTransaction()
+        try second.write(["kept"])
+        try second.commit([CommitEntry(partition, offset: 5)], group: cluster.group)
+        #expect(try reader.readAll(partition, from: 0).texts == ["kept"])
+        #expect(try committed(reader, partition)?.offset == 5)
+    }
+
+    @Test(.needsBroker) func `A record that is refused is told, and another producer goes on`() throws {
+        let cluster = try Cluster(.broker, configuration: [KafkaProperty("max.message.bytes", "2000")])
+        let reader = try reader(cluster)
+        let transactor = try Transactor(cluster, id: cluster.group)
+        try transactor.initialize()
+        try transactor.producer.beginTransaction()
+        let noise = String((0..<8_000).map { _ in Character(Unicode.Scalar(UInt8.random(in: 0x21...0x7E))) })
+        try transactor.write([noise])
+        #expect(transactor.codes == [.messageTooLarge])
+        let error = #expect(throws: TransactionError.self) {
+            try transactor.commit([CommitEntry(cluster.partition(0), offset: 3)], group: cluster.group)
+        }
+        #expect(error?.isPassing == false && error?.isFenced == false, "\(error.map { "\($0)" } ?? "")")
+        let successor = try Transactor(cluster, id: cluster.group)
+        try successor.initialize()
+        try successor.producer.beginTransaction()
+        try successor.write(["small"])
+        try successor.commit([CommitEntry(cluster.partition(0), offset: 4)], group: cluster.group)
+        #expect(try reader.readAll(cluster.partition(0), from: 0).texts == ["small"])
+    }
+}
+
+@Suite(.waiting) struct OffsetReaderTests {
+    @Test(.needsBroker) func `Places in any order, each once, and nothing of the place before`() throws {
+        let cluster = try Cluster(.broker, partitions: 3)
+        let writer = try Writer(cluster.servers)
+        let topic = try writer.producer.topic(cluster.topic)
+        for number in 0..<6_000 as Range<Int> {
+            let value = Array("\(number / 3)".utf8)
+            #expect(
+                writer.produce(to: topic, partition: Int32(number % 3), key: nil, value: value, tag: UInt64(number))
+                    == .none)
+        }
+        #expect(writer.producer.flush(timeoutMs: 20_000, report: writer.report, event: writer.event) == 0)
+        let reader = try OffsetReader(ClusterSettings(bootstrapServers: cluster.servers), fetchKilobytes: 64)
+        var generator = SystemRandomNumberGenerator()
+        var wanted: [TopicPartition: Int64] = [:]
+        func go(_ partition: TopicPartition) throws {
+            wanted[partition] = Int64.random(in: 0..<2_000, using: &generator)
+            try reader.start(partition, at: wanted[partition] ?? 0)
+        }
+        for number in 0..<3 as Range<Int32> { try go(cluster.partition(number)) }
+        let begin = Date()
+        for _ in 0..<600 {
+            var came: (TopicPartition, Int64)?
+            while came == nil {
+                try #require(Date().timeIntervalSince(begin) < 60)
+                _ = reader.next(timeoutMs: 100) {
+                    came = ($0, $1.offset)
+                } trouble: {
+                    Issue.record("\($0): \($1)")
+                }
+            }
+            let (partition, offset) = try #require(came)
+            #expect(offset == wanted[partition])
+            // Some records further, some not: what was read ahead is of no matter.
+            try go(partition)
+        }
+        print("600 places in \(Date().timeIntervalSince(begin)) s")
+    }
+
+    @Test(.needsBroker) func `What is not there is told`() throws {
+        let cluster = try Cluster(.broker)
+        let reader = try OffsetReader(ClusterSettings(bootstrapServers: cluster.servers), fetchKilobytes: 64)
+        #expect(try reader.readAll(cluster.partition(0), from: 0).troubles == [.end(offset: 0)])
+        #expect(try reader.readAll(cluster.partition(0), from: 5).troubles == [.outOfRange])
+        // Goes on where there is something.
+        let writer = try Writer(cluster.servers)
+        #expect(writer.produce(to: try writer.producer.topic(cluster.topic), key: nil, value: [0x61], tag: 1) == .none)
+        #expect(writer.producer.flush(timeoutMs: 20_000, report: writer.report, event: writer.event) == 0)
+        #expect(
+            try reader.readAll(cluster.partition(0), from: 0)
+                == Found(offsets: [0], texts: ["a"], troubles: [.end(offset: 1)]))
+        let names = [cluster.topic, "\(cluster.topic).none"]
+        let told = try reader.topics(named: names, timeoutMs: 10_000)
+        #expect(told[names[0]]?.partitions == 1 && told[names[1]]?.code.isUnknownTopic == true)
+        let later = try reader.offsets(of: [cluster.partition(0)], fromMs: 4_000_000_000_000, timeoutMs: 10_000)
+        #expect(later.isEmpty)
+        #expect(
+            try reader.offsets(of: [cluster.partition(0)], fromMs: 1, timeoutMs: 10_000) == [cluster.partition(0): 0])
+    }
+}

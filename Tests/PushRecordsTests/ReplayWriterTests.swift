@@ -1,0 +1,270 @@
+import Testing
+
+@testable import PushRecords
+
+/// A request that is asked for again: what its record becomes, and how one knows that it is the one.
+@Suite struct ReplayWriterTests {
+    private static let timeMs: Int64 = 1_780_000_000_000
+    private static let place = "apns.requests/3/1234"
+
+    /// What a verdict was, copied.
+    private enum Said: Equatable {
+        case record(key: String?, value: String?, headers: [String])
+        case another(String)
+        case expired
+        case refused(String)
+    }
+
+    private static func bytes(_ bytes: UnsafeRawBufferPointer) -> String? {
+        bytes.baseAddress == nil ? nil : text(bytes)
+    }
+
+    private static func owned(_ record: TestRecord) -> OwnedRecord {
+        OwnedRecord(
+            key: record.key, value: record.value,
+            headers: record.headers.map { OwnedRecord.Header(Array($0.name.utf8), $0.value) })
+    }
+
+    private static func copied(_ record: EncodedRecord) -> Said {
+        .record(
+            key: bytes(record.key), value: bytes(record.value),
+            headers: record.headers.map { "\(text($0.name))=\(bytes($0.value) ?? "nil")" })
+    }
+
+    private func replay(
+        _ record: TestRecord, _ wishes: [ReplayWish], timestampMs: Int64 = timeMs, nowMs: Int64 = timeMs,
+        expiredToo: Bool = false, copying: [String] = []
+    ) -> [Said] {
+        var writer = ReplayWriter(copyHeaders: copying)
+        var said: [Said] = []
+        Self.owned(record).withLent { key, value, headers in
+            writer.write(
+                key: key, value: value, headers: headers, timestampMs: timestampMs,
+                place: RequestPlace(topic: lend("apns.requests"), partition: 3, offset: 1_234, index: 77),
+                wishes: wishes, nowMs: nowMs, expiredToo: expiredToo
+            ) { number, verdict in
+                #expect(number == said.count)
+                switch verdict {
+                case .record(let record): said.append(Self.copied(record))
+                case .another(let words): said.append(.another(words.description))
+                case .expired: said.append(.expired)
+                case .refused(let detail): said.append(.refused("\(detail.text): \(text(detail.subject))"))
+                }
+            }
+        }
+        return said
+    }
+
+    private func wish(_ target: String = tokenA, index: Int32 = 0, requestedAtMs: Int64 = timeMs) -> ReplayWish {
+        ReplayWish(index: index, target: target, requestedAtMs: requestedAtMs)
+    }
+
+    // MARK: Records with one notification
+
+    @Test func payloadFormGoesAsItWas() {
+        let record = TestRecord(
+            key: "user-1", hi,
+            [
+                ("push-device-token", tokenA.uppercased()), ("apns-topic", "com.example.shop"), ("x", nil),
+                ("apns-id", "123e4567-e89b-12d3-a456-4266554400a0"), ("push-dlq-reason", "old"), ("empty", ""),
+            ])
+        #expect(
+            replay(record, [wish()]) == [
+                .record(
+                    key: "user-1", value: hi,
+                    headers: [
+                        "push-replay-of=\(Self.place)/0", "push-device-token=\(tokenA.uppercased())",
+                        "apns-topic=com.example.shop", "x=nil", "apns-id=123e4567-e89b-12d3-a456-4266554400a0",
+                        "push-dlq-reason=old", "empty=",
+                    ])
+            ])
+    }
+
+    @Test func anEnvelopeForOneDeviceAndABroadcastGoAsTheyWere() {
+        let envelope = #"{"device_token":"\#(tokenA)","payload":{"aps":{}},"app":"shop"}"#
+        #expect(
+            replay(TestRecord(key: nil, envelope, [("traceparent", "t")]), [wish()]) == [
+                .record(key: nil, value: envelope, headers: ["push-replay-of=\(Self.place)/0", "traceparent=t"])
+            ])
+        let channel = TestRecord(key: "k", hi, [("apns-channel-id", "YQ==")])
+        #expect(
+            replay(channel, [wish("YQ==")]) == [
+                .record(key: "k", value: hi, headers: ["push-replay-of=\(Self.place)/0", "apns-channel-id=YQ=="])
+            ])
+    }
+
+    /// Whoever mends its headers has the worker read it; by itself it would be refused as before.
+    @Test func whatIsInvalidGoesAsItWas() {
+        let said = replay(TestRecord(key: tokenA, hi, [("apns-priority", "7")]), [wish()])
+        #expect(
+            said == [
+                .record(key: tokenA, value: hi, headers: ["push-replay-of=\(Self.place)/0", "apns-priority=7"])
+            ])
+    }
+
+    @Test func whatWasReplayedKeepsItsFirstPlace() {
+        let record = TestRecord(
+            key: tokenA, hi, [("a", "1"), ("push-replay-of", "first/0/7/9999"), ("push-replay-of", "second/0/1/0")])
+        #expect(
+            replay(record, [wish()]) == [
+                .record(key: tokenA, value: hi, headers: ["push-replay-of=first/0/7/9999", "a=1"])
+            ])
+        let wrong = TestRecord(key: tokenA, hi, [("push-replay-of", "nowhere")])
+        #expect(
+            replay(wrong, [wish()]) == [
+                .record(key: tokenA, value: hi, headers: ["push-replay-of=\(Self.place)/0"])
+            ])
+    }
+
+    // MARK: Fan-outs
+
+    private static let tokens = (0..<4).map { String(repeating: "0\($0)", count: 32) }
+    private static let list = tokens.map { "\"\($0)\"" }.joined(separator: ", ")
+
+    @Test func onlyTheIndexesThatAreWanted() {
+        let payload = #"{ "aps" : {"alert":"H\u0069"} }"#
+        let value = """
+            {"device_tokens": [\(Self.list)], "app": "shop", "environment": "development", "not_before": 1789999999,
+             "headers": {"apns-topic": "com.example.shop", "apns-push-type": "background", "apns-collapse-id": "\\u0063",
+                         "apns-expiration": 1790000000},
+             "payload": \(payload)}
+            """
+        let record = TestRecord(key: "campaign", value, [("traceparent", "t"), ("x-mine", "\u{1}")])
+        let expected = [1, 3].map { index in
+            Said.record(
+                key: "campaign", value: payload,
+                headers: [
+                    "push-replay-of=\(Self.place)/\(index)", "apns-topic=com.example.shop", "apns-push-type=background",
+                    "apns-priority=5", "apns-expiration=1790000000", "apns-collapse-id=c",
+                    "push-device-token=\(Self.tokens[index])", "push-app=shop", "push-environment=development",
+                    "push-not-before=1789999999",
+                    "traceparent=t", "x-mine=\u{1}",
+                ])
+        }
+        let wishes = [wish(Self.tokens[1], index: 1), wish(Self.tokens[3], index: 3)]
+        #expect(replay(record, wishes) == expected)
+    }
+
+    /// The worker reads what was made as it read the envelope.
+    @Test func aNotificationOfAFanOutIsReadAsItWas() throws {
+        let value = """
+            {"device_tokens": ["\(tokenA)", "ab"], "headers": {"apns-topic": "t", "apns-id": null, "apns-priority": 1},
+             "payload": {"aps":{}}}
+            """
+        for (index, token) in [(0 as Int32, tokenA), (1, "ab")] {
+            let said = replay(TestRecord(value), [wish(token, index: index)])
+            guard case .record(let key?, let value, let headers)? = said.first else {
+                Issue.record("no record: \(said)")
+                return
+            }
+            #expect(key == token, "without a key it gets the token's, as a retry record does")
+            var record = TestRecord(key: key, value)
+            record.headers = headers.map {
+                let parts = $0.split(separator: "=", maxSplits: 1)
+                return (String(parts[0]), Array(parts[1].utf8))
+            }
+            var parser = RequestParser()
+            let found = parser.parse(record)
+            #expect(!found.isInvalid && found.form == .payload && found.token == token, "\(found.detail)")
+            #expect(found.topic == "t" && found.priority == 1 && found.payload == #"{"aps":{}}"# && found.key == nil)
+            #expect(found.copied == ["push-replay-of=\(Self.place)/\(index)"])
+        }
+    }
+
+    @Test func whatCannotBeTakenApartIsRefused() {
+        let invalid = TestRecord(#"{"device_tokens":[\#(Self.list)],"payload":{"aps":{}},"colour":"red"}"#)
+        #expect(
+            replay(invalid, [wish(Self.tokens[1], index: 1)]) == [.refused("an envelope has no such member: colour")])
+        let inner = TestRecord(
+            #"{"device_tokens":[\#(Self.list)],"payload":{"payload":{},"device_token":"ab"}}"#)
+        #expect(
+            replay(inner, [wish(Self.tokens[1], index: 1)])
+                == [.refused("its payload has the members of an envelope: ")])
+        let bad = TestRecord(#"{"device_tokens":["xyz", "\#(tokenA)"],"payload":{"aps":{}}}"#)
+        let said = replay(bad, [wish("xyz"), wish(index: 1)])
+        #expect(said.first == .refused("what stands for its device is no device token: ") && said.count == 2)
+    }
+
+    // MARK: Another record
+
+    @Test func anotherRecordIsKnown() {
+        let record = TestRecord(key: tokenA, hi)
+        #expect(
+            replay(record, [wish(requestedAtMs: Self.timeMs - 1)])
+                == [.another("the record there has another time than the result says")])
+        #expect(replay(record, [wish(tokenB)]) == [.another("the record there is for another device")])
+        #expect(replay(record, [wish(index: 1)]) == [.another("the record there has no such notification")])
+        #expect(
+            replay(TestRecord(key: tokenA, "not json"), [wish()]) == [
+                .another("the record there has no such notification")
+            ])
+        let list = TestRecord(#"{"device_tokens":["\#(tokenA)"],"payload":{"aps":{}}}"#)
+        #expect(replay(list, [wish(index: 1)]) == [.another("the record there has no such notification")])
+    }
+
+    /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
+    @Test func whatIsNotToldIsNoDifference() {
+        for said in [
+            replay(TestRecord(key: tokenA, hi), [wish(requestedAtMs: 0)]),
+            replay(TestRecord(key: tokenA, hi), [wish()], timestampMs: -1),
+            replay(TestRecord(key: tokenA, hi), [wish("")]),
+            // Cut, and with what is no UTF-8 replaced, in its result.
+            replay(TestRecord(key: "k", hi, [("push-device-token", "no\u{1}token")]), [wish("no?token")]),
+        ] {
+            guard case .record? = said.first else {
+                Issue.record("\(said)")
+                continue
+            }
+        }
+    }
+
+    // MARK: Expired
+
+    @Test(arguments: [
+        ("1780000000", true), ("1780000001", false), ("1", true), ("0", false), ("soon", false),
+    ])
+    func whatHasExpired(expiration: String, isExpired: Bool) {
+        let record = TestRecord(key: tokenA, hi, [("apns-expiration", expiration)])
+        #expect((replay(record, [wish()]) == [.expired]) == isExpired)
+        #expect(replay(record, [wish()], expiredToo: true) != [.expired])
+    }
+
+    // MARK: Dead letters
+
+    @Test func aDeadLetterLosesWhatTheWorkerAdded() {
+        let record = Self.owned(
+            TestRecord(
+                key: nil, "{", [("a", "1"), ("push-dlq-reason", "not-json"), ("push-dlq-topic", "t"), ("b", nil)]))
+        var writer = ReplayWriter()
+        let said = record.withLent { key, value, headers in
+            Self.copied(
+                writer.whole(
+                    key: key, value: value, headers: headers,
+                    place: RequestPlace(topic: lend("t"), partition: 0, offset: 5, index: 0), isLetter: true))
+        }
+        #expect(said == .record(key: nil, value: "{", headers: ["push-replay-of=t/0/5/0", "a=1", "b=nil"]))
+    }
+
+    // MARK: The header's way
+
+    /// It is known in both forms, and carried on however many others are: it stands first.
+    @Test func theHeaderIsCarriedOn() {
+        let place = String(repeating: "t", count: 249) + "/2147483647/9223372036854775807/9999"
+        let others = (0..<40).map { ("tenant", "\($0)" + String(repeating: "v", count: 60)) } as [(String, String?)]
+        let single = TestRecord(key: tokenA, hi, [("push-replay-of", place)] + others)
+        let envelope = TestRecord(
+            #"{"payload":{},"device_tokens":["\#(tokenA)"]}"#, [("push-replay-of", place)] + others)
+        for record in [single, envelope] {
+            var parser = RequestParser(copyHeaders: ["tenant"])
+            let found = parser.parse(record)
+            #expect(!found.isInvalid, "\(found.detail) \(found.subject)")
+            #expect(found.copied.first == "push-replay-of=\(place)" && found.copied.count > 5)
+        }
+        var parser = RequestParser()
+        let retry = parser.parse(
+            TestRecord(key: tokenA, hi, RetryTests.fields + [("push-replay-of", place)]), role: .retry)
+        #expect(retry.copied == ["push-replay-of=\(place)"] && !retry.isInvalid)
+        // In any other spelling it is a typo.
+        #expect(parser.parse(TestRecord(key: tokenA, hi, [("Push-Replay-Of", "t/0/1/0")])).isInvalid)
+    }
+}

@@ -1,0 +1,97 @@
+import PushRecords
+import Testing
+
+@testable import Replay
+
+/// Which results and dead letters are meant.
+@Suite struct SelectionTests {
+    private func matches(_ json: String, _ change: (inout ReplaySelection) -> Void) throws -> Bool {
+        var selection = ReplaySelection()
+        change(&selection)
+        return selection.matches(try DeliveryResult(json: Array(json.utf8)))
+    }
+
+    /// Nobody gets again what was delivered, unless that is what is asked for.
+    @Test func acceptedIsMeantOnlyWhereItIsNamed() throws {
+        for outcome in Outcome.allCases {
+            let json = result(1, outcome: outcome, reason: nil)
+            #expect(try matches(json) { _ in } == (outcome != .accepted))
+            #expect(try matches(json) { $0.outcomes = [.accepted] } == (outcome == .accepted))
+            #expect(try matches(json) { $0.places = [.init("apns.requests/3/1")!] } == (outcome != .accepted))
+        }
+    }
+
+    @Test func eachConditionHasToFit() throws {
+        #expect(try matches(result(1)) { $0.reasons = ["BadTopic", "Shutdown"] })
+        #expect(try !matches(result(1)) { $0.reasons = ["Shutdown"] })
+        #expect(try !matches(result(1, reason: nil)) { $0.reasons = ["BadTopic"] })
+        #expect(try matches(result(1)) { $0.apps = ["shop"] })
+        #expect(try !matches(result(1)) { $0.apps = ["annex"] })
+        #expect(try !matches(result(1, app: nil)) { $0.apps = ["shop"] })
+        #expect(
+            try !matches(result(1)) {
+                $0.reasons = ["BadTopic"]
+                $0.apps = ["annex"]
+            })
+        #expect(try matches(result(1)) { $0.outcomes = [.rejected, .invalid] })
+        #expect(try !matches(result(1)) { $0.outcomes = [.invalid] })
+    }
+
+    @Test func theTimeIsFromTheFirstOnAndBeforeTheSecond() throws {
+        for (since, until, isMeant) in [
+            (5_000, nil, true), (5_001, nil, false), (nil, 5_001, true), (nil, 5_000, false), (4_000, 6_000, true),
+        ] as [(Int64?, Int64?, Bool)] {
+            #expect(
+                try matches(result(1)) {
+                    $0.sinceMs = since
+                    $0.untilMs = until
+                } == isMeant)
+        }
+    }
+
+    @Test(arguments: [
+        ("apns.requests/3/7", true), ("apns.requests/3/7/2", true), ("apns.requests/3/7/1", false),
+        ("apns.requests/2/7", false), ("apns.requests/3/8", false), ("other/3/7", false),
+    ])
+    func places(text: String, isMeant: Bool) throws {
+        #expect(try matches(result(7, index: 2)) { $0.places = [.init(text)!] } == isMeant)
+    }
+
+    @Test(arguments: ["", "a", "a/1", "a/1/x", "a/1/2/3/4", "a b/1/2", "a/-1/2", "a/1/2/", "/1/2"])
+    func whatIsNoPlace(text: String) {
+        #expect(ReplaySelection.Place(text) == nil)
+    }
+
+    @Test func placesAreSpelledAsTheyWere() {
+        #expect(ReplaySelection.Place("a.b/1/2")?.description == "a.b/1/2")
+        #expect(ReplaySelection.Place("a.b/1/2/3")?.description == "a.b/1/2/3")
+    }
+
+    @Test func deadLetters() throws {
+        let one = try DeadLetter(key: nil, value: nil, headers: fields(letter("not-json")))
+        let batch = try DeadLetter(
+            key: nil, value: nil, headers: fields(letter("unreadable-batch", offset: 5, last: 9)))
+        var selection = ReplaySelection()
+        #expect(selection.matches(one, writtenMs: 5_000))
+        selection.reasons = ["unreadable-batch"]
+        #expect(!selection.matches(one, writtenMs: 5_000) && selection.matches(batch, writtenMs: 5_000))
+        selection.sinceMs = 5_001
+        #expect(!selection.matches(batch, writtenMs: 5_000) && selection.matches(batch, writtenMs: 5_001))
+        selection.places = [.init("apns.requests/3/9")!]
+        #expect(selection.matches(batch, writtenMs: 6_000))
+        selection.places = [.init("apns.requests/3/10")!]
+        #expect(!selection.matches(batch, writtenMs: 6_000))
+    }
+
+    private func fields(_ record: OwnedRecord) -> [HeaderField] {
+        record.headers.map { HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? []) }
+    }
+
+    @Test func theSameConditionsAreTheSameJob() {
+        let one = ReplayOrder.fingerprint(["results", "reason=BadTopic", "since=2h"])
+        #expect(one.count == 16)
+        #expect(one == ReplayOrder.fingerprint(["since=2h", "results", "reason=BadTopic"]))
+        #expect(one != ReplayOrder.fingerprint(["results", "reason=BadTopic", "since=3h"]))
+        #expect(ReplayOrder.fingerprint(["ab", "c"]) != ReplayOrder.fingerprint(["a", "bc"]))
+    }
+}
