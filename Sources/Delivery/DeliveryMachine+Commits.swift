@@ -42,17 +42,15 @@ extension DeliveryMachine {
     /// What waited for the reach goes on, as far as that allows it now.
     mutating func passReach(_ partition: UInt32) {
         guard !ledger.partitions[partition].reach.isStale else { return }
+        // Those of one device go in this order.
+        if ledger.partitions[partition].besideQueues > 0 { ledger.orderBehindReach(partition, in: &store) }
         var next = ledger.partitions[partition].behindReach.head
-        var isFirst = true
         while next != noSlot {
             let slot = next
             next = store[slot].next
             guard ledger.reachAllows(slot, partition, in: store) else {
-                if isFirst { ledger.advanceReach(slot, partition, in: store) }
-                isFirst = false
-                // The list is by the time of leaving the device queue, not by offset: an earlier record may stand behind a later
-                // one, so the search goes on.
-                if ledger.partitions[partition].besideQueues > 0 { continue } else { break }
+                ledger.advanceReach(slot, partition, in: store)
+                break
             }
             // What came to be due while it waited needs no tier.
             if store[slot].heldFor == .scheduled, isDue(slot), isSending(slot) { store[slot].heldFor = nil }

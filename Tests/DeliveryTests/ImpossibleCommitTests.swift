@@ -284,6 +284,39 @@ struct ImpossibleCommitTests {
         #expect(rig.isEmpty)
     }
 
+    @Test("What passed the reach and was not sent before the lease was over goes before what waits still")
+    func orderAfterALeaseThatEnded() {
+        var settings = DeliverySettings()
+        settings.reachMargin = 1
+        settings.leaseNs = 1_000_000_000
+        let rig = Rig(settings)
+        let denied = rig.assign(0)
+        #expect(rig.takeCommit(of: .requests).count == 1)
+        rig.finishCommit([.impossible])
+        rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
+        rig.receive(denied, 5, "a", payload: #"{"aps":{"badge":5}}"#)
+        #expect(rig.send() == [])
+        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.wait(ms: 10_000)
+        // It allows the first only, which has no connection.
+        #expect(rig.commit().map(\.map.reach) == [5])
+        #expect(rig.send() == [])
+        rig.wait(ms: 2_000)
+        rig.machine.setCapacity(AppIndex(0), requests: 10)
+        #expect(rig.send() == [])
+        var order: [String] = []
+        for _ in 0..<4 {
+            rig.wait(ms: 50)
+            rig.commit()
+            rig.send()
+            order += rig.sent.map { Rig.text($0.payload) }
+            for _ in rig.sent { rig.answer("a") }
+        }
+        rig.settle()
+        #expect(order == [0, 5].map { #"{"aps":{"badge":\#($0)}}"# })
+        #expect(rig.isEmpty)
+    }
+
     @Test("What waited before its commits became impossible leaves its device queue, too")
     func lanesOfThoseThatWait() {
         let rig = Rig()

@@ -356,6 +356,24 @@ struct CommitLedger: ~Copyable {
         partitions[partition].behindReach.append(slot, in: &store)
     }
 
+    /// What waits beside its device queue stands in the order of its records again: what passed the reach, and could not be
+    /// sent before the lease was over, came back behind others.
+    mutating func orderBehindReach(_ partition: UInt32, in store: inout NotificationStore) {
+        func place(_ slot: UInt32) -> (Int64, Int32) { (store[recordOf: slot].offset, store[slot].index) }
+        var waiting: [UInt32] = []
+        var isInOrder = true
+        var next = partitions[partition].behindReach.head
+        while next != noSlot {
+            if let last = waiting.last, place(next) < place(last) { isInOrder = false }
+            waiting.append(next)
+            next = store[next].next
+        }
+        guard !isInOrder else { return }
+        waiting.sort { place($0) < place($1) }
+        partitions[partition].behindReach = NotificationList()
+        for slot in waiting { partitions[partition].behindReach.append(slot, in: &store) }
+    }
+
     /// It waits beside its device queue, of which it is no member.
     mutating func markBesideQueue(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
         guard !store[slot].isBesideQueue else { return }
