@@ -198,14 +198,15 @@ extension SimulatedWorld {
         if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
     }
 
-    /// With several apps, one has at most half of what may be open, but for what is about to leave.
+    /// With several apps, one has at most half of what may be open, but for what is about to leave, and for the probe of its
+    /// circuit: while that is open everything is read, to be held, and one of it is to find out.
     private func checkShares(_ worker: SimulatedWorker) {
         // An app that was alone for a while may have more.
         guard allApps.count > 1, everRemoved.isEmpty else { return }
         var open = [Int](repeating: 0, count: worker.machine.apps.count)
         for slot in 0..<UInt32(worker.machine.store.capacity) {
             let notification = worker.machine.store[slot]
-            guard notification.app >= 0, notification.heldFor == nil else { continue }
+            guard notification.app >= 0, notification.heldFor == nil, !notification.isProbe else { continue }
             switch notification.state {
             case .queued, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
             case .free, .orphaned, .concluded: break
