@@ -31,7 +31,7 @@ struct CommandTests {
         arguments: [
             (
                 [], 64,
-                "apns-worker: which command? One of run, check, send, channels, tail, feedback, schema, demo, "
+                "apns-worker: which command? One of run, check, send, channels, tail, replay, feedback, schema, demo, "
                     + "simulate (see apns-worker --help)"
             ),
             (

@@ -98,7 +98,7 @@ extension EndToEnd.Troubles {
             var proxy = try Proxy(tool, in: folder, allowing: simulator.port)
             let place = "proxy 127.0.0.1:\(proxy.port): refused to connect to localhost:"
             let accepted = try send(through: proxy.url())
-            #expect(accepted.ending == .exited(0) && accepted.text.contains(" accepted 200 "))
+            #expect(accepted.ending == .exited(0) && accepted.text.contains(" accepted     200 "))
             let unknown = try send(through: proxy.url(""))
             #expect(unknown.ending == .exited(1) && unknown.text.contains("\(place)\(simulator.port): 407 "))
             #expect(unknown.text.contains("(it wants a user and a password: http://user:password@host:port)"))
@@ -121,7 +121,7 @@ extension EndToEnd.Troubles {
 
             proxy = try Proxy(tool, in: folder, host: "::1", allowing: simulator.port)
             let six = try send(through: proxy.url())
-            #expect(six.ending == .exited(0) && six.text.contains(" accepted 200 "))
+            #expect(six.ending == .exited(0) && six.text.contains(" accepted     200 "))
             let refused = try send(through: proxy.url(""))
             #expect(refused.text.contains("proxy [::1]:\(proxy.port): refused to connect"))
             try proxy.process.stop()
