@@ -78,6 +78,7 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
         var notification = PushNotification(AlertPayload(body: "a"), topic: .bundleID("com.example.shop"))
         notification.priority = .withoutWaking
         notification.expiration = .at(secondsSinceEpoch: 1_790_000_000)
+        notification.notBefore = 1_780_000_000
         notification.collapseID = "c"
         notification.apnsID = .random()
         notification.app = "shop"
