@@ -33,7 +33,7 @@ protocol BinaryConnectionOwner: AnyObject {
 /// Every request handed to it is answered by one completion before `connectionClosed` is said: by the gateway's error answer,
 /// which decides everything before the one it names as well, by its silence, or as in doubt when the connection ends without
 /// a word. After an answer the gateway discards whatever comes, so a connection has one at most.
-final class BinaryConnection: ByteChannelDelegate {
+final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     enum Phase { case dialing, ready, draining, closed }
 
     let id: PoolPlan.ConnectionID
@@ -42,6 +42,7 @@ final class BinaryConnection: ByteChannelDelegate {
     /// It carries suspects only, one at a time.
     let isQuarantine: Bool
     private(set) var phase = Phase.dialing
+    var isReady: Bool { phase == .ready }
     private let configuration: BinaryConfiguration
     private let loop: Loop
     private let owner: any BinaryConnectionOwner

@@ -51,7 +51,7 @@ protocol ConnectionOwner: AnyObject {
 /// Its channel is called once per read and once per 16 KiB written, so calling it through a protocol costs nothing measurable.
 /// Lives from its dial until `channelClosed`; every request handed to it is answered by one completion before
 /// `connectionClosed` is said.
-final class Connection: ByteChannelDelegate {
+final class Connection: PooledConnection, ByteChannelDelegate {
     enum Phase { case dialing, opening, ready, draining, closed }
 
     let id: PoolPlan.ConnectionID
@@ -60,6 +60,7 @@ final class Connection: ByteChannelDelegate {
     /// It carries suspects only: one, doubled with each answer.
     let isQuarantine: Bool
     private(set) var phase = Phase.dialing
+    var isReady: Bool { phase == .ready }
     private let configuration: APNsConfiguration
     private let loop: Loop
     private let owner: any ConnectionOwner

@@ -33,6 +33,11 @@ struct Reachability: Sendable, Equatable {
     /// Connecting is not enough: it takes an answer.
     var isOnProbation: Bool { endsInRow >= Self.endsLimit }
 
+    /// While it is on probation, for people. `last`: how the last connection ended.
+    func why(last: String) -> String {
+        "\(Self.endsLimit) connections in a row ended without an answer, the last one: \(last)"
+    }
+
     /// A connection is ready.
     mutating func connected() { if !isOnProbation { isOfUse = true } }
 
