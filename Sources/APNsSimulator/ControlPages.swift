@@ -49,6 +49,8 @@ struct ControlPages: Sendable {
         POST /faults?latency=50ms&streams=100&fault=goaway@10000&fault=cut-after@5s
                          sets those that are named; an empty fault= takes all away
                          fault=blackhole@1, say, befalls every connection, new ones too
+        POST /faults?gateway=close@1000&gateway=split
+                         the same of the binary gateway, from the next connection on
         POST /now?fault=goaway          does that to every connection at once; tcp-reset and
                          cut-before end those that a fault had silenced too
 
@@ -105,12 +107,15 @@ struct ControlPages: Sendable {
 
     private static func describe(_ switches: FaultSwitches) -> String {
         let rules = switches.rules.map { "\"\($0.text)\"" }.joined(separator: ",")
-        return "{\"latency\":\"\(switches.latency.text)\",\"streams\":\(switches.streams),\"faults\":[\(rules)]}\n"
+        let names = switches.gateway.map { "\"\($0.text)\"" }.joined(separator: ",")
+        let gateway = names.isEmpty ? "" : ",\"gateway\":[\(names)]"
+        return
+            "{\"latency\":\"\(switches.latency.text)\",\"streams\":\(switches.streams),\"faults\":[\(rules)]\(gateway)}\n"
     }
 
     private static func change(_ switches: FaultSwitches, _ request: HTTPRequest) -> HTTPResponse {
-        if let unknown = request.unknownParameter(besides: ["latency", "streams", "fault"]) {
-            return .text("there is no parameter '\(unknown)': latency, streams, fault\n", status: 400)
+        if let unknown = request.unknownParameter(besides: ["latency", "streams", "fault", "gateway"]) {
+            return .text("there is no parameter '\(unknown)': latency, streams, fault, gateway\n", status: 400)
         }
         var latency: Latency?
         if let text = request.parameter("latency") {
@@ -125,15 +130,19 @@ struct ControlPages: Sendable {
             guard streams != nil else { return .text("streams '\(text)' is not a number\n", status: 400) }
         }
         let names = request.parameters.filter { $0.name == "fault" }.map(\.value)
+        let gatewayNames = request.parameters.filter { $0.name == "gateway" }.map(\.value)
         var rules: [FaultRule] = []
-        for name in names where !name.isEmpty {
-            do throws(SimulatorError) { rules.append(try FaultRule(text: name)) } catch {
-                return .text("\(error)\n", status: 400)
-            }
+        var gateway: [GatewayFault] = []
+        do throws(SimulatorError) {
+            for name in names where !name.isEmpty { rules.append(try FaultRule(text: name)) }
+            for name in gatewayNames where !name.isEmpty { gateway.append(try GatewayFault(text: name)) }
+        } catch {
+            return .text("\(error)\n", status: 400)
         }
         if let latency { switches.latency = latency }
         if let streams { switches.streams = streams }
         if !names.isEmpty { switches.rules = rules }
+        if !gatewayNames.isEmpty { switches.gateway = gateway }
         return .json(describe(switches))
     }
 

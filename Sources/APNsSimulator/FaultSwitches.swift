@@ -4,12 +4,23 @@ import EventLoop
 package final class FaultSwitches: Sendable {
     private let loop: Loop
     private let door: DoorHandle
-    private let current: Guarded<(latency: Latency, rules: [FaultRule], streams: UInt32)>
+    private let binaryDoors: BinaryDoorsHandle
+    private let current: Guarded<(latency: Latency, rules: [FaultRule], streams: UInt32, gateway: [GatewayFault])>
 
-    init(loop: Loop, door: DoorHandle, options: SimulatorOptions) {
+    init(loop: Loop, door: DoorHandle, binaryDoors: BinaryDoorsHandle, options: SimulatorOptions) {
         self.loop = loop
         self.door = door
-        current = Guarded((options.latency, options.faults, options.streams))
+        self.binaryDoors = binaryDoors
+        current = Guarded((options.latency, options.faults, options.streams, options.gatewayFaults))
+    }
+
+    /// What befalls the connections of the binary gateway; those that are open go on as they began.
+    package var gateway: [GatewayFault] {
+        get { current.withLock { $0.gateway } }
+        set {
+            current.withLock { $0.gateway = newValue }
+            loop.perform { [binaryDoors] in binaryDoors.doors.set(faults: newValue) }
+        }
     }
 
     /// SETTINGS_MAX_CONCURRENT_STREAMS; a change is told to every connection at once.

@@ -108,7 +108,8 @@ package final class Simulator: Sendable {
         gatewayPort = binaryDoors.gatewayPort
         feedbackPort = binaryDoors.feedbackPort
         self.channels = channels
-        let switches = FaultSwitches(loop: thread.loop, door: door, options: options)
+        let switches = FaultSwitches(
+            loop: thread.loop, door: door, binaryDoors: binaryDoors, options: options)
         self.switches = switches
         guard let wanted = options.controlPort else {
             control = nil

@@ -171,12 +171,16 @@ struct ControlPagesTests {
             try served.curl("-X", "POST", "\(page)?latency=0").output
                 == "{\"latency\":\"0\",\"streams\":1000,\"faults\":[\"goaway@10000\",\"no-answer@5s\"]}\n")
         #expect(
-            try served.curl("-X", "POST", "\(page)?fault=").output
+            try served.curl("-X", "POST", "\(page)?fault=&gateway=slow=100&gateway=close@9").output
+                == "{\"latency\":\"0\",\"streams\":1000,\"faults\":[],\"gateway\":[\"slow=100\",\"close@9\"]}\n")
+        #expect(
+            try served.curl("-X", "POST", "\(page)?gateway=").output
                 == "{\"latency\":\"0\",\"streams\":1000,\"faults\":[]}\n")
     }
 
     @Test(arguments: [
         ("/faults?latency=soon", "latency 'soon'"), ("/faults?fault=goaway", "fault 'goaway'"),
+        ("/faults?gateway=close", "gateway fault 'close'"),
         ("/faults?fault=x@1", "no fault 'x'"), ("/faults?streams=few", "streams 'few'"),
         ("/faults?falt=goaway@1", "no parameter 'falt'"),
         ("/now", "which fault?"), ("/now?fault=x", "which fault?"), ("/now?fault=no-answer", "befalls a request"),

@@ -219,14 +219,17 @@ struct GatewayDialogueTests {
 
     @Test(arguments: [
         ("error-delay=200ms", GatewayFault.errorDelay(ns: 200_000_000)), ("close@10", .close(after: 10)),
-        ("shutdown@1", .shutdown(after: 1)), ("split", .split), ("slow", .slow), ("late", .late), ("silent", .silent),
+        ("shutdown@1", .shutdown(after: 1)), ("split", .split), ("slow", .slow(bytesPerSecond: 32_768)),
+        ("slow=100", .slow(bytesPerSecond: 100)), ("late", .late), ("silent", .silent),
     ])
     func faultsByName(text: String, fault: GatewayFault) throws {
         #expect(try GatewayFault(text: text) == fault)
+        #expect(try GatewayFault(text: fault.text) == fault)
     }
 
     @Test(arguments: [
-        "", "error-delay", "error-delay=", "error-delay=5", "close", "close@", "close@0", "close@x", "Split",
+        "", "error-delay", "error-delay=", "error-delay=5", "close", "close@", "close@0", "close@x", "Split", "slow=",
+        "slow=0",
     ])
     func otherNamesAreNone(text: String) {
         let error = #expect(throws: SimulatorError.self) { try GatewayFault(text: text) }

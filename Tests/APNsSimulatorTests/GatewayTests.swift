@@ -42,6 +42,23 @@ struct GatewayTests {
         #expect(simulator.books.totals.requests == 0)
     }
 
+    /// From the next connection on: one that is open goes on as it began.
+    @Test func faultsAreSwitchedWhileItRuns() throws {
+        let simulator = try Simulator.withGateway("close@2")
+        let first = try simulator.gatewayClient()
+        #expect(first.open())
+        first.send(Wire.frame(1, tokenBytes("01", 1)))
+        simulator.switches.gateway = [.shutdown(after: 1)]
+        let second = try simulator.gatewayClient()
+        #expect(second.open())
+        second.send(Wire.frame(7, tokenBytes("01", 7)))
+        #expect(second.run { second.end != nil })
+        #expect(second.received == Wire.error(10, 7))
+        first.send(Wire.frame(2, tokenBytes("01", 2)))
+        #expect(first.run { first.end != nil })
+        #expect(first.received.isEmpty)
+    }
+
     /// What came before the bad one is accepted, what came after is not, whenever it came.
     @Test func aLateErrorDiscardsWhatComesMeanwhile() throws {
         let simulator = try Simulator.withGateway("error-delay=300ms")

@@ -6,6 +6,7 @@ import TLS
 final class BinaryDoors {
     private(set) var gateway: BinaryDoor?
     private(set) var feedback: BinaryDoor?
+    private var service: GatewayService?
 
     /// Listens at once. Throws one line that names the port.
     init(
@@ -23,12 +24,16 @@ final class BinaryDoors {
         if let port = options.gatewayPort {
             let service = GatewayService(
                 books: books, manner: GatewayManner(options.gatewayFaults), payloadLimit: options.gatewayPayloadLimit)
+            self.service = service
             gateway = try open(port) { GatewayConnection(service: service, loop: loop, onClosed: $0) }
         }
         if let port = options.feedbackPort {
             feedback = try open(port) { FeedbackPeer(list: list, onClosed: $0) }
         }
     }
+
+    /// What befalls the gateway's connections from the next one on.
+    func set(faults: [GatewayFault]) { service?.manner = GatewayManner(faults) }
 
     var isEmpty: Bool { gateway?.isEmpty ?? true && feedback?.isEmpty ?? true }
 

@@ -54,8 +54,8 @@ final class GatewayConnection: BinaryConnection {
         case .never: return
         case .late where readsAtNs == 0: early.append(contentsOf: bytes)
         case .fast, .late: receive(bytes)
-        case .slow:
-            slowDown(bytes.count, channel)
+        case .slow(let bytesPerSecond):
+            slowDown(bytes.count, bytesPerSecond, channel)
             receive(bytes)
         }
     }
@@ -69,8 +69,8 @@ final class GatewayConnection: BinaryConnection {
     }
 
     /// After so many bytes nothing is read for as long as they may take.
-    private func slowDown(_ count: Int, _ channel: SecureChannel) {
-        let ns = Int64(count) * 1_000_000_000 / Int64(GatewayManner.slowBytesPerSecond)
+    private func slowDown(_ count: Int, _ bytesPerSecond: Int, _ channel: SecureChannel) {
+        let ns = Int64(count) * 1_000_000_000 / Int64(bytesPerSecond)
         readsAtNs = max(readsAtNs, loop.now.monotonicNs) + ns
         channel.pauseReading()
         if !isWaitingToRead { waitToRead() }

@@ -3,7 +3,8 @@ import PushRecords
 /// What the connections of the gateway share. One thread.
 final class GatewayService {
     let books: Books
-    let manner: GatewayManner
+    /// Of connections that come from now on.
+    var manner: GatewayManner
     let payloadLimit: Int
 
     init(books: Books, manner: GatewayManner = GatewayManner(), payloadLimit: Int = 2048) {
@@ -29,13 +30,17 @@ final class GatewayDialogue {
     static let tokenSize = 32
 
     private let service: GatewayService
+    private let manner: GatewayManner
     private let reader = GatewayReader()
     private(set) var ending: Ending?
     private(set) var acceptedCount = 0
     /// The identifier of the last notification that was accepted.
     private(set) var lastAccepted: UInt32 = 0
 
-    init(service: GatewayService) { self.service = service }
+    init(service: GatewayService) {
+        self.service = service
+        manner = service.manner
+    }
 
     func receive(_ bytes: UnsafeRawBufferPointer) {
         reader.read(bytes) { take($0) }
@@ -107,8 +112,8 @@ final class GatewayDialogue {
         }
         acceptedCount += 1
         lastAccepted = frame.identifier
-        if fate == .acceptedThenClosed || acceptedCount == service.manner.closeAfter { return cut(.close) }
-        if fate == .lastBeforeShutdown || acceptedCount == service.manner.shutdownAfter { shutDown() }
+        if fate == .acceptedThenClosed || acceptedCount == manner.closeAfter { return cut(.close) }
+        if fate == .lastBeforeShutdown || acceptedCount == manner.shutdownAfter { shutDown() }
     }
 
     private func cut(_ ending: Ending) {

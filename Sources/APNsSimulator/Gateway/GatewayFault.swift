@@ -8,8 +8,8 @@ package enum GatewayFault: Hashable, Sendable {
     case shutdown(after: Int)
     /// Error answers go out byte by byte.
     case split
-    /// Reads `GatewayManner.slowBytesPerSecond`.
-    case slow
+    /// Reads so many bytes a second.
+    case slow(bytesPerSecond: Int)
     /// Reads only from `GatewayManner.lateNs` on.
     case late
     /// Reads nothing.
@@ -21,7 +21,7 @@ package enum GatewayFault: Hashable, Sendable {
         ("close@N", "closes without a word after every N accepted notifications of a connection"),
         ("shutdown@N", "status 10 after N of a connection, which names the last one accepted"),
         ("split", "error answers go out byte by byte, with pauses"),
-        ("slow", "reads 32 KiB a second"),
+        ("slow", "reads 32 KiB a second; slow=N: N bytes"),
         ("late", "reads nothing for the first 3 s"),
         ("silent", "reads nothing at all"),
     ]
@@ -30,10 +30,23 @@ package enum GatewayFault: Hashable, Sendable {
     package init(text: String) throws(SimulatorError) {
         switch text {
         case "split": self = .split
-        case "slow": self = .slow
+        case "slow": self = .slow(bytesPerSecond: GatewayManner.slowBytesPerSecond)
         case "late": self = .late
         case "silent": self = .silent
         default: self = try Self.measured(text)
+        }
+    }
+
+    /// As `init(text:)` takes it.
+    var text: String {
+        switch self {
+        case .errorDelay(let ns): "error-delay=\(ns / 1_000_000)ms"
+        case .close(let count): "close@\(count)"
+        case .shutdown(let count): "shutdown@\(count)"
+        case .split: "split"
+        case .slow(let count): "slow=\(count)"
+        case .late: "late"
+        case .silent: "silent"
         }
     }
 
@@ -43,6 +56,12 @@ package enum GatewayFault: Hashable, Sendable {
                 throw SimulatorError("gateway fault '\(text)': write a time such as error-delay=200ms")
             }
             return .errorDelay(ns: ns)
+        }
+        if text.hasPrefix("slow=") {
+            guard let count = Int(text.dropFirst("slow=".count)), count > 0 else {
+                throw SimulatorError("gateway fault '\(text)': write bytes a second such as slow=1000")
+            }
+            return .slow(bytesPerSecond: count)
         }
         let parts = text.split(separator: "@", omittingEmptySubsequences: false)
         guard parts.count == 2, parts[0] == "close" || parts[0] == "shutdown" else {
@@ -64,9 +83,9 @@ struct GatewayManner: Sendable {
     var isSplit = false
     var reading = Reading.fast
 
-    enum Reading: Sendable {
+    enum Reading: Sendable, Equatable {
         case fast
-        case slow
+        case slow(bytesPerSecond: Int)
         case late
         case never
     }
@@ -83,7 +102,7 @@ struct GatewayManner: Sendable {
             case .close(let count): closeAfter = count
             case .shutdown(let count): shutdownAfter = count
             case .split: isSplit = true
-            case .slow: reading = .slow
+            case .slow(let count): reading = .slow(bytesPerSecond: count)
             case .late: reading = .late
             case .silent: reading = .never
             }
