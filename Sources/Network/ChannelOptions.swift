@@ -34,6 +34,8 @@ package struct ChannelOptions: Sendable {
     package var closeTimeoutNs: Int64 = 5_000_000_000
     /// TCP_USER_TIMEOUT: written data not acknowledged for so long ends the connection.
     package var userTimeoutMs: Int32 = 15_000
+    /// TCP_NOTSENT_LOWAT: bytes that the kernel takes beyond what it has sent; 0: as many as it has room for. Of a dialled one.
+    package var unsentLimit: Int32 = 0
 
     package init() {}
 }

@@ -32,6 +32,9 @@ extension Descriptor {
         set(Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, userTimeoutMs)
     }
 
+    /// tcp(7), TCP_NOTSENT_LOWAT: so many bytes are taken beyond what was sent.
+    func setUnsentLimit(_ bytes: Int32) { set(Int32(IPPROTO_TCP), TCP_NOTSENT_LOWAT, bytes) }
+
     /// socket(7): closing then sends a reset and drops what is unsent.
     func setResetOnClose() {
         var value = linger(l_onoff: 1, l_linger: 0)

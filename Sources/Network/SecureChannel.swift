@@ -83,6 +83,7 @@ package import TLS
             case .failure(let end): finish(end)
             case .success(let connected):
                 peerName += " (\(target.proxy == nil ? "" : "through the proxy ")\(connected.address))"
+                if options.unsentLimit > 0 { connected.descriptor.setUnsentLimit(options.unsentLimit) }
                 observer?.channelConnected(to: connected.address)
                 shakeHands(connected.descriptor, connected.address) { [options] () throws(TLSError) in
                     let session = try Session.client(

@@ -114,14 +114,18 @@ struct BinaryTransportTests {
         let world = try GatewayWorld()
         world.sendsAgain = true
         world.connect()
-        world.gateway.onFrame = { peer, frame in if world.gateway.peers.count < 4 { peer.answer(10, 0) } }
+        world.gateway.onFrame = { peer, frame in
+            if world.gateway.peers.count < 4 || frame.isFence { peer.answer(10, 0) }
+            world.gateway.answersFences = world.gateway.peers.count >= 4
+        }
         world.send(0..<1)
         world.run("settled") { world.completionOf.count == 1 }
         let returned = world.completions.filter { $0.kind == .notProcessed }
         #expect(returned.count == 3)
         #expect(returned.allSatisfy { $0.unprocessed == .neverSent })
+        // The one after them is asked whether it answers at all, first.
         #expect(
-            world.notes.count { if case .disconnected = $0 { true } else { false } } == 3)
+            world.notes.count { if case .disconnected = $0 { true } else { false } } == 5)
         world.close()
     }
 
@@ -148,6 +152,7 @@ struct BinaryTransportTests {
         let world = try GatewayWorld()
         world.configuration.window.durationNs = 100_000_000
         world.configuration.window.longestNs = 100_000_000
+        world.gateway.answersFences = true
         world.connect()
         world.gateway.onFrame = { peer, frame in if frame.number == 77 { peer.channel.cut() } }
         var died: [UInt32: Int] = [:]
@@ -214,17 +219,62 @@ struct BinaryTransportTests {
 
     @Test func whatWasNotAcknowledgedDoesNotAge() throws {
         let world = try GatewayWorld()
+        world.configuration.window.durationNs = 300_000_000
         world.configuration.silenceNs = 10_000_000_000
         world.connect()
         world.send(0..<5)
         world.gateway.channels[0].unacknowledgedBytes = 1
-        world.runFor(seconds: 5)
+        world.runFor(seconds: 0.8)
         // All but the last one's last byte.
         #expect(world.completions.map(\.id.slot) == [0, 1, 2, 3])
+        world.runFor(seconds: 4)
         world.gateway.channels[0].unacknowledgedBytes = 0
         let sinceNs = world.nowNs
         world.run("the last") { world.completions.count == 5 }
-        #expect(world.nowNs - sinceNs >= 2_000_000_000)
+        #expect(world.nowNs - sinceNs >= 300_000_000)
+        world.close()
+    }
+
+    /// So their results do not come to Kafka at once, nor what takes their place to the gateway.
+    @Test func whatLeftAtOnceIsAcceptedInPieces() throws {
+        let world = try GatewayWorld()
+        world.connect()
+        world.send(0..<10_000)
+        let sentNs = world.nowNs
+        var pieces: [Int] = []
+        var seen = 0
+        world.run("all") {
+            if world.completions.count > seen { pieces.append(world.completions.count - seen) }
+            seen = world.completions.count
+            return seen == 10_000
+        }
+        #expect(world.completions.map(\.id.slot) == Array(0..<10_000))
+        // A fifth of what is left each time, and the last ones.
+        #expect(pieces.allSatisfy { $0 <= 2_000 } && pieces.count > 6)
+        #expect((2_600_000_000...3_200_000_000).contains(world.nowNs - sentNs))
+        // What was spread is not held up.
+        for number in UInt32(0)..<100 {
+            world.send(10_000 + number * 20..<10_000 + (number + 1) * 20)
+            world.runFor(seconds: 0.02)
+        }
+        let lastNs = world.nowNs
+        world.run("the others") { world.completions.count == 12_000 }
+        #expect(world.nowNs - lastNs < 2_200_000_000)
+        world.close()
+    }
+
+    /// A peer that reads no further has not accepted what its kernel took before: that waits until it reads on.
+    @Test func theSilenceOfWhoReadsNoFurtherAcceptsNothing() throws {
+        let world = try GatewayWorld()
+        world.configuration.silenceNs = 10_000_000_000
+        world.connect()
+        world.send(0..<5)
+        world.gateway.channels[0].unacknowledgedBytes = 100
+        world.runFor(seconds: 8)
+        #expect(world.completions.isEmpty)
+        world.gateway.channels[0].unacknowledgedBytes = 0
+        world.run("all", seconds: 3) { world.completions.count == 5 }
+        #expect(world.completions.allSatisfy { $0.isPresumed })
         world.close()
     }
 
@@ -369,20 +419,6 @@ struct BinaryTransportTests {
         world.run("in doubt") { world.completions.count == 3 }
         #expect(world.completions.allSatisfy { $0.kind == .inDoubt })
         world.close()
-    }
-
-    /// Its kernel takes some, its program nothing: what the kernel took counts as accepted, and not as a sign of life.
-    @Test func aGatewayThatReadsNoFurtherIsOutOfReachInTheEnd() throws {
-        let world = try GatewayWorld()
-        world.configuration.silenceNs = 5_000_000_000
-        world.sendsAgain = true
-        let first = world.gateway
-        first.onDial = { $0.unacknowledgedBytes = 400 }
-        world.connect()
-        world.send(0..<40)
-        world.run("out of reach", seconds: 120) { world.reachable.last == false }
-        #expect(world.completions.contains { $0.isPresumed })
-        #expect(world.completions.contains { $0.kind == .inDoubt && $0.connectionWasSilent })
     }
 
     @Test func anErrorOfNobodyLeavesEverythingInDoubt() throws {

@@ -89,7 +89,11 @@ final class GatewayPeer: ByteChannelDelegate {
         unread += bytes
         for frame in ReadFrame.read(&unread) {
             frames.append(frame)
-            gateway.onFrame(self, frame)
+            if frame.isFence, gateway.answersFences {
+                answer(8, frame.identifier)
+            } else {
+                gateway.onFrame(self, frame)
+            }
         }
     }
 
@@ -110,6 +114,8 @@ final class GatewayPeer: ByteChannelDelegate {
 final class ScriptedGateway: ChannelDialer {
     private let loop: Loop
     var onFrame: (GatewayPeer, ReadFrame) -> Void = { _, _ in }
+    /// Each fence is refused; else `onFrame` is told of it.
+    var answersFences = false
     var isListening = true
     /// What a client's end is like.
     var onDial: (MemoryChannel) -> Void = { _ in }

@@ -93,6 +93,28 @@ extension EndToEnd.Gateways {
             try scene.audit(4_000, "--lost-at-most", "\(lost + count)")
         }
 
+        /// Its kernel takes what its program never reads: the app is named, and held, until the gateway reads again. What another
+        /// app has far behind its records in the same partition waits for neither.
+        @Test(
+            .needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(4)), arguments: ["silent", "slow=100"])
+        func aGatewayThatReadsNothingHoldsUpNoOtherApp(fault: String) throws {
+            let scene = try GatewayScene("unread", faults: [fault], hasAdmin: true, hasOther: true)
+            try scene.produce(13_000, "--app", "kiosk")
+            try scene.produce(3_000, "--first", "13000", "--app", "shop")
+            let worker = try scene.start()
+            try scene.await(3_000, of: "shop", within: 45)
+            _ = try scene.page("status", with: "no answer to a token of zeros")
+            _ = try scene.page("metrics", with: "apns_worker_held_total{app=\"kiosk\",cause=\"unreachable\"} 1")
+            #expect(worker.text.contains("took in nothing more for 15 s: it reads no further"))
+            // No notification is used up to find out whether it reads: what its kernel took before that was known is all.
+            let presumed = try scene.results(of: "kiosk")
+            #expect(presumed < 1_000)
+            try scene.post("/faults?gateway=")
+            try scene.settle(worker)
+            try scene.stop(worker)
+            try scene.audit(16_000, "--repeats", "doubtful", "--lost-at-most", "\(presumed)")
+        }
+
         @Test(
             .needs(.worker, .broker, .python), .timeLimit(.minutes(3)),
             arguments: [("fa170007", "rejected:PayloadTooLarge:7"), ("fa170001", "abandoned:ProcessingError:1")])
@@ -150,11 +172,15 @@ private final class GatewayScene {
     private let binary: String
     private let admin: Int?
     private var isBinary: Bool
+    /// An app of HTTP/2 beside it, and one partition for both.
+    private let hasOther: Bool
 
     init(
-        _ label: String, faults: [String] = [], binary: String = "", isBinary: Bool = true, hasAdmin: Bool = false
+        _ label: String, faults: [String] = [], binary: String = "", isBinary: Bool = true, hasAdmin: Bool = false,
+        hasOther: Bool = false
     ) throws {
-        scene = try Scene("gateway-\(label)", partitions: 4)
+        scene = try Scene("gateway-\(label)", partitions: hasOther ? 1 : 4)
+        self.hasOther = hasOther
         let ports = KafkaBroker.freePorts(2)
         gatewayPort = ports[0]
         admin = hasAdmin ? ports[1] : nil
@@ -171,6 +197,18 @@ private final class GatewayScene {
         let keys =
             isBinary
             ? ["transport: binary", "port: \(gatewayPort)", "binary: {\(binary)}"] : ["port: \(simulator.port)"]
+        let other =
+            hasOther
+            ? """
+
+              - name: shop
+                bundle_ids: [com.example.app]
+                environment: development
+                host: localhost
+                port: \(simulator.port)
+                certificate: {file: client.pem, key_file: client-key.pem}
+                tls: {ca_file: ca.pem}
+            """ : ""
         try scene.write(
             """
             kafka: {bootstrap_servers: "\(base.servers)", group_id: \(base.group), session_timeout: 6s}
@@ -181,12 +219,12 @@ private final class GatewayScene {
             retry: {\(base.retries)}
             apps:
               - name: kiosk
-                bundle_ids: [com.example.app]
+                bundle_ids: [com.example.\(hasOther ? "kiosk" : "app")]
                 environment: development
                 host: localhost
                 certificate: {file: client.pem, key_file: client-key.pem}
                 tls: {ca_file: ca.pem}
-            \(keys.map { "    \($0)" }.joined(separator: "\n"))
+            \(keys.map { "    \($0)" }.joined(separator: "\n"))\(other)
             admin: {listen: \(admin.map { "127.0.0.1:\($0)" } ?? "off")}
             """, to: "worker.yaml")
     }
@@ -225,6 +263,24 @@ private final class GatewayScene {
                 "--count", "\(count)", "--bad-every", "\(badEvery)", "--results", scene.configuration.results,
                 "--simulator", simulator.control,
             ] + more)
+    }
+
+    func await(_ count: Int, of app: String, within seconds: Int) throws {
+        _ = try gateway(
+            "await",
+            ["--results", scene.configuration.results, "--app", app, "--count", "\(count)", "--within", "\(seconds)"])
+    }
+
+    /// How many notifications of an app have results.
+    func results(of app: String) throws -> Int {
+        let text = try gateway(
+            "await", ["--results", scene.configuration.results, "--app", app, "--count", "0", "--within", "0"])
+        return try #require(text.split(separator: " ").first.flatMap { Int($0) })
+    }
+
+    func post(_ path: String) throws {
+        let ended = try Scene.run(Tool.curl.path(), ["-s", "-f", "-X", "POST", simulator.control + path], within: 10)
+        guard ended.ending == .exited(0) else { throw Unexpected("POST \(path) \(ended.ending)") }
     }
 
     func awaitResults(_ count: Int) throws { try scene.awaitResults(count) }

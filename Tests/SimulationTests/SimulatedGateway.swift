@@ -17,9 +17,16 @@ final class SimulatedGateway {
 
     var admission: BinaryAdmission
     var patience: BinaryPatience
+    var reachability = Reachability()
     var connections: [SimulatedGatewayConnection] = []
     /// The app was taken out of the configuration.
     var isClosing = false
+    /// Its program reads nothing until then, whatever its kernel takes.
+    var unreadUntilMs: Int64 = 0
+    /// The machine was told that it is out of reach.
+    var isOut = false
+    /// The next connection is made then.
+    var dialsMs: Int64 = 0
 
     init(most: Int, limits: BinaryConfiguration.WindowLimits) {
         admission = BinaryAdmission(most: most)
@@ -44,6 +51,7 @@ final class SimulatedGatewayConnection {
         var state = State.coming
         /// Silence accepted it.
         var isPresumed = false
+        var openedNs: Int64
     }
 
     let isQuarantine: Bool
@@ -69,12 +77,18 @@ final class SimulatedGatewayConnection {
     var readsLateMs: Int64 = 0
     /// Nothing passes from now on.
     var isDeaf = false
+    /// So much the kernel of a gateway takes that reads nothing; `nil`: it reads.
+    var unreadEnd: Int64?
+    /// It answered, or was silent.
+    var hasAnswered = false
     var stallsUntilMs: Int64 = 0
     var turnedMs: Int64
+    let madeNs: Int64
 
-    init(isQuarantine: Bool, nowMs: Int64) {
+    init(isQuarantine: Bool, nowNs: Int64) {
         self.isQuarantine = isQuarantine
-        turnedMs = nowMs
+        turnedMs = nowNs / 1_000_000
+        madeNs = nowNs
     }
 
     /// Accepted by silence, and never delivered.
@@ -118,6 +132,10 @@ extension SimulatedWorld {
                 gateway.isClosing = true
                 for connection in gateway.connections { fence(connection) }
             }
+            if faults.silence, !isCalm, random.oneIn(300), nowMs >= gateway.unreadUntilMs {
+                happened["gateway: reads nothing", default: 0] += 1
+                gateway.unreadUntilMs = nowMs + .random(in: 500...60_000, using: &random)
+            }
             dispatch(gateway, app, worker)
             for connection in gateway.connections {
                 turn(connection, gateway, worker)
@@ -141,8 +159,20 @@ extension SimulatedWorld {
         }
     }
 
+    /// As `BinaryTransport` has it: its silence is no answer.
+    private func mustProve(_ gateway: SimulatedGateway) -> Bool {
+        gateway.reachability.isOnProbation && weather.answersFences
+    }
+
     /// As `BinaryTransport` says it.
     private func sayCapacity(_ gateway: SimulatedGateway, _ app: Int, _ worker: SimulatedWorker) {
+        if !gateway.isClosing, gateway.isOut != mustProve(gateway) {
+            gateway.isOut.toggle()
+            worker.capacities[app] = gateway.isOut ? 0 : gateway.admission.limit
+            happened[gateway.isOut ? "gateway: out of reach" : "gateway: proved", default: 0] += 1
+            worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app])
+            worker.machine.setReachable(AppIndex(app), !gateway.isOut, now: time(worker))
+        }
         let leaving = gateway.connections.reduce(0) { $1.isDraining ? $0 + $1.session.open : $0 }
         let capacity = gateway.isClosing ? 0 : leaving + gateway.admission.limit
         guard worker.capacities[app] > 0, worker.capacities[app] != capacity else { return }
@@ -153,11 +183,16 @@ extension SimulatedWorld {
     // MARK: Requests
 
     private func dispatch(_ gateway: SimulatedGateway, _ app: Int, _ worker: SimulatedWorker) {
+        if mustProve(gateway), !gateway.isClosing, gateway.dialsMs <= nowMs,
+            gateway.connections.allSatisfy({ $0.isQuarantine || $0.isDraining && !$0.session.mustProve })
+        {
+            prove(dial(gateway, false))
+        }
         var queued = worker.flights.filter { $0.value.app == app && $0.value.isQueued }.sorted {
             $0.key.tag < $1.key.tag
         }
         guard !queued.isEmpty else { return }
-        if worker.capacities[app] == 0 || gateway.isClosing {
+        if worker.capacities[app] == 0 || gateway.isClosing || mustProve(gateway) {
             for (id, _) in queued { giveBack(id, worker) }
             return
         }
@@ -191,7 +226,7 @@ extension SimulatedWorld {
 
     @discardableResult
     private func dial(_ gateway: SimulatedGateway, _ isQuarantine: Bool) -> SimulatedGatewayConnection {
-        let connection = SimulatedGatewayConnection(isQuarantine: isQuarantine, nowMs: nowMs)
+        let connection = SimulatedGatewayConnection(isQuarantine: isQuarantine, nowNs: ns)
         gateway.connections.append(connection)
         return connection
     }
@@ -210,7 +245,7 @@ extension SimulatedWorld {
         connection.session.open(id, bytes: bytes, openedMs: now.wallMs, nowNs: ns)
         let start = connection.output
         connection.output += Int64(bytes)
-        connection.frames.append(.init(flight: flight, start: start, end: connection.output))
+        connection.frames.append(.init(flight: flight, start: start, end: connection.output, openedNs: ns))
     }
 
     /// As `BinaryConnection` has it.
@@ -220,6 +255,31 @@ extension SimulatedWorld {
             append(nil, nil, to: connection)
         }
         connection.isDraining = true
+    }
+
+    /// As `BinaryConnection` has it.
+    private func prove(_ connection: SimulatedGatewayConnection) {
+        if connection.session.demandProof() { append(nil, nil, to: connection) }
+        connection.isDraining = true
+    }
+
+    /// As `BinaryTransport` has it: a connection that came to nothing is gone.
+    private func noteEnd(
+        of connection: SimulatedGatewayConnection, isSilent: Bool, _ gateway: SimulatedGateway
+    ) {
+        guard !connection.isQuarantine else { return }
+        gateway.dialsMs = nowMs + (isCalm ? 0 : .random(in: 0...2_000, using: &random))
+        let wasOnProbation = gateway.reachability.isOnProbation
+        if isSilent, !connection.session.mustProve {
+            gateway.reachability.endedUnread()
+        } else {
+            gateway.reachability.ended(
+                Reachability.End(
+                    wasAnswered: connection.hasAnswered, wasAsked: !connection.frames.isEmpty,
+                    lifeNs: ns - connection.madeNs))
+        }
+        guard mustProve(gateway), !wasOnProbation else { return }
+        for other in gateway.connections where !other.isDraining { prove(other) }
     }
 
     /// Partitions go: what is open of them on connections is decided by an answer.
@@ -263,11 +323,20 @@ extension SimulatedWorld {
             connection.written = .random(in: connection.written...connection.output, using: &random)
         }
         guard !isDeaf, isAll || connection.stallsUntilMs <= nowMs else { return }
+        let before = connection.acknowledged
         if isAll || random.chance(80) {
             connection.acknowledged = connection.written
         } else {
             connection.acknowledged = .random(in: connection.acknowledged...connection.written, using: &random)
         }
+        if !isCalm, nowMs < gateway.unreadUntilMs {
+            let end = connection.unreadEnd ?? before + .random(in: 0...3_000, using: &random)
+            connection.unreadEnd = end
+            connection.acknowledged = max(before, min(connection.acknowledged, end))
+            connection.isLate = true
+            return
+        }
+        connection.unreadEnd = nil
         for place in connection.frames.indices.suffix(from: connection.readCount)
         where connection.frames[place].arrivesMs == nil && connection.frames[place].end <= connection.acknowledged {
             let before = place > 0 ? connection.frames[place - 1].arrivesMs ?? nowMs : nowMs
@@ -287,8 +356,13 @@ extension SimulatedWorld {
             said.append($0)
         }
         tell(said, of: connection, worker)
-        if settled > 0, !connection.isQuarantine { gateway.admission.settled(settled) }
-        if connection.session.isSilent(forNs: Self.silenceNs, nowNs: ns) {
+        if settled > 0 { connection.hasAnswered = true }
+        if settled > 0, !connection.isQuarantine {
+            gateway.admission.settled(settled)
+            gateway.reachability.answered()
+        }
+        if connection.session.isProofOverdue { happened["gateway: no proof", default: 0] += 1 }
+        if connection.session.isSilent(forNs: Self.silenceNs, nowNs: ns) || connection.session.isProofOverdue {
             lose(connection, isSilent: true, gateway, worker)
         }
     }
@@ -409,7 +483,7 @@ extension SimulatedWorld {
                 1
             if !wronged.isEmpty { breaks("\(wronged.count) were lost, and nobody was told") }
             if named != nil, named?.flight == nil, !isLast, !byFence { breaks("a fence that decides nothing") }
-            answered(gateway, connection, settled: settled, discarded: discarded)
+            answered(gateway, connection, settled: settled, discarded: discarded, isProof: byFence || settled > 0)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
             happened["gateway: too late", default: 0] += 1
             if !connection.isLate { breaks("a gateway that is in time is said to be too late") }
@@ -422,7 +496,7 @@ extension SimulatedWorld {
             let windowNs = gateway.patience.windowNs
             if gateway.patience.wasTooShort(ageNs: ageNs) { happened["gateway: window lengthened", default: 0] += 1 }
             if gateway.patience.windowNs < windowNs { breaks("a shorter window") }
-            answered(gateway, connection, settled: 0, discarded: discarded)
+            answered(gateway, connection, settled: 0, discarded: discarded, isProof: true)
         case .ofNobody(let lostAtMost):
             let isZero = isLast && answer.content.identifier == 0
             if !isZero, answer.content.identifier <= connection.frames.count { breaks("an answer that is of nobody") }
@@ -437,9 +511,12 @@ extension SimulatedWorld {
     }
 
     private func answered(
-        _ gateway: SimulatedGateway, _ connection: SimulatedGatewayConnection, settled: Int, discarded: Int
+        _ gateway: SimulatedGateway, _ connection: SimulatedGatewayConnection, settled: Int, discarded: Int,
+        isProof: Bool
     ) {
+        if isProof { connection.hasAnswered = true }
         guard !connection.isQuarantine else { return }
+        if isProof { gateway.reachability.answered() } else { noteEnd(of: connection, isSilent: false, gateway) }
         gateway.admission.settled(settled)
         if discarded > settled { gateway.admission.discarded() }
     }
@@ -459,6 +536,7 @@ extension SimulatedWorld {
         if !connection.isQuarantine {
             gateway.admission.ended(open: isSilent ? 0 : inDoubt, settled: connection.session.settledCount)
         }
+        noteEnd(of: connection, isSilent: isSilent, gateway)
         tell(said, of: connection, worker)
     }
 
@@ -529,6 +607,12 @@ extension SimulatedWorld {
         case .answered where completion.status == 200 && completion.isPresumed:
             happened["gateway: presumed", default: 0] += 1
             connection.frames[place].isPresumed = true
+            if connection.session.mustProve { breaks("silence accepts \(original) where an answer is asked for") }
+            if connection.frames.contains(where: {
+                $0.end > connection.acknowledged && ns - $0.openedNs >= 1_000_000_000
+            }) {
+                breaks("\(original) is taken for accepted by one that reads no further")
+            }
             if frame.state != .delivered, !connection.isLate {
                 breaks("\(original) is taken for accepted by a silence that was too short: \(frame.state)")
             }

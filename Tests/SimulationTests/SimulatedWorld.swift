@@ -117,6 +117,8 @@ final class SimulatedWorld {
             "gateway: silent", "gateway: closed without a word", "gateway: discarded", "gateway: discardedForGood",
             "gateway: presumed", "gateway: too late, and nobody hears of it", "scheduled", "scheduled again",
             "scheduled: now or never", "scheduled after a clock was set back",
+            "gateway: presumed", "gateway: too late, and nobody hears of it", "gateway: reads nothing",
+            "gateway: out of reach", "gateway: proved", "gateway: no proof",
         ]
 
     init(seed: UInt64) {

@@ -36,16 +36,27 @@ package struct BinaryConfiguration: Sendable {
     package var window = WindowLimits()
     /// What a gateway discarded behind an error is sent again; false: it is abandoned.
     package var resendsDiscarded = true
+    /// It refuses a token of zeros: by an answer, or, of `simple`, by its end.
+    package var answersFence = true
     /// Bytes; a longer payload is refused here, as the gateway would.
     package var payloadLimit = 2_048
     package var minimumConnections = 1
     package var maximumConnections = 8
     /// A connection beyond the minimum that was unused for so long closes.
     package var idleConnectionNs: Int64 = 600_000_000_000
-    /// A peer that acknowledges nothing of what was written for so long is given up.
-    package var silenceNs: Int64 = 30_000_000_000
+    /// A peer that acknowledges nothing of what was written for so long is given up: before TCP does.
+    package var silenceNs: Int64 = 15_000_000_000
     package var backOff = BackOff.Limits()
-    package var channel = ChannelOptions()
+    package var channel = Self.channelOptions
+
+    /// Little lies between us and a gateway that reads slowly: what lies there ages unread.
+    private static var channelOptions: ChannelOptions {
+        var options = ChannelOptions()
+        options.userTimeoutMs = 20_000
+        options.outputLimit = 128 << 10
+        options.unsentLimit = 64 << 10
+        return options
+    }
 
     package init(host: String, port: UInt16 = 2_195, tls: ClientContext) {
         self.host = host

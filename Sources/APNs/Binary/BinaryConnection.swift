@@ -11,10 +11,10 @@ protocol BinaryConnectionOwner: AnyObject {
     /// From when a notification has left until the gateway's silence is its acceptance.
     var windowNs: Int64 { get }
     func connectionOpened(_ connection: BinaryConnection)
-    /// So many notifications were decided by the gateway's silence, which says that it works unless it reads no further.
-    func connectionSettled(_ connection: BinaryConnection, _ count: Int, isAnswer: Bool)
-    /// The gateway answered: it decided `settled` of them, and discarded others.
-    func connectionAnswered(_ connection: BinaryConnection, settled: Int, discarded: Int)
+    /// So many notifications were decided by the gateway's silence, which says that it works.
+    func connectionSettled(_ connection: BinaryConnection, _ count: Int)
+    /// The gateway answered: it decided `settled` of them, and discarded others. `isProof`: it reads what is sent.
+    func connectionAnswered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool)
     /// An error named a notification that had closed as accepted, `ageNs` after it left, as far as that is known.
     func windowWasTooShort(ageNs: Int64?)
     func connectionIdle(_ connection: BinaryConnection)
@@ -58,10 +58,10 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// The gateway said something: what follows is of no use.
     private var hasSpoken = false
     /// Something was handed to it.
-    private(set) var wasAsked = false
+    private var wasAsked = false
     /// It answered, or was silent while it read: it works. The owner says so.
     var hasAnswered = false
-    /// The peer acknowledged nothing for too long: the network's fault.
+    /// The peer read, or answered, nothing for too long: no notification's fault.
     private var isSilent = false
     private var openedNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
@@ -102,7 +102,13 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     var settledCount: Int { session.settledCount }
     /// Something was settled on it.
     var wasAnswered: Bool { session.wasAnswered }
-    var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
+    private var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
+
+    /// What its end says about the host.
+    func note(itsEndIn reachability: inout Reachability) {
+        if isSilent, !session.mustProve { return reachability.endedUnread() }
+        reachability.ended(Reachability.End(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs))
+    }
 
     /// The channel did not take all there is: handing over more would only have it wait in another place.
     private(set) var isBlocked = false
@@ -187,9 +193,25 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// Takes no more requests, and has the gateway decide what is open by its answer instead of its silence: the last frame has
     /// a device token that it must refuse, and the error that names it says that all before it were accepted.
     func fence() {
-        guard phase == .ready || phase == .draining, wasReady, configuration.format != .simple,
+        // It is asked, and has nothing to decide.
+        if session.mustProve, open == 0 { return giveUp("closed before it had answered") }
+        guard phase == .ready || phase == .draining, wasReady, configuration.answersFence, session.hasIdentifiers,
             session.canBeFenced
         else { return drain() }
+        writeFence()
+    }
+
+    /// As `fence`, and nothing but the gateway's answer decides what is open, nor shows that the gateway is of use. Where
+    /// answers are about nobody, what is open ends as ever.
+    func prove() {
+        guard wasReady, phase == .ready || phase == .draining, session.hasIdentifiers || open == 0 else {
+            return drain()
+        }
+        wasAsked = true
+        if session.demandProof() { writeFence() }
+    }
+
+    private func writeFence() {
         let now = loop.now
         let bytes = frames.append(.fence(identifier: session.nextIdentifier), configuration.format)
         session.open(nil, bytes: bytes, openedMs: now.wallMs, nowNs: now.monotonicNs)
@@ -254,6 +276,7 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     func channelWritable() { markDirty() }
 
     func channelClosed(_ end: ChannelEnd) {
+        if isProof(end) { owner.connectionAnswered(self, settled: 0, discarded: 0, isProof: true) }
         let inDoubt = session.ended(written: channel?.writtenBytes ?? 0, isSilent: isSilent) { complete($0) }
         phase = .closed
         alarm = nil
@@ -262,6 +285,12 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         if wasReady { owner.note(.disconnected(address: address, reason: end.text, unanswered: inDoubt)) }
         owner.connectionClosed(self, end, inDoubt: isSilent ? 0 : inDoubt)
         channel = nil
+    }
+
+    /// A gateway that is sent `simple` says by its end that it has read the fence.
+    private func isProof(_ end: ChannelEnd) -> Bool {
+        guard session.mustProve, !session.hasIdentifiers, !hasAnswered, !isSilent else { return false }
+        return frames.output.isEmpty && (end.kind == .closedByPeer || end.isEndOfStream)
     }
 
     private func giveUp(_ reason: String) {
@@ -280,10 +309,12 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         switch meaning {
         case .decided(let settled, let discarded, let byFence):
             if byFence { lastWords = "\(address): closed, after it had answered for everything" }
-            tellAnswered(answer, settled: settled, discarded: discarded)
+            tellAnswered(answer, settled: settled, discarded: discarded, isProof: byFence || settled > 0)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
             tellTooLate(answer, lostAtMost: lostAtMost, ageNs: ageNs)
-            tellAnswered(answer, settled: 0, discarded: discarded)
+            tellAnswered(answer, settled: 0, discarded: discarded, isProof: true)
+        case .ofNobody where session.mustProve && !session.hasIdentifiers:
+            tellAnswered(answer, settled: 0, discarded: 0, isProof: true)
         case .ofNobody(let lostAtMost):
             if lostAtMost > 0 { tellTooLate(answer, lostAtMost: lostAtMost, ageNs: nil) }
             // What is open ends in doubt.
@@ -302,11 +333,11 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         owner.windowWasTooShort(ageNs: ageNs)
     }
 
-    private func tellAnswered(_ answer: GatewayAnswer, settled: Int, discarded: Int) {
+    private func tellAnswered(_ answer: GatewayAnswer, settled: Int, discarded: Int, isProof: Bool) {
         if answer.isOfTheLastProcessed {
             owner.note(.peerCloses(address: address, reason: "status \(answer.status)", unprocessed: discarded))
         }
-        owner.connectionAnswered(self, settled: settled, discarded: discarded)
+        owner.connectionAnswered(self, settled: settled, discarded: discarded, isProof: isProof)
     }
 
     // MARK: Time
@@ -338,7 +369,13 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {
             isSilent = true
-            return giveUp("acknowledged nothing for \(configuration.silenceNs / 1_000_000) ms")
+            return giveUp("took in nothing more for \(configuration.silenceNs / 1_000_000_000) s: it reads no further")
+        }
+        if session.isProofOverdue {
+            isSilent = true
+            return giveUp(
+                "no answer to a token of zeros: it reads nothing (or takes such a token, which binary.fence: false says)"
+            )
         }
         if phase == .ready, session.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
             // Asked again after another such time.
@@ -352,7 +389,7 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         let settled = session.settleSilent(windowNs: owner.windowNs, nowNs: nowNs) { complete($0) }
         guard settled > 0 else { return }
         lastUsedNs = nowNs
-        owner.connectionSettled(self, settled, isAnswer: !session.isStuck(nowNs: nowNs))
+        owner.connectionSettled(self, settled)
     }
 }
 

@@ -21,10 +21,16 @@ package struct BinarySession: Sendable {
     /// Bytes of all frames so far: where the next one begins.
     private var framedBytes: Int64 = 0
     /// Without them, an answer is about nobody.
-    private let hasIdentifiers: Bool
+    package let hasIdentifiers: Bool
     /// What the peer had said until then was read.
     private var heardNs: Int64 = 0
+    /// Nothing was said until then.
+    private var silentUntilNs: Int64 = 0
+    /// Silence accepts no more before that.
+    private var nextPieceNs: Int64 = 0
     private var hasFence = false
+    /// Silence accepts nothing any more: the answer to the fence decides, or nothing does.
+    package private(set) var mustProve = false
     /// Something was settled on it, or the fence answered.
     package private(set) var wasAnswered = false
     /// Notifications that silence settled.
@@ -48,7 +54,19 @@ package struct BinarySession: Sendable {
     package var isWaitingToLeave: Bool { window.isWaitingToLeave }
     /// When silence will have lasted long enough for the first one; `nil`: nothing is waited for.
     package func nextSilenceNs(windowNs: Int64) -> Int64? {
-        window.firstLeftNs.map { $0 + (window.isFirstFence ? max(windowNs, Self.fencePatienceNs) : windowNs) }
+        if mustProve { return window.lastLeftNs.map { $0 + Self.fencePatienceNs } }
+        return window.firstLeftNs.map {
+            max(nextPieceNs, $0 + (window.isFirstFence ? max(windowNs, Self.fencePatienceNs) : windowNs))
+        }
+    }
+
+    /// What left at once is accepted in pieces, over a quarter of the window: so are the results that follow written, and what
+    /// takes its place is spread as well. In one piece, twenty thousand results wait for Kafka at a time.
+    private static let pieceNs: Int64 = 100_000_000
+    private static let leastPiece = 1_000
+
+    private func piece(of windowNs: Int64) -> Int {
+        max(Self.leastPiece, Int(Int64(window.count) * 4 * Self.pieceNs / max(1, windowNs)))
     }
 
     /// A fence is waited for longer than a notification: nothing but the end of the connection depends on it, and an error that
@@ -60,6 +78,22 @@ package struct BinarySession: Sendable {
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     package func holds(anyOf ids: Set<NotificationID>) -> Bool { window.holds(anyOf: ids) }
+
+    // MARK: Proof
+
+    /// Whether the peer reads is in question, and what its kernel took is no answer: the fence, which follows unless it is
+    /// there, is to bring one.
+    ///
+    /// - Returns: whether the fence has to be written.
+    package mutating func demandProof() -> Bool {
+        mustProve = true
+        return !hasFence && !isAnswered
+    }
+
+    /// The fence left so long ago that a peer that reads had answered it.
+    package var isProofOverdue: Bool {
+        mustProve && window.lastLeftNs.map { silentUntilNs - $0 >= Self.fencePatienceNs } ?? false
+    }
 
     // MARK: Opening
 
@@ -85,7 +119,7 @@ package struct BinarySession: Sendable {
         window.waitingSinceNs.map { nowNs - $0 >= silenceNs } ?? false
     }
 
-    /// The peer's program does not read: no more is to be handed over, and what its kernel took is no sign that it works.
+    /// The peer's program does not read: no more is to be handed over.
     package func isStuck(nowNs: Int64) -> Bool { isSilent(forNs: Self.stuckNs, nowNs: nowNs) }
 
     // MARK: Closing
@@ -94,15 +128,18 @@ package struct BinarySession: Sendable {
     ///
     /// To be called at most once in a turn. The silence is that until the call before, since whatever came until then was read
     /// meanwhile: where the process stood still, an error may wait to be read while the clock says that the window is over.
+    /// The silence of a peer that reads no further accepts nothing: its kernel took what its program may never see.
     ///
     /// - Returns: how many notifications were settled.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
-        let heardBeforeNs = heardNs
-        let silentNs = heardNs - windowNs
+        silentUntilNs = heardNs
         heardNs = nowNs
+        guard !mustProve, !isStuck(nowNs: nowNs), nowNs >= nextPieceNs else { return 0 }
+        let silentNs = silentUntilNs - windowNs
+        let most = piece(of: windowNs)
         var settled = 0
-        while !window.isEmpty {
-            let leftBy = window.isFirstFence ? min(silentNs, heardBeforeNs - Self.fencePatienceNs) : silentNs
+        while !window.isEmpty, settled < most {
+            let leftBy = window.isFirstFence ? min(silentNs, silentUntilNs - Self.fencePatienceNs) : silentNs
             guard let entry = window.removeSilent(leftBy: leftBy) else { break }
             if entry.isFence {
                 hasFence = false
@@ -115,6 +152,7 @@ package struct BinarySession: Sendable {
             wasAnswered = true
             settledCount += settled
         }
+        if settled == most { nextPieceNs = nowNs + Self.pieceNs }
         return settled
     }
 

@@ -90,8 +90,10 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         self.configuration = configuration
         pool.host = configuration.host
         admission = BinaryAdmission(most: configuration.window.notifications)
-        pool.reachability.replaced()
+        // One that was to prove itself is to do so still, which takes it no time.
+        if !mustProve { pool.reachability.replaced() }
         pool.replaceConnections(minimum: configuration.minimumConnections, maximum: configuration.maximumConnections)
+        if mustProve { pool.tell(.onProbation) }
     }
 
     private func giveBackAll() {
@@ -115,9 +117,26 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
     /// Suspects go over their own connection, one at a time: an end says which of them it was.
     private func dispatchSuspects() {
         guard !suspects.isEmpty else { return }
-        if pool.isClosing { return giveBackSuspects() }
+        if pool.isClosing || mustProve { return giveBackSuspects() }
         pool.tellQuarantine(.wanted)
         pool.quarantineConnection?.fill(from: &suspects, most: 1, bytes: .max)
+    }
+
+    // MARK: Whether the gateway reads
+
+    /// What a gateway's kernel takes says nothing about its program: nothing is handed over before an answer shows that it
+    /// reads, which a connection with nothing but a fence on it asks for.
+    private var mustProve: Bool { pool.reachability.isOnProbation && configuration.answersFence }
+
+    /// One connection after the other came to nothing, or one was given up whose peer reads nothing: the others are asked for
+    /// an answer, and so is the next one.
+    private func demandProof() {
+        pool.tell(.onProbation)
+        for connection in pool.connections + [pool.quarantineConnection].compactMap({ $0 })
+        where connection.phase == .ready {
+            connection.prove()
+            pool.retired(connection, isFault: true)
+        }
     }
 
     // MARK: The pool
@@ -140,15 +159,16 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
     func connectionOpened(_ connection: BinaryConnection) {
         note(.connected(address: connection.address, streams: nil))
         pool.opened(connection)
+        if mustProve, !connection.isQuarantine { connection.prove() }
     }
 
-    func connectionSettled(_ connection: BinaryConnection, _ count: Int, isAnswer: Bool) {
+    func connectionSettled(_ connection: BinaryConnection, _ count: Int) {
         if !connection.isQuarantine { admission.settled(count) }
-        if isAnswer { answered(connection) }
+        answered(connection)
     }
 
-    func connectionAnswered(_ connection: BinaryConnection, settled: Int, discarded: Int) {
-        if settled > 0 { answered(connection) }
+    func connectionAnswered(_ connection: BinaryConnection, settled: Int, discarded: Int, isProof: Bool) {
+        if isProof { answered(connection) }
         if !connection.isQuarantine { admission.settled(settled) }
         pool.retired(connection, isFault: settled == 0 && !connection.wasAnswered)
         guard discarded > settled, !connection.isQuarantine else { return }
@@ -171,11 +191,9 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
             // It works, and ends: more connections share what an end takes with it.
             if inDoubt > 0, connection.settledCount > 0 { pool.tell(.crowded) }
         }
-        pool.closed(connection, why: end.text) {
-            pool.reachability.ended(
-                Reachability.End(
-                    wasAnswered: connection.hasAnswered, wasAsked: connection.wasAsked, lifeNs: connection.lifeNs))
-        }
+        let wasOnProbation = pool.reachability.isOnProbation
+        pool.closed(connection, why: end.text) { connection.note(itsEndIn: &pool.reachability) }
+        if mustProve, !wasOnProbation { demandProof() }
     }
 
     func completed(_ completion: Completion) { pool.completed(completion) }
@@ -214,7 +232,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
 
     /// How many requests may be undecided at once.
     private var capacity: Int {
-        if pool.isClosing { return 0 }
+        if pool.isClosing || mustProve { return 0 }
         // What a connection that leaves has open counts as outstanding, and takes nothing of the others.
         let leaving = pool.connections.reduce(0) { $1.phase == .draining ? $0 + $1.open : $0 }
         if pool.isAnyReady { return leaving + (pool.reachability.isOnProbation ? 1 : takenAtOnce) }

@@ -82,6 +82,9 @@ package struct BinaryWindow: Sendable {
     /// Only while not empty.
     package var isFirstFence: Bool { entries[head].isFence }
 
+    /// When the last entry left; `nil`: it has not, or there is none.
+    package var lastLeftNs: Int64? { count > 0 && leftCount == count ? entries[place(count - 1)].leftNs : nil }
+
     /// When the first entry left; `nil`: it has not, or there is none.
     package var firstLeftNs: Int64? { leftCount > 0 ? entries[head].leftNs : nil }
 

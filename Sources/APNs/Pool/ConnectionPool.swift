@@ -71,7 +71,8 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     /// Appended to and taken, nothing else.
     @exclusivity(unchecked) private var batch: CompletionBatch
     private var events: [TransportEvent] = []
-    private var asksForTurnEnd = false
+    /// Looked at for each completion, and nothing else is done with it meanwhile.
+    @exclusivity(unchecked) private var asksForTurnEnd = false
     private var saturation = Saturation()
 
     /// - Parameter emit: called at the end of a turn with that turn's events.

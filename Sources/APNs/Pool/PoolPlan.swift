@@ -25,6 +25,8 @@ package struct PoolPlan: Sendable {
         case saturated
         /// What fails on a connection takes much of what else is on it with it: more connections share that.
         case crowded
+        /// Before more are made, one has to answer.
+        case onProbation
         /// Unused for long.
         case idle(ConnectionID)
         /// The time asked for by `wake` has come.
@@ -64,6 +66,7 @@ package struct PoolPlan: Sendable {
     /// Of dials for more than there is: while they fail, what there is may end and has to be replaced at once.
     private var growthBackOff: BackOff
     private var waiting: Waiting?
+    private var isOnProbation = false
     /// The wait asked for last.
     package private(set) var lastWaitNs: Int64 = 0
     private var isClosing = false
@@ -88,8 +91,12 @@ package struct PoolPlan: Sendable {
         case .start: break
         case .wanted: wanted = max(1, wanted)
         case .opened(let id): move(id, to: .open)
+        case .onProbation:
+            isOnProbation = true
+            return []
         case .answered(let id):
             backOff.succeeded()
+            isOnProbation = false
             if let index = index(id) {
                 if live > minimum { growthBackOff.succeeded() }
                 connections[index].wasAnswered = true
@@ -152,6 +159,7 @@ package struct PoolPlan: Sendable {
     }
 
     private mutating func dialIfWanted() -> [Action] {
+        let wanted = isOnProbation ? min(wanted, 1) : wanted
         guard !isClosing, waiting != .toConnect, live < wanted, connections.allSatisfy({ $0.phase != .dialing }) else {
             return []
         }
@@ -213,6 +221,7 @@ package struct PoolPlan: Sendable {
         backOff.succeeded()
         growthBackOff.succeeded()
         waiting = nil
+        isOnProbation = false
         return drainAll() + dialIfWanted()
     }
 

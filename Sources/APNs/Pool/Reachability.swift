@@ -3,15 +3,22 @@
 /// A host that cannot be connected to is out of reach at once. One that takes connections and answers nothing on them
 /// (GOAWAY at once, every stream refused, closed after SETTINGS, silent) is out of reach after three such connections in
 /// a row, and then only an answer shows the contrary, for which one request at a time is handed over. One whose
-/// connections all allow no stream is out of reach until one of them, or a new one, allows some.
-struct Reachability: Sendable, Equatable {
+/// connections all allow no stream is out of reach until one of them, or a new one, allows some. One that was given up since its
+/// peer reads no further is out of reach at once, whatever it answered before.
+package struct Reachability: Sendable, Equatable {
     /// How a connection of use once ended.
-    struct End: Sendable, Equatable {
+    package struct End: Sendable, Equatable {
         /// A request was answered on it that did not ask for another connection.
-        var wasAnswered: Bool
+        package var wasAnswered: Bool
         /// A request was handed to it.
-        var wasAsked: Bool
-        var lifeNs: Int64
+        package var wasAsked: Bool
+        package var lifeNs: Int64
+
+        package init(wasAnswered: Bool, wasAsked: Bool, lifeNs: Int64) {
+            self.wasAnswered = wasAnswered
+            self.wasAsked = wasAsked
+            self.lifeNs = lifeNs
+        }
     }
 
     /// Connections in a row.
@@ -22,30 +29,34 @@ struct Reachability: Sendable, Equatable {
     static let shortLifeNs: Int64 = 30_000_000_000
 
     /// `nil`: no connection has been tried to its end.
-    var isReachable: Bool? { allowsNoStream ? false : isOfUse }
+    package var isReachable: Bool? { allowsNoStream ? false : isOfUse }
     /// As far as connecting and answers show.
     private var isOfUse: Bool?
     /// When a connection was last ready, all that were ready allowed no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0).
     private(set) var allowsNoStream = false
     /// Connections in a row that ended without an answer.
     private(set) var endsInRow = 0
+    /// The peer of one of them read no further.
+    private var isUnread = false
+
+    package init() {}
 
     /// Connecting is not enough: it takes an answer.
-    var isOnProbation: Bool { endsInRow >= Self.endsLimit }
+    package var isOnProbation: Bool { endsInRow >= Self.endsLimit }
 
     /// While it is on probation, for people. `last`: how the last connection ended.
     func why(last: String) -> String {
-        "\(Self.endsLimit) connections in a row ended without an answer, the last one: \(last)"
+        isUnread ? last : "\(Self.endsLimit) connections in a row ended without an answer, the last one: \(last)"
     }
 
     /// A connection is ready.
-    mutating func connected() { if !isOnProbation { isOfUse = true } }
+    package mutating func connected() { if !isOnProbation { isOfUse = true } }
 
     /// A connection could not be made.
     mutating func failed(isAnotherReady: Bool) { if !isAnotherReady { isOfUse = false } }
 
-    mutating func answered() {
-        endsInRow = 0
+    package mutating func answered() {
+        replaced()
         isOfUse = true
     }
 
@@ -53,13 +64,23 @@ struct Reachability: Sendable, Equatable {
     mutating func allow(streams: Bool) { allowsNoStream = !streams }
 
     /// A connection that was ready is gone, not because we wanted it.
-    mutating func ended(_ end: End) {
+    package mutating func ended(_ end: End) {
         guard !end.wasAnswered, end.wasAsked || end.lifeNs < Self.shortLifeNs else { return }
         endsInRow += endsInRow < Self.endsLimit ? 1 : 0
         if isOnProbation { isOfUse = false }
     }
 
+    /// A connection that was ready was given up, as its peer read no further.
+    package mutating func endedUnread() {
+        endsInRow = Self.endsLimit
+        isUnread = true
+        isOfUse = false
+    }
+
     /// Connections are made with another credential, host or proxy from now on. The ends in a row were the old host's;
     /// whether the new one is of use its first connection says.
-    mutating func replaced() { endsInRow = 0 }
+    mutating func replaced() {
+        endsInRow = 0
+        isUnread = false
+    }
 }

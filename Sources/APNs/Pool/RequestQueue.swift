@@ -1,9 +1,12 @@
 internal import Delivery
 
-/// Requests that no connection can take right now, in order; storage is reused.
+/// Requests that no connection can take right now, in order; storage is reused, unless that was much.
 struct RequestQueue {
     private var elements: ContiguousArray<OutgoingRequest> = []
     private var head = 0
+
+    /// What a burst took beyond this, some megabytes, is given back.
+    private static let keptCapacity = 4_096
 
     var count: Int { elements.count - head }
     var isEmpty: Bool { head == elements.count }
@@ -24,7 +27,7 @@ struct RequestQueue {
     mutating func removeFirst() {
         head += 1
         if head == elements.count {
-            elements.removeAll(keepingCapacity: true)
+            elements.removeAll(keepingCapacity: elements.capacity <= Self.keptCapacity)
             head = 0
         }
     }

@@ -42,6 +42,8 @@ package struct BinarySettings: Hashable, Sendable {
     package var window = Window()
     /// What the gateway discarded behind an error is sent again.
     package var resends = true
+    /// The gateway refuses a token of zeros: by its answer, or its end, it proves that it reads.
+    package var answersFence = true
     /// Bytes of a payload.
     package var payloadLimit = 2_048
     /// `nil`: nobody is asked.
@@ -58,6 +60,7 @@ extension BinarySettings {
             section.read("format", into: &format) { $0.choice() }
             section.read("payload_limit", into: &payloadLimit) { $0.integer(1...65_535) }
             section.read("resend", into: &resends) { $0.boolean() }
+            section.read("fence", into: &answersFence) { $0.boolean() }
             section.section("window") { section in
                 let range = Duration.milliseconds(10)...Duration.seconds(600)
                 section.read("duration", into: &window.duration) { $0.duration(range) }

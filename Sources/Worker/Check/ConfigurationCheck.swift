@@ -174,7 +174,7 @@ package struct ConfigurationCheck {
                     "app \(settings.name): \(DialTarget.text(settings.host, port)) reached \(way), "
                         + "\(answer.tlsVersion), binary protocol"))
             guard probesCredentials else { return true }
-            let said = Self.meaning(ofProbe: answer.status)
+            let said = Self.meaning(ofProbe: answer.status, isExpected: settings.binary?.answersFence ?? true)
             report(Finding(said.isFine ? .fine : .notFine, "app \(settings.name): the probe: \(said.text)"))
             return said.isFine
         } catch {
@@ -202,13 +202,15 @@ package struct ConfigurationCheck {
         }
     }
 
-    private static func meaning(ofProbe status: UInt8?) -> (isFine: Bool, text: String) {
+    private static func meaning(ofProbe status: UInt8?, isExpected: Bool) -> (isFine: Bool, text: String) {
         switch status {
         case 8: (true, "status 8: the gateway reads, and refuses a token of zeros")
+        case nil where !isExpected: (true, "no answer within 5 s to a token of zeros, as binary.fence: false says")
         case nil:
             (
                 false,
-                "no answer within 5 s to a token of zeros: the gateway does not say which tokens are bad, and no fence works"
+                "no answer within 5 s to a token of zeros: the gateway reads nothing, or takes such a token (then say so: "
+                    + "binary.fence: false)"
             )
         case let other?: (false, "status \(other) for a token of zeros, not 8: look at format, and at what the host is")
         }

@@ -55,6 +55,7 @@ extension LoadedApp {
         result.window.notifications = binary.window.limit
         result.window.bytes = binary.window.bytes
         result.resendsDiscarded = binary.resends
+        result.answersFence = binary.answersFence
         result.payloadLimit = binary.payloadLimit
         result.minimumConnections = settings.connections.min
         result.maximumConnections = settings.connections.max

@@ -6,6 +6,7 @@ Shares no code with the worker. Needs Python's confluent-kafka (Debian: python3-
 
     gateway.py produce --topic apns.requests --count 100000 --bad-every 500
     gateway.py audit --topic apns.requests --results apns.results --count 100000 --bad-every 500 --simulator URL
+    gateway.py await --results apns.results --app shop --count 1000 --within 40
 """
 
 import argparse
@@ -53,11 +54,13 @@ def produce(options):
             failures.append(error or "acknowledged without an offset")
 
     started = time.monotonic()
+    headers = [("push-app", options.app.encode())] if options.app else None
     for number in range(options.first, options.first + options.count):
         value = '{"aps":{"alert":"Hi %d"}}' % number
         while True:
             try:
-                producer.produce(options.topic, key=token(number, options), value=value, on_delivery=delivered)
+                producer.produce(options.topic, key=token(number, options), value=value, headers=headers,
+                                 on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -72,6 +75,19 @@ def produce(options):
         return False
     print(f"produced {options.count} in {time.monotonic() - started:.1f} s")
     return True
+
+
+def wait(options):
+    """Until so many notifications of an app have their results."""
+    started = time.monotonic()
+    while True:
+        numbers = {value["device_token"] for value in map(json.loads, (
+            message.value() for message in topics.read(options.servers, options.results))) if value["app"] == options.app}
+        seconds = time.monotonic() - started
+        if len(numbers) >= options.count or seconds > options.within:
+            print(f"{len(numbers)} of {options.app} have results after {seconds:.1f} s")
+            return len(numbers) >= options.count
+        time.sleep(0.5)
 
 
 def audit(options):
@@ -145,12 +161,18 @@ def seen(address):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for action in (produce, audit):
-        made = commands.add_parser(action.__name__)
+    for name, action in (("produce", produce), ("audit", audit), ("await", wait)):
+        made = commands.add_parser(name)
         made.set_defaults(action=action)
         made.add_argument("--servers", default="localhost:9092")
         made.add_argument("--topic", default="apns.requests")
         made.add_argument("--count", type=int, required=True)
+        if action is not audit:
+            made.add_argument("--app", default="", help="whose requests they are")
+        if action is wait:
+            made.add_argument("--results", default="apns.results")
+            made.add_argument("--within", type=float, default=40, help="seconds")
+            continue
         made.add_argument("--bad-every", type=int, default=0, help="each so many-th token is bad; 0: none")
         made.add_argument("--code", default=BAD, help="what a bad token begins with (%(default)s)")
         if action is produce:

@@ -1,0 +1,162 @@
+import Delivery
+import Testing
+
+@testable import APNs
+
+/// A gateway whose kernel takes what its program never reads: nothing but an answer shows that it is of use.
+struct BinaryProofTests {
+    /// What it was sent is not acknowledged for long.
+    private static let unread = 1_000_000
+
+    private func unread(_ world: GatewayWorld) throws {
+        world.gateway.onDial = { $0.unacknowledgedBytes = Self.unread }
+        world.connect()
+        world.send(0..<40)
+        world.run("out of reach", seconds: 16) { world.reachable.last == false }
+        #expect(world.capacity == 0)
+        #expect(world.completions.count >= 40)
+        #expect(world.completions.allSatisfy { !$0.isPresumed })
+        #expect(world.completions.contains { $0.kind == .inDoubt && $0.connectionWasSilent && !$0.connectionDied })
+    }
+
+    /// Fences alone go over its connections, as long as it lasts, and one at a time.
+    @Test func aGatewayThatReadsNothingIsOutOfReachUntilItAnswers() throws {
+        let world = try GatewayWorld()
+        world.sendsAgain = true
+        try unread(world)
+        // From now on its kernel takes everything.
+        world.gateway.onDial = { _ in }
+        let before = world.gateway.peers.count
+        world.runFor(seconds: 120)
+        #expect(world.reachable == [true, false] && world.capacity == 0)
+        let asked = world.gateway.peers[before...]
+        // Each was given five seconds.
+        #expect((20...24).contains(asked.count))
+        #expect(asked.allSatisfy { $0.frames.count == 1 && $0.frames[0].isFence })
+        #expect(world.gateway.peers.count { !$0.isClosed } == 1)
+        world.gateway.answersFences = true
+        world.run("back", seconds: 10) { world.reachable == [true, false, true] }
+        world.run("all", seconds: 10) { world.completionOf.count == 40 }
+        #expect(world.completionOf.values.allSatisfy { $0.status == 200 })
+        world.close()
+    }
+
+    /// One way to it is dead, the others are not: they show it at once, and nothing that was on them is in doubt.
+    @Test func theOthersAreAskedWhenOneIsNotRead() throws {
+        let world = try GatewayWorld()
+        world.configuration.minimumConnections = 3
+        world.configuration.window.notifications = 60
+        world.gateway.answersFences = true
+        world.start()
+        world.run("connections") { world.gateway.peers.count == 3 && world.capacity == 60 }
+        world.gateway.channels[0].unacknowledgedBytes = Self.unread
+        world.send(0..<20)
+        world.run("on the first") { world.gateway.peers[0].frames.count == 20 }
+        var next: UInt32 = 20
+        while world.reachable != [true, false, true], next < 500 {
+            world.send(next..<next + 2)
+            next += 2
+            world.runFor(seconds: 0.1)
+        }
+        #expect(world.reachable == [true, false, true])
+        let doubted = world.completions.filter { $0.kind == .inDoubt }
+        #expect(doubted.map(\.id.slot) == Array(0..<20))
+        #expect(world.gateway.peers[1...2].allSatisfy { $0.frames.last?.isFence == true })
+        world.run("all", seconds: 10) { world.completionOf.count == Int(next) }
+        world.close()
+    }
+
+    /// What is on a connection that is asked is decided by the answer; without one it is in doubt, though it was acknowledged.
+    @Test func silenceAcceptsNothingOnAConnectionThatIsAsked() throws {
+        let world = try GatewayWorld()
+        world.configuration.minimumConnections = 2
+        world.configuration.window.notifications = 40
+        world.start()
+        world.run("connections") { world.gateway.peers.count == 2 && world.capacity == 40 }
+        world.gateway.channels[0].unacknowledgedBytes = Self.unread
+        world.send(0..<20)
+        world.run("on the first") { world.gateway.peers[0].frames.count == 20 }
+        world.runFor(seconds: 14)
+        world.send(20..<25)
+        world.run("on the second") { world.gateway.peers[1].frames.count == 5 }
+        world.run("in doubt", seconds: 10) { world.completions.count == 25 }
+        #expect(world.completions.allSatisfy { $0.kind == .inDoubt && $0.connectionWasSilent })
+        #expect(world.reachable == [true, false])
+    }
+
+    /// A gateway that is sent `simple` closes where others answer.
+    @Test func withoutIdentifiersTheEndIsTheAnswer() throws {
+        let world = try GatewayWorld()
+        world.configuration.format = .simple
+        try unread(world)
+        world.gateway.onDial = { _ in }
+        world.runFor(seconds: 30)
+        #expect(world.reachable == [true, false])
+        world.gateway.onFrame = { peer, frame in if frame.isFence { peer.channel.close() } }
+        world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
+        world.close()
+    }
+
+    /// One that closes each connection unread answers nothing by that.
+    @Test func anEndBeforeTheFenceIsNoAnswer() throws {
+        let world = try GatewayWorld()
+        try unread(world)
+        world.gateway.onDial = { _ in }
+        world.gateway.onFrame = { peer, _ in peer.channel.close() }
+        world.runFor(seconds: 30)
+        #expect(world.reachable == [true, false])
+    }
+
+    /// Nothing shows that such a gateway reads: one request at a time is tried, and silence accepts it.
+    @Test func aGatewayThatTakesATokenOfZerosIsTried() throws {
+        let world = try GatewayWorld()
+        world.configuration.answersFence = false
+        world.sendsAgain = true
+        world.gateway.onDial = { $0.unacknowledgedBytes = Self.unread }
+        world.connect()
+        world.send(0..<40)
+        world.run("out of reach", seconds: 16) { world.reachable.last == false }
+        world.gateway.onDial = { _ in }
+        world.run("tried", seconds: 10) { world.reachable.last == true }
+        #expect(world.completions.count { $0.isPresumed } == 1)
+        #expect(world.gateway.frames.count == world.gateway.peers.flatMap(\.frames).count)
+        world.close()
+    }
+
+    @Test func anotherCredentialIsAskedForTheSame() throws {
+        let world = try GatewayWorld()
+        try unread(world)
+        world.gateway.onDial = { _ in }
+        let before = world.gateway.peers.count
+        world.transport.replace(configuration: world.configuration)
+        world.runFor(seconds: 4)
+        #expect(world.reachable == [true, false] && world.capacity == 0)
+        #expect(world.gateway.peers[before...].allSatisfy { $0.frames.allSatisfy { $0.isFence } })
+        world.gateway.answersFences = true
+        world.run("back", seconds: 10) { world.reachable == [true, false, true] && world.capacity > 0 }
+        world.close()
+    }
+
+    @Test func aStopWaitsForNoAnswer() throws {
+        let world = try GatewayWorld()
+        try unread(world)
+        world.gateway.onDial = { _ in }
+        let before = world.gateway.peers.count
+        world.run("asked", seconds: 10) {
+            world.gateway.peers.count > before && world.gateway.peers[before].frames.count == 1
+        }
+        let sinceNs = world.nowNs
+        world.close()
+        #expect(world.nowNs - sinceNs < 100_000_000)
+    }
+
+    /// Suspects have a connection of their own, and wait as the others do.
+    @Test func suspectsComeBackMeanwhile() throws {
+        let world = try GatewayWorld()
+        try unread(world)
+        var suspect = world.request(77)
+        suspect.isSuspect = true
+        world.transport.handle(.send([suspect]))
+        world.run("back", seconds: 1) { world.completionOf[77]?.kind == .notProcessed }
+    }
+}
