@@ -23,6 +23,8 @@ struct BenchOptions: Sendable {
     var subjects = Subject.usual
     /// Empty: none is kept.
     var historyFile = ""
+    /// Of the binary protocol.
+    var windowMs = 2_000
     /// How long the requests of `latency` come.
     var latencySeconds = 20
 
@@ -80,6 +82,12 @@ struct BenchOptions: Sendable {
             .init("latency-seconds", value: "N", "How long latency is measured, at 1,000 a second (default 20).") {
                 options, text throws(UsageError) in
                 options.latencySeconds = try OptionValue.integer(text, 2...86_400)
+            },
+            .init(
+                "window", value: "MS",
+                "After so long a gateway's silence accepts (default 2000, the worker's own): binary has devices / window a second at most."
+            ) { options, text throws(UsageError) in
+                options.windowMs = try OptionValue.integer(text, 10...600_000)
             },
             .init("history", value: "FILE", "Append the figures to it, as one line of JSON.") {
                 options, text throws(UsageError) in

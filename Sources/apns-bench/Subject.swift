@@ -6,10 +6,10 @@ enum Subject: String, CaseIterable, Sendable {
     case fanOut = "fan-out"
     case tenApps = "10-apps"
     case hundredApps = "100-apps"
-    case parts, latency, streams, network, headers, start
+    case binary, parts, latency, streams, network, headers, start
 
     /// Without being asked: under two minutes at 300,000.
-    static let usual: Set<Subject> = [.floors, .payload, .envelope, .fanOut, .parts]
+    static let usual: Set<Subject> = [.floors, .payload, .envelope, .fanOut, .binary, .parts]
 
     /// Those that need nghttpd.
     static let onPushServer: Set<Subject> = [.floors, .payload, .envelope, .fanOut, .tenApps, .hundredApps, .start]
@@ -23,6 +23,7 @@ enum Subject: String, CaseIterable, Sendable {
           fan-out    in envelope form, 100 device tokens in each record
           10-apps    payload form, over ten apps
           100-apps   over a hundred
+          binary     payload form, over the binary protocol
           parts      what the worker does in memory, each by itself
           latency    from the record's timestamp to the request's arrival, at 1,000 a second
           streams    50 ms added by the server, 1 to 8 connections

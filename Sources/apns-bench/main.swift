@@ -11,6 +11,7 @@ private func run(_ arguments: [String]) -> Int32 {
     case KafkaFloorOptions.command: return runKafkaFloor(rest)
     case SendFloorOptions.command: return runSendFloor(rest)
     case ProbeServerOptions.command: return runProbeServer(rest)
+    case SinkServerOptions.command: return runSinkServer(rest)
     case RelayOptions.command: return runRelay(rest)
     case PlotCommand.name: return runPlot(rest)
     case PartCommand.name: return PartCommand.run(rest)

@@ -5,6 +5,7 @@ struct CostTable {
     /// Worker to floors; the budgets of <doc:WhatItCosts>.
     static let ratioBudget = 1.25
     static let envelopeExtraUs = 0.5
+    static let binaryExtraUs = 3.0
     static let residentBudget = 64 << 20
 
     /// Of each the round that cost least: whatever else the machine does only adds. In the order they came.
@@ -49,6 +50,10 @@ struct CostTable {
             }
         case .fanOut:
             return payload.map { Finding(name, "\(row.title), CPU us each", row.cpuUs, .atMost, $0.cpuUs) }
+        case .binary:
+            return self["kafka_floor"].map {
+                Finding(name, "\(row.title), CPU us each", row.cpuUs, .atMost, $0.cpuUs + Self.binaryExtraUs)
+            }
         case .tenApps, .hundredApps:
             // Cost of a notification must not grow with them; connections and their handshakes do.
             guard let steadyUs = row.steadyUs, let payloadUs = payload?.steadyUs else { return nil }
@@ -56,6 +61,12 @@ struct CostTable {
                 name, "\(row.title), CPU us each without the first tenth", steadyUs, .atMost, payloadUs)
         case .floors, .parts, .latency, .streams, .network, .headers, .start, nil: return nil
         }
+    }
+
+    private func residentFinding(of row: CostRow, _ name: String) -> Finding {
+        Finding(
+            name, "\(row.title), max RSS MB", Double(row.usage.peakResidentBytes) / 1_048_576, .atMost,
+            Double(Self.residentBudget) / 1_048_576, digits: 1)
     }
 
     var findings: [Finding] {
@@ -67,11 +78,9 @@ struct CostTable {
         for row in rows {
             if row.name != Subject.payload.rawValue, let finding = finding(of: row) { findings.append(finding) }
         }
+        if let binary = self[.binary] { findings.append(residentFinding(of: binary, "binary_max_resident_mb")) }
         guard let worker = self[.payload] else { return findings }
-        findings.append(
-            Finding(
-                "max_resident_mb", "\(worker.title), max RSS MB", Double(worker.usage.peakResidentBytes) / 1_048_576,
-                .atMost, Double(Self.residentBudget) / 1_048_576, digits: 1))
+        findings.append(residentFinding(of: worker, "max_resident_mb"))
         if worker.count >= 3_000_000, let early = worker.cpuUs(from: 1_000_000, to: 2_000_000),
             let late = worker.cpuUs(from: worker.count - 1_000_000, to: worker.count)
         {
@@ -109,7 +118,8 @@ struct CostTable {
             let each = row.stretchesUs.map { fixed($0, 2) }.joined(separator: " ")
             lines.append("\(row.title), as it went on: resident \(ends[0]) .. \(ends[1]) MB, CPU us each \(each)")
         }
-        for row in rows where !row.threads.isEmpty && row.name == Subject.payload.rawValue {
+        for row in rows
+        where !row.threads.isEmpty && [Subject.payload, .binary].contains(where: { $0.rawValue == row.name }) {
             let threads = row.threads.prefix(8).map { "\($0.name) \(fixed(row.microseconds($0.ns), 2))" }
             lines.append("\(row.title), CPU us each by thread: \(threads.joined(separator: ", "))")
         }

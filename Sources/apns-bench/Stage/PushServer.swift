@@ -9,6 +9,8 @@ struct PushPlace {
     /// A key as Apple gives them out.
     var signingKeyFile: String
     var signingKeyID = "BENCHMARK1"
+    /// PEM files of the certificate shown to a gateway of the binary protocol, and of its key; `nil`: it speaks HTTP/2.
+    var client: (certificateFile: String, keyFile: String)?
 
     /// The same by another way.
     func through(port: Int) -> PushPlace {
@@ -24,6 +26,8 @@ struct ServerCertificates {
     let certificateFile: String
     let keyFile: String
     let signingKeyFile: String
+    let clientFile: String
+    let clientKeyFile: String
 
     init(_ scratch: Scratch) throws {
         let authority = try CertificateAuthority(commonName: "apns-bench")
@@ -32,10 +36,20 @@ struct ServerCertificates {
         certificateFile = try scratch.write(issued.certificatePEM, to: "server.pem")
         keyFile = try scratch.write(issued.keyPEM, to: "server.key")
         signingKeyFile = try scratch.write(SelfSigned.privateKey(), to: "AuthKey.p8")
+        let client = try authority.issueClient(bundleID: Traffic.bundleID)
+        clientFile = try scratch.write(client.certificatePEM, to: "client.pem")
+        clientKeyFile = try scratch.write(client.keyPEM, to: "client.key")
     }
 
     func place(port: Int) -> PushPlace {
         PushPlace(port: port, authorityFile: authorityFile, signingKeyFile: signingKeyFile)
+    }
+
+    /// One of the binary protocol.
+    func gateway(port: Int) -> PushPlace {
+        var place = place(port: port)
+        place.client = (clientFile, clientKeyFile)
+        return place
     }
 }
 

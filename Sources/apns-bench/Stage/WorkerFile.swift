@@ -7,19 +7,26 @@ struct WorkerFile {
     var connections = 2
     /// `derived` or `apple`.
     var apnsID = "derived"
+    /// From when a gateway has a notification until its silence accepts it.
+    var windowMs = 2_000
     /// Static membership; empty: dynamic.
     var instanceID = ""
 
     func text(_ broker: Broker) -> String {
         let apps = requests.form.apps
         let least = apps == 1 ? connections : 1
+        let credential =
+            place.client.map {
+                "certificate: {file: \($0.certificateFile), key_file: \($0.keyFile)}\n    transport: binary\n"
+                    + "    binary: {window: {duration: \(windowMs)ms}}"
+            } ?? "token: {key_file: \(place.signingKeyFile), key_id: \(place.signingKeyID), team_id: TEAM123456}"
         let entries = (0..<apps).map { app in
             """
               - name: \(apps == 1 ? "bench" : "bench-\(app)")
                 bundle_ids: [\(Traffic.bundleID(app: app, of: apps))]
                 host: localhost
                 port: \(place.port)
-                token: {key_file: \(place.signingKeyFile), key_id: \(place.signingKeyID), team_id: TEAM123456}
+                \(credential)
                 tls: {ca_file: \(place.authorityFile)}
                 connections: {min: \(least), max: \(connections)}
             """
