@@ -14,12 +14,13 @@ package final class FaultSwitches: Sendable {
         current = Guarded((options.latency, options.faults, options.streams, options.gatewayFaults))
     }
 
-    /// What befalls the connections of the binary gateway; those that are open go on as they began.
+    /// What befalls the connections of the binary gateway; those that are open go on as they began, but for
+    /// those that are not read, which end.
     package var gateway: [GatewayFault] {
         get { current.withLock { $0.gateway } }
         set {
             current.withLock { $0.gateway = newValue }
-            loop.perform { [binaryDoors] in binaryDoors.doors.set(faults: newValue) }
+            _ = door.with(loop) { [binaryDoors] _ in binaryDoors.doors.set(faults: newValue) }
         }
     }
 

@@ -3,7 +3,7 @@ import Network
 import TLS
 
 /// A connection of the gateway or of the feedback service. Loop's thread.
-protocol BinaryConnection: SecureChannelDelegate {
+protocol BinaryPeer: SecureChannelDelegate {
     /// Its channel, right after both were made.
     func adopt(_ channel: SecureChannel)
     /// The simulator stops.
@@ -13,7 +13,7 @@ protocol BinaryConnection: SecureChannelDelegate {
 /// Accepts the connections of the two services that do not speak HTTP/2. Loop's thread.
 final class BinaryDoor {
     /// Makes a connection; what it is given is to be called once its channel is gone.
-    typealias Make = (_ onClosed: @escaping () -> Void) -> any BinaryConnection
+    typealias Make = (_ onClosed: @escaping () -> Void) -> any BinaryPeer
 
     private let loop: Loop
     private let context: ServerContext
@@ -21,7 +21,7 @@ final class BinaryDoor {
     private let connectionLimit: Int
     private let make: Make
     private var listener: Listener?
-    private var connections: [Int: any BinaryConnection] = [:]
+    private var connections: [Int: any BinaryPeer] = [:]
     private var nextNumber = 0
 
     /// Listens at once.
@@ -39,6 +39,8 @@ final class BinaryDoor {
 
     var port: UInt16 { listener?.port ?? 0 }
     var isEmpty: Bool { connections.isEmpty }
+
+    func forEach(_ body: (any BinaryPeer) -> Void) { connections.values.forEach(body) }
 
     /// Stops listening and ends every connection.
     func close() {

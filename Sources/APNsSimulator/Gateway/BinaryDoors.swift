@@ -33,7 +33,10 @@ final class BinaryDoors {
     }
 
     /// What befalls the gateway's connections from the next one on.
-    func set(faults: [GatewayFault]) { service?.manner = GatewayManner(faults) }
+    func set(faults: [GatewayFault]) {
+        service?.manner = GatewayManner(faults)
+        gateway?.forEach { ($0 as? GatewayConnection)?.faultsChanged() }
+    }
 
     var isEmpty: Bool { gateway?.isEmpty ?? true && feedback?.isEmpty ?? true }
 

@@ -2,7 +2,7 @@ import EventLoop
 import Network
 
 /// One client of the gateway: its channel, the dialogue held over it, and the pace at which both go. Loop's thread.
-final class GatewayConnection: BinaryConnection {
+final class GatewayConnection: BinaryPeer {
     private let manner: GatewayManner
     private let dialogue: GatewayDialogue
     private let loop: Loop
@@ -12,9 +12,10 @@ final class GatewayConnection: BinaryConnection {
     private var early: [UInt8] = []
     /// `ending` was seen, and is under way.
     private var isEnding = false
-    /// When a slow connection reads again.
+    /// What a slow connection has not looked at.
+    private var unread: ArraySlice<UInt8> = []
+    /// When a late connection began.
     private var readsAtNs: Int64 = 0
-    private var isWaitingToRead = false
 
     init(service: GatewayService, loop: Loop, onClosed: @escaping () -> Void) {
         manner = service.manner
@@ -24,6 +25,9 @@ final class GatewayConnection: BinaryConnection {
     }
 
     func adopt(_ channel: SecureChannel) { self.channel = channel }
+
+    /// One that reads nothing ends with that fault, and what came over it is lost.
+    func faultsChanged() { if manner.reading == .never { channel?.reset() } }
 
     /// As Apple's before maintenance: status 10, if there is a notification to name.
     func leave() {
@@ -54,9 +58,7 @@ final class GatewayConnection: BinaryConnection {
         case .never: return
         case .late where readsAtNs == 0: early.append(contentsOf: bytes)
         case .fast, .late: receive(bytes)
-        case .slow(let bytesPerSecond):
-            slowDown(bytes.count, bytesPerSecond, channel)
-            receive(bytes)
+        case .slow(let bytesPerSecond): readSlowly(bytes, bytesPerSecond, channel)
         }
     }
 
@@ -68,22 +70,23 @@ final class GatewayConnection: BinaryConnection {
         channel.resumeReading()
     }
 
-    /// After so many bytes nothing is read for as long as they may take.
-    private func slowDown(_ count: Int, _ bytesPerSecond: Int, _ channel: SecureChannel) {
-        let ns = Int64(count) * 1_000_000_000 / Int64(bytesPerSecond)
-        readsAtNs = max(readsAtNs, loop.now.monotonicNs) + ns
+    /// What came is looked at so slowly, and nothing else is read meanwhile.
+    private func readSlowly(_ bytes: UnsafeRawBufferPointer, _ bytesPerSecond: Int, _ channel: SecureChannel) {
+        let isReading = !unread.isEmpty
+        unread += bytes
         channel.pauseReading()
-        if !isWaitingToRead { waitToRead() }
+        if !isReading { readOn(bytesPerSecond) }
     }
 
-    private func waitToRead() {
-        let leftNs = readsAtNs - loop.now.monotonicNs
-        isWaitingToRead = leftNs > 0
-        guard isWaitingToRead else {
-            channel?.resumeReading()
-            return
+    private func readOn(_ bytesPerSecond: Int) {
+        let pieces = min(bytesPerSecond, 10)
+        loop.schedule(afterNs: 1_000_000_000 / Int64(pieces)) { [weak self] in
+            guard let self, let channel else { return }
+            let piece = unread.prefix(bytesPerSecond / pieces)
+            piece.withUnsafeBytes { receive($0) }
+            unread = unread.dropFirst(piece.count)
+            if unread.isEmpty { channel.resumeReading() } else { readOn(bytesPerSecond) }
         }
-        loop.schedule(afterNs: leftNs) { [weak self] in self?.waitToRead() }
     }
 
     private func receive(_ bytes: UnsafeRawBufferPointer) {
