@@ -29,7 +29,29 @@ extension EndToEnd.Deliveries {
             let seed = ProcessInfo.processInfo.environment["APNS_WORKER_E2E_CHAOS"] ?? "35"
             let ended = try chaos(
                 "--minutes", "0.4", "--every", "8", "--rate", "1000", "--seed", seed, "--poison", "0", "--no-topics",
-                "--no-outages", "--no-apps")
+                "--no-outages", "--no-apps", "--no-gateways")
+            #expect(ended.ending == .exited(0), "\(ended.text)")
+            #expect(ended.text.contains("\nlost: 0\n"))
+        }
+
+        /// Two apps of the binary protocol beside the others: their gateway closes without a word, shuts down, and says late what
+        /// is wrong, while workers are killed. Nothing is lost, and what is sent again says so.
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .timeLimit(.minutes(5)))
+        func aGatewaysFaultsLoseNothing() throws {
+            let ended = try chaos(
+                "--minutes", "0.4", "--every", "8", "--rate", "1000", "--poison", "0", "--no-topics", "--no-outages",
+                "--no-apps", "--only", "gateway closes,gateway shuts down,gateway errors late")
+            #expect(ended.ending == .exited(0), "\(ended.text)")
+            #expect(ended.text.contains("\nlost: 0\n"))
+            #expect(ended.text.contains(/\ngateways: \d{4,} results/))
+        }
+
+        /// The same while it reads slowly, late or nothing, among poison that closes its connections, and the server's kills.
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .long, .timeLimit(.minutes(6)))
+        func aGatewayThatDoesNotReadLosesNothing() throws {
+            let ended = try chaos(
+                "--minutes", "1.6", "--every", "20", "--rate", "500", "--poison", "500", "--no-topics", "--no-outages",
+                "--no-apps", "--only", "gateway silent,gateway slow,gateway late,simulator killed")
             #expect(ended.ending == .exited(0), "\(ended.text)")
             #expect(ended.text.contains("\nlost: 0\n"))
         }
@@ -40,7 +62,7 @@ extension EndToEnd.Deliveries {
         func poisonStopsNothing() throws {
             let ended = try chaos(
                 "--minutes", "0.3", "--every", "8", "--rate", "500", "--poison", "200", "--no-topics", "--no-outages",
-                "--only", "goaways,latency,app paused")
+                "--no-gateways", "--only", "goaways,latency,app paused")
             #expect(ended.ending == .exited(0), "\(ended.text)")
             #expect(ended.text.contains("\nlost: 0\n"))
         }
@@ -50,7 +72,7 @@ extension EndToEnd.Deliveries {
         func topicsAndRightsMayGoAndCome() throws {
             let ended = try chaos(
                 "--minutes", "0.6", "--every", "10", "--rate", "500", "--poison", "0", "--no-outages", "--no-apps",
-                "--only", "topic made anew,dead-token topic made anew,right denied")
+                "--no-gateways", "--only", "topic made anew,dead-token topic made anew,right denied")
             #expect(ended.ending == .exited(0), "\(ended.text)")
             #expect(ended.text.contains("\nlost: 0\n"))
         }

@@ -5,11 +5,13 @@ cut, closed and blackholed, and a fourth worker comes and goes; then the audit. 
 
 One record in 10,000 is poison (`chaos_poison`), a request topic beside and the dead-token topic are deleted and made anew,
 rights at the broker are denied for a while, it is away for longer than the session, one app is limited and one is paused.
+Two apps speak the binary protocol (`chaos_gateway`), with a gateway that closes, shuts down, or reads slowly or nothing.
 
     chaos.py --minutes 30 --seed 7 --rate 20000 --worker .build/release/apns-worker
     chaos.py --minutes 5 --calm        orderly restarts, rebalances and GOAWAYs, no kill, no fault: nothing twice
     chaos.py --minutes 5 --workers 1 --outage 15     a broker away for 15 s again and again, one worker: nothing twice
     chaos.py --minutes 5 --poison 0 --no-topics --no-outages --no-apps     kills and faults, and none of the above
+    chaos.py --minutes 3 --only "gateway closes,gateway silent"  kills, and a gateway's faults
     chaos.py --minutes 3 --only "broker killed,disk full"        kills, and between them these faults alone
 
 Needs KAFKA_HOME, Java and Python's confluent-kafka (Debian: python3-confluent-kafka). Exit code 0: nothing was lost,
@@ -30,12 +32,13 @@ from types import SimpleNamespace
 
 from confluent_kafka import KafkaException
 
+import chaos_gateway
 import chaos_summary
 import topics
 from chaos_processes import Broker, Partner, Program, Simulator, Worker
 from chaos_load import SPECIAL
 from chaos_rights import Rights
-from chaos_schedule import APPS, CALM, GOAWAYS, LONG, OUTAGES, SHORT, TOPICS, Schedule
+from chaos_schedule import APPS, CALM, GATEWAYS, GOAWAYS, LONG, OUTAGES, SHORT, TOPICS, Schedule
 
 PARTITIONS = 12
 RETENTION = {"retention.ms": 300_000, "segment.ms": 60_000, "segment.bytes": 33_554_432}
@@ -49,6 +52,7 @@ class Chaos:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
         more = TOPICS * options.topics + OUTAGES * options.outages + APPS * options.apps
+        more += GATEWAYS * (options.gateways and not options.calm and options.workers > 1)
         self.schedule = Schedule(options.seed, options.calm, options.only, more)
         self.dead_gone = self.dead_slack = 0
         self.findings, self.kills, self.counts = [], [], {}
@@ -57,6 +61,7 @@ class Chaos:
         self.said = self.sampled = 0.0
         self.last = (0.0, 0)
         self.is_held, self.held_seconds = False, 0
+        self.told = chaos_gateway.Told()
         self.workers, self.load, self.audit, self.beside = {}, None, None, None
         self.is_ending = False
 
@@ -78,7 +83,7 @@ class Chaos:
         self.broker.start()
         self.await_broker()
         names = SimpleNamespace(
-            servers=self.broker.servers, protected=self.broker.protected, has_apps=options.apps,
+            servers=self.broker.servers, protected=self.broker.protected, has_apps=options.apps, has_gateways=options.gateways,
             beside="chaos.beside" if options.topics else "", group="chaos.worker", requests="chaos.requests", results="chaos.results",
             unregistered="chaos.unregistered", dead_letters="chaos.dead-letters", retry="chaos.retry.1s")
         self.names = names
@@ -94,7 +99,8 @@ class Chaos:
         self.simulator_up = time.monotonic()
         for name in ("steady", "first", "second", "fourth")[:4 if options.workers > 1 else 1]:
             self.workers[name] = Worker(
-                name, options.worker, self.folder, names, self.simulator.port, name in ("first", "second"))
+                name, options.worker, self.folder, names, self.simulator.port, self.simulator.gateway,
+                name in ("first", "second"))
         beginning = [name for name in self.workers if name != "fourth"]
         for name in beginning:
             self.workers[name].start()
@@ -106,7 +112,7 @@ class Chaos:
         self.book = os.path.join(self.folder, "produced")
         self.load = Partner("chaos_load.py", names.servers, names.requests, str(PARTITIONS), str(options.rate),
                             str(options.seed), self.book, str(options.poison), names.retry, str(int(options.apps)),
-                            folder=self.folder)
+                            str(int(options.gateways)), folder=self.folder)
         if names.beside:
             self.beside = Partner("chaos_beside.py", names.servers, names.beside, str(BESIDE_RATE), str(options.seed),
                                   self.book + ".beside", folder=self.folder)
@@ -135,7 +141,7 @@ class Chaos:
     def finish(self):
         """Everything settles, everyone leaves in order, the books are compared."""
         if not self.options.calm:
-            self.simulator.post("/faults?fault=&latency=5ms..30ms&streams=1000")
+            self.simulator.post("/faults?fault=&latency=5ms..30ms&streams=1000&gateway=")
             self.rights.lift()
             for worker in self.workers.values():
                 worker.write()
@@ -148,16 +154,29 @@ class Chaos:
         if not self.until(lambda: self.lag() == 0, 180, None, pause=0.5):
             self.found(f"LOST or stuck: a lag of {self.lag()} records 180 s after the producer's end")
         self.is_ending = True
+        for worker in self.workers.values():
+            self.look(worker)
         self.memory = chaos_summary.resident(self)
         for worker in self.workers.values():
             if worker.is_running:
                 self.stop(worker)
         self.audit.tell(json.dumps({
             "do": "finish", "book": self.book, "beside": self.beside and self.book + ".beside",
-            "dead_gone": self.dead_gone, "dead_slack": self.dead_slack}))
+            "dead_gone": self.dead_gone, "dead_slack": self.dead_slack,
+            "told": self.told.at_most(self.workers.values())}))
         if not self.until(lambda: self.answer("finished"), 600, None):
             raise RuntimeError("the audit does not end")
         chaos_summary.show(self, self.answer("finished"))
+
+    def look(self, worker):
+        if self.options.gateways and worker.is_running:
+            self.told.look(worker)
+
+    def tell_silent(self, is_silent):
+        """The gateway reads nothing from now on, or again."""
+        if not is_silent:
+            self.wait(3)  # what was presumed last has its result
+        self.audit.tell(json.dumps({"do": "silent", "is_silent": is_silent}))
 
     def lag(self):
         """Records that are not committed; None: the broker does not say."""
@@ -186,6 +205,7 @@ class Chaos:
             if worker.process is not None and not self.is_ending:
                 if worker.is_running:
                     worker.sample(now - self.began)
+                    self.look(worker)
                 elif worker.process.returncode == 1 and "Static consumer fenced" in worker.text(worker.started)[-500:]:
                     # As documented: a broker that was away for longer than the session knew it under another id.
                     self.counts["fenced"] = self.counts.get("fenced", 0) + 1
@@ -242,6 +262,7 @@ class Chaos:
         quiet = min(now - self.broker_up, now - self.simulator_up)
         partitions = worker.partitions()
         ports = worker.connections(self.simulator.port)
+        self.look(worker)
         worker.end(signal.SIGKILL)
         killed = time.monotonic()
         if partitions:
@@ -277,6 +298,7 @@ class Chaos:
     def stop(self, worker):
         """In order; it must drain and exit 0."""
         worker.endings = [0]
+        self.look(worker)
         try:
             ending = worker.end(signal.SIGTERM, 60)
         except Exception:
@@ -322,8 +344,11 @@ class Chaos:
         elif kind == "blackhole":
             simulator.post("/now?fault=blackhole")
         elif kind in ("simulator paused", "simulator stopped"):
+            # Its kernel goes on, and takes what it may discard, or close over, when it goes on itself.
+            self.tell_silent(True)
             self.hold(simulator, draw.seconds(0.3, 1.5) if kind == "simulator paused" else draw.seconds(4, 9))
             self.simulator_up = time.monotonic()
+            self.tell_silent(False)
         elif kind in ("broker paused", "broker stopped"):
             self.hold(self.broker, draw.seconds(0.3, 1.5) if kind == "broker paused" else draw.seconds(3, 9))
             self.await_broker()
@@ -381,6 +406,21 @@ class Chaos:
             self.wait(draw.seconds(0, 3))
             simulator.start()
             self.simulator_up = time.monotonic()
+        elif kind in GATEWAYS:
+            every = draw.choice([100, 1_000])
+            fault, seconds = {
+                "gateway closes": (f"close@{every}", 5), "gateway shuts down": (f"shutdown@{every}", 5),
+                "gateway errors late": ("error-delay=300ms", 8), "gateway slow": ("slow", 8), "gateway late": ("late", 8),
+                "gateway silent": ("silent", 30)}[kind]
+            # It befalls connections from the next one on: those there are end with the next bad token.
+            simulator.post(f"/faults?gateway={fault}")
+            if fault == "silent":
+                self.tell_silent(True)
+            self.wait(seconds)
+            # It ends the connections that it had not read.
+            simulator.post("/faults?gateway=")
+            if fault == "silent":
+                self.tell_silent(False)
         elif kind == "odd answers":
             every = max(50, self.options.rate // 20)
             simulator.post("/faults?" + "&".join(f"fault={fault}@{every * n}" for fault, n in (
@@ -458,7 +498,7 @@ def main():
     parser.add_argument("--every", type=float, default=20, help="seconds from kill to kill (%(default)s)")
     parser.add_argument("--calm", action="store_true", help="no kill and no fault; nothing may be sent twice")
     parser.add_argument("--only", default="", metavar="KIND,KIND",
-                        help="nothing but these faults: " + ", ".join(sorted({*SHORT, *LONG, *TOPICS, *OUTAGES, *APPS})))
+                        help="nothing but these faults: " + ", ".join(sorted({*SHORT, *LONG, *TOPICS, *OUTAGES, *APPS, *GATEWAYS})))
     parser.add_argument("--worker", default=".build/release/apns-worker", help="the built program (%(default)s)")
     parser.add_argument("--kafka-home", default=os.environ.get("KAFKA_HOME"), help="default: $KAFKA_HOME")
     parser.add_argument("--withhold", type=int, default=0, help="the audit leaves out the N-th result, to see it fail")
@@ -471,7 +511,8 @@ def main():
     parser.add_argument("--poison", type=int, metavar="N", help="one record in N is poison; 0: none (10000; calm: 0)")
     for name, text in (("topics", "topics are made anew and rights denied"),
                        ("outages", "the broker is away for longer than the session"),
-                       ("apps", "an app that is limited, and one that is paused")):
+                       ("apps", "an app that is limited, and one that is paused"),
+                       ("gateways", "two apps of the binary protocol")):
         parser.add_argument(f"--{name}", action=argparse.BooleanOptionalAction, help=text + " (calm: not)")
     parser.add_argument("--selftest", action="store_true", help="shows that the audit finds each kind of fault")
     options = parser.parse_args()
@@ -480,12 +521,14 @@ def main():
     for name in ("topics", "outages", "apps"):
         if getattr(options, name) is None:
             setattr(options, name, not is_plain)
+    if options.gateways is None:
+        options.gateways = True
     if options.workers == 1:
         options.only = options.only or ",".join(OUTAGES)
         options.every = max(options.every, 2 * options.outage)
     options.only = [kind.strip() for kind in options.only.split(",") if kind.strip()]
     for kind in options.only:
-        if kind not in (CALM if options.calm else {*SHORT, *LONG, *TOPICS, *OUTAGES, *APPS}):
+        if kind not in (CALM if options.calm else {*SHORT, *LONG, *TOPICS, *OUTAGES, *APPS, *GATEWAYS}):
             parser.error(f"there is no fault '{kind}'{' in a calm run' if options.calm else ''}: --help lists them")
     if options.selftest:
         import chaos_selftest
@@ -495,8 +538,9 @@ def main():
         parser.error("set KAFKA_HOME or give --kafka-home")
     if not os.access(options.worker, os.X_OK):
         parser.error(f"{options.worker} is no program: build it (swift build -c release --product apns-worker)")
-    if not options.topics and set(options.only) & set(TOPICS) or not options.apps and set(options.only) & set(APPS):
-        parser.error("--only names a fault of what is left out: give --topics, --apps")
+    for name, kinds in (("topics", TOPICS), ("apps", APPS), ("gateways", GATEWAYS)):
+        if not getattr(options, name) and set(options.only) & set(kinds):
+            parser.error(f"--only names a fault of what is left out: give --{name}")
     options.worker = os.path.abspath(options.worker)
     folder = tempfile.mkdtemp(prefix="chaos-")
     chaos = Chaos(options, folder)

@@ -21,13 +21,16 @@ from confluent_kafka import TopicPartition
 
 import topics
 from audit import derived_place
-from chaos_book import Bits, ChaosBook, Kill
+from chaos_bits import Bits
+from chaos_book import ChaosBook, Kill
+import chaos_gateway
 from chaos_poison import RETRIED_TOPIC
 from commits import Committed, commit_content, commit_place
 
 PLACE = re.compile(rb'"request":\{"topic":"([^"]*)","partition":(\d+),"offset":(\d+),"index":(\d+)')
 ID = re.compile(rb'"apns_id":"([^"]+)"')
 OUTCOME = re.compile(rb'"outcome":"(\w+)"')
+WHOLE_ROW = re.compile(rb"^(\S+) (\S+) (\d+)\n", re.MULTILINE)
 AGAIN = re.compile(rb"^(\S+) \S+ (?!1\n)(\d+)\n", re.MULTILINE)
 ROW = re.compile(rb"^(\S+) \S+ (\d+)\n", re.MULTILINE)
 OFFSETS = "__consumer_offsets"
@@ -97,6 +100,7 @@ class ChaosAudit:
         self.options = options
         self.simulator = options["simulator"]
         self.book = ChaosBook(options["partitions"], options["calm"], options["once"])
+        self.gateways = chaos_gateway.GatewayBook(options["calm"], options["once"])
         servers = options["servers"]
         self.results = Tail(servers, options["results"])
         self.retries = Tail(servers, options["retry"])
@@ -137,7 +141,10 @@ class ChaosAudit:
                 if withhold == 0:
                     continue
             outcome = b"accepted" if b'"outcome":"accepted"' in value else OUTCOME.search(value).group(1)
-            is_new = book.result(partition, offset, index, message.key(), outcome, b'"in_doubt":0' not in value)
+            in_doubt = b'"in_doubt":0' not in value
+            is_new = book.result(partition, offset, index, message.key(), outcome, in_doubt)
+            if chaos_gateway.is_one(message.key()):
+                self.gateways.result(chaos_gateway.number_of(message.key()), outcome, in_doubt, value)
             if window and partition in window.kill.partitions:
                 window.result(message, tuple(at), is_new, offset in book.moved[partition], now_ms)
         return len(messages)
@@ -252,16 +259,17 @@ class ChaosAudit:
         self.others = 0  # accepted, and not of the request topic
         again = list(self.accepted_again())
         self.book.server(self.totals["accepted_distinct"] - self.others, again)
+        self.gateways.complete(*order["told"])
         if self.totals["overflow"]:
             self.book.found("the server's book is full", self.totals["overflow"])
         book = self.book
-        self.say({"finished": True, "findings": book.report(), "summary": self.summary() | {
+        self.say({"finished": True, "findings": book.report() + self.gateways.report(), "summary": self.summary() | {
             "records": sum(requests.values()), "records whose acknowledgement got lost": book.outside,
             "envelopes": len(book.envelopes), "outcomes": {k.decode(): v for k, v in book.outcomes.items()},
             "dead-token records": dead,
             "poison": {k.decode(): v for k, v in book.poison.items()}, "stray retry records": len(load["retried"]),
             "topics beside": [f"{sum(id in book.beside for id in ids)} of {len(ids)}" for ids in besides],
-            "read errors of the audit": self.results.errors}})
+            "gateways": self.gateways.summary(), "read errors of the audit": self.results.errors}})
 
     @staticmethod
     def counted(data):
@@ -296,7 +304,11 @@ class ChaosAudit:
                 piece = rest + piece
                 end = piece.rfind(b"\n") + 1
                 rest = piece[end:]
-                for id, count in ROW.findall(piece[:end]):
+                for id, token, count in WHOLE_ROW.findall(piece[:end]):
+                    if id == chaos_gateway.NO_ID:
+                        self.others += 1
+                        self.gateways.server(token, int(count))
+                        continue
                     at = place(id)
                     self.others += at is None
                     if count == b"1":
@@ -347,6 +359,8 @@ class ChaosAudit:
                     return self.finish(order)
                 if order["do"] == "killed":
                     self.killed(order)
+                elif order["do"] == "silent":
+                    self.gateways.is_silent = order["is_silent"]
                 elif order["do"] == "started":
                     if self.window:
                         self.window.started_ms = order["at_ms"]

@@ -1,59 +1,17 @@
 """The audit's book of a chaos run: one bit for each notification and question, never a line, so that it can go on for
 hours. It reads nothing itself; `selftest` shows that each kind of fault is found."""
 
-import re
 from collections import Counter, defaultdict
 
-from chaos_poison import is_poison
+import chaos_gateway
+from chaos_bits import Bits
+from chaos_poison import CLOSED, is_poison
 
 SHOWN = 5  # examples of each kind of finding
 
 DEAD_PREFIX = "fa1741010"  # the simulator answers 410 Unregistered, always
 DEAD_TOKEN = DEAD_PREFIX.encode()
 LATER_PREFIX = "fa1742911"  # 429 TooManyRequests, to the token's first request
-
-
-class Bits:
-    """A set of small numbers."""
-
-    def __init__(self, data=b""):
-        self.data = bytearray(data)
-        self.count = 0
-        self.end = 0  # one past the highest
-
-    def add(self, number):
-        """Returns whether it is new."""
-        place, bit = number >> 3, 1 << (number & 7)
-        try:
-            old = self.data[place]
-        except IndexError:
-            self.data.extend(bytes(max(4096, place + 1 - len(self.data))))
-            old = 0
-        if old & bit:
-            return False
-        self.data[place] = old | bit
-        self.count += 1
-        if number >= self.end:
-            self.end = number + 1
-        return True
-
-    def __contains__(self, number):
-        place = number >> 3
-        return place < len(self.data) and bool(self.data[place] >> (number & 7) & 1)
-
-    def missing(self, end):
-        """Which numbers below `end` are not in it."""
-        data = bytes(self.data[:(end + 7) // 8]).ljust((end + 7) // 8, b"\0")
-        for found in re.finditer(rb"[^\xff]", data, re.DOTALL):
-            value = found.group()[0]
-            for bit in range(8):
-                if not value >> bit & 1 and found.start() * 8 + bit < end:
-                    yield found.start() * 8 + bit
-
-    def numbers(self, first=0):
-        for number in range(first, self.end):
-            if number in self:
-                yield number
 
 
 class Envelope:
@@ -123,6 +81,11 @@ class ChaosBook:
                 self.found("more than one result without a fault", (partition, offset, index))
             return False
         self.distinct += 1
+        if chaos_gateway.is_one(token):
+            return True  # has a book of its own
+        if token.startswith(CLOSED):
+            self.poison[b"gateway: " + outcome] += 1  # the server takes none
+            return True
         self.outcomes[outcome] += 1
         if is_poison(token):
             self.poison[outcome] += 1  # any will do

@@ -1,9 +1,10 @@
 """The producer of a chaos run, a process of its own:
-`chaos_load.py SERVERS TOPIC PARTITIONS RATE SEED BOOK POISON RETRY APPS`.
+`chaos_load.py SERVERS TOPIC PARTITIONS RATE SEED BOOK POISON RETRY APPS GATEWAYS`.
 
 It writes so many notifications a second until it is told to stop, most of them in payload form, a tenth in envelopes, and
 keeps one bit for each record that Kafka acknowledged. One in POISON records (0: none) is one of `chaos_poison`, and as many
-go to the topic RETRY; with APPS 1 some are for the apps that are limited and paused. Told on its standard input: `hold`, `go`, `stop`; once a second it
+go to the topic RETRY; with APPS 1 some are for the apps that are limited and paused, with GATEWAYS 1 for those of
+`chaos_gateway`. Told on its standard input: `hold`, `go`, `stop`; once a second it
 says how far it is, as a line of JSON.
 """
 
@@ -20,8 +21,10 @@ from functools import partial
 
 from confluent_kafka import KafkaException, Producer
 
+import chaos_gateway
 import chaos_poison
-from chaos_book import DEAD_PREFIX, LATER_PREFIX, Bits
+from chaos_bits import Bits
+from chaos_book import DEAD_PREFIX, LATER_PREFIX
 
 DEVICES = 50_000
 SIZES = (2, 5, 20, 100, 800)  # device tokens of an envelope
@@ -45,6 +48,7 @@ class Records:
         self.random = random.Random(seed)
         self.apps = [(name, share, HEADERS + [("apns-topic", f"com.example.{name}".encode())])
                      for name, share in dict(apps).items()]
+        self.gateway_count = 0
         self.devices = [token(self.random).encode() for _ in range(DEVICES)]
         self.payloads = [b'{"aps":{"alert":"Chaos %d","sound":"default"},"pad":"%s"}' % (n, b"x" * (n % 60))
                          for n in range(240)]
@@ -69,17 +73,31 @@ class Records:
             key = self.devices[int(drawn * 1e9) % DEVICES]
             if self.apps:
                 other = self.random.random()
-                for _, share, headers in self.apps:
+                for name, share, headers in self.apps:
                     if other < share:
+                        if name in chaos_gateway.APPS:
+                            key = self.next_of_gateway()
                         return key, self.payloads[int(drawn * 1e7) % 240], headers, 1
                     other -= share
         return key, self.payloads[int(drawn * 1e7) % 240], HEADERS + APP if drawn > 0.75 else APP, 1
 
 
+    def next_of_gateway(self):
+        self.gateway_count += 1
+        return chaos_gateway.token(self.gateway_count - 1).encode()
+
+    def again(self, record):
+        """It may have been written, or not. What is known by its token alone gets another one."""
+        if record[0] is None or not chaos_gateway.is_one(record[0]):
+            return record
+        return self.next_of_gateway(), *record[1:]
+
+
 class Poison:
     """Writes one poison record for each `every` of the others, and one to the retry topic; what Kafka refuses is none."""
 
-    def __init__(self, servers, topic, retry, every, seed, acknowledged):
+    def __init__(self, servers, topic, retry, every, seed, acknowledged, has_gateways=False):
+        self.kinds = chaos_poison.KINDS + [chaos_poison.closed_gateway] * has_gateways
         self.topic, self.retry, self.every, self.acknowledged = topic, retry, every, acknowledged
         self.random = random.Random(seed)
         self.count = self.notifications = 0
@@ -104,7 +122,7 @@ class Poison:
     def follow(self, records):
         """So many others were written."""
         while self.every and self.count < records // self.every:
-            self.write(chaos_poison.KINDS[self.count % len(chaos_poison.KINDS)])
+            self.write(self.kinds[self.count % len(self.kinds)])
             self.count += 1
 
     def write(self, make):
@@ -125,9 +143,11 @@ class Poison:
 
 
 class Load:
-    def __init__(self, servers, topic, partitions, rate, seed, poison=0, retry="", has_apps=False):
+    def __init__(self, servers, topic, partitions, rate, seed, poison=0, retry="", has_apps=False, has_gateways=False):
         self.servers, self.topic, self.rate = servers, topic, rate
         apps = {"limited": LIMITED_PER_SECOND / rate, "paused": PAUSED_PER_SECOND / rate} if has_apps else {}
+        if has_gateways:
+            apps |= {name: chaos_gateway.PER_SECOND / len(chaos_gateway.APPS) / rate for name in chaos_gateway.APPS}
         self.records = Records(seed, apps)
         self.acknowledged = [Bits() for _ in range(partitions)]
         self.notifications = self.count = self.failures = self.producers = 0
@@ -135,7 +155,7 @@ class Load:
         self.fatal = None
         self.orders = deque()
         self.holding = self.stopping = False
-        self.poison = Poison(servers, topic, retry, poison, seed, self.acknowledged)
+        self.poison = Poison(servers, topic, retry, poison, seed, self.acknowledged, has_gateways)
 
     def producer(self):
         self.producers += 1
@@ -155,7 +175,7 @@ class Load:
     def delivered(self, record, error, message):
         if error is not None:
             self.failures += 1
-            self.again.append(record)
+            self.again.append(self.records.again(record))
             return
         self.acknowledged[message.partition()].add(message.offset())
         self.count += 1
@@ -240,8 +260,8 @@ class Load:
 
 
 def main():
-    servers, topic, partitions, rate, seed, book, poison, retry, apps = sys.argv[1:]
-    load = Load(servers, topic, int(partitions), float(rate), int(seed), int(poison), retry, apps == "1")
+    servers, topic, partitions, rate, seed, book, poison, retry, apps, gateways = sys.argv[1:]
+    load = Load(servers, topic, int(partitions), float(rate), int(seed), int(poison), retry, apps == "1", gateways == "1")
     load.run()
     with open(book, "wb") as file:
         pickle.dump({"acknowledged": [bytes(bits.data) for bits in load.acknowledged],

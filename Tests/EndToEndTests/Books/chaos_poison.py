@@ -20,8 +20,11 @@ LEAST, LARGEST = -(1 << 63), (1 << 63) - 1
 REFUSED = b"fa17f0030"  # the simulator refuses the token's stream, always
 
 
+CLOSED = b"fa1700000"  # the gateway closes the connection in its place, always
+
+
 def is_poison(key):
-    return key is not None and key.startswith((MARK, BAD_MARK, REFUSED))
+    return key is not None and key.startswith((MARK, BAD_MARK, REFUSED, CLOSED))
 
 
 def token(source, size=0):
@@ -88,6 +91,13 @@ def refused_stream(source, now_ms):
     seconds = now_ms // 1_000 + 20
     return REFUSED.decode() + source.randbytes(26).hex()[:51] + "0000", PAYLOAD, [
         APP, ("apns-expiration", str(seconds).encode())], None
+
+
+def closed_gateway(source, now_ms):
+    """A gateway of the binary protocol closes without a word in its place, always: alone at last, until it expires."""
+    seconds = now_ms // 1_000 + 20
+    return CLOSED.decode() + source.randbytes(26).hex()[:51] + "0000", PAYLOAD, [
+        ("push-app", b"kiosk"), ("apns-expiration", str(seconds).encode())], None
 
 
 KINDS = [control_topic, delete_bytes, same_token, bad_tokens, tombstone, not_json, deep, before_time, no_time,

@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.request
 
+import chaos_gateway
 import chaos_rights
 import topics
 
@@ -134,11 +135,11 @@ log.retention.check.interval.ms=10000
 class Simulator(Program):
     def __init__(self, worker, folder):
         super().__init__("simulator", folder)
-        self.port, control = free_ports(2)
+        self.port, control, self.gateway = free_ports(3)
         self.control = f"http://127.0.0.1:{control}"
         # Its book is in a file: it outlives a kill -9.
         self.words = [worker, "simulate", "--listen", f"127.0.0.1:{self.port}", "--control", f"127.0.0.1:{control}",
-                      "--directory", folder, "--book", os.path.join(folder, "simulator.book"), "--latency", "5ms..30ms"]
+                      "--gateway", str(self.gateway), "--directory", folder, "--book", os.path.join(folder, "simulator.book"), "--latency", "5ms..30ms"]
         self.start()
 
     def start(self):
@@ -164,12 +165,14 @@ class Simulator(Program):
 
 
 class Worker(Program):
-    def __init__(self, name, program, folder, names, port, is_static):
+    def __init__(self, name, program, folder, names, port, gateway, is_static):
         super().__init__("worker-" + name, folder)
         self.group, self.topic, self.program = names.group, names.requests, program
         self.file = os.path.join(folder, f"worker-{name}.yaml")
-        self.names, self.port, self.static = names, port, name if is_static else None
+        self.names, self.port, self.gateway, self.static = names, port, gateway, name if is_static else None
+        self.admin = free_ports(1)[0]
         self.write()
+        self.starts = []
         self.started = 0  # where the log of its latest process begins
         self.started_at = 0.0
         self.resident = []  # (time, kilobytes)
@@ -193,6 +196,19 @@ class Worker(Program):
 
         others = app("limited", "    rate_limit: 50\n") + app(
             "paused", f"    paused: {str(is_paused).lower()}\n") if names.has_apps else ""
+        if names.has_gateways:
+            others += "".join(f"""\
+  - name: {name}
+    bundle_ids: [com.example.{name}]
+    environment: production
+    transport: binary
+    host: localhost
+    port: {self.gateway}
+    certificate: {{file: client.pem, key_file: client-key.pem}}
+    tls: {{ca_file: ca.pem}}
+    connections: {{min: 1, max: 4}}
+    binary: {{format: {form}}}
+""" for name, form in zip(chaos_gateway.APPS, ("framed", "enhanced")))
         requests = f"{names.requests}, {names.beside}" if names.beside else names.requests
         with open(self.file, "w") as file:
             file.write(f"""\
@@ -209,13 +225,14 @@ dead_letters: {{topic: {names.dead_letters}}}
 retry: {{tiers: {{1s: {names.retry}}}, max_attempts: 100}}
 delivery: {{response_timeout: 10s}}
 apps:
-{app("shop")}{others}admin: {{listen: "off"}}
+{app("shop")}{others}admin: {{listen: "{f"127.0.0.1:{self.admin}" if names.has_gateways else "off"}"}}
 """)
         if self.is_running:
             self.signal(signal.SIGHUP)
 
     def start(self):
         self.started = os.path.getsize(self.log) if os.path.exists(self.log) else 0
+        self.starts.append(self.started)
         self.started_at = time.time()
         self.endings = []  # what is expected of this process
         self.launch(self.program, "run", "--config", self.file)

@@ -16,6 +16,8 @@ LONG = ["broker restart", "broker stopped", "broker killed", "disk full", "simul
 TOPICS = ["topic made anew", "dead-token topic made anew", "right denied"]
 OUTAGES = ["broker away", "broker frozen"]  # for longer than the session
 APPS = ["app paused"]
+GATEWAYS = ["gateway closes", "gateway shuts down", "gateway errors late", "gateway slow", "gateway late",
+            "gateway silent"]
 CALM = ["goaways", "latency", "fourth worker", "rolling restart"]
 GOAWAYS = ["goaway", "goaway-shutdown", "goaway-twice"]
 

@@ -1,6 +1,8 @@
 """Shows that the audit of a chaos run finds each kind of fault: books that agree are altered, one fault at a time."""
 
-from chaos_book import DEAD_PREFIX, Bits, ChaosBook, Kill
+import chaos_gateway
+from chaos_bits import Bits
+from chaos_book import DEAD_PREFIX, ChaosBook, Kill
 from chaos_poison import MARK
 from commits import Committed
 
@@ -59,6 +61,31 @@ class Scene:
         return self.book.findings
 
 
+class GatewayScene:
+    """1,000 notifications over the binary protocol, of which two are bad."""
+
+    def __init__(self, calm=False, once=False):
+        self.book = chaos_gateway.GatewayBook(calm, once)
+        good = [number for number in range(1_000) if not chaos_gateway.is_bad(number)]
+        self.results = {number: (b"accepted", False) for number in good}
+        self.results |= {number: (b"rejected", False) for number in range(1_000) if number not in self.results}
+        self.rows = {chaos_gateway.token(number).encode(): 1 for number in good}
+        self.told = (0, 0)
+
+    def lose(self, count):
+        """The gateway never took the last ones."""
+        for token in list(self.rows)[-count:]:
+            del self.rows[token]
+
+    def findings(self):
+        for number, (outcome, in_doubt) in self.results.items():
+            self.book.result(number, outcome, in_doubt, b'"reason":"BadDeviceToken"')
+        for token, count in self.rows.items():
+            self.book.server(token, count)
+        self.book.complete(*self.told)
+        return self.book.findings
+
+
 def repeat(scene, says):
     """The notification 1/35 is sent again, and its second result may say so."""
     scene.lines.append(scene.line(1, 35, 0)[:5] + [says])
@@ -97,14 +124,36 @@ ONCE_FAULTS = [
 ]
 
 
+BAD = chaos_gateway.BAD_EVERY - 1
+GATEWAY_FAULTS = [
+    ("one that silence accepted is lost", lambda s: s.lose(1), "LOST: accepted, says its result"),
+    ("more are lost than was told", lambda s: (setattr(s, "told", (1, 3)), s.lose(5)), "LOST: accepted, says its result"),
+    ("a bad one is accepted, and no error was late", lambda s: s.results.__setitem__(BAD, (b"accepted", False)), "LOST"),
+    ("one has no result", lambda s: s.results.pop(7), "taken, and no result says accepted"),
+    ("a bad one was taken", lambda s: s.rows.__setitem__(chaos_gateway.token(BAD).encode(), 1), "a bad token was accepted"),
+    ("another outcome", lambda s: s.results.__setitem__(7, (b"abandoned", False)), "result other than expected"),
+    ("taken, and nobody wrote it", lambda s: s.rows.__setitem__(b"ab" * 32, 1), "what nobody wrote"),
+    ("taken again, and nothing says so", lambda s: s.rows.__setitem__(chaos_gateway.token(7).encode(), 2),
+     "no result says in_doubt"),
+]
+CALM_GATEWAY_FAULTS = [
+    ("one is in doubt", lambda s: s.results.__setitem__(7, (b"accepted", True)), "in doubt without a fault"),
+    ("one is taken twice", lambda s: s.rows.__setitem__(chaos_gateway.token(7).encode(), 2), "sent twice"),
+]
+
+
 def run():
     """Prints what fails; returns whether nothing does."""
     failures = []
-    for calm, once, faults in ((False, False, FAULTS), (True, False, CALM_FAULTS), (False, True, ONCE_FAULTS)):
-        if found := Scene(calm, once).findings():
+    count = 0
+    for scene_of, calm, once, faults in (
+            (Scene, False, False, FAULTS), (Scene, True, False, CALM_FAULTS), (Scene, False, True, ONCE_FAULTS),
+            (GatewayScene, False, False, GATEWAY_FAULTS), (GatewayScene, True, False, CALM_GATEWAY_FAULTS)):
+        if found := scene_of(calm, once).findings():
             failures.append(f"books that agree: {dict(found)}")
+        count += len(faults)
         for name, alter, word in faults:
-            scene = Scene(calm, once)
+            scene = scene_of(calm, once)
             alter(scene)
             kinds = scene.findings()
             if not any(word in kind for kind in kinds):
@@ -117,5 +166,17 @@ def run():
     scene.kill = ({(1, 35, 0): 1}, {(1, 35, 0): 2, (0, 3, 0): 2})
     if found := scene.findings():
         failures.append(f"a repeat that may be is called a fault: {dict(found)}")
-    print("\n".join(failures) or f"{len(FAULTS) + len(CALM_FAULTS) + len(ONCE_FAULTS)} faults, each found; books that agree pass")
+    # What was told to be lost may be, and what says that it was in doubt may be taken again.
+    scene = GatewayScene()
+    scene.told = (1, 5)
+    scene.lose(6)
+    scene.results[7] = (b"accepted", True)
+    scene.rows[chaos_gateway.token(7).encode()] = 2
+    # Nor is what its kernel took while it read nothing; what it took is not told.
+    scene.book.is_silent = True
+    scene.book.result(999_999, b"accepted", False, b'"detail":"presumed"')
+    scene.book.is_silent = False
+    if found := scene.findings():
+        failures.append(f"what may be of a gateway is called a fault: {dict(found)}")
+    print("\n".join(failures) or f"{count} faults, each found; books that agree pass")
     return not failures
