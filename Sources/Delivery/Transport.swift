@@ -237,6 +237,11 @@ package enum TransportNote: Sendable, Equatable {
     /// An error named a notification that the gateway's silence had accepted: it, and at most so many after it, were not
     /// delivered, though their results say so.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
+    /// The peer's answer, in a protocol in which that is one for many: `accepted` came before the one that it names, and
+    /// `discarded` after it.
+    case answered(address: String, status: UInt16, isOfFence: Bool, accepted: Int, discarded: Int)
+    /// Since the last time, silence accepted so many; so many are still open. Once a second at most.
+    case silent(address: String, accepted: Int, open: Int)
     /// So long silence is waited for from now on.
     case windowLengthened(windowMs: Int64)
     /// Requests carry another token from now on; `issuedMs`: its `iat`, in milliseconds since the epoch.

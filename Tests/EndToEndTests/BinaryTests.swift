@@ -18,14 +18,20 @@ extension EndToEnd.Gateways {
             try scene.stop(worker)
             try scene.audit(Self.records, badEvery: 500)
             #expect(!worker.text.contains("after its window had closed"))
+            #expect(worker.text.contains("debug apns: the gateway answered"))
+            #expect(worker.text.contains("debug apns: the window passed, and the gateway said nothing"))
+            // No device token is named.
+            #expect(!worker.text.contains(/[0-9a-f]{33}/))
         }
 
-        @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
+        @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(3)))
         func aGatewayThatClosesWithoutAWordLosesNothingAndWhatIsSentAgainSaysSo() throws {
-            let scene = try GatewayScene("close", faults: ["close@1000"], binary: "window: {duration: 200ms}")
+            let scene = try GatewayScene(
+                "close", faults: ["close@1000"], binary: "window: {duration: 200ms}", hasAdmin: true)
             try scene.produce(Self.records)
             let worker = try scene.start()
             try scene.settle(worker)
+            _ = try scene.page("status", with: "connections to its gateway ended without a word")
             try scene.stop(worker)
             try scene.audit(Self.records, "--repeats", "doubtful")
         }
@@ -96,7 +102,7 @@ extension EndToEnd.Gateways {
         /// Its kernel takes what its program never reads: the app is named, and held, until the gateway reads again. What another
         /// app has far behind its records in the same partition waits for neither.
         @Test(
-            .needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(4)), arguments: ["silent", "slow=100"])
+            .needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(4)), arguments: ["silent", "slow=10"])
         func aGatewayThatReadsNothingHoldsUpNoOtherApp(fault: String) throws {
             let scene = try GatewayScene("unread", faults: [fault], hasAdmin: true, hasOther: true)
             try scene.produce(13_000, "--app", "kiosk")
@@ -231,7 +237,8 @@ private final class GatewayScene {
 
     func start() throws -> ChildProcess {
         try write(isBinary: isBinary)
-        return try ChildProcess(Tool.worker.path(), ["run", "--config", scene.file("worker.yaml")])
+        return try ChildProcess(
+            Tool.worker.path(), ["run", "--config", scene.file("worker.yaml"), "--log-part", "apns=debug"])
     }
 
     func check(_ more: String...) throws -> Scene.Finished {

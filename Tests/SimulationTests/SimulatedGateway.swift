@@ -271,6 +271,7 @@ extension SimulatedWorld {
         gateway.dialsMs = nowMs + (isCalm ? 0 : .random(in: 0...2_000, using: &random))
         let wasOnProbation = gateway.reachability.isOnProbation
         if isSilent, !connection.session.mustProve {
+            gateway.admission.unread()
             gateway.reachability.endedUnread()
         } else {
             gateway.reachability.ended(

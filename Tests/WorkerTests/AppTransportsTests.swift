@@ -48,6 +48,19 @@ import Testing
         #expect(scene.transports[0].unreachable == nil)
     }
 
+    @Test func `Ends that leave something in doubt are many from the third on, for ten minutes`() {
+        var ends = AppTransports.DoubtfulEnds()
+        for number in 1...3 as ClosedRange<Int64> {
+            #expect(!ends.areMany(number * 1_000_000_000))
+            ends.note(100, nowNs: number * 1_000_000_000)
+            ends.note(0, nowNs: number * 1_000_000_000)
+        }
+        #expect(ends.areMany(4_000_000_000) && ends.connections == 3 && ends.notifications == 300)
+        #expect(ends.areMany(602_000_000_000) && !ends.areMany(604_000_000_000))
+        ends.note(1, nowNs: 604_000_000_000)
+        #expect(ends.connections == 1 && ends.notifications == 1)
+    }
+
     @Test func `One more connection that cannot be made is nothing while others take requests`() throws {
         let scene = try Scene(apps: 1)
         let failure = TransportNote.connectFailed(host: "apns", reason: "refused", retryInMs: 1)

@@ -39,6 +39,12 @@ package struct BinaryAdmission: Sendable, Equatable {
         settled = 0
     }
 
+    /// A connection was given up since its peer read no further: the next ones show first what they take.
+    package mutating func unread() {
+        limit = min(limit, Self.leastAfterEnd)
+        settled = 0
+    }
+
     /// An error discarded more than it settled: what is open costs more than it brings.
     package mutating func discarded() {
         guard limit > Self.leastAfterError else { return }

@@ -64,6 +64,9 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     /// The peer read, or answered, nothing for too long: no notification's fault.
     private var isSilent = false
     private var openedNs: Int64 = 0
+    /// Accepted by silence, and not told yet; when that is told next.
+    private var unsaidSettled = 0
+    private var saySettledNs: Int64 = 0
     private var lastUsedNs: Int64 = 0
     /// Why it ended, better than that it is closed.
     private var lastWords: String?
@@ -104,9 +107,12 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     var wasAnswered: Bool { session.wasAnswered }
     private var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
 
+    /// It was given up since its peer read no further.
+    var isUnread: Bool { isSilent && !session.mustProve }
+
     /// What its end says about the host.
     func note(itsEndIn reachability: inout Reachability) {
-        if isSilent, !session.mustProve { return reachability.endedUnread() }
+        if isUnread { return reachability.endedUnread() }
         reachability.ended(Reachability.End(wasAnswered: hasAnswered, wasAsked: wasAsked, lifeNs: lifeNs))
     }
 
@@ -309,7 +315,8 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         switch meaning {
         case .decided(let settled, let discarded, let byFence):
             if byFence { lastWords = "\(address): closed, after it had answered for everything" }
-            tellAnswered(answer, settled: settled, discarded: discarded, isProof: byFence || settled > 0)
+            tellAnswered(
+                answer, settled: settled, discarded: discarded, isProof: byFence || settled > 0, byFence: byFence)
         case .tooLate(let lostAtMost, let ageNs, let discarded):
             tellTooLate(answer, lostAtMost: lostAtMost, ageNs: ageNs)
             tellAnswered(answer, settled: 0, discarded: discarded, isProof: true)
@@ -333,10 +340,16 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         owner.windowWasTooShort(ageNs: ageNs)
     }
 
-    private func tellAnswered(_ answer: GatewayAnswer, settled: Int, discarded: Int, isProof: Bool) {
+    private func tellAnswered(
+        _ answer: GatewayAnswer, settled: Int, discarded: Int, isProof: Bool, byFence: Bool = false
+    ) {
         if answer.isOfTheLastProcessed {
             owner.note(.peerCloses(address: address, reason: "status \(answer.status)", unprocessed: discarded))
         }
+        owner.note(
+            .answered(
+                address: address, status: UInt16(answer.status), isOfFence: byFence, accepted: settled,
+                discarded: discarded))
         owner.connectionAnswered(self, settled: settled, discarded: discarded, isProof: isProof)
     }
 
@@ -389,6 +402,12 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         let settled = session.settleSilent(windowNs: owner.windowNs, nowNs: nowNs) { complete($0) }
         guard settled > 0 else { return }
         lastUsedNs = nowNs
+        unsaidSettled += settled
+        if nowNs >= saySettledNs || session.isEmpty {
+            owner.note(.silent(address: address, accepted: unsaidSettled, open: open))
+            saySettledNs = nowNs + 1_000_000_000
+            unsaidSettled = 0
+        }
         owner.connectionSettled(self, settled)
     }
 }

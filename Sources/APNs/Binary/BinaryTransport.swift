@@ -188,6 +188,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
     func connectionClosed(_ connection: BinaryConnection, _ end: ChannelEnd, inDoubt: Int) {
         if !connection.isQuarantine {
             admission.ended(open: inDoubt, settled: connection.settledCount)
+            if connection.isUnread { admission.unread() }
             // It works, and ends: more connections share what an end takes with it.
             if inDoubt > 0, connection.settledCount > 0 { pool.tell(.crowded) }
         }

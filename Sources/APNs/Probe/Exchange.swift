@@ -141,7 +141,8 @@ package final class Exchange {
             case .connectFailed(_, let reason, _), .disconnected(_, let reason, _): trouble = reason
             case .noStreams(let host): trouble = "\(host) allows no stream on its connections"
             case .peerCloses(_, let reason, _): trouble = reason
-            case .connected, .windowTooShort, .windowLengthened, .providerTokenRenewed, .credentialFault, .replacing,
+            case .connected, .answered, .silent, .windowTooShort, .windowLengthened, .providerTokenRenewed,
+                .credentialFault, .replacing,
                 .certificate:
                 break
             }

@@ -195,6 +195,20 @@ struct EventLog {
                     "app": "\(name)", "address": "\(address)", "status": .count(Int(status)),
                     "lost_at_most": .count(lostAtMost), "window_ms": .count(windowMs),
                 ])
+        case .answered(let address, let status, let isOfFence, let accepted, let discarded):
+            logger.debug(
+                .apns, "the gateway answered", about: "\(name) \(status) \(isOfFence)",
+                [
+                    "app": "\(name)", "address": "\(address)", "status": .count(Int(status)),
+                    "to_a_fence": .boolean(isOfFence), "accepted_before": .count(accepted),
+                    "discarded_after": .count(discarded),
+                ])
+        case .silent(let address, let accepted, let open):
+            logger.debug(
+                .apns, "the window passed, and the gateway said nothing",
+                [
+                    "app": "\(name)", "address": "\(address)", "accepted": .count(accepted), "open": .count(open),
+                ])
         case .windowLengthened(let windowMs):
             logger.warning(
                 .apns, "the window is longer from now on: set binary.window.duration to it", about: name,

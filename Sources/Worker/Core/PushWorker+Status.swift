@@ -287,6 +287,15 @@ extension PushWorker {
                 "make binary.window.duration longer; the log says how long it is now")
         }
         faults += feedbackFaults(now)
+        for index in appRows.indices where !appRows[index].isRemoved && apps[index].settings.binary != nil {
+            guard let ends = transports?[index].doubtfulEnds, ends.areMany(now.ns) else { continue }
+            add(
+                index, .doubtful,
+                "\(ends.connections) connections to its gateway ended without a word: \(ends.notifications) notifications "
+                    + "that were on them are in doubt, are sent again, and may be shown twice",
+                "look at the gateway's log, and whether it, or what is in between, closes connections after some time or number"
+            )
+        }
         for index in appRows.indices where !appRows[index].isRemoved {
             if case .connectFailed(let host, let reason, _)? = transports?[index].unreachable {
                 addUnconnected(index, "cannot connect to \(host): \(reason)")

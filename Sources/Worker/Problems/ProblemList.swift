@@ -39,6 +39,8 @@ struct Fault: Sendable, Hashable {
         /// Its certificate is in its last days, or past them.
         case expiring
         case unconnected
+        /// Its connections end while something on them is in doubt, again and again.
+        case doubtful
         /// Its host, or the broker, takes requests and answers none.
         case unanswered
         /// A quota of the broker's is exceeded.

@@ -17,6 +17,7 @@ final class AppTransports: Transports {
         /// How its host takes requests and answers none.
         var unanswered: Unanswered?
         var window = WindowFaults()
+        var doubtfulEnds = DoubtfulEnds()
         var isClosed = false
         fileprivate var isRemoved = false
     }
@@ -28,6 +29,29 @@ final class AppTransports: Transports {
         var lostAtMost = 0
         /// When it happened last.
         var lastNs: Int64 = 0
+    }
+
+    /// Connections that ended while something on them had no answer, one soon after the other.
+    struct DoubtfulEnds: Equatable {
+        private(set) var connections = 0
+        private(set) var notifications = 0
+        private var lastNs: Int64 = 0
+
+        /// So many are no accident.
+        private static let limit = 3
+
+        mutating func note(_ unanswered: Int, nowNs: Int64) {
+            guard unanswered > 0 else { return }
+            if !isRecent(nowNs) { self = Self() }
+            connections += 1
+            notifications += unanswered
+            lastNs = nowNs
+        }
+
+        private func isRecent(_ nowNs: Int64) -> Bool { nowNs - lastNs < LostRecords.namedNs }
+
+        /// Whether that is to be named.
+        func areMany(_ nowNs: Int64) -> Bool { connections >= Self.limit && isRecent(nowNs) }
     }
 
     private let link: TransportLink
@@ -156,7 +180,9 @@ final class AppTransports: Transports {
                 standings[app.value].window.tooShort += 1
                 standings[app.value].window.lostAtMost += lostAtMost
                 standings[app.value].window.lastNs = now.ns
-            case .connected, .disconnected, .peerCloses, .windowLengthened, .credentialFault, .replacing, .certificate:
+            case .disconnected(_, _, let unanswered): standings[app.value].doubtfulEnds.note(unanswered, nowNs: now.ns)
+            case .connected, .peerCloses, .answered, .silent, .windowLengthened, .credentialFault, .replacing,
+                .certificate:
                 break
             }
             onNote(note, app, false)
