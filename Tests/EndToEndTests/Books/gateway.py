@@ -82,7 +82,7 @@ def wait(options):
     started = time.monotonic()
     while True:
         numbers = {value["device_token"] for value in map(json.loads, (
-            message.value() for message in topics.read(options.servers, options.results))) if value["app"] == options.app}
+            message.value() for message in topics.read(options.servers, options.results))) if value.get("app") == options.app}
         seconds = time.monotonic() - started
         if len(numbers) >= options.count or seconds > options.within:
             print(f"{len(numbers)} of {options.app} have results after {seconds:.1f} s")
