@@ -36,6 +36,29 @@ extension EndToEnd.Gateways {
             try scene.audit(Self.records, "--repeats", "doubtful")
         }
 
+        /// As the first one, with a million as fast as they go: some 67 s on two quiet cores, and the audit.
+        @Test(.needs(.worker, .broker, .python), .long, .timeLimit(.minutes(10)))
+        func aMillionWithLateErrorsLoseNothingAndNoneIsSentTwice() throws {
+            let scene = try GatewayScene("million", faults: ["error-delay=200ms"])
+            try scene.produce(1_000_000, badEvery: 500)
+            let worker = try scene.start()
+            try scene.settle(worker, within: 400)
+            try scene.stop(worker)
+            try scene.audit(1_000_000, badEvery: 500)
+            #expect(!worker.text.contains("after its window had closed"))
+        }
+
+        /// Duplicates are no more than what was open at each end.
+        @Test(.needs(.worker, .broker, .python), .long, .timeLimit(.minutes(10)))
+        func aHundredThousandOverAGatewayThatClosesEvery5000LoseNothing() throws {
+            let scene = try GatewayScene("closes", faults: ["close@5000"])
+            try scene.produce(100_000)
+            let worker = try scene.start()
+            try scene.settle(worker, within: 400)
+            try scene.stop(worker)
+            try scene.audit(100_000, "--repeats", "doubtful")
+        }
+
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
         func aGatewayThatShutsDownInOrderSendsNothingTwice() throws {
             let scene = try GatewayScene("shutdown", faults: ["shutdown@1000", "split"])
@@ -250,7 +273,7 @@ private final class GatewayScene {
         let ended = try Scene.run(
             Tool.python.path(),
             [program, command, "--servers", scene.servers, "--topic", scene.configuration.requests] + arguments,
-            within: 120)
+            within: 300)
         guard ended.ending == .exited(0) else {
             throw Unexpected("gateway.py \(command) \(ended.ending):\n\(ended.text)")
         }
@@ -291,7 +314,9 @@ private final class GatewayScene {
     }
 
     func awaitResults(_ count: Int) throws { try scene.awaitResults(count) }
-    func settle(_ worker: ChildProcess) throws { try scene.settle(worker, within: 120) }
+    func settle(_ worker: ChildProcess, within seconds: Double = 120) throws {
+        try scene.settle(worker, within: seconds)
+    }
     func stop(_ worker: ChildProcess) throws { try scene.stop(worker) }
 
     /// One of the admin pages, once it has that text.
