@@ -34,7 +34,7 @@ extension RecordSchema {
             "status": integer(0...Int64(UInt16.max), "The HTTP status of Apple's last answer"),
             "reason": reason,
             "detail": text(RecordLimits.detail, "For people"),
-            "unregistered_at_ms": time("Since when the device token is dead"),
+            "unregistered_at_ms": time("Since when the device token is dead: Apple's time, or that of the send"),
             "apns_id": [
                 "type": "string", "minLength": 36, "maxLength": 36,
                 "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
@@ -88,8 +88,10 @@ extension RecordSchema {
             "app": text(RecordLimits.app),
             "environment": environments,
             "reason": reason,
-            "unregistered_at_ms": time("Delete the token only if it was registered before"),
-            "observed_at_ms": time("When the worker learned of it"),
+            "unregistered_at_ms": time(
+                "Delete the token only if it was registered before. Apple's time; where it gives none, when the notification was sent"
+            ),
+            "observed_at_ms": time("When the worker wrote this; nothing is deleted by it"),
         ],
     ]
 

@@ -17,13 +17,14 @@ public struct UnregisteredToken: Hashable, Sendable {
     public var environment: PushEnvironment?
     /// `Unregistered`, `Feedback`, or what `unregistered.include_bad_tokens` brings.
     public var reason: Reason?
-    /// Apple's time, in milliseconds since the epoch; `nil` where it gave none.
+    /// Since when it is dead, in milliseconds since the epoch: Apple's time; where Apple gave none (a bad token), when the
+    /// notification was sent. The worker always writes one.
     public var unregisteredAtMs: Int64?
-    /// When the worker learned of it.
+    /// When the worker wrote this.
     public var observedAtMs: Int64
 
     /// Whether a token that was registered at that time (milliseconds since the epoch, the last time the app sent it) is
-    /// to be deleted: it was registered before it died. Where Apple gave no time, before the worker learned of it.
+    /// to be deleted: it was registered before it died. Where a record of somebody else's has no such time, before it was written.
     public func isDead(registeredAtMs: Int64) -> Bool { registeredAtMs < unregisteredAtMs ?? observedAtMs }
 }
 
