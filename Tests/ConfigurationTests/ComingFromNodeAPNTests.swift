@@ -64,6 +64,13 @@ import Testing
         ("connectionTerminated", "515"),
     ]
     private static let environment = ["DEBUG=apn", "DEBUG=apnfb", "DEBUG=apn:trace", "NODE_ENV"]
+    /// By the documents and sources of 2.1 and of @parse/node-apn.
+    private static let later = [
+        "Provider", "MultiProvider", "clientCount", "token.key", "token.keyId", "token.teamId", "cert", "key", "pfx",
+        "passphrase", "ca", "rejectUnauthorized", "production", "NODE_ENV", "address", "port", "proxy", "requestTimeout",
+        "connectionRetryLimit", "topic", "pushType", "collapseId", "id", "expiry", "priority", "payload", "aps",
+        "rawPayload", "send", "sent", "failed", "status", "response.reason", "response.timestamp", "error", "shutdown",
+    ]
 
     // MARK: The article
 
@@ -143,6 +150,7 @@ import Testing
         expect("Device", Self.device.map { (name: $0, defaults: []) })
         expect("Feedback", Self.feedback.map { (name: $0.0, defaults: [$0.1, $0.2]) })
         expect("Environment", Self.environment.map { (name: $0, defaults: []) })
+        expect("node-apn 2.x and later", Self.later.map { (name: $0, defaults: []) })
         let statuses = rows(of: "Status codes").map { "\($0.names[0]) \($0.cells[1])" }
         #expect(statuses == Self.statuses.map { "\($0.0) \($0.1)" })
     }
@@ -192,6 +200,6 @@ import Testing
     /// What it names of others: JSON, Node, members of payloads and of node-apn's objects.
     private static let foreign: Set<String> = [
         "null", "errorCallback(255, null)", "ucs2", "time", "Connection",
-        "Notification", "Device", "PushRecords", "apps", "apns",
+        "Notification", "Device", "PushRecords", "apps", "apns", "@parse/node-apn", "compile()", "headers()",
     ]
 }
