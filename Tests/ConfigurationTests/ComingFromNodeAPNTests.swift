@@ -67,9 +67,10 @@ import Testing
     /// By the documents and sources of 2.1 and of @parse/node-apn.
     private static let later = [
         "Provider", "MultiProvider", "clientCount", "token.key", "token.keyId", "token.teamId", "cert", "key", "pfx",
-        "passphrase", "ca", "rejectUnauthorized", "production", "NODE_ENV", "address", "port", "proxy", "requestTimeout",
-        "connectionRetryLimit", "topic", "pushType", "collapseId", "id", "expiry", "priority", "payload", "aps",
-        "rawPayload", "send", "sent", "failed", "status", "response.reason", "response.timestamp", "error", "shutdown",
+        "passphrase", "ca", "rejectUnauthorized", "production", "NODE_ENV", "address", "port", "proxy",
+        "requestTimeout", "connectionRetryLimit", "topic", "pushType", "collapseId", "id", "expiry", "priority",
+        "payload", "aps", "rawPayload", "send", "sent", "failed", "status", "response.reason", "response.timestamp",
+        "error", "shutdown",
     ]
 
     // MARK: The article

@@ -35,7 +35,7 @@ import Testing
             "rate_limit_reached", "tokens_delete_success", "tokens_delete_error", "tokens_delete_nonexistent",
             "initialize_failure", "log.level", "--debug", "--json", "sentry.url", "pprof", "gcm", "pusher gcm",
         ],
-        foreign: ["a.b", "PUSHER_A_B", "M", "apps", "app", "weight", "^"])
+        foreign: ["a.b", "PUSHER_A_B", "M", "apps", "app", "weight", "^", "-G"])
 
     /// Pushy 0.15.6, and what its main branch has beside it.
     private static let pushy = Origin(
@@ -85,7 +85,7 @@ import Testing
             "Response.StatusCode", "Response.Reason", "Response.ApnsID", "Response.ApnsUniqueID",
             "Response.Timestamp", "ReasonUnregistered", "apns2", "TOKEN PAYLOAD",
         ],
-        foreign: ["apps", "json.Marshal", "kcat -P -t apns.requests -K ' '"])
+        foreign: ["apps", "json.Marshal", "kcat -P -t apns.requests -K ' ' -X partitioner=murmur2_random"])
 
     static let origins = [pusher, pushy, apnSwift, apns2]
 

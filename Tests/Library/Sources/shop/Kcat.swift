@@ -11,7 +11,8 @@ struct Kcat {
 
     /// Produces one record.
     func produce(_ record: RequestRecord, to topic: String) throws {
-        var arguments = ["-P", "-t", topic]
+        // As clients in Java do, so that a device has one partition whoever writes.
+        var arguments = ["-P", "-t", topic, "-X", "partitioner=murmur2_random"]
         // No JSON contains this byte, so that the record stays one whatever white space it has.
         arguments += ["-D", "\\x1e"]
         if let key = record.key { arguments += ["-k", String(decoding: key, as: UTF8.self)] }
