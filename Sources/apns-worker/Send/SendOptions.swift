@@ -72,11 +72,10 @@ struct SendOptions {
             }
             options.environment = environment
         },
-        .init("push-type", value: "NAME", "apns-push-type: one of Apple's eleven (default alert).") {
+        .init("push-type", value: "NAME", "apns-push-type: \(pushTypes); default alert.") {
             options, text throws(UsageError) in
             guard let type = PushType.allCases.first(where: { $0.text.description == text }) else {
-                let names = PushType.allCases.map(\.text.description)
-                throw UsageError("expected one of \(names.joined(separator: ", "))")
+                throw UsageError("expected one of \(pushTypes)")
             }
             options.pushType = type
         },
@@ -95,6 +94,9 @@ struct SendOptions {
             "push-not-before: a delay such as 90s or 2h, or seconds since 1970. Until then the request waits in a retry topic; what lies beyond the deadline is not waited for."
         ) { options, text throws(UsageError) in options.notBefore = try notBefore(text) },
     ]
+
+    /// Apple's words, with commas between them.
+    private static let pushTypes = PushType.allCases.map(\.text.description).joined(separator: ", ")
 
     /// One for each text header: `collapse-id`.
     private static let textOptions: [OptionTable<Self>.Option] = TextHeader.allCases.map { header in
