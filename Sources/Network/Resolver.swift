@@ -114,7 +114,7 @@ package final class Resolver: Sendable {
 
     private enum Admission {
         case joins
-        case goes(to: LoopThread, place: Int, Standing)
+        case goes(to: LoopThread, index: Int, Standing)
         case queued
         case fails(String)
     }
@@ -146,8 +146,8 @@ package final class Resolver: Sendable {
         if !last.isEmpty { tell([waiter], .success(last)) }
         switch admission {
         case .joins, .queued: break
-        case .goes(let thread, let place, let standing):
-            thread.loop.perform { [self] in work(on: host, standing, at: place) }
+        case .goes(let thread, let index, let standing):
+            thread.loop.perform { [self] in work(on: host, standing, at: index) }
         case .fails(let reason):
             if last.isEmpty { tell([waiter], .failure(ChannelEnd(.unresolved, "\(host): \(reason)"))) }
         }
@@ -191,17 +191,17 @@ package final class Resolver: Sendable {
         }
         state.waiting[host] = added
         state.waiters += added.count
-        guard mayGo, let place = state.idle.popLast() else {
+        guard mayGo, let index = state.idle.popLast() else {
             state.queues[standing.rawValue].append(host)
             return .queued
         }
-        state.startedNs[place] = nowNs
+        state.startedNs[index] = nowNs
         state.busy[standing.rawValue] += 1
-        return .goes(to: state.threads[place], place: place, standing)
+        return .goes(to: state.threads[index], index: index, standing)
     }
 
     /// A thread's work: this name, then those that wait.
-    private func work(on first: String, _ standing: Standing, at place: Int) {
+    private func work(on first: String, _ standing: Standing, at index: Int) {
         var (host, standing) = (first, standing)
         while true {
             let lookup = lookUp(host)
@@ -209,13 +209,13 @@ package final class Resolver: Sendable {
                 let nowNs = LoopTime.read().monotonicNs
                 let waiters = state.waiting.removeValue(forKey: host) ?? []
                 state.waiters -= waiters.count
-                let answer = state.learn(host, lookup, tookNs: nowNs - state.startedNs[place])
+                let answer = state.learn(host, lookup, tookNs: nowNs - state.startedNs[index])
                 state.busy[standing.rawValue] -= 1
                 guard !state.isStopped, let next = state.nextQueued() else {
-                    state.idle.append(place)
+                    state.idle.append(index)
                     return (waiters, answer, nil as (host: String, standing: Standing)?)
                 }
-                state.startedNs[place] = nowNs
+                state.startedNs[index] = nowNs
                 state.busy[next.standing.rawValue] += 1
                 return (waiters, answer, next)
             }

@@ -55,9 +55,9 @@ struct BookFileTests {
                 for number in 0..<count {
                     withUnsafeBytes(of: (UInt64(number % 100), 0, 0, 0) as (UInt64, UInt64, UInt64, UInt64)) { token in
                         books.write { state in
-                            let place = state.book.arrive(token: token).place
+                            let index = state.book.arrive(token: token).index
                             let id = NotificationUUID(high: 1, low: UInt64(number))
-                            state.note(.accepted, id: id, token: token, place: place)
+                            state.note(.accepted, id: id, token: token, index: index)
                         }
                     }
                 }

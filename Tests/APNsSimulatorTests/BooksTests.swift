@@ -7,7 +7,7 @@ struct BooksTests {
     func arrive(_ books: Books, _ id: UInt64, token: [UInt8], accepted: Bool) {
         books.write { state in
             let token = token.withUnsafeBytes { state.book.arrive(token: $0) }
-            guard let row = state.book.receive(id: NotificationUUID(high: 7, low: id), token: token.place) else {
+            guard let row = state.book.receive(id: NotificationUUID(high: 7, low: id), token: token.index) else {
                 return
             }
             if accepted { state.book.accept(row: row) }

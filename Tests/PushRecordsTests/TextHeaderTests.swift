@@ -48,7 +48,7 @@ import Testing
             return KnownHeader(lent)
         }
         #expect(HeaderName.allCases.count == Int(HeaderName.count))
-        #expect(KnownHeader.all.map { Int($0.place) } == Array(0..<KnownHeader.all.count))
+        #expect(KnownHeader.all.map { Int($0.index) } == Array(0..<KnownHeader.all.count))
         let names = Dictionary(
             uniqueKeysWithValues: KnownHeader.all.map { (Array($0.text.description.utf8), $0) })
         for (name, header) in names {

@@ -19,7 +19,7 @@ package final class Books: @unchecked Sendable {
 
         /// What became of a request whose arrival the book knows; `token` are its bytes, `place` the token's.
         @inline(__always)
-        mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, place: Int?)
+        mutating func note(_ outcome: RequestOutcome, id: NotificationUUID, token: UnsafeRawBufferPointer, index: Int?)
         {
             if file?.append(BookFile.Entry(outcome: outcome, id: id, token: token)) == false { fileOverflow += 1 }
             if outcome == .notProcessed {
@@ -27,7 +27,7 @@ package final class Books: @unchecked Sendable {
                 return
             }
             totals.requests += 1
-            let row = token.isEmpty ? nil : book.receive(id: id, token: place)
+            let row = token.isEmpty ? nil : book.receive(id: id, token: index)
             switch outcome {
             case .accepted:
                 totals.accepted += 1
@@ -59,8 +59,8 @@ package final class Books: @unchecked Sendable {
         self.init(limit: limit)
         let file = try BookFile(path: path)
         try file.forEach { entry in
-            let place = entry.token.isEmpty ? nil : state.book.arrive(token: entry.token).place
-            state.note(entry.outcome, id: entry.id, token: entry.token, place: place)
+            let index = entry.token.isEmpty ? nil : state.book.arrive(token: entry.token).index
+            state.note(entry.outcome, id: entry.id, token: entry.token, index: index)
         }
         state.file = file
     }
@@ -108,8 +108,8 @@ package final class Books: @unchecked Sendable {
         _ body: (_ id: NotificationUUID, _ token: String, _ received: Int, _ accepted: Int) -> Void
     ) {
         write { state in
-            for place in 0..<state.book.rowCount {
-                let row = state.book.row(place)
+            for index in 0..<state.book.rowCount {
+                let row = state.book.row(index)
                 let token = hexText(state.book.bytes(ofToken: Int(row.token)))
                 body(NotificationUUID(high: row.high, low: row.low), token, Int(row.received), Int(row.accepted))
             }
@@ -119,8 +119,8 @@ package final class Books: @unchecked Sendable {
     /// How often requests for a token (lower-case hex) came, and were accepted.
     package func counts(ofToken wanted: String) -> (arrived: Int, accepted: Int) {
         write { state in
-            for place in 0..<state.book.tokenCount where hexText(state.book.bytes(ofToken: place)) == wanted {
-                let token = state.book.token(place)
+            for index in 0..<state.book.tokenCount where hexText(state.book.bytes(ofToken: index)) == wanted {
+                let token = state.book.token(index)
                 return (Int(token.arrived), Int(token.accepted))
             }
             return (0, 0)
@@ -148,13 +148,13 @@ extension Books {
     /// Where a dump stands; a value, so that a streamed page can keep it.
     package struct Cursor: Sendable {
         package var listing: Listing
-        var place = 0
+        var index = 0
         var generation: Int?
 
         /// - Parameter first: how many rows (of tokens or of notifications, accepted or not) to leave out.
         package init(_ listing: Listing, from first: Int = 0) {
             self.listing = listing
-            place = first
+            index = first
         }
     }
 
@@ -175,16 +175,16 @@ extension Books {
             cursor.generation = state.generation
             var writer = LineWriter(buffer)
             let count = cursor.listing == .tokens ? state.book.tokenCount : state.book.rowCount
-            while cursor.place < count, writer.room >= Self.longestLine {
+            while cursor.index < count, writer.room >= Self.longestLine {
                 switch cursor.listing {
                 case .tokens:
-                    let token = state.book.token(cursor.place)
-                    writer.hex(state.book.bytes(ofToken: cursor.place))
+                    let token = state.book.token(cursor.index)
+                    writer.hex(state.book.bytes(ofToken: cursor.index))
                     writer.number(token.arrived)
                     writer.number(token.accepted)
                     writer.endLine()
                 case .accepted, .received:
-                    let row = state.book.row(cursor.place)
+                    let row = state.book.row(cursor.index)
                     let number = cursor.listing == .accepted ? row.accepted : row.received
                     if number > 0 {
                         writer.uuid(high: row.high, low: row.low)
@@ -194,7 +194,7 @@ extension Books {
                         writer.endLine()
                     }
                 }
-                cursor.place += 1
+                cursor.index += 1
             }
             return writer.used == 0 ? .end : .wrote(writer.used)
         }

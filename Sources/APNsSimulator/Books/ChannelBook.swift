@@ -42,7 +42,7 @@ package final class ChannelBook: Sendable {
             var bytes: [UInt8] = []
             for _ in 0..<2 {
                 let word = state.random.next()
-                for place in 0..<8 { bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(place * 8))) }
+                for index in 0..<8 { bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(index * 8))) }
             }
             // None of them asks for a fault (`TokenTable`).
             if bytes[0] == 0xFA { bytes[0] = 0 }
@@ -60,8 +60,8 @@ package final class ChannelBook: Sendable {
     /// False: the app has no such channel.
     func delete(_ id: String, bundleID: String) -> Bool {
         state.withLock { state in
-            guard let place = state.channels[bundleID]?.firstIndex(where: { $0.id == id }) else { return false }
-            state.channels[bundleID]?.remove(at: place)
+            guard let index = state.channels[bundleID]?.firstIndex(where: { $0.id == id }) else { return false }
+            state.channels[bundleID]?.remove(at: index)
             return true
         }
     }

@@ -15,11 +15,11 @@ struct HashIndex: ~Copyable {
 
     init() {
         table = .allocate(capacity: Self.parts)
-        for place in 0..<Self.parts { (table + place).initialize(to: Self.part(slots: 64)) }
+        for index in 0..<Self.parts { (table + index).initialize(to: Self.part(slots: 64)) }
     }
 
     deinit {
-        for place in 0..<Self.parts { table[place].slots.deallocate() }
+        for index in 0..<Self.parts { table[index].slots.deallocate() }
         table.deallocate()
     }
 
@@ -51,10 +51,10 @@ struct HashIndex: ~Copyable {
     private static func grow(_ part: UnsafeMutablePointer<Part>, hashOf: (UInt32) -> UInt64) {
         let old = part.pointee
         var larger = Self.part(slots: (Int(old.mask) + 1) * 2)
-        for place in 0...Int(old.mask) where old.slots[place] != empty {
-            var slot = UInt32(truncatingIfNeeded: hashOf(old.slots[place])) & larger.mask
+        for index in 0...Int(old.mask) where old.slots[index] != empty {
+            var slot = UInt32(truncatingIfNeeded: hashOf(old.slots[index])) & larger.mask
             while larger.slots[Int(slot)] != empty { slot = (slot &+ 1) & larger.mask }
-            larger.slots[Int(slot)] = old.slots[place]
+            larger.slots[Int(slot)] = old.slots[index]
         }
         larger.used = old.used
         old.slots.deallocate()

@@ -31,10 +31,10 @@ struct LineWriter {
     /// 36 characters.
     mutating func uuid(high: UInt64, low: UInt64, isUpper: Bool = false) {
         let letters = isUpper ? UInt8(ascii: "A") - 10 : UInt8(ascii: "a") - 10
-        for place in 0..<16 {
-            if place == 4 || place == 6 || place == 8 || place == 10 { byte(UInt8(ascii: "-")) }
-            let word = place < 8 ? high : low
-            let value = UInt8(truncatingIfNeeded: word >> UInt64(56 - place % 8 * 8))
+        for index in 0..<16 {
+            if index == 4 || index == 6 || index == 8 || index == 10 { byte(UInt8(ascii: "-")) }
+            let word = index < 8 ? high : low
+            let value = UInt8(truncatingIfNeeded: word >> UInt64(56 - index % 8 * 8))
             byte(value >> 4 + (value >> 4 < 10 ? UInt8(ascii: "0") : letters))
             byte(value & 15 + (value & 15 < 10 ? UInt8(ascii: "0") : letters))
         }

@@ -42,28 +42,28 @@ struct NotificationBook: ~Copyable {
 
     var rowCount: Int { rows.count }
     var tokenCount: Int { tokens.count }
-    func row(_ place: Int) -> Row { rows.memory[place] }
-    func token(_ place: Int) -> Token { tokens.memory[place] }
+    func row(_ index: Int) -> Row { rows.memory[index] }
+    func token(_ index: Int) -> Token { tokens.memory[index] }
 
     /// The bytes of a token, as numbers; lent until the book is changed.
-    func bytes(ofToken place: Int) -> UnsafeRawBufferPointer {
-        let offset = tokens.memory[place].offset
+    func bytes(ofToken index: Int) -> UnsafeRawBufferPointer {
+        let offset = tokens.memory[index].offset
         return UnsafeRawBufferPointer(
             start: tokenBytes.memory + offset, count: Int(tokenBytes.memory[offset - 1]))
     }
 
     /// A request came for a device token (its bytes, not its digits; 1 to 100). Returns the token's place, `nil` when the
     /// book is full, and how many had come for it before.
-    mutating func arrive(token: UnsafeRawBufferPointer) -> (place: Int?, earlier: UInt32) {
-        guard let place = place(ofToken: token) else { return (nil, 0) }
-        let earlier = tokens.memory[place].arrived
-        tokens.memory[place].arrived = earlier &+ 1
-        return (place, earlier)
+    mutating func arrive(token: UnsafeRawBufferPointer) -> (index: Int?, earlier: UInt32) {
+        guard let index = index(ofToken: token) else { return (nil, 0) }
+        let earlier = tokens.memory[index].arrived
+        tokens.memory[index].arrived = earlier &+ 1
+        return (index, earlier)
     }
 
     /// A request that is or may have been processed: its row, to say what became of it; `nil` once the book is full.
     mutating func receive(id: NotificationUUID, token: Int?) -> Int? {
-        guard let token, let row = place(of: id, token: UInt32(token)) else {
+        guard let token, let row = index(of: id, token: UInt32(token)) else {
             overflow += 1
             return nil
         }
@@ -93,7 +93,7 @@ struct NotificationBook: ~Copyable {
     }
 
     @inline(__always)
-    private mutating func place(of id: NotificationUUID, token: UInt32) -> Int? {
+    private mutating func index(of id: NotificationUUID, token: UInt32) -> Int? {
         let memory = rows.memory
         let count = rows.count
         let new = count < limit ? UInt32(count) : nil
@@ -117,7 +117,7 @@ struct NotificationBook: ~Copyable {
     }
 
     @inline(__always)
-    private mutating func place(ofToken token: UnsafeRawBufferPointer) -> Int? {
+    private mutating func index(ofToken token: UnsafeRawBufferPointer) -> Int? {
         let memory = tokens.memory
         let bytes = tokenBytes.memory
         let count = tokens.count

@@ -81,13 +81,13 @@ struct FaultSchedule {
 
     private mutating func next() -> Fault? {
         var fault: Fault?
-        for place in rules.indices {
-            guard case .requests(let count) = rules[place].every else { continue }
-            left[place] -= 1
-            if left[place] <= 0 {
-                left[place] = count
+        for index in rules.indices {
+            guard case .requests(let count) = rules[index].every else { continue }
+            left[index] -= 1
+            if left[index] <= 0 {
+                left[index] = count
                 // Two at once: the one that stands first; the other has had its turn.
-                fault = fault ?? rules[place].fault
+                fault = fault ?? rules[index].fault
             }
         }
         if fault == nil, !waiting.isEmpty { fault = waiting.removeFirst() }
@@ -97,10 +97,10 @@ struct FaultSchedule {
     /// Moves rules whose time has come on; what befalls all connections now is returned.
     mutating func fire(nowNs: Int64) -> [Fault] {
         var now: [Fault] = []
-        for place in rules.indices where dueNs[place] <= nowNs {
-            guard case .time(let ns) = rules[place].every else { continue }
-            dueNs[place] = nowNs + ns
-            let fault = rules[place].fault
+        for index in rules.indices where dueNs[index] <= nowNs {
+            guard case .time(let ns) = rules[index].every else { continue }
+            dueNs[index] = nowNs + ns
+            let fault = rules[index].fault
             if fault.isOfConnection { now.append(fault) } else if !waiting.contains(fault) { waiting.append(fault) }
         }
         return now

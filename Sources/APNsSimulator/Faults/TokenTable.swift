@@ -62,8 +62,8 @@ struct TokenTable {
 
     /// Apple's 32 reasons are the codes 1 to 32 of the vocabulary, in the page's order.
     private static func reasons(_ codes: [StaticString]) -> [Line] {
-        codes.enumerated().map { place, code in
-            Line(code: code, fault: .answer(Answer(ReasonCode(rawValue: UInt8(place + 1))!)))
+        codes.enumerated().map { index, code in
+            Line(code: code, fault: .answer(Answer(ReasonCode(rawValue: UInt8(index + 1))!)))
         }
     }
 
@@ -86,7 +86,7 @@ struct TokenTable {
     @inline(never)
     private static func read(_ token: UnsafeRawBufferPointer) -> Entry? {
         var code: UInt16 = 0
-        for place in 4..<8 { code = code << 4 | UInt16(hexDigit(token[place]) ?? 0) }
+        for index in 4..<8 { code = code << 4 | UInt16(hexDigit(token[index]) ?? 0) }
         let times = token.count > 8 ? hexDigit(token[8]) ?? 0 : 0
         guard let fault = fault(code: code) else { return nil }
         return Entry(fault: fault, times: times)

@@ -47,7 +47,7 @@ final class GatewayDialogue {
         guard reader.isLost, ending == nil else { return }
         ending = .answer(GatewayErrorFrame(status: .protocolError, identifier: 0))
         let nothing = UnsafeRawBufferPointer(start: nil, count: 0)
-        service.books.write { $0.note(.refused(.other), id: .none, token: nothing, place: nil) }
+        service.books.write { $0.note(.refused(.other), id: .none, token: nothing, index: nil) }
     }
 
     /// Ends it as a server that goes away does.
@@ -62,13 +62,13 @@ final class GatewayDialogue {
         let refusal = ending == nil ? refusal(of: frame) : nil
         var fate = GatewayFate.accepted
         service.books.write { state in
-            let place = token.isEmpty ? nil : state.book.arrive(token: token).place
+            let index = token.isEmpty ? nil : state.book.arrive(token: token).index
             var outcome = RequestOutcome.notProcessed
             if ending == nil {
-                fate = refusal.map { .refused($0) } ?? asked(by: token, place: place, &state.book)
+                fate = refusal.map { .refused($0) } ?? asked(by: token, index: index, &state.book)
                 outcome = Self.outcome(of: fate)
             }
-            state.note(outcome, id: .none, token: token, place: place)
+            state.note(outcome, id: .none, token: token, index: index)
         }
         if ending == nil { follow(fate, of: frame) }
     }
@@ -87,10 +87,10 @@ final class GatewayDialogue {
 
     /// Only what was processed counts for the number of times, so that a frame that was discarded leaves its token as it was.
     @inline(__always)
-    private func asked(by token: UnsafeRawBufferPointer, place: Int?, _ book: inout NotificationBook) -> GatewayFate {
+    private func asked(by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook) -> GatewayFate {
         guard let entry = TokenTable.gatewayEntry(for: token) else { return .accepted }
         if entry.times == 0 { return entry.fate }
-        return book.received(id: .none, token: place) < UInt32(entry.times) ? entry.fate : .accepted
+        return book.received(id: .none, token: index) < UInt32(entry.times) ? entry.fate : .accepted
     }
 
     private static func outcome(of fate: GatewayFate) -> RequestOutcome {

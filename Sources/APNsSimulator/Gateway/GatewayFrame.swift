@@ -35,9 +35,9 @@ struct GatewayFrame {
     }
 
     /// Commands 0 and 1: a token and a payload, each after its length.
-    private static func extent(of bytes: UnsafeRawBufferPointer, tokenAt place: Int) -> Extent {
-        guard bytes.count >= place + 2 else { return .unknown(until: place + 2) }
-        let payloadAt = place + 2 + Int(bytes.number16(at: place))
+    private static func extent(of bytes: UnsafeRawBufferPointer, tokenAt index: Int) -> Extent {
+        guard bytes.count >= index + 2 else { return .unknown(until: index + 2) }
+        let payloadAt = index + 2 + Int(bytes.number16(at: index))
         guard bytes.count >= payloadAt + 2 else { return .unknown(until: payloadAt + 2) }
         return .frame(payloadAt + 2 + Int(bytes.number16(at: payloadAt)))
     }
@@ -53,9 +53,9 @@ struct GatewayFrame {
         }
     }
 
-    private mutating func readPair(_ bytes: UnsafeRawBufferPointer, tokenAt place: Int) {
-        let payloadAt = place + 2 + Int(bytes.number16(at: place))
-        token = UnsafeRawBufferPointer(rebasing: bytes[place + 2..<payloadAt])
+    private mutating func readPair(_ bytes: UnsafeRawBufferPointer, tokenAt index: Int) {
+        let payloadAt = index + 2 + Int(bytes.number16(at: index))
+        token = UnsafeRawBufferPointer(rebasing: bytes[index + 2..<payloadAt])
         payload = UnsafeRawBufferPointer(rebasing: bytes[payloadAt + 2..<bytes.count])
     }
 
@@ -91,11 +91,11 @@ struct GatewayFrame {
 
 extension UnsafeRawBufferPointer {
     /// Two bytes as a number, big-endian.
-    @inline(__always) func number16(at place: Int) -> UInt16 {
-        UInt16(bigEndian: loadUnaligned(fromByteOffset: place, as: UInt16.self))
+    @inline(__always) func number16(at index: Int) -> UInt16 {
+        UInt16(bigEndian: loadUnaligned(fromByteOffset: index, as: UInt16.self))
     }
 
-    @inline(__always) func number32(at place: Int) -> UInt32 {
-        UInt32(bigEndian: loadUnaligned(fromByteOffset: place, as: UInt32.self))
+    @inline(__always) func number32(at index: Int) -> UInt32 {
+        UInt32(bigEndian: loadUnaligned(fromByteOffset: index, as: UInt32.self))
     }
 }

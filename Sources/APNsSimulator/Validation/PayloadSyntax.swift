@@ -213,8 +213,8 @@ struct PayloadSyntax {
         default: return false
         }
         guard bytes.count - at >= length, second.contains(bytes[at + 1]) else { return false }
-        for place in 2..<4 where place < length {
-            guard 0x80...0xBF ~= bytes[at + place] else { return false }
+        for index in 2..<4 where index < length {
+            guard 0x80...0xBF ~= bytes[at + index] else { return false }
         }
         at += length
         return true

@@ -264,14 +264,14 @@ struct RequestCheck: Sendable {
         guard text.count == 36 else { return nil }
         var high: UInt64 = 0
         var low: UInt64 = 0
-        for place in 0..<36 {
-            let byte = text[place]
-            switch place {
+        for index in 0..<36 {
+            let byte = text[index]
+            switch index {
             case 8, 13, 18, 23:
                 guard byte == UInt8(ascii: "-") else { return nil }
             default:
                 guard let digit = hexDigit(byte) else { return nil }
-                if place < 18 { high = high << 4 | UInt64(digit) } else { low = low << 4 | UInt64(digit) }
+                if index < 18 { high = high << 4 | UInt64(digit) } else { low = low << 4 | UInt64(digit) }
             }
         }
         return NotificationUUID(high: high, low: low)

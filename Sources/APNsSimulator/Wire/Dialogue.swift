@@ -120,8 +120,8 @@ final class Dialogue {
             return
         }
         var fields = RequestFields()
-        for place in 0..<session.headerCount {
-            let header = session.header(place)
+        for index in 0..<session.headerCount {
+            let header = session.header(index)
             fields.add(name: header.name, value: header.value)
         }
         if service.role == .management { return try manage(fields, stream: stream, now: now) }

@@ -66,19 +66,19 @@ final class Door {
     private func accept(_ accepted: Listener.Accepted) {
         // Dropping it closes it.
         guard openCount < connectionLimit else { return }
-        let place: UInt32
+        let index: UInt32
         if let known = free.popLast() {
-            place = known
+            index = known
         } else {
-            place = UInt32(connections.count)
+            index = UInt32(connections.count)
             connections.append(nil)
             generations.append(0)
         }
-        let number = ConnectionNumber(place: place, generation: generations[Int(place)])
+        let number = ConnectionNumber(index: index, generation: generations[Int(index)])
         let connection = ServerConnection(number: number, service: service, loop: loop) { [weak self] in
             self?.forget($0)
         }
-        connections[Int(place)] = connection
+        connections[Int(index)] = connection
         openCount += 1
         service.books.write { state in
             state.totals.connections += 1
@@ -96,11 +96,11 @@ final class Door {
     }
 
     private func forget(_ connection: ServerConnection) {
-        let place = Int(connection.number.place)
-        guard generations[place] == connection.number.generation else { return }
-        connections[place] = nil
-        generations[place] &+= 1
-        free.append(connection.number.place)
+        let index = Int(connection.number.index)
+        guard generations[index] == connection.number.generation else { return }
+        connections[index] = nil
+        generations[index] &+= 1
+        free.append(connection.number.index)
         openCount -= 1
         service.books.write { $0.totals.openConnections -= 1 }
     }
@@ -108,12 +108,12 @@ final class Door {
     private func tick() {
         let nowNs = loop.now.monotonicNs
         while let due = service.due.popDue(nowNs: nowNs) {
-            let place = Int(due.connection.place)
-            guard generations[place] == due.connection.generation, let connection = connections[place] else { continue }
+            let index = Int(due.connection.index)
+            guard generations[index] == due.connection.generation, let connection = connections[index] else { continue }
             connection.answer(due)
-            touched.insert(due.connection.place)
+            touched.insert(due.connection.index)
         }
-        for place in touched { connections[Int(place)]?.flush() }
+        for index in touched { connections[Int(index)]?.flush() }
         touched.removeAll(keepingCapacity: true)
         for fault in service.schedule.fire(nowNs: nowNs) { befallAll(fault) }
     }

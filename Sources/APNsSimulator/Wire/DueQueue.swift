@@ -23,9 +23,9 @@ struct Reply: Sendable {
     var isBroadcast = false
 }
 
-/// A connection's place in its loop's table; a place taken again has another generation.
+/// A connection's index in its loop's table; an index used again has another generation.
 struct ConnectionNumber: Hashable, Sendable {
-    var place: UInt32
+    var index: UInt32
     var generation: UInt32
 }
 
@@ -38,14 +38,14 @@ struct DueQueue {
 
     mutating func push(_ answer: DueAnswer) {
         heap.append(answer)
-        var place = heap.count - 1
-        while place > 0 {
-            let parent = (place - 1) / 2
+        var index = heap.count - 1
+        while index > 0 {
+            let parent = (index - 1) / 2
             if heap[parent].dueNs <= answer.dueNs { break }
-            heap[place] = heap[parent]
-            place = parent
+            heap[index] = heap[parent]
+            index = parent
         }
-        heap[place] = answer
+        heap[index] = answer
     }
 
     /// The earliest one, if it is due.
@@ -53,16 +53,16 @@ struct DueQueue {
         guard let first = heap.first, first.dueNs <= nowNs else { return nil }
         let last = heap.removeLast()
         if heap.isEmpty { return first }
-        var place = 0
+        var index = 0
         while true {
-            var child = place * 2 + 1
+            var child = index * 2 + 1
             if child >= heap.count { break }
             if child + 1 < heap.count, heap[child + 1].dueNs < heap[child].dueNs { child += 1 }
             if last.dueNs <= heap[child].dueNs { break }
-            heap[place] = heap[child]
-            place = child
+            heap[index] = heap[child]
+            index = child
         }
-        heap[place] = last
+        heap[index] = last
         return first
     }
 }

@@ -29,7 +29,7 @@ final class ServerConnection: SecureChannelDelegate {
         self.service = service
         self.loop = loop
         self.onClosed = onClosed
-        random = SplitMix64(seed: UInt64(number.place))
+        random = SplitMix64(seed: UInt64(number.index))
     }
 
     func adopt(_ channel: SecureChannel) { self.channel = channel }

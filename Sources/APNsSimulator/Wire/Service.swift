@@ -88,7 +88,7 @@ final class Service {
         var answer = refusal == .none ? Answer.accepted : Answer(refusal)
         var fault: Fault?
         books.write { state in
-            let arrival = token.isEmpty ? (place: nil, earlier: 0) : state.book.arrive(token: token)
+            let arrival = token.isEmpty ? (index: nil, earlier: 0) : state.book.arrive(token: token)
             if refusal == .none {
                 fault = asked(by: request.token, earlier: arrival.earlier) ?? schedule.forRequest()
                 if case .answer(let wanted)? = fault {
@@ -102,7 +102,7 @@ final class Service {
                 } else {
                     answer.status == 200 ? .accepted : .refused(answer.reason)
                 }
-            state.note(outcome, id: id, token: token, place: arrival.place)
+            state.note(outcome, id: id, token: token, index: arrival.index)
         }
         var delayNs = latency.nextNs(using: &random)
         if case .late(let more)? = fault {
@@ -126,8 +126,8 @@ final class Service {
     @inline(__always)
     private func decode(_ token: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let count = token.count / 2
-        for place in 0..<count {
-            tokenBytes[place] = digitValues[Int(token[place * 2])] << 4 | digitValues[Int(token[place * 2 + 1])]
+        for index in 0..<count {
+            tokenBytes[index] = digitValues[Int(token[index * 2])] << 4 | digitValues[Int(token[index * 2 + 1])]
         }
         return UnsafeRawBufferPointer(rebasing: tokenBytes[..<count])
     }

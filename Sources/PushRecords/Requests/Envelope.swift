@@ -90,8 +90,8 @@ struct EnvelopeTable: ~Copyable {
         unknown = .nothing
         lacksTarget = false
         if scan.memberCount <= members.count {
-            for place in 0..<scan.memberCount {
-                let member = members[place]
+            for index in 0..<scan.memberCount {
+                let member = members[index]
                 let name = value.part(member.nameStart, member.nameEnd)
                 if !add(name, value.part(member.valueStart, member.valueEnd)) { return false }
             }

@@ -24,12 +24,12 @@ struct FieldTable: ~Copyable {
     /// Keeps the first value of each name; `false` when the name was there before.
     @inline(__always)
     mutating func add(_ header: KnownHeader, _ value: UnsafeRawBufferPointer) -> Bool {
-        let bit: UInt32 = 1 &<< UInt32(header.place)
+        let bit: UInt32 = 1 &<< UInt32(header.index)
         guard seen & bit == 0 else { return false }
         seen |= bit
         guard value.baseAddress != nil else { return true }
         present |= bit
-        values[Int(header.place)] = value
+        values[Int(header.index)] = value
         return true
     }
 
@@ -46,7 +46,7 @@ struct FieldTable: ~Copyable {
 
     /// The value of a text header that is there.
     @inline(__always)
-    subscript(_ header: TextHeader) -> UnsafeRawBufferPointer { values[Int(KnownHeader(header).place)] }
+    subscript(_ header: TextHeader) -> UnsafeRawBufferPointer { values[Int(KnownHeader(header).index)] }
 }
 
 extension UnsafeRawBufferPointer {

@@ -20,17 +20,17 @@ enum HeaderCheck {
         guard base.load(as: UInt8.self) != 0x20,
             base.load(fromByteOffset: value.count &- 1, as: UInt8.self) != 0x20
         else { return false }
-        var place = 0
-        while value.count &- place >= 8 {
+        var index = 0
+        while value.count &- index >= 8 {
             // A high bit: below 0x20, above 0x7E, or not ASCII. (What borrows or carries is marked itself.)
-            let word = (base + place).loadUnaligned(as: UInt64.self)
+            let word = (base + index).loadUnaligned(as: UInt64.self)
             let marked = (word &- 0x2020_2020_2020_2020) | (word &+ 0x0101_0101_0101_0101) | word
             guard marked & 0x8080_8080_8080_8080 == 0 else { return false }
-            place &+= 8
+            index &+= 8
         }
-        while place < value.count {
-            guard base.load(fromByteOffset: place, as: UInt8.self) &- 0x20 <= 0x5E else { return false }
-            place &+= 1
+        while index < value.count {
+            guard base.load(fromByteOffset: index, as: UInt8.self) &- 0x20 <= 0x5E else { return false }
+            index &+= 1
         }
         return true
     }

@@ -205,16 +205,16 @@ extension StaticString {
         guard bytes.count == utf8CodeUnitCount, let base = bytes.baseAddress else {
             return bytes.count == 0 && utf8CodeUnitCount == 0
         }
-        var place = 0
-        while bytes.count &- place >= 8 {
-            let word = (base + place).loadUnaligned(as: UInt64.self)
-            let expected = UnsafeRawPointer(utf8Start + place).loadUnaligned(as: UInt64.self)
+        var index = 0
+        while bytes.count &- index >= 8 {
+            let word = (base + index).loadUnaligned(as: UInt64.self)
+            let expected = UnsafeRawPointer(utf8Start + index).loadUnaligned(as: UInt64.self)
             guard word == expected else { return false }
-            place &+= 8
+            index &+= 8
         }
-        while place < bytes.count {
-            guard base.load(fromByteOffset: place, as: UInt8.self) == utf8Start[place] else { return false }
-            place &+= 1
+        while index < bytes.count {
+            guard base.load(fromByteOffset: index, as: UInt8.self) == utf8Start[index] else { return false }
+            index &+= 1
         }
         return true
     }

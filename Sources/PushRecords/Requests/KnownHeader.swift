@@ -1,18 +1,18 @@
 /// A header known by name: a `HeaderName` or a `TextHeader`. Its number is its place in a field table, so that both forms of
 /// a request end in the same checks.
 struct KnownHeader: Equatable {
-    let place: UInt8
+    let index: UInt8
 
     @inline(__always)
-    init(_ name: HeaderName) { place = name.rawValue }
+    init(_ name: HeaderName) { index = name.rawValue }
 
     @inline(__always)
-    init(_ text: TextHeader) { place = HeaderName.count &+ text.rawValue }
+    init(_ text: TextHeader) { index = HeaderName.count &+ text.rawValue }
 
     /// `nil`: none has this place.
-    init?(place: UInt8) {
-        guard place < Self.count else { return nil }
-        self.place = place
+    init?(index: UInt8) {
+        guard index < Self.count else { return nil }
+        self.index = index
     }
 
     /// How many there are, at the places from 0 on.
@@ -38,21 +38,21 @@ struct KnownHeader: Equatable {
     }
 
     /// `nil`: it is a text.
-    var name: HeaderName? { HeaderName(rawValue: place) }
+    var name: HeaderName? { HeaderName(rawValue: index) }
 
     /// `nil`: it is none of the texts.
     var textHeader: TextHeader? {
-        place < HeaderName.count ? nil : TextHeader(rawValue: place - HeaderName.count)
+        index < HeaderName.count ? nil : TextHeader(rawValue: index - HeaderName.count)
     }
 
     var text: StaticString { name?.text ?? textHeader?.row.name ?? "" }
 
     /// Whether the header is one that only this worker writes, to its retry topics.
     @inline(__always)
-    var isRetry: Bool { place >= HeaderName.retryRequest.rawValue && place < HeaderName.count }
+    var isRetry: Bool { index >= HeaderName.retryRequest.rawValue && index < HeaderName.count }
 
     /// Whether an envelope may have it among its `headers`: what goes to Apple, whoever it is for.
-    var isOfEnvelope: Bool { place <= HeaderName.apnsID.rawValue || place >= HeaderName.count }
+    var isOfEnvelope: Bool { index <= HeaderName.apnsID.rawValue || index >= HeaderName.count }
 
     /// Apple's word for a wrong value of it.
     var badValue: ReasonCode {

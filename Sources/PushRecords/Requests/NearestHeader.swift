@@ -7,18 +7,18 @@ extension KnownHeader {
     init?(nearest name: UnsafeRawBufferPointer, inEnvelope: Bool) {
         var nearest = Nearest(name)
         let hasStart = HeaderName.isOwn(name)
-        for place in 0..<Self.count {
-            guard let header = KnownHeader(place: place), !header.isRetry, !inEnvelope || header.isOfEnvelope else {
+        for index in 0..<Self.count {
+            guard let header = KnownHeader(index: index), !header.isRetry, !inEnvelope || header.isOfEnvelope else {
                 continue
             }
             let text = header.text.lentBytes
             // "apns-", "push-"
             let rest = text.part(5, text.count)
-            nearest.look(at: text, place, limit: (rest.count + 2) / 3)
-            if inEnvelope, !hasStart { nearest.look(at: rest, place, limit: (rest.count + 2) / 3) }
+            nearest.look(at: text, index, limit: (rest.count + 2) / 3)
+            if inEnvelope, !hasStart { nearest.look(at: rest, index, limit: (rest.count + 2) / 3) }
         }
-        guard let place = nearest.place else { return nil }
-        self.init(place: place)
+        guard let index = nearest.index else { return nil }
+        self.init(index: index)
     }
 }
 
@@ -26,12 +26,12 @@ extension EnvelopeTable.Name {
     /// `nil`: none is near.
     init?(nearest name: UnsafeRawBufferPointer) {
         var nearest = Nearest(name)
-        for place in 0..<Self.aps.rawValue {
-            guard let text = Self(rawValue: place)?.text.lentBytes else { continue }
-            nearest.look(at: text, place, limit: (text.count + 2) / 3)
+        for index in 0..<Self.aps.rawValue {
+            guard let text = Self(rawValue: index)?.text.lentBytes else { continue }
+            nearest.look(at: text, index, limit: (text.count + 2) / 3)
         }
-        guard let place = nearest.place else { return nil }
-        self.init(rawValue: place)
+        guard let index = nearest.index else { return nil }
+        self.init(rawValue: index)
     }
 }
 
@@ -39,12 +39,12 @@ extension PushType {
     /// `nil`: none is near.
     init?(nearest name: UnsafeRawBufferPointer) {
         var nearest = Nearest(name)
-        for place in 0..<UInt8(Self.allCases.count) {
-            guard let text = Self(rawValue: place)?.text.lentBytes else { continue }
-            nearest.look(at: text, place, limit: (text.count + 2) / 3)
+        for index in 0..<UInt8(Self.allCases.count) {
+            guard let text = Self(rawValue: index)?.text.lentBytes else { continue }
+            nearest.look(at: text, index, limit: (text.count + 2) / 3)
         }
-        guard let place = nearest.place else { return nil }
-        self.init(rawValue: place)
+        guard let index = nearest.index else { return nil }
+        self.init(rawValue: index)
     }
 }
 
@@ -53,7 +53,7 @@ private struct Nearest {
     private let name: UnsafeRawBufferPointer
     private var distance = Int.max
     /// `nil`: none was near enough.
-    private(set) var place: UInt8?
+    private(set) var index: UInt8?
 
     /// Names with more bytes than this are near to none.
     private static let longest = 31
@@ -61,12 +61,12 @@ private struct Nearest {
     init(_ name: UnsafeRawBufferPointer) { self.name = name }
 
     /// - Parameter limit: how much it may differ; one letter always may.
-    mutating func look(at text: UnsafeRawBufferPointer, _ place: UInt8, limit: Int) {
+    mutating func look(at text: UnsafeRawBufferPointer, _ index: UInt8, limit: Int) {
         guard name.count <= Self.longest else { return }
         let distance = Self.distance(name, text)
         guard distance <= max(1, limit), distance < self.distance else { return }
         self.distance = distance
-        self.place = place
+        self.index = index
     }
 
     /// Letters to insert, delete or replace, whatever their case (Levenshtein's distance).

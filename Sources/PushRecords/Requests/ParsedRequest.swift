@@ -137,15 +137,15 @@ extension UnsafeRawBufferPointer {
         guard count == other.count else { return false }
         guard let one = baseAddress, let two = other.baseAddress else { return true }
         if one == two { return true }
-        var place = 0
-        while count &- place >= 8,
-            (one + place).loadUnaligned(as: UInt64.self) == (two + place).loadUnaligned(as: UInt64.self)
+        var index = 0
+        while count &- index >= 8,
+            (one + index).loadUnaligned(as: UInt64.self) == (two + index).loadUnaligned(as: UInt64.self)
         {
-            place &+= 8
+            index &+= 8
         }
-        for place in place..<count {
-            let a = one.load(fromByteOffset: place, as: UInt8.self)
-            let b = two.load(fromByteOffset: place, as: UInt8.self)
+        for index in index..<count {
+            let a = one.load(fromByteOffset: index, as: UInt8.self)
+            let b = two.load(fromByteOffset: index, as: UInt8.self)
             guard a == b || (a | 0x20 == b | 0x20 && Hex.value(a) != nil && Hex.value(b) != nil) else { return false }
         }
         return true

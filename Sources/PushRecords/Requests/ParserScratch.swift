@@ -81,13 +81,13 @@ struct ParserScratch: ~Copyable {
         append(opening.lentBytes)
         withUnsafeTemporaryAllocation(byteCount: digitLimit, alignment: 1) { digits in
             var rest = number
-            var place = digitLimit
+            var index = digitLimit
             repeat {
-                place -= 1
-                digits[place] = UInt8(rest % 10) + 0x30
+                index -= 1
+                digits[index] = UInt8(rest % 10) + 0x30
                 rest /= 10
             } while rest > 0
-            append(UnsafeRawBufferPointer(rebasing: digits[place...]))
+            append(UnsafeRawBufferPointer(rebasing: digits[index...]))
         }
         append(closing.lentBytes)
         return UnsafeRawBufferPointer(rebasing: text[start..<used])

@@ -2,18 +2,18 @@
 enum Hex {
     /// Writes `count` hex digits in lower case to `target`; `false` when there is something else among them.
     static func lowercase(_ source: UnsafeRawPointer, count: Int, into target: UnsafeMutableRawPointer) -> Bool {
-        var place = 0
-        while count &- place >= 8 {
-            let digits = source.loadUnaligned(fromByteOffset: place, as: UInt64.self)
+        var index = 0
+        while count &- index >= 8 {
+            let digits = source.loadUnaligned(fromByteOffset: index, as: UInt64.self)
             guard areHex(digits) else { return false }
-            target.storeBytes(of: digits | 0x2020_2020_2020_2020, toByteOffset: place, as: UInt64.self)
-            place &+= 8
+            target.storeBytes(of: digits | 0x2020_2020_2020_2020, toByteOffset: index, as: UInt64.self)
+            index &+= 8
         }
-        while place < count {
-            let digit = source.load(fromByteOffset: place, as: UInt8.self)
+        while index < count {
+            let digit = source.load(fromByteOffset: index, as: UInt8.self)
             guard value(digit) != nil else { return false }
-            target.storeBytes(of: digit | 0x20, toByteOffset: place, as: UInt8.self)
-            place &+= 1
+            target.storeBytes(of: digit | 0x20, toByteOffset: index, as: UInt8.self)
+            index &+= 1
         }
         return true
     }
@@ -21,14 +21,14 @@ enum Hex {
     /// Whether all of `text` is hex digits.
     static func isHex(_ text: UnsafeRawBufferPointer) -> Bool {
         guard let base = text.baseAddress else { return false }
-        var place = 0
-        while text.count &- place >= 8 {
-            guard areHex(base.loadUnaligned(fromByteOffset: place, as: UInt64.self)) else { return false }
-            place &+= 8
+        var index = 0
+        while text.count &- index >= 8 {
+            guard areHex(base.loadUnaligned(fromByteOffset: index, as: UInt64.self)) else { return false }
+            index &+= 8
         }
-        while place < text.count {
-            guard value(base.load(fromByteOffset: place, as: UInt8.self)) != nil else { return false }
-            place &+= 1
+        while index < text.count {
+            guard value(base.load(fromByteOffset: index, as: UInt8.self)) != nil else { return false }
+            index &+= 1
         }
         return true
     }

@@ -31,14 +31,14 @@ extension NotificationUUID: CustomStringConvertible {
     package init?(text: UnsafeRawBufferPointer) {
         guard text.count == Self.textCount, let base = text.baseAddress else { return nil }
         var words: (high: UInt64, low: UInt64) = (0, 0)
-        for place in 0..<Self.textCount {
-            let byte = base.load(fromByteOffset: place, as: UInt8.self)
-            if place == 8 || place == 13 || place == 18 || place == 23 {
+        for index in 0..<Self.textCount {
+            let byte = base.load(fromByteOffset: index, as: UInt8.self)
+            if index == 8 || index == 13 || index == 18 || index == 23 {
                 guard byte == 0x2D else { return nil }
                 continue
             }
             guard let digit = Hex.value(byte) else { return nil }
-            if place < 18 {
+            if index < 18 {
                 words.high = words.high << 4 | UInt64(digit)
             } else {
                 words.low = words.low << 4 | UInt64(digit)

@@ -11,7 +11,7 @@ func measureH2load(_ stage: Stage, round: String) throws -> CostRow? {
     }
     let server = try stage.server()
     let options = stage.options
-    let addresses = stage.traffic.tokens.map { "https://127.0.0.1:\(server.place.port)/3/device/\($0)\n" }.joined()
+    let addresses = stage.traffic.tokens.map { "https://127.0.0.1:\(server.address.port)/3/device/\($0)\n" }.joined()
     progress("the send floor: h2load\(round)")
     let child = try Child(
         "h2load",
@@ -42,14 +42,14 @@ private func rate(ofH2load output: String) -> Double? {
 
 /// The bare nghttp2 and OpenSSL loop of SendFloor.swift, in a process of its own.
 func measureSendFloor(_ stage: Stage, round: String) throws -> CostRow {
-    let place = try stage.server().place
+    let address = try stage.server().address
     let options = stage.options
     progress("the send floor: a bare nghttp2 and OpenSSL loop\(round)")
     let child = try Child(
         "send-floor",
         [
-            Programs.own.path, SendFloorOptions.command, "--port", "\(place.port)", "--authority",
-            place.authorityFile, "--connections", "\(options.connections)", "--count", "\(options.count)",
+            Programs.own.path, SendFloorOptions.command, "--port", "\(address.port)", "--authority",
+            address.authorityFile, "--connections", "\(options.connections)", "--count", "\(options.count)",
             "--devices", "\(options.devices)", "--timeout", "\(options.timeoutSeconds)",
         ], scratch: stage.scratch)
     return try floorRow(

@@ -29,7 +29,7 @@ struct WorkerProfile {
     private func run(_ form: RequestForm, _ count: Int) throws -> CallgrindFile {
         let requests = try stage.requests(form, count: count)
         let file = WorkerFile(
-            place: try stage.server().place, requests: requests, outputs: try stage.topics.newOutputs(),
+            address: try stage.server().address, requests: requests, outputs: try stage.topics.newOutputs(),
             connections: stage.options.connections)
         // Both runs go through this limit many times: before it is reached, each notification takes new memory.
         let text = file.text(stage.broker).replacing("delivery: {", with: "delivery: {max_open: 1000, ")

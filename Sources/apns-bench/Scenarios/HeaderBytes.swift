@@ -7,7 +7,7 @@ func measureHeaders(_ stage: Stage) throws -> [HeaderRow] {
             RequestForm(shape: kind == .producers ? .payloadWithID : .payload), count: count)
         let server = try ProbedAPNs(stage)
         let file = WorkerFile(
-            place: server.place, requests: requests, outputs: try stage.topics.newOutputs(),
+            address: server.address, requests: requests, outputs: try stage.topics.newOutputs(),
             connections: stage.options.connections, apnsID: kind == .none ? "apple" : "derived")
         let run = try WorkerRun(stage, file)
         try run.awaitResults(requests.count)

@@ -13,7 +13,7 @@ func measureLatency(_ stage: Stage) throws -> LatencyFigures {
         partitions: stage.options.partitions)
     let server = try ProbedAPNs(stage)
     let file = WorkerFile(
-        place: server.place, requests: requests, outputs: try stage.topics.newOutputs(),
+        address: server.address, requests: requests, outputs: try stage.topics.newOutputs(),
         connections: stage.options.connections)
     progress("latency at \(perSecond) a second, for \(stage.options.latencySeconds) s")
     let producer = try PacedProducer(stage, requests, perSecond: perSecond)

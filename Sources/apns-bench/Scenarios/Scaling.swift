@@ -27,19 +27,19 @@ enum Distance: String {
 func measureScaling(_ stage: Stage, _ distance: Distance) throws -> [ScalingRow] {
     let simulator = try SimulatedAPNs(
         stage, latency: distance == .server ? "\(Distance.milliseconds)ms" : nil)
-    var place = simulator.place
+    var address = simulator.address
     var relay: Child?
     if distance == .network {
         let port = try Ports.free(1)[0]
         let child = try Child(
             "relay",
             [
-                Programs.own.path, RelayOptions.command, "--listen", "\(port)", "--target", "\(place.port)",
+                Programs.own.path, RelayOptions.command, "--listen", "\(port)", "--target", "\(address.port)",
                 "--delay-ms", "\(Distance.milliseconds / 2)",
             ], scratch: stage.scratch)
         try awaitServing(port, by: child)
         relay = child
-        place = place.through(port: port)
+        address = address.through(port: port)
     }
     defer { withExtendedLifetime((simulator, relay)) {} }
     var rows: [ScalingRow] = []
@@ -48,7 +48,7 @@ func measureScaling(_ stage: Stage, _ distance: Distance) throws -> [ScalingRow]
         let count = min(stage.options.count, Int(distance.limit(connections: connections)) * 5, 300_000)
         let requests = try stage.requests(RequestForm(), count: count)
         let file = WorkerFile(
-            place: place, requests: requests, outputs: try stage.topics.newOutputs(), connections: connections)
+            address: address, requests: requests, outputs: try stage.topics.newOutputs(), connections: connections)
         progress("\(Distance.milliseconds) ms of the \(distance.rawValue), \(connections) connections")
         let use = MachineUse()
         let ours = ProcessUse(

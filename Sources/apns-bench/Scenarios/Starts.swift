@@ -16,7 +16,7 @@ private func startFresh(
     _ stage: Stage, _ requests: RequestTopic
 ) throws -> (toFirstResultMs: Int64, toAssignmentMs: Int64, assignmentToFirstSendMs: Int64) {
     let file = WorkerFile(
-        place: try stage.server().place, requests: requests, outputs: try stage.topics.newOutputs(),
+        address: try stage.server().address, requests: requests, outputs: try stage.topics.newOutputs(),
         connections: stage.options.connections)
     let run = try WorkerRun(stage, file)
     try run.awaitResults(requests.count)
@@ -37,7 +37,7 @@ private func startFresh(
 /// Milliseconds from the kill to the first result of the worker that comes after.
 private func startAfterKill(_ stage: Stage, _ requests: RequestTopic) throws -> Int64 {
     let file = WorkerFile(
-        place: try stage.server().place, requests: requests, outputs: try stage.topics.newOutputs(),
+        address: try stage.server().address, requests: requests, outputs: try stage.topics.newOutputs(),
         connections: stage.options.connections, instanceID: "bench-1")
     let run = try WorkerRun(stage, file)
     try run.awaitResults(requests.count / 10, pauseMs: 5)

@@ -7,7 +7,8 @@ func measureWorker(
     let requests = try stage.requests(form, count: count)
     let sink = subject == .binary ? try GatewaySink(stage) : nil
     var file = WorkerFile(
-        place: try sink?.place ?? stage.server().place, requests: requests, outputs: try stage.topics.newOutputs(),
+        address: try sink?.address ?? stage.server().address, requests: requests,
+        outputs: try stage.topics.newOutputs(),
         connections: stage.options.connections)
     file.windowMs = stage.options.windowMs
     progress("the whole worker: \(subject.title)\(round)")

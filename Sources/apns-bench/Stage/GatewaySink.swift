@@ -2,13 +2,13 @@ import Glibc
 
 /// The bench's own gateway of the binary protocol, which takes everything.
 final class GatewaySink {
-    let place: PushPlace
+    let address: PushAddress
     private let process: Child
 
     init(_ stage: Stage) throws {
         let port = try Ports.free(1)[0]
         let certificates = try stage.serverCertificates()
-        place = certificates.gateway(port: port)
+        address = certificates.gateway(port: port)
         process = try Child(
             "gateway-sink",
             [

@@ -2,13 +2,13 @@ import Glibc
 
 /// The bench's own server in the place of APNs, which tells what it has seen.
 final class ProbedAPNs {
-    let place: PushPlace
+    let address: PushAddress
     private let process: Child
 
     init(_ stage: Stage) throws {
         let port = try Ports.free(1)[0]
         let certificates = try stage.serverCertificates()
-        place = certificates.place(port: port)
+        address = certificates.address(port: port)
         process = try Child(
             "probe-server",
             [

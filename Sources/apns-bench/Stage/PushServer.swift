@@ -2,7 +2,7 @@ import Glibc
 import TLS
 
 /// Where a worker sends to, and what it shows and trusts there.
-struct PushPlace {
+struct PushAddress {
     var port: Int
     /// PEM of the authority that signed the server's certificate.
     var authorityFile: String
@@ -13,10 +13,10 @@ struct PushPlace {
     var client: (certificateFile: String, keyFile: String)?
 
     /// The same by another way.
-    func through(port: Int) -> PushPlace {
-        var place = self
-        place.port = port
-        return place
+    func through(port: Int) -> PushAddress {
+        var address = self
+        address.port = port
+        return address
     }
 }
 
@@ -41,15 +41,15 @@ struct ServerCertificates {
         clientKeyFile = try scratch.write(client.keyPEM, to: "client.key")
     }
 
-    func place(port: Int) -> PushPlace {
-        PushPlace(port: port, authorityFile: authorityFile, signingKeyFile: signingKeyFile)
+    func address(port: Int) -> PushAddress {
+        PushAddress(port: port, authorityFile: authorityFile, signingKeyFile: signingKeyFile)
     }
 
     /// One of the binary protocol.
-    func gateway(port: Int) -> PushPlace {
-        var place = place(port: port)
-        place.client = (clientFile, clientKeyFile)
-        return place
+    func gateway(port: Int) -> PushAddress {
+        var address = address(port: port)
+        address.client = (clientFile, clientKeyFile)
+        return address
     }
 }
 
@@ -65,14 +65,14 @@ func awaitServing(_ port: Int, by child: Child) throws(BenchFailure) {
 
 /// nghttp2's own server in the place of APNs: it answers 200 to a POST of each known device, and looks at nothing else.
 final class PushServer {
-    let place: PushPlace
+    let address: PushAddress
     private let process: Child
 
     init(_ nghttpd: String, port: Int, _ traffic: Traffic, _ certificates: ServerCertificates, scratch: Scratch) throws
     {
         let port = try port == 0 ? Ports.free(1)[0] : port
         guard !Ports.isServed(port) else { throw BenchFailure("port \(port) is taken (--nghttpd)") }
-        place = certificates.place(port: port)
+        address = certificates.address(port: port)
         let root = try scratch.makeDirectory("documents")
         _ = try scratch.makeDirectory("documents/3")
         _ = try scratch.makeDirectory("documents/3/device")

@@ -1,6 +1,6 @@
 /// `apns-worker simulate`: APNs' own windows, streams and checks, and a latency where one is asked for.
 final class SimulatedAPNs {
-    let place: PushPlace
+    let address: PushAddress
     private let process: Child
 
     var processID: Int32 { process.processID }
@@ -16,7 +16,7 @@ final class SimulatedAPNs {
                 "--directory", directory,
             ] + (latency.map { ["--latency", $0] } ?? []), scratch: stage.scratch)
         try awaitServing(ports[0], by: process)
-        place = PushPlace(
+        address = PushAddress(
             port: ports[0], authorityFile: "\(directory)/ca.pem",
             signingKeyFile: "\(directory)/AuthKey_SIMULATOR1.p8", signingKeyID: "SIMULATOR1")
     }

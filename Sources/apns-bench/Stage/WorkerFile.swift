@@ -1,6 +1,6 @@
 /// A worker's configuration.
 struct WorkerFile {
-    var place: PushPlace
+    var address: PushAddress
     var requests: RequestTopic
     var outputs: OutputTopics
     /// For each app, at most and, with one app, at least.
@@ -16,18 +16,18 @@ struct WorkerFile {
         let apps = requests.form.apps
         let least = apps == 1 ? connections : 1
         let credential =
-            place.client.map {
+            address.client.map {
                 "certificate: {file: \($0.certificateFile), key_file: \($0.keyFile)}\n    transport: binary\n"
                     + "    binary: {window: {duration: \(windowMs)ms}}"
-            } ?? "token: {key_file: \(place.signingKeyFile), key_id: \(place.signingKeyID), team_id: TEAM123456}"
+            } ?? "token: {key_file: \(address.signingKeyFile), key_id: \(address.signingKeyID), team_id: TEAM123456}"
         let entries = (0..<apps).map { app in
             """
               - name: \(apps == 1 ? "bench" : "bench-\(app)")
                 bundle_ids: [\(Traffic.bundleID(app: app, of: apps))]
                 host: localhost
-                port: \(place.port)
+                port: \(address.port)
                 \(credential)
-                tls: {ca_file: \(place.authorityFile)}
+                tls: {ca_file: \(address.authorityFile)}
                 connections: {min: \(least), max: \(connections)}
             """
         }
