@@ -6,16 +6,16 @@ extension DeliveryMachine {
         var progress = ledger.admittingCount > 0
         while progress {
             progress = false
-            for partition in ledger.partitions.slots where ledger.partitions[partition].firstAdmitting != noSlot {
-                let slot = ledger.partitions[partition].firstAdmitting
-                let before = store[record: slot].cursor.index
-                let isWhole = admit(slot, limit: Self.admissionPiece)
+            for partition in ledger.partitions.slots where ledger.partitions[partition].firstAdmitting != .none {
+                let record = ledger.partitions[partition].firstAdmitting
+                let before = store[record].cursor.index
+                let isWhole = admit(record, limit: Self.admissionPiece)
                 // A record that was admitted and settled at once is gone: its slot is not looked at again.
                 if isWhole {
                     ledger.finishAdmission(partition, in: &store)
-                    ledger.finish(record: slot, in: &store)
+                    ledger.finish(record, in: &store)
                 }
-                if isWhole || store[record: slot].cursor.index > before { progress = true }
+                if isWhole || store[record].cursor.index > before { progress = true }
             }
         }
     }
@@ -24,26 +24,26 @@ extension DeliveryMachine {
     ///
     /// The last one being admitted, the body is no longer held for the rest. The record itself is not freed here while
     /// it waits for admission.
-    mutating func admit(_ slot: UInt32, limit: Int) -> Bool {
-        guard store.hasBody(slot) else { return true }
-        let group = Int(store[record: slot].group)
+    mutating func admit(_ record: RecordSlot, limit: Int) -> Bool {
+        guard store.hasBody(record) else { return true }
+        let group = Int(store[record].group)
         var left = limit
-        if let partition = ledger.partitions.find(slot: store[record: slot].partition),
+        if let partition = ledger.partitions.find(store[record].partition),
             ledger.partitions[partition].phase == .active
         {
-            left = min(left, notificationsBehindCommit(slot, partition))
-            if left == 0 { raiseReach(to: slot, partition) }
+            left = min(left, notificationsBehindCommit(record, partition))
+            if left == 0 { raiseReach(to: record, partition) }
         }
-        while !store[record: slot].isAdmitted {
+        while !store[record].isAdmitted {
             guard left > 0, room.hasRoom(for: group) else { return false }
             // Each holds bytes of its own. One of a record may always be open, so that it comes to its end.
-            if store[bodyOf: slot].isList, store[record: slot].unsettled > 0, !room.hasBytes(for: group) {
+            if store[bodyOf: record].isList, store[record].unsettled > 0, !room.hasBytes(for: group) {
                 return false
             }
             left -= 1
-            let app = Int(store[bodyOf: slot].app)
+            let app = Int(store[bodyOf: record].app)
             var cause: HeldCause?
-            if apps.areMany, app >= 0, !store[bodyOf: slot].isInvalid {
+            if apps.areMany, app >= 0, !store[bodyOf: record].isInvalid {
                 if !room.isFull(app: app) || breakers.isClosed(app) {
                     room.endFull(app: app)
                 } else if room.hasWaitedForShare(app: app, oldestNs: dispatch.oldestNs(app, in: store), now: now.ns) {
@@ -52,37 +52,37 @@ extension DeliveryMachine {
                     return false
                 }
             }
-            admitNext(slot, heldFor: cause)
+            admitNext(record, heldFor: cause)
         }
-        releaseBody(slot)
+        releaseBody(record)
         return true
     }
 
     /// How many more of this record may be admitted: those below the reach, and a share of those above.
     @inline(__always)
-    private func notificationsBehindCommit(_ slot: UInt32, _ partition: UInt32) -> Int {
-        let offset = store[record: slot].offset
+    private func notificationsBehindCommit(_ record: RecordSlot, _ partition: PartitionSlot) -> Int {
+        let offset = store[record].offset
         let below = ledger.partitions[partition].reach.allowed.indexes(at: offset)
-        guard below < store[record: slot].count else { return .max }
-        return Int(max(0, below - store[record: slot].cursor.index)) + roomAboveReach(partition, at: offset)
+        guard below < store[record].count else { return .max }
+        return Int(max(0, below - store[record].cursor.index)) + roomAboveReach(partition, at: offset)
     }
 
     /// A record that is not admitted because of the reach has no notification that could wait for a commit, so it asks for one
     /// itself: at once where its app has free streams, and after 5 s where other apps' records may be stuck behind it.
-    private mutating func raiseReach(to slot: UInt32, _ partition: UInt32) {
+    private mutating func raiseReach(to record: RecordSlot, _ partition: PartitionSlot) {
         guard ledger.partitions[partition].behindReach.isEmpty else { return }
-        let app = store.hasBody(slot) ? Int(store[bodyOf: slot].app) : -1
+        let app = store.hasBody(record) ? Int(store[bodyOf: record].app) : -1
         let isIdle = app < 0 || dispatch.isIdle(app)
-        guard isIdle || apps.areMany && now.ns - store[record: slot].receivedNs >= Room.shareWaitNs else { return }
-        ledger.raiseReach(to: slot, partition, in: store)
+        guard isIdle || apps.areMany && now.ns - store[record].receivedNs >= Room.shareWaitNs else { return }
+        ledger.raiseReach(to: record, partition, in: store)
     }
 
     /// When a record that waits for its app's share is held instead, or when one that waits for the reach has it raised.
-    func shareWaitEndNs(_ record: UInt32) -> Int64? {
-        let partition = ledger.partitions.find(slot: store[record: record].partition)
+    func shareWaitEndNs(_ record: RecordSlot) -> Int64? {
+        let partition = ledger.partitions.find(store[record].partition)
         let reach = partition.map { ledger.partitions[$0].reach.allowed } ?? .none
-        let raisedNs = store[record: record].receivedNs + Room.shareWaitNs
-        if raisedNs > now.ns, reach.indexes(at: store[record: record].offset) < store[record: record].count {
+        let raisedNs = store[record].receivedNs + Room.shareWaitNs
+        if raisedNs > now.ns, reach.indexes(at: store[record].offset) < store[record].count {
             return raisedNs
         }
         guard store.hasBody(record), store[bodyOf: record].app >= 0 else { return nil }
@@ -90,42 +90,42 @@ extension DeliveryMachine {
         return room.shareWaitEndNs(app: app, oldestNs: dispatch.oldestNs(app, in: store))
     }
 
-    private mutating func admitNext(_ recordSlot: UInt32, heldFor cause: HeldCause?) {
-        let index = store[record: recordSlot].cursor.index
-        var token = store[bodyOf: recordSlot].tokens
-        var failure = store[bodyOf: recordSlot].tokenFailure
-        if store[bodyOf: recordSlot].isList {
-            (token, failure) = store.nextToken(of: recordSlot)
+    private mutating func admitNext(_ record: RecordSlot, heldFor cause: HeldCause?) {
+        let index = store[record].cursor.index
+        var token = store[bodyOf: record].tokens
+        var failure = store[bodyOf: record].tokenFailure
+        if store[bodyOf: record].isList {
+            (token, failure) = store.nextToken(of: record)
         } else {
-            store[record: recordSlot].cursor.index = 1
+            store[record].cursor.index = 1
         }
-        if store[record: recordSlot].hasSettledIndexes, store.isTaken(index, of: recordSlot) {
+        if store[record].hasSettledIndexes, store.isTaken(index, of: record) {
             journal.counters.duplicatesSkipped &+= 1
             return
         }
 
-        let app = store[bodyOf: recordSlot].app
-        let slot = admitNotification(record: recordSlot, index: index, app: app)
-        store[record: recordSlot].holders += 1
-        store[slot].sends = store[bodyOf: recordSlot].sends
-        store[slot].inDoubt = store[bodyOf: recordSlot].inDoubt
-        let isInvalid = store[bodyOf: recordSlot].isInvalid || failure != .none
-        if index < store[bodyOf: recordSlot].inheritedDoubts, failure == .none {
+        let app = store[bodyOf: record].app
+        let slot = admitNotification(record: record, index: index, app: app)
+        store[record].holders += 1
+        store[slot].sends = store[bodyOf: record].sends
+        store[slot].inDoubt = store[bodyOf: record].inDoubt
+        let isInvalid = store[bodyOf: record].isInvalid || failure != .none
+        if index < store[bodyOf: record].inheritedDoubts, failure == .none {
             store[slot].sends.countUp()
             store[slot].inDoubt.countUp()
             journal.counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt &+= 1
         }
-        if store[bodyOf: recordSlot].isList { copyToken(token, for: slot) } else { store[slot].token = token }
-        if store[bodyOf: recordSlot].repeatedBytes > 0 {
-            room.takeBytes(Int(store[bodyOf: recordSlot].repeatedBytes), for: slot, in: &store)
+        if store[bodyOf: record].isList { copyToken(token, for: slot) } else { store[slot].token = token }
+        if store[bodyOf: record].repeatedBytes > 0 {
+            room.takeBytes(Int(store[bodyOf: record].repeatedBytes), for: slot, in: &store)
         }
 
         if isInvalid {
-            store[slot].reason = store[bodyOf: recordSlot].isInvalid ? store[bodyOf: recordSlot].failureReason : failure
+            store[slot].reason = store[bodyOf: record].isInvalid ? store[bodyOf: record].failureReason : failure
             conclude(slot, .invalid)
-        } else if store[bodyOf: recordSlot].isExpired {
+        } else if store[bodyOf: record].isExpired {
             conclude(slot, .expired)
-        } else if store[bodyOf: recordSlot].notBeforeMs > now.wallMs {
+        } else if store[bodyOf: record].notBeforeMs > now.wallMs {
             hold(slot, .scheduled)
         } else if let cause = cause ?? causeToHold(slot) {
             hold(slot, cause)
@@ -136,15 +136,15 @@ extension DeliveryMachine {
         }
     }
 
-    private mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: UInt32) {
+    private mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: NotificationSlot) {
         let bytes = store.copyToken(token, for: slot)
         room.takeBlock(bytes, group: Int(store[recordOf: slot].group), app: Int(store[slot].app))
     }
 
     /// A slot of its own for one notification, counted everywhere.
-    mutating func admitNotification(record: UInt32, index: Int32, app: Int32) -> UInt32 {
+    mutating func admitNotification(record: RecordSlot, index: Int32, app: Int32) -> NotificationSlot {
         let slot = store.take(of: record, index: index, app: app)
-        room.take(group: Int(store[record: record].group), app: Int(app))
+        room.take(group: Int(store[record].group), app: Int(app))
         ledger.countOpen(of: record, in: store)
         journal.counters.notificationsAdmitted &+= 1
         return slot

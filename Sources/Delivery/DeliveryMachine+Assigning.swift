@@ -172,7 +172,7 @@ extension DeliveryMachine {
     }
 
     /// It is read, or not any more.
-    mutating func setShared(_ partition: UInt32, _ isShared: Bool) {
+    mutating func setShared(_ partition: PartitionSlot, _ isShared: Bool) {
         guard ledger.setShared(partition, isShared) else { return }
         room.setRead(isShared, ledger.partitions[partition].group)
     }

@@ -40,12 +40,12 @@ extension DeliveryMachine {
     // MARK: What waits for them
 
     /// What waited for the reach goes on, as far as that allows it now.
-    mutating func passReach(_ partition: UInt32) {
+    mutating func passReach(_ partition: PartitionSlot) {
         guard !ledger.partitions[partition].reach.isStale else { return }
         // Those of one device go in this order.
         if ledger.partitions[partition].besideQueues > 0 { ledger.orderBehindReach(partition, in: &store) }
         var next = ledger.partitions[partition].behindReach.head
-        while next != noSlot {
+        while next != .none {
             let slot = next
             next = store[slot].next
             guard ledger.reachAllows(slot, partition, in: store) else {
@@ -73,9 +73,9 @@ extension DeliveryMachine {
     }
 
     /// What waits for a commit that is impossible lets others of its device go first, which other partitions brought.
-    private mutating func leaveDeviceQueues(_ partition: UInt32) {
+    private mutating func leaveDeviceQueues(_ partition: PartitionSlot) {
         var slot = ledger.partitions[partition].behindReach.head
-        while slot != noSlot {
+        while slot != .none {
             letOthersPass(slot, partition)
             slot = store[slot].next
         }
@@ -83,11 +83,11 @@ extension DeliveryMachine {
 
     /// It waits for a commit that is impossible, and lets others of its device go first, which other partitions brought.
     /// Those of its own leave the device queue with it: they come back in their order.
-    mutating func letOthersPass(_ slot: UInt32, _ partition: UInt32) {
+    mutating func letOthersPass(_ slot: NotificationSlot, _ partition: PartitionSlot) {
         ledger.markBesideQueue(slot, partition, in: &store)
         guard store[slot].isInDeviceQueue else { return }
         var next = store[slot].queueNext
-        while next != noSlot {
+        while next != .none {
             let other = next
             next = store[other].queueNext
             guard store[recordOf: other].partition == partition else { continue }

@@ -11,7 +11,7 @@ extension DeliveryMachine {
 
     private mutating func handle(_ completion: Completion, _ batch: CompletionBatch) {
         let slot = completion.id.slot
-        guard Int(slot) < store.capacity, store[slot].generation == completion.id.generation,
+        guard store.has(slot), store[slot].generation == completion.id.generation,
             store[slot].state == .handed || store[slot].state == .orphaned
         else {
             journal.counters.late &+= 1
@@ -47,7 +47,7 @@ extension DeliveryMachine {
     ///
     /// Held, it uses up no attempt: what APNs refuses of everybody for an hour must not be abandoned. It ends by its
     /// expiration or `maxAgeMs`; where that is 0, each holding is an attempt.
-    private mutating func handleReturn(_ slot: UInt32, _ completion: Completion) {
+    private mutating func handleReturn(_ slot: NotificationSlot, _ completion: Completion) {
         switch completion.unprocessed {
         case .neverSent: break
         case .refusedByPeer: store[slot].refusals.countUp()
@@ -64,7 +64,7 @@ extension DeliveryMachine {
 
     // MARK: In doubt
 
-    private mutating func handleDoubt(_ slot: UInt32, _ completion: Completion) {
+    private mutating func handleDoubt(_ slot: NotificationSlot, _ completion: Completion) {
         store[slot].sends.countUp()
         store[slot].inDoubt.countUp()
         journal.counters.apps[Int(store[slot].app)].inDoubt &+= 1
@@ -90,20 +90,20 @@ extension DeliveryMachine {
         }
     }
 
-    mutating func markDoubted(_ slot: UInt32) {
+    mutating func markDoubted(_ slot: NotificationSlot) {
         guard !store[slot].isDoubted else { return }
         store[slot].isDoubted = true
         store[recordOf: slot].doubts += 1
     }
 
     /// Whether what waits of its partition is sent.
-    func isSending(_ slot: UInt32) -> Bool {
-        ledger.partitions.find(slot: store[recordOf: slot].partition).map { ledger.partitions[$0].isSending } ?? false
+    func isSending(_ slot: NotificationSlot) -> Bool {
+        ledger.partitions.find(store[recordOf: slot].partition).map { ledger.partitions[$0].isSending } ?? false
     }
 
     // MARK: Answered
 
-    private mutating func handleAnswer(_ slot: UInt32, _ completion: Completion, _ batch: CompletionBatch) {
+    private mutating func handleAnswer(_ slot: NotificationSlot, _ completion: Completion, _ batch: CompletionBatch) {
         let row = settlement.note(completion, in: batch, for: slot, in: &store)
         if completion.uniqueIDText >= 0 {
             room.takeBytes(batch.texts[Int(completion.uniqueIDText)].utf8.count, for: slot, in: &store)
@@ -164,7 +164,7 @@ extension DeliveryMachine {
     }
 
     /// What the answer says about the credential.
-    private mutating func answerProbe(_ slot: UInt32, _ verdict: Verdict, _ completion: Completion) {
+    private mutating func answerProbe(_ slot: NotificationSlot, _ verdict: Verdict, _ completion: Completion) {
         switch verdict {
         case .credentialFault: settleProbe(slot, fault: completion.reason)
         // Its credential was refused, but not for the last time: it tries again.
@@ -182,13 +182,13 @@ extension DeliveryMachine {
     // MARK: Again
 
     /// Through no fault of its own.
-    private mutating func sendAgainReturned(_ slot: UInt32) {
+    private mutating func sendAgainReturned(_ slot: NotificationSlot) {
         store[slot].returns.countUp()
         sendAgain(slot, tries: store[slot].returns)
     }
 
     /// At once, or after a pause when quick tries came to nothing.
-    private mutating func sendAgain(_ slot: UInt32, tries: UInt8) {
+    private mutating func sendAgain(_ slot: NotificationSlot, tries: UInt8) {
         journal.counters.apps[Int(store[slot].app)].resends &+= 1
         if !isSending(slot) {
             giveUp(slot)
@@ -202,15 +202,15 @@ extension DeliveryMachine {
     }
 
     /// How long ago it was handed out last.
-    func handedForMs(_ slot: UInt32) -> Int64 {
+    func handedForMs(_ slot: NotificationSlot) -> Int64 {
         Int64(UInt32(truncatingIfNeeded: now.ns / 1_000_000) &- store[slot].handedMs)
     }
 
     /// What APNs refused goes behind what was not: were its refusal to end the connection, others had been answered first.
-    func goesFirst(_ slot: UInt32) -> Bool { store[slot].refusals == 0 }
+    func goesFirst(_ slot: NotificationSlot) -> Bool { store[slot].refusals == 0 }
 
     /// After an answer or in doubt; too often is one attempt.
-    mutating func resend(_ slot: UInt32) {
+    mutating func resend(_ slot: NotificationSlot) {
         if Int(store[slot].resends) >= settings.resendMax {
             retry(slot, delayMs: VerdictTable.longDelayMs)
         } else {
@@ -219,13 +219,13 @@ extension DeliveryMachine {
         }
     }
 
-    mutating func retry(_ slot: UInt32, delayMs: Int64) {
+    mutating func retry(_ slot: NotificationSlot, delayMs: Int64) {
         let previousMs = store.hasBody(store[slot].record) ? store[bodyOf: store[slot].record].tierDelayMs : 0
         moveToTier(slot, settlement.tiers.tier(delayMs: delayMs, previousMs: previousMs), asAttempt: true)
     }
 
     /// To a retry topic, or to its end where it may not go there.
-    mutating func moveToTier(_ slot: UInt32, _ tier: Int, asAttempt: Bool) {
+    mutating func moveToTier(_ slot: NotificationSlot, _ tier: Int, asAttempt: Bool) {
         let record = store[slot].record
         precondition(store.hasBody(record), "what is to be retried has its bytes")
         if store.isNowOrNever(slot), isDue(slot) {

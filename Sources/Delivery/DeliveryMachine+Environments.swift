@@ -5,7 +5,7 @@ import PushRecords
 // once. From then on it is one of that app: its connections, its circuits, its retry tiers. Where it was first is in its record.
 extension DeliveryMachine {
     /// Whether another environment has been asked about the token, or can be.
-    func hasOtherEnvironment(_ slot: UInt32) -> Bool {
+    func hasOtherEnvironment(_ slot: NotificationSlot) -> Bool {
         let record = store[slot].record
         if store[slot].app != store[bodyOf: record].firstApp { return true }
         return apps.other(Int(store[slot].app)) != nil && !store[bodyOf: record].isBroadcast
@@ -13,7 +13,7 @@ extension DeliveryMachine {
 
     /// Sends on what its app calls a bad token, and says whether it did. What both call so is the first one's again, to be
     /// decided there.
-    mutating func sendOn(_ slot: UInt32) -> Bool {
+    mutating func sendOn(_ slot: NotificationSlot) -> Bool {
         let app = Int(store[slot].app)
         let first = store[bodyOf: store[slot].record].firstApp
         guard store[slot].app == first else {
@@ -45,7 +45,7 @@ extension DeliveryMachine {
     }
 
     /// It is another app's from now on, and in no device queue.
-    private mutating func change(_ slot: UInt32, to app: Int) {
+    private mutating func change(_ slot: NotificationSlot, to app: Int) {
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
         leaveDeviceQueue(slot)
         room.move(slot, to: app, in: store)
@@ -54,7 +54,7 @@ extension DeliveryMachine {
 
     /// For its result: the environment that called the token bad before, where it is not the one that is named.
     @inline(__always)
-    func triedEnvironment(_ slot: UInt32) -> PushEnvironment? {
+    func triedEnvironment(_ slot: NotificationSlot) -> PushEnvironment? {
         guard store[slot].app != store[bodyOf: store[slot].record].firstApp, store[slot].app >= 0 else { return nil }
         return switch apps.route(Int(store[slot].app)).environment {
         case .production: .development
@@ -64,7 +64,7 @@ extension DeliveryMachine {
 
     /// For its retry record: the name of the app that called the token bad before; empty: none did. A name that is not known here
     /// is one that no app can have, so that it is sent on no more.
-    func triedApp(_ slot: UInt32) -> UnsafeRawBufferPointer {
+    func triedApp(_ slot: NotificationSlot) -> UnsafeRawBufferPointer {
         let first = store[bodyOf: store[slot].record].firstApp
         if first == store[slot].app { return UnsafeRawBufferPointer(start: nil, count: 0) }
         return first >= 0 ? directory.bytes(ofName: apps.route(Int(first)).name) : StaticString("?").lentBytes

@@ -10,12 +10,14 @@ extension DeliveryMachine {
 
     /// Why this notification may not be sent now; `nil`: it may. It may become a circuit's probe.
     @inline(__always)
-    mutating func causeToHold(_ slot: UInt32) -> HeldCause? { breakers.causeToHold(slot, in: &store, now: now.ns) }
+    mutating func causeToHold(_ slot: NotificationSlot) -> HeldCause? {
+        breakers.causeToHold(slot, in: &store, now: now.ns)
+    }
 
     // MARK: Held
 
     /// Moves a notification to a retry tier without using up an attempt. Its device's order is given up.
-    mutating func hold(_ slot: UInt32, _ cause: HeldCause) {
+    mutating func hold(_ slot: NotificationSlot, _ cause: HeldCause) {
         takeOut(slot)
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
         leaveDeviceQueue(slot)
@@ -23,7 +25,7 @@ extension DeliveryMachine {
             conclude(slot, .expired)
             return
         }
-        guard let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) else {
+        guard let partition = ledger.partitions.find(store[recordOf: slot].partition) else {
             preconditionFailure("what is held has an assignment")
         }
         // Its tier will send it, so a successor that reads the record again must know that it may have been sent: the reach has
@@ -38,12 +40,12 @@ extension DeliveryMachine {
 
     /// Whether it may be sent, as far as its `push-not-before` goes.
     @inline(__always)
-    func isDue(_ slot: UInt32) -> Bool { store.notBeforeMs(slot) <= now.wallMs }
+    func isDue(_ slot: NotificationSlot) -> Bool { store.notBeforeMs(slot) <= now.wallMs }
 
     /// To the tier for its cause, without using up an attempt.
-    mutating func moveHeld(_ slot: UInt32, _ cause: HeldCause) {
+    mutating func moveHeld(_ slot: NotificationSlot, _ cause: HeldCause) {
         // No later commit may say that it cannot have been sent.
-        if let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) {
+        if let partition = ledger.partitions.find(store[recordOf: slot].partition) {
             ledger.advanceReach(slot, partition, in: store)
         }
         journal.counters.apps[Int(store[slot].app)].heldByCause[Int(cause.rawValue)] &+= 1
@@ -59,7 +61,7 @@ extension DeliveryMachine {
     /// The shortest tier, and the one where it costs less once the app's holding has lasted. One of many that a
     /// device queue or a share turned away goes to the tier in which its turn comes, and a dead token to a longer one
     /// each time: nobody waits for it, and each return asks APNs and writes it once more.
-    private mutating func tier(of slot: UInt32, heldFor cause: HeldCause) -> Int {
+    private mutating func tier(of slot: NotificationSlot, heldFor cause: HeldCause) -> Int {
         let app = Int(store[slot].app)
         let tiers = settlement.tiers
         let holding = breakers.note(
@@ -96,12 +98,12 @@ extension DeliveryMachine {
     }
 
     /// Out of the list it waits in; its state stays, and says where it was.
-    mutating func takeOut(_ slot: UInt32) {
+    mutating func takeOut(_ slot: NotificationSlot) {
         switch store[slot].state {
         case .ready, .backingOff:
             dispatch.remove(slot, from: &store)
         case .behindReach:
-            if let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) {
+            if let partition = ledger.partitions.find(store[recordOf: slot].partition) {
                 ledger.leaveReach(slot, partition, in: &store)
             }
         case .queued, .handed, .concluded:
@@ -116,14 +118,8 @@ extension DeliveryMachine {
     /// Holds what must be, of all that waits of these apps.
     mutating func holdWaiting(of isChosen: [Bool]) {
         guard isChosen.contains(true) else { return }
-        var slot: UInt32 = 0
-        while slot < UInt32(store.capacity) {
-            if store[slot].isWaiting, store[slot].heldFor == nil, isChosen[Int(store[slot].app)],
-                let cause = causeToHold(slot)
-            {
-                hold(slot, cause)
-            }
-            slot += 1
+        for slot in store.slots where store[slot].isWaiting && store[slot].heldFor == nil {
+            if isChosen[Int(store[slot].app)], let cause = causeToHold(slot) { hold(slot, cause) }
         }
     }
 
@@ -134,31 +130,29 @@ extension DeliveryMachine {
         let mayHold = settlement.tiers.isAnyWritable
         guard let limit = ledger.shortenSpan(id, mayHold: mayHold, in: store, now: now.ns) else { return }
         var isChosen = [Bool](repeating: false, count: ledger.partitions.count)
-        isChosen[Int(id.slot)] = true
+        isChosen[Int(id.slot.number)] = true
         holdOldest(
             waiting(in: isChosen) { machine, record in
-                machine.store[record: record].offset < limit
-                    && machine.now.ns - machine.store[record: record].receivedNs >= Self.shorteningAgeNs
+                machine.store[record].offset < limit
+                    && machine.now.ns - machine.store[record].receivedNs >= Self.shorteningAgeNs
             })
     }
 
     /// Notifications that wait, of these partitions and of records that fulfil something.
-    func waiting(in isChosen: [Bool], where fits: (borrowing DeliveryMachine, UInt32) -> Bool) -> [UInt32] {
-        var found: [UInt32] = []
-        var slot: UInt32 = 0
-        while slot < UInt32(store.capacity) {
-            if store[slot].isWaiting, store[slot].heldFor == nil {
-                let record = store[slot].record
-                let partition = store[record: record].partition
-                if partition != noSlot, isChosen[Int(partition)], fits(self, record) { found.append(slot) }
-            }
-            slot += 1
+    func waiting(in isChosen: [Bool], where fits: (borrowing DeliveryMachine, RecordSlot) -> Bool)
+        -> [NotificationSlot]
+    {
+        var found: [NotificationSlot] = []
+        for slot in store.slots where store[slot].isWaiting && store[slot].heldFor == nil {
+            let record = store[slot].record
+            let partition = store[record].partition
+            if partition != .none, isChosen[Int(partition.number)], fits(self, record) { found.append(slot) }
         }
         return found
     }
 
     /// Holds notifications that wait, oldest first.
-    mutating func holdOldest(_ slots: [UInt32]) {
+    mutating func holdOldest(_ slots: [NotificationSlot]) {
         let order = slots.map { (store[recordOf: $0].offset, store[$0].index, $0) }
         for (_, _, slot) in order.sorted(by: { $0 < $1 }) { hold(slot, .span) }
     }
@@ -173,14 +167,14 @@ extension DeliveryMachine {
     }
 
     /// The probe was answered: its circuit closes, or waits longer.
-    mutating func settleProbe(_ slot: UInt32, fault: ReasonCode?) {
+    mutating func settleProbe(_ slot: NotificationSlot, fault: ReasonCode?) {
         let probe = breakers.settleProbe(
             slot, fault: fault, in: &store, ofMany: apps.areMany, now: now.ns, journal: &journal)
         forgetProbe(probe)
     }
 
     /// An answer that lays the blame on our credential: nothing more of it is resent before a probe went well.
-    mutating func handleCredentialFault(_ slot: UInt32, _ reason: ReasonCode) {
+    mutating func handleCredentialFault(_ slot: NotificationSlot, _ reason: ReasonCode) {
         let app = Int(store[slot].app)
         let handedNs = handedNs(slot)
         breakers.tellFault(app, reason, now: now.ns, journal: &journal)
@@ -200,5 +194,5 @@ extension DeliveryMachine {
     }
 
     /// When it was handed out last, to the millisecond.
-    func handedNs(_ slot: UInt32) -> Int64 { now.ns - handedForMs(slot) * 1_000_000 }
+    func handedNs(_ slot: NotificationSlot) -> Int64 { now.ns - handedForMs(slot) * 1_000_000 }
 }

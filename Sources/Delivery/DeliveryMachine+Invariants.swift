@@ -26,13 +26,13 @@ extension DeliveryMachine {
                 if used[record] == nil { used[record] = Census.OfRecord() }
             }
             var next = ledger.partitions[partition].firstAdmitting
-            while next != noSlot {
+            while next != .none {
                 used[next, default: Census.OfRecord()].holders += 1
-                next = store[record: next].nextAdmitting
+                next = store[next].nextAdmitting
             }
         }
         for (slot, found) in used {
-            let record = store[record: slot]
+            let record = store[slot]
             census.expect(record.unsettled, is: found.unsettled, "unsettled notifications of a record")
             census.expect(record.handed, is: found.handed, "handed notifications of a record")
             // The doubt of one that was dropped stays with its record.
@@ -50,13 +50,13 @@ extension DeliveryMachine {
     private func checkDeviceQueues(_ census: inout Census) {
         var heads = 0
         var members = 0
-        for slot in 0..<UInt32(store.capacity) where store[slot].state != .free && store[slot].isInDeviceQueue {
+        for slot in store.slots where store[slot].state != .free && store[slot].isInDeviceQueue {
             // All but the first wait for it.
             guard store[slot].state != .queued else { continue }
             heads += 1
             var count = 1
             var last = slot
-            while store[last].queueNext != noSlot, count <= census.open {
+            while store[last].queueNext != .none, count <= census.open {
                 last = store[last].queueNext
                 count += 1
                 census.expect(
@@ -72,69 +72,74 @@ extension DeliveryMachine {
 
     // MARK: Ledger
 
-    private func check(_ slot: UInt32, _ census: inout Census) {
-        let found = census.partitions[Int(slot)]
-        census.expect(ledger.partitions[slot].open, is: found.open, "open notifications of a partition")
-        census.expect(ledger.partitions[slot].deadLetters, is: found.deadLetters, "dead letters of a partition")
-        census.expect(ledger.partitions[slot].besideQueues, is: found.besideQueues, "who waits beside device queues")
-        let behind = check(ledger.partitions[slot].behindReach, .behindReach, &census)
+    private func check(_ partition: PartitionSlot, _ census: inout Census) {
+        let found = census.partitions[Int(partition.number)]
+        census.expect(ledger.partitions[partition].open, is: found.open, "open notifications of a partition")
+        census.expect(ledger.partitions[partition].deadLetters, is: found.deadLetters, "dead letters of a partition")
+        census.expect(
+            ledger.partitions[partition].besideQueues, is: found.besideQueues, "who waits beside device queues")
+        let behind = check(ledger.partitions[partition].behindReach, .behindReach, &census)
         census.expect(behind, is: found.behindReach, "who waits for the reach")
 
         var last: Int64 = -1
         var openRecords = 0
         var fanOuts = 0
-        ledger.partitions[slot].ledger.forEachOpen { offset, record in
-            census.expect(offset > last && offset == store[record: record].offset, "open records ascend by offset")
-            census.expect(store[record: record].partition == slot, "an open record knows its partition")
+        ledger.partitions[partition].ledger.forEachOpen { offset, record in
+            census.expect(offset > last && offset == store[record].offset, "open records ascend by offset")
+            census.expect(store[record].partition == partition, "an open record knows its partition")
             if openRecords == 0 {
                 census.expect(
-                    ledger.partitions[slot].ledger.committable == offset, "the watermark is the oldest open record")
+                    ledger.partitions[partition].ledger.committable == offset, "the watermark is the oldest open record"
+                )
             }
             last = offset
             openRecords += 1
-            if store[record: record].count > 1 { fanOuts += 1 }
+            if store[record].count > 1 { fanOuts += 1 }
         }
-        census.expect(ledger.partitions[slot].ledger.openCount, is: openRecords, "open records")
-        census.expect(ledger.partitions[slot].fanOuts, is: fanOuts, "open fan-outs")
-        let watermark = ledger.partitions[slot].ledger.committable
-        census.expect(last <= ledger.partitions[slot].ledger.highestReceived, "what is open was received")
+        census.expect(ledger.partitions[partition].ledger.openCount, is: openRecords, "open records")
+        census.expect(ledger.partitions[partition].fanOuts, is: fanOuts, "open fan-outs")
+        let watermark = ledger.partitions[partition].ledger.committable
+        census.expect(last <= ledger.partitions[partition].ledger.highestReceived, "what is open was received")
         census.expect(
-            ledger.partitions[slot].ledger.highestArrived <= ledger.partitions[slot].ledger.highestReceived,
+            ledger.partitions[partition].ledger.highestArrived <= ledger.partitions[partition].ledger.highestReceived,
             "what arrived was received")
         // After an offset reset the group has what was committed before, until the next commit.
-        if let committed = ledger.partitions[slot].committed, ledger.partitions[slot].said != nil {
+        if let committed = ledger.partitions[partition].committed, ledger.partitions[partition].said != nil {
             census.expect(committed <= watermark ?? -1, "nothing above the watermark is committed")
         }
-        if let pending = ledger.partitions[slot].pending {
+        if let pending = ledger.partitions[partition].pending {
             census.expect(pending.offset <= watermark ?? -1, "nothing above the watermark is being committed")
-            let flight = ledger.flights[ledger.partitions[slot].flight]
-            census.expect(flight.partitions.contains(ledger.partitions[slot].id), "a commit under way is in its flight")
+            let flight = ledger.flights[ledger.partitions[partition].flight]
+            census.expect(
+                flight.partitions.contains(ledger.partitions[partition].id), "a commit under way is in its flight")
         }
-        checkAdmission(slot, &census)
+        checkAdmission(partition, &census)
     }
 
-    private func checkAdmission(_ slot: UInt32, _ census: inout Census) {
-        var last = noSlot
-        var next = ledger.partitions[slot].firstAdmitting
-        while next != noSlot {
+    private func checkAdmission(_ partition: PartitionSlot, _ census: inout Census) {
+        var last = RecordSlot.none
+        var next = ledger.partitions[partition].firstAdmitting
+        while next != .none {
             census.expect(
-                store[record: next].partition == slot && !store[record: next].isDropped,
+                store[next].partition == partition && !store[next].isDropped,
                 "what is admitted is its partition's")
             last = next
-            next = store[record: next].nextAdmitting
+            next = store[next].nextAdmitting
         }
-        census.expect(ledger.partitions[slot].lastAdmitting == last, "the list of what is admitted knows its end")
+        census.expect(ledger.partitions[partition].lastAdmitting == last, "the list of what is admitted knows its end")
     }
 
     private func checkLedger(_ census: inout Census) {
         var admitting = 0
         var beside = 0
         var unassigned = 0
-        for slot in ledger.partitions.slots {
-            if ledger.partitions[slot].firstAdmitting != noSlot { admitting += 1 }
-            if !ledger.partitions[slot].isAssigned { unassigned += 1 }
-            beside += ledger.partitions[slot].besideQueues
-            if ledger.partitions[slot].isShared { census.groups[ledger.partitions[slot].group].partitions += 1 }
+        for partition in ledger.partitions.slots {
+            if ledger.partitions[partition].firstAdmitting != .none { admitting += 1 }
+            if !ledger.partitions[partition].isAssigned { unassigned += 1 }
+            beside += ledger.partitions[partition].besideQueues
+            if ledger.partitions[partition].isShared {
+                census.groups[ledger.partitions[partition].group].partitions += 1
+            }
         }
         census.expect(ledger.admittingCount, is: admitting, "partitions with something to admit")
         census.expect(ledger.unassignedCount, is: unassigned, "detached and suspended partitions")
@@ -184,9 +189,9 @@ extension DeliveryMachine {
     /// Walks a list, and says how many are in it.
     private func check(_ list: NotificationList, _ state: Notification.State, _ census: inout Census) -> Int {
         var count = 0
-        var last = noSlot
+        var last = NotificationSlot.none
         var next = list.head
-        while next != noSlot, count <= census.open {
+        while next != .none, count <= census.open {
             census.expect(store[next].previous == last, "a list leads back")
             census.expect(store[next].state == state, "who is in a list of \(state) is in that state")
             count += 1
@@ -201,14 +206,14 @@ extension DeliveryMachine {
     // MARK: Settlement
 
     private func checkSettlement(_ census: inout Census) {
-        var unproduced: [UInt32: Int] = [:]
+        var unproduced: [NotificationSlot: Int] = [:]
         let tiers = (0..<settlement.tiers.count).map { ProductionTarget.retry(tier: $0) }
         for target in [.results, .unregistered] + tiers {
             settlement.forEachProduction(for: target) { production in
                 if store.isCurrent(production.id) { unproduced[production.id.slot, default: 0] += 1 }
             }
         }
-        for slot in 0..<UInt32(store.capacity) where store[slot].state == .concluded {
+        for slot in store.slots where store[slot].state == .concluded {
             census.expect(unproduced[slot] ?? 0, is: Int(store[slot].unproduced), "productions that wait")
             census.expect(
                 store[slot].unacknowledged > 0 && store[slot].unacknowledged >= store[slot].unproduced,
@@ -219,7 +224,7 @@ extension DeliveryMachine {
     // MARK: Circuits
 
     private func checkCircuits(_ census: inout Census) {
-        for slot in 0..<UInt32(store.capacity) where store[slot].state != .free && store[slot].isProbe {
+        for slot in store.slots where store[slot].state != .free && store[slot].isProbe {
             census.expect(breakers.isProbe(store.id(of: slot)), "a circuit waits for each probe")
         }
         for probe in breakers.probes {
@@ -286,25 +291,25 @@ private struct Census {
     var groups: [OfGroup]
     var partitions: [OfPartition]
     /// Records with something open, by slot.
-    var records: [UInt32: OfRecord] = [:]
+    var records: [RecordSlot: OfRecord] = [:]
     var broken: [String] = []
 
     init(_ machine: borrowing DeliveryMachine) {
         apps = Array(repeating: OfApp(), count: machine.apps.count)
         groups = Array(repeating: OfGroup(), count: machine.room.weights.count)
         partitions = Array(repeating: OfPartition(), count: machine.ledger.partitions.count)
-        for slot in 0..<UInt32(machine.store.capacity) where machine.store[slot].state != .free {
+        for slot in machine.store.slots where machine.store[slot].state != .free {
             count(slot, machine.store)
         }
-        for record in 0..<UInt32(machine.store.recordCapacity) {
-            guard let body = machine.store[record: record].body else { continue }
+        for record in machine.store.recordSlots {
+            guard let body = machine.store[record].body else { continue }
             take(
                 BlockStore.rounded(body.pointee.blockSize), app: Int(body.pointee.app),
-                group: Int(machine.store[record: record].group))
+                group: Int(machine.store[record].group))
         }
     }
 
-    private mutating func count(_ slot: UInt32, _ store: borrowing NotificationStore) {
+    private mutating func count(_ slot: NotificationSlot, _ store: borrowing NotificationStore) {
         let notification = store[slot]
         let app = Int(notification.app)
         let group = Int(store[recordOf: slot].group)
@@ -338,11 +343,11 @@ private struct Census {
         }
 
         let partition = store[recordOf: slot].partition
-        guard partition != noSlot else { return }
-        partitions[Int(partition)].open += 1
-        if notification.isDeadLetter { partitions[Int(partition)].deadLetters += 1 }
-        if notification.state == .behindReach { partitions[Int(partition)].behindReach += 1 }
-        if notification.isBesideQueue { partitions[Int(partition)].besideQueues += 1 }
+        guard partition != .none else { return }
+        partitions[Int(partition.number)].open += 1
+        if notification.isDeadLetter { partitions[Int(partition.number)].deadLetters += 1 }
+        if notification.state == .behindReach { partitions[Int(partition.number)].behindReach += 1 }
+        if notification.isBesideQueue { partitions[Int(partition.number)].besideQueues += 1 }
     }
 
     /// It needs its record's body.

@@ -7,7 +7,7 @@ extension DeliveryMachine {
         var isRevoked = [Bool](repeating: false, count: ledger.partitions.count)
         for id in ids {
             guard let partition = ledger.beginLeaving(id) else { continue }
-            isRevoked[Int(partition)] = true
+            isRevoked[Int(partition.number)] = true
             dropWaitingRecords(partition)
             ledger.holdUnnameable(partition, in: store)
         }
@@ -30,22 +30,22 @@ extension DeliveryMachine {
     }
 
     /// Whether what waits of this record, in a partition that is given up, is held rather than dropped.
-    private func isHeldToLeave(_ record: UInt32) -> Bool {
+    private func isHeldToLeave(_ record: RecordSlot) -> Bool {
         guard settlement.tiers.isAnyWritable,
-            let partition = ledger.partitions.find(slot: store[record: record].partition)
+            let partition = ledger.partitions.find(store[record].partition)
         else { return false }
         return ledger.partitions[partition].phase == .draining
-            && store[record: record].offset < ledger.partitions[partition].nameableFrom
+            && store[record].offset < ledger.partitions[partition].nameableFrom
     }
 
     /// Whether it waits to be moved to a tier, and goes there although its partition is given up.
-    private func isHeld(_ slot: UInt32) -> Bool {
+    private func isHeld(_ slot: NotificationSlot) -> Bool {
         guard let cause = store[slot].heldFor else { return false }
         return cause == .span || isHeldToLeave(store[slot].record)
     }
 
     /// What came back unprocessed, of a partition of which nothing is sent any more.
-    mutating func giveUp(_ slot: UInt32) {
+    mutating func giveUp(_ slot: NotificationSlot) {
         if isHeldToLeave(store[slot].record) { hold(slot, .span) } else { drop(slot) }
     }
 
@@ -93,7 +93,7 @@ extension DeliveryMachine {
         var isChosen = [Bool](repeating: false, count: ledger.partitions.count)
         for id in ids {
             guard let partition = ledger.partitions.find(id) else { continue }
-            isChosen[Int(partition)] = true
+            isChosen[Int(partition.number)] = true
             dropWaitingRecords(partition)
             // What comes back of it was named when it was sent first, and no other commit will come that it could wait for.
             ledger.allowAll(partition)
@@ -109,7 +109,7 @@ extension DeliveryMachine {
         for id in ids {
             guard let partition = ledger.beginRelease(id) else { continue }
             if let event { journal.events.append(event(id)) }
-            isReleased[Int(partition)] = true
+            isReleased[Int(partition.number)] = true
             dropWaitingRecords(partition)
         }
         forEachNotification(in: isReleased) { machine, slot in
@@ -133,28 +133,24 @@ extension DeliveryMachine {
     }
 
     /// Records, or their rest, that were not admitted.
-    mutating func dropWaitingRecords(_ partition: UInt32) {
+    mutating func dropWaitingRecords(_ partition: PartitionSlot) {
         while let record = ledger.dropWaiting(partition, in: &store) { releaseBody(record) }
     }
 
-    mutating func forEachNotification(in isChosen: [Bool], _ body: (inout DeliveryMachine, UInt32) -> Void) {
+    mutating func forEachNotification(in isChosen: [Bool], _ body: (inout DeliveryMachine, NotificationSlot) -> Void) {
         guard isChosen.contains(true) else { return }
-        var slot: UInt32 = 0
-        while slot < UInt32(store.capacity) {
-            if store[slot].state != .free {
-                let partition = store[recordOf: slot].partition
-                if partition != noSlot, isChosen[Int(partition)] { body(&self, slot) }
-            }
-            slot += 1
+        for slot in store.slots where store[slot].state != .free {
+            let partition = store[recordOf: slot].partition
+            if partition != .none, isChosen[Int(partition.number)] { body(&self, slot) }
         }
     }
 
     /// Takes a notification out that is not on a connection: its record does not settle in this assignment.
-    mutating func drop(_ slot: UInt32) {
+    mutating func drop(_ slot: NotificationSlot) {
         let record = store[slot].record
         takeOut(slot)
         leaveDeviceQueue(slot)
-        store[record: record].isDropped = true
+        store[record].isDropped = true
         store.endLending(slot)
         // Its doubt stays with the record, for the last commit's reach.
         store[slot].isDoubted = false
@@ -162,16 +158,16 @@ extension DeliveryMachine {
         free(slot)
     }
 
-    private mutating func releaseUnproduced(_ slot: UInt32) {
+    private mutating func releaseUnproduced(_ slot: NotificationSlot) {
         if store[slot].unproduced > 0 { releaseBytes(slot) }
     }
 
     /// The completion of a notification whose assignment is gone.
-    mutating func forgetOrphan(_ slot: UInt32) {
+    mutating func forgetOrphan(_ slot: NotificationSlot) {
         let record = store[slot].record
         leaveDeviceQueue(slot)
         releaseBytes(slot)
         free(slot)
-        if store[record: record].handed == 0 { store.giveBack(record: record) }
+        if store[record].handed == 0 { store.giveBack(record) }
     }
 }

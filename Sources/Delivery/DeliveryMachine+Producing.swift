@@ -67,18 +67,18 @@ extension DeliveryMachine {
     // MARK: Bytes
 
     /// The bytes of a notification are needed no more.
-    mutating func releaseBytes(_ slot: UInt32) {
+    mutating func releaseBytes(_ slot: NotificationSlot) {
         let bytes = store.releaseToken(slot)
         let record = store[slot].record
         if bytes > 0 {
-            room.giveBackBlock(bytes, group: Int(store[record: record].group), app: Int(store[slot].app))
+            room.giveBackBlock(bytes, group: Int(store[record].group), app: Int(store[slot].app))
         }
         releaseBody(record)
     }
 
     /// One who needs the record's body less.
-    mutating func releaseBody(_ record: UInt32) {
+    mutating func releaseBody(_ record: RecordSlot) {
         guard let released = store.releaseBody(record) else { return }
-        room.giveBackBlock(released.bytes, group: Int(store[record: record].group), app: released.app)
+        room.giveBackBlock(released.bytes, group: Int(store[record].group), app: released.app)
     }
 }

@@ -13,14 +13,14 @@ extension DeliveryMachine {
 
     /// How many records may be read beside a commit that may never be taken: those below the reach, and a share of those
     /// above. While its commits are taken, one more: what waits to be admitted has the reach raised.
-    private func recordsBehindCommit(_ partition: UInt32) -> Int {
+    private func recordsBehindCommit(_ partition: PartitionSlot) -> Int {
         let next = ledger.partitions[partition].nextOffset
         let below = max(0, ledger.partitions[partition].reach.allowed.offset - next)
         let most = min(Int(clamping: below), room.total) + roomAboveReach(partition, at: next)
         return max(most, ledger.partitions[partition].commits.refusals == 0 ? 1 : 0)
     }
 
-    func roomAboveReach(_ partition: UInt32, at offset: Int64) -> Int {
+    func roomAboveReach(_ partition: PartitionSlot, at offset: Int64) -> Int {
         room.aboveReach(
             open: ledger.partitions[partition].openAboveReach(at: offset), partitions: ledger.partitions.count)
     }
@@ -32,9 +32,9 @@ extension DeliveryMachine {
         if ledger.partitions[partition].ledger.highestReceived >= offsets.upperBound {
             // Of those that could be read before the session was lost, only what was dropped then is missing now.
             let open = ledger.passedOver(partition, below: offsets.upperBound + 1).filter {
-                store[record: $0].isDropped
+                store[$0].isDropped
             }
-            if let last = open.map({ store[record: $0].offset }).max(), last >= offsets.lowerBound { return last }
+            if let last = open.map({ store[$0].offset }).max(), last >= offsets.lowerBound { return last }
         }
         return ledger.partitions[partition].ledger.lastUnsettled(of: offsets)
     }
@@ -46,46 +46,46 @@ extension DeliveryMachine {
 
     /// A record of a partition that came back, which is open since before: what was dropped of it is taken again.
     mutating func receiveAgain(
-        _ slot: UInt32, _ request: ParsedRequest, _ partition: UInt32, _ timestampMs: Int64,
+        _ record: RecordSlot, _ request: ParsedRequest, _ partition: PartitionSlot, _ timestampMs: Int64,
         _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
     ) -> Receipt {
-        guard store[record: slot].isDropped else {
+        guard store[record].isDropped else {
             journal.counters.duplicatesSkipped += 1
             return .known
         }
-        guard Int(store[record: slot].count) == request.tokenCount else {
+        guard Int(store[record].count) == request.tokenCount else {
             // Nobody can read any more what was dropped of it, or another record stands there, which the watch tells: it
             // must not stay open for ever.
-            store[record: slot].isDropped = false
-            store[record: slot].cursor.index = store[record: slot].count
+            store[record].isDropped = false
+            store[record].cursor.index = store[record].count
             guard request.target == .none else {
-                ledger.finish(record: slot, in: &store)
+                ledger.finish(record, in: &store)
                 return .known
             }
-            let letter = admitDeadLetter(record: slot, key, value, headers)
+            let letter = admitDeadLetter(record: record, key, value, headers)
             return .deadLetter(id: letter, reason: request.deadLetter ?? .badEnvelope, detail: request.detail)
         }
-        if store.hasBody(slot) {
+        if store.hasBody(record) {
             // Some of it is on connections, and its bytes are lent.
-            store[record: slot].holders += 1
-            store[bodyOf: slot].inheritedDoubts =
+            store[record].holders += 1
+            store[bodyOf: record].inheritedDoubts =
                 request.isInvalid
-                ? 0 : ledger.partitions[partition].ledger.inheritedDoubts(at: store[record: slot].offset)
+                ? 0 : ledger.partitions[partition].ledger.inheritedDoubts(at: store[record].offset)
         } else {
-            makeBody(of: slot, request, partition: partition, timestampMs: timestampMs)
-            store[record: slot].holders = 1
+            makeBody(of: record, request, partition: partition, timestampMs: timestampMs)
+            store[record].holders = 1
         }
-        store[record: slot].isDropped = false
-        store[record: slot].cursor = TokenCursor()
-        if store[record: slot].lentIndexes != nil { store[record: slot].hasSettledIndexes = true }
-        admitNew(slot, partition)
+        store[record].isDropped = false
+        store[record].cursor = TokenCursor()
+        if store[record].lentIndexes != nil { store[record].hasSettledIndexes = true }
+        admitNew(record, partition)
         return .taken
     }
 
     mutating func makeBody(
-        of slot: UInt32, _ request: ParsedRequest, partition: UInt32, timestampMs: Int64
+        of record: RecordSlot, _ request: ParsedRequest, partition: PartitionSlot, timestampMs: Int64
     ) {
-        let offset = store[record: slot].offset
+        let offset = store[record].offset
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
         let origin = ledger.partitions[partition].origin(of: offset)
         let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
@@ -97,25 +97,25 @@ extension DeliveryMachine {
             switch match {
             case .app where isTooFarAhead(request):
                 store.makeBody(
-                    of: slot,
+                    of: record,
                     request.refused(
                         .none, "push-not-before is further ahead than delivery.max_ahead: write the request later",
                         .nothing), read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubts: doubts)
             case .app:
                 store.makeBody(
-                    of: slot, request, read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubts: doubts)
+                    of: record, request, read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubts: doubts)
             case .failure(let reason, let text, let subject):
                 store.makeBody(
-                    of: slot, request.refused(reason, text, subject), read: origin, firstMs: firstMs,
+                    of: record, request.refused(reason, text, subject), read: origin, firstMs: firstMs,
                     isExpired: isExpired, inheritedDoubts: doubts)
             }
         if case .app(let app, let defaultTopic) = match {
-            store[bodyOf: slot].app = Int32(app.value)
-            store[bodyOf: slot].firstApp = firstApp(request, foundApp: app)
-            if request.headers.topic.isEmpty { store[bodyOf: slot].headers.topic = defaultTopic }
+            store[bodyOf: record].app = Int32(app.value)
+            store[bodyOf: record].firstApp = firstApp(request, foundApp: app)
+            if request.headers.topic.isEmpty { store[bodyOf: record].headers.topic = defaultTopic }
         }
-        store[bodyOf: slot].countRepeated()
-        room.takeRecord(size, group: ledger.partitions[partition].group, app: Int(store[bodyOf: slot].app))
+        store[bodyOf: record].countRepeated()
+        room.takeRecord(size, group: ledger.partitions[partition].group, app: Int(store[bodyOf: record].app))
     }
 
     /// Whether a request is to be sent so late that it is a mistake rather than a plan. What was taken once goes on.
@@ -161,7 +161,7 @@ extension DeliveryMachine {
     /// A record from which nothing can be read is one notification that is only produced: the publisher holds its bytes
     /// until that is acknowledged.
     mutating func admitDeadLetter(
-        record: UInt32, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
+        record: RecordSlot, _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer,
         _ headers: UnsafeBufferPointer<RecordHeader>
     ) -> NotificationID {
         journal.counters.deadLetters &+= 1

@@ -13,7 +13,7 @@ extension DeliveryMachine {
         var isSuspended = [Bool](repeating: false, count: ledger.partitions.count)
         for id in ids {
             guard let partition = ledger.partitions.find(id), ledger.partitions[partition].isAssigned else { continue }
-            isSuspended[Int(partition)] = true
+            isSuspended[Int(partition.number)] = true
             dropWaitingRecords(partition)
             setShared(partition, false)
             ledger.suspend(partition, in: &store, now: now.ns)
@@ -37,7 +37,7 @@ extension DeliveryMachine {
     ///
     /// - Parameter text: the commit of ours that the group has.
     mutating func resume(
-        _ partition: UInt32, _ text: CommitText, _ role: PartitionRole, logEnd: Int64?
+        _ partition: PartitionSlot, _ text: CommitText, _ role: PartitionRole, logEnd: Int64?
     ) -> PartitionID {
         _ = begin(role, topic: ledger.partitions[partition].topicText)
         let id = ledger.resume(partition, text, logEnd: logEnd)
@@ -48,11 +48,11 @@ extension DeliveryMachine {
 
     /// What was dropped when the partition was lost, and does not come again: retention or compaction took it meanwhile,
     /// so nobody will have it any more. What is on connections goes on to its end.
-    mutating func passOver(_ partition: UInt32, below offset: Int64) {
-        for slot in ledger.passedOver(partition, below: offset) where store[record: slot].isDropped {
-            store[record: slot].isDropped = false
-            store[record: slot].cursor.index = store[record: slot].count
-            ledger.finish(record: slot, in: &store)
+    mutating func passOver(_ partition: PartitionSlot, below offset: Int64) {
+        for record in ledger.passedOver(partition, below: offset) where store[record].isDropped {
+            store[record].isDropped = false
+            store[record].cursor.index = store[record].count
+            ledger.finish(record, in: &store)
         }
     }
 

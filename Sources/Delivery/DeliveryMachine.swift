@@ -94,7 +94,7 @@ package struct DeliveryMachine: ~Copyable {
         if let ns = dispatch.nextDeadlineNs(in: store, now: now.ns) { consider(ns) }
         if breakers.nextCutOffNs != .max { consider(breakers.nextCutOffNs) }
         if ledger.admittingCount > 0, apps.areMany {
-            for partition in ledger.partitions.slots where ledger.partitions[partition].firstAdmitting != noSlot {
+            for partition in ledger.partitions.slots where ledger.partitions[partition].firstAdmitting != .none {
                 // What waits for longer than that waits for room.
                 if let ns = shareWaitEndNs(ledger.partitions[partition].firstAdmitting), ns > now.ns { consider(ns) }
             }
@@ -171,8 +171,8 @@ extension DeliveryMachine {
         let arrival = ledger.receive(partition, offset, in: &store)
         let settledIndexes: [Range<Int64>]
         switch arrival {
-        case .again(let slot):
-            return receiveAgain(slot, request, partition, timestampMs, key, value, headers)
+        case .again(let record):
+            return receiveAgain(record, request, partition, timestampMs, key, value, headers)
         case .known:
             return .known
         case .settledBefore:
@@ -181,54 +181,54 @@ extension DeliveryMachine {
         case .open(let indexes):
             settledIndexes = indexes
         }
-        let slot = ledger.partitions[partition].ledger.lastRecord
-        var record = Record()
-        record.partition = id.slot
-        record.group = Int32(ledger.partitions[partition].group)
-        record.offset = offset
-        record.timestampMs = timestampMs
+        let record = ledger.partitions[partition].ledger.lastRecord
+        var fresh = Record()
+        fresh.partition = id.slot
+        fresh.group = Int32(ledger.partitions[partition].group)
+        fresh.offset = offset
+        fresh.timestampMs = timestampMs
         let firstMs = RecordTime.checked(request.retry?.firstMs ?? timestampMs)
         let isDue = Int64(request.notBefore) &* 1_000 <= now.wallMs
-        record.startMs = isDue ? RecordTime.start(firstMs, notBefore: request.notBefore) : RecordTime.unknown
-        record.receivedNs = now.ns
-        record.position = ledger.partitions[partition].ledger.lastPosition
-        record.count = 1
+        fresh.startMs = isDue ? RecordTime.start(firstMs, notBefore: request.notBefore) : RecordTime.unknown
+        fresh.receivedNs = now.ns
+        fresh.position = ledger.partitions[partition].ledger.lastPosition
+        fresh.count = 1
         let isList: Bool
         switch request.target {
         case .none:
-            record.cursor.index = 1
-            store[record: slot] = record
-            let notification = admitDeadLetter(record: slot, key, value, headers)
+            fresh.cursor.index = 1
+            store[record] = fresh
+            let notification = admitDeadLetter(record: record, key, value, headers)
             let reason = request.deadLetter ?? .badEnvelope
             return .deadLetter(id: notification, reason: reason, detail: request.detail)
         case .devices: isList = true
         case .device, .channel: isList = false
         }
 
-        record.count = Int32(request.tokenCount)
-        record.holders = 1
-        record.hasSettledIndexes = !settledIndexes.isEmpty
-        if record.count > 1 { ledger.countFanOut(partition) }
-        store[record: slot] = record
-        if isList { store.makeIndexes(of: slot, settled: settledIndexes) }
-        makeBody(of: slot, request, partition: partition, timestampMs: timestampMs)
-        admitNew(slot, partition)
+        fresh.count = Int32(request.tokenCount)
+        fresh.holders = 1
+        fresh.hasSettledIndexes = !settledIndexes.isEmpty
+        if fresh.count > 1 { ledger.countFanOut(partition) }
+        store[record] = fresh
+        if isList { store.makeIndexes(of: record, settled: settledIndexes) }
+        makeBody(of: record, request, partition: partition, timestampMs: timestampMs)
+        admitNew(record, partition)
         return .taken
     }
 
-    mutating func admitNew(_ slot: UInt32, _ partition: UInt32) {
-        if ledger.partitions[partition].firstAdmitting != noSlot || !admit(slot, limit: Self.admissionPiece) {
-            ledger.waitForAdmission(slot, partition, in: &store)
+    mutating func admitNew(_ record: RecordSlot, _ partition: PartitionSlot) {
+        if ledger.partitions[partition].firstAdmitting != .none || !admit(record, limit: Self.admissionPiece) {
+            ledger.waitForAdmission(record, partition, in: &store)
         } else {
             // All of it may be settled already.
-            ledger.finish(record: slot, in: &store)
+            ledger.finish(record, in: &store)
         }
     }
 
     // MARK: In turn
 
     /// Goes behind the others of its device, or has its turn.
-    mutating func joinDeviceQueue(_ slot: UInt32) {
+    mutating func joinDeviceQueue(_ slot: NotificationSlot) {
         let head = devices.head(for: slot, in: &store)
         if ledger.besideQueues > 0, let partition = partitionToWaitFor(slot, beside: head) {
             waitForReach(slot, partition)
@@ -248,12 +248,12 @@ extension DeliveryMachine {
     /// The partition for whose commit it must wait outside of its device queue: some of that partition's notifications have
     /// left their queues and come before it. `nil`: it may join its queue. (It needs not wait, or one of its partition that
     /// waits is still in that queue, and it goes behind that.)
-    private func partitionToWaitFor(_ slot: UInt32, beside head: UInt32?) -> UInt32? {
-        guard let partition = ledger.partitions.find(slot: store[recordOf: slot].partition),
+    private func partitionToWaitFor(_ slot: NotificationSlot, beside head: NotificationSlot?) -> PartitionSlot? {
+        guard let partition = ledger.partitions.find(store[recordOf: slot].partition),
             ledger.partitions[partition].besideQueues > 0, !ledger.reachAllows(slot, partition, in: store)
         else { return nil }
-        var member = head ?? noSlot
-        while member != noSlot {
+        var member = head ?? NotificationSlot.none
+        while member != .none {
             if store[recordOf: member].partition == partition, !ledger.reachAllows(member, partition, in: store) {
                 return nil
             }
@@ -264,12 +264,12 @@ extension DeliveryMachine {
 
     /// Takes a notification out of its device queue; when it was the first, the next one has its turn. Its token must
     /// still be there.
-    mutating func leaveDeviceQueue(_ slot: UInt32) {
+    mutating func leaveDeviceQueue(_ slot: NotificationSlot) {
         if let next = devices.leave(slot, in: &store) { takeTurn(next) }
     }
 
     /// It is the first of its device queue, which may be a slow one.
-    private mutating func takeTurn(_ slot: UInt32) {
+    private mutating func takeTurn(_ slot: NotificationSlot) {
         if devices.isSlowed(slot, in: store) {
             store[slot].sinceNs = now.ns
             dispatch.backOff(slot, in: &store, now: now.ns)
@@ -293,7 +293,7 @@ extension DeliveryMachine {
             var suspects = 0
             batch.reserveCapacity(min(free, dispatch.ready(app)))
             while batch.count - suspects < free, batch.count < most, let slot = dispatch.next(app, from: &store) {
-                guard let partition = ledger.partitions.find(slot: store[recordOf: slot].partition) else {
+                guard let partition = ledger.partitions.find(store[recordOf: slot].partition) else {
                     preconditionFailure("what is ready has an assignment")
                 }
                 guard mayBeSent(slot, partition) else { continue }
@@ -310,7 +310,7 @@ extension DeliveryMachine {
 
     /// Below the reach, and in time.
     @inline(__always)
-    private mutating func mayBeSent(_ slot: UInt32, _ partition: UInt32) -> Bool {
+    private mutating func mayBeSent(_ slot: NotificationSlot, _ partition: PartitionSlot) -> Bool {
         guard ledger.reachAllows(slot, partition, in: store) else {
             waitForReach(slot, partition)
             return false
@@ -337,14 +337,14 @@ extension DeliveryMachine {
 
     /// Whether a notification with expiration 0 was tried for long enough: since its record was written or its time came, or,
     /// when that is not known, since it came here.
-    private func isLate(_ record: UInt32) -> Bool {
+    private func isLate(_ record: RecordSlot) -> Bool {
         let startMs = RecordTime.start(store[bodyOf: record].firstMs, notBefore: store[bodyOf: record].notBefore)
         if startMs != RecordTime.unknown { return RecordTime.age(of: startMs, nowMs: now.wallMs) > Self.nowOrNeverMs }
-        return now.ns - store[record: record].receivedNs > Self.nowOrNeverMs * 1_000_000
+        return now.ns - store[record].receivedNs > Self.nowOrNeverMs * 1_000_000
     }
 
     /// Until an acknowledged commit names a reach above its record.
-    mutating func waitForReach(_ slot: UInt32, _ partition: UInt32) {
+    mutating func waitForReach(_ slot: NotificationSlot, _ partition: PartitionSlot) {
         ledger.waitForReach(slot, partition, in: &store)
         // The commit may never come, and a circuit waits for its probe: another one may try.
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
@@ -353,12 +353,12 @@ extension DeliveryMachine {
         }
     }
 
-    private mutating func handOut(_ slot: UInt32, _ handedMs: UInt32) -> OutgoingRequest {
+    private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
         let record = store[slot].record
         guard let place = store.place(of: record) else { preconditionFailure("what is ready has its bytes") }
         store[slot].state = .handed
         store[slot].handedMs = handedMs
-        store[record: record].handed += 1
+        store[record].handed += 1
         var headers = store[bodyOf: record].headers
         headers.apnsID = store[bodyOf: record].requestID(index: store[slot].index, isDerived: settings.derivesIDs)
         return OutgoingRequest(
@@ -369,7 +369,7 @@ extension DeliveryMachine {
     // MARK: Decided
 
     /// Ends a notification: its productions are queued, its device queue goes on.
-    mutating func conclude(_ slot: UInt32, _ outcome: Outcome) {
+    mutating func conclude(_ slot: NotificationSlot, _ outcome: Outcome) {
         store[slot].outcome = outcome
         let deadSinceMs = settlement.deadSinceMs(slot, in: store)
         let isDeadToken = deadSinceMs != nil
@@ -413,22 +413,22 @@ extension DeliveryMachine {
     // MARK: Settled
 
     /// All that had to be written for it was acknowledged.
-    mutating func settle(_ slot: UInt32) {
+    mutating func settle(_ slot: NotificationSlot) {
         let record = store[slot].record
         let index = store[slot].index
         store.noteSettled(index, of: record)
         ledger.noteSettled(of: record, in: store)
         journal.counters.notificationsSettled &+= 1
-        let startMs = store[record: record].startMs
+        let startMs = store[record].startMs
         if startMs != RecordTime.unknown {
             journal.counters.settleTimes.count(RecordTime.age(of: startMs, nowMs: now.wallMs))
         }
         free(slot)
-        ledger.finish(record: record, in: &store)
+        ledger.finish(record, in: &store)
     }
 
     /// Gives a notification's slot back and takes it out of every count. It is in no list and no device queue any more.
-    mutating func free(_ slot: UInt32) {
+    mutating func free(_ slot: NotificationSlot) {
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
         ledger.countGone(slot, in: store)
         room.giveBackBytes(slot, in: &store)

@@ -142,10 +142,10 @@ package enum CommitGroup: Int, CaseIterable, Sendable {
 
 /// An assignment of a partition: a new one each time, so that what comes back for an old one finds nobody.
 package struct PartitionID: Hashable, Sendable {
-    package var slot: UInt32
+    package var slot: PartitionSlot
     package var generation: UInt32
 
-    @inlinable package init(slot: UInt32, generation: UInt32) {
+    @inlinable package init(slot: PartitionSlot, generation: UInt32) {
         self.slot = slot
         self.generation = generation
     }

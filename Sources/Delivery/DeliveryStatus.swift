@@ -94,7 +94,7 @@ extension DeliveryMachine {
     /// Every assignment, suspended and detached ones included.
     package var partitionStatuses: [PartitionStatus] { ledger.partitions.slots.map { status($0) } }
 
-    private func status(_ partition: UInt32) -> PartitionStatus {
+    private func status(_ partition: PartitionSlot) -> PartitionStatus {
         var status = PartitionStatus(
             topic: ledger.partitions[partition].topicText, partition: ledger.partitions[partition].number,
             watermark: ledger.partitions[partition].ledger.committable,
@@ -111,8 +111,8 @@ extension DeliveryMachine {
         status.isSuspended = ledger.partitions[partition].phase == .suspended
         status.isDetached = ledger.partitions[partition].phase == .detached
         if let record = ledger.partitions[partition].ledger.firstOpenRecord {
-            status.oldestOpenMs = store[record: record].timestampMs
-            status.oldestOpenForNs = now.ns - store[record: record].receivedNs
+            status.oldestOpenMs = store[record].timestampMs
+            status.oldestOpenForNs = now.ns - store[record].receivedNs
         }
         return status
     }

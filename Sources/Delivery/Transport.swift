@@ -19,10 +19,10 @@ package protocol Transport: AnyObject {
 /// One notification: its slot in the machine and that slot's generation. It is the same for each of its tries, so a transport
 /// answers each request exactly once. A completion for a slot that was used again since finds nobody.
 package struct NotificationID: Hashable, Sendable {
-    package var slot: UInt32
+    package var slot: NotificationSlot
     package var generation: UInt32
 
-    @inlinable package init(slot: UInt32, generation: UInt32) {
+    @inlinable package init(slot: NotificationSlot, generation: UInt32) {
         self.slot = slot
         self.generation = generation
     }

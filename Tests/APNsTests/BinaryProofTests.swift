@@ -62,7 +62,7 @@ struct BinaryProofTests {
         }
         #expect(world.reachable == [true, false, true])
         let doubted = world.completions.filter { $0.kind == .inDoubt }
-        #expect(doubted.map(\.id.slot) == Array(0..<20))
+        #expect(doubted.map(\.id.slot.number) == Array(0..<20))
         #expect(world.gateway.peers[1...2].allSatisfy { $0.frames.last?.isFence == true })
         world.run("all", seconds: 10) { world.completionOf.count == Int(next) }
         world.close()

@@ -8,7 +8,7 @@ import Testing
 /// The transport of the binary protocol, against a gateway that does what a test says.
 struct BinaryTransportTests {
     private func settled(_ world: GatewayWorld, _ status: UInt16) -> [UInt32] {
-        world.completions.filter { $0.kind == .answered && $0.status == status }.map(\.id.slot)
+        world.completions.filter { $0.kind == .answered && $0.status == status }.map(\.id.slot.number)
     }
 
     @Test(arguments: BinaryConfiguration.Format.allCases)
@@ -21,7 +21,7 @@ struct BinaryTransportTests {
         world.run("all settled") { world.completions.count == 100 }
         #expect(world.nowNs - sentNs >= 2_000_000_000)
         #expect(world.nowNs - sentNs < 2_300_000_000)
-        #expect(world.completions.map(\.id.slot) == Array(0..<100))
+        #expect(world.completions.map(\.id.slot.number) == Array(0..<100))
         #expect(world.completions.allSatisfy { $0.status == 200 && $0.isPresumed && $0.sentAtMs != 0 })
         #expect(world.gateway.frames.map(\.number) == Array(0..<100))
         world.close()
@@ -68,7 +68,7 @@ struct BinaryTransportTests {
         #expect(settled(world, 200).sorted() == (0..<1_000).filter { $0 != 400 })
         for number in UInt32(0)..<400 { #expect(world.completionOf[number]?.isPresumed == false) }
         let again = world.completions.filter { $0.kind == .notProcessed }
-        #expect(again.map(\.id.slot) == Array(401..<1_000))
+        #expect(again.map(\.id.slot.number) == Array(401..<1_000))
         #expect(again.allSatisfy { $0.unprocessed == .discarded && !$0.connectionDied })
         #expect(world.gateway.peers.count == 2)
         #expect(world.gateway.peers[1].frames.map(\.number) == Array(401..<1_000))
@@ -85,7 +85,7 @@ struct BinaryTransportTests {
         world.send(0..<10)
         world.run("all decided") { world.completions.count == 10 }
         #expect(world.completionOf[4]?.reason == .payloadTooLarge)
-        #expect(world.completions.filter { $0.unprocessed == .discardedForGood }.map(\.id.slot) == Array(5..<10))
+        #expect(world.completions.filter { $0.unprocessed == .discardedForGood }.map(\.id.slot.number) == Array(5..<10))
         world.close()
     }
 
@@ -161,7 +161,7 @@ struct BinaryTransportTests {
         var seen = 0
         world.run("found", seconds: 300) {
             for completion in world.completions[seen...] where completion.connectionDied {
-                died[completion.id.slot, default: 0] += 1
+                died[completion.id.slot.number, default: 0] += 1
             }
             seen = world.completions.count
             return died[77, default: 0] >= 3
@@ -182,7 +182,7 @@ struct BinaryTransportTests {
         world.run("settled", seconds: 30) { world.completions.count == 3 }
         #expect(world.gateway.peers.count == 2)
         #expect(world.gateway.peers[0].frames.isEmpty)
-        #expect(world.completions.map(\.id.slot) == [0, 1, 2])
+        #expect(world.completions.map(\.id.slot.number) == [0, 1, 2])
         world.close()
     }
 
@@ -213,7 +213,7 @@ struct BinaryTransportTests {
         #expect(noted.count == 2 && noted.first == [8, 7, 100])
         // A quarter more than the 400 ms after which it came.
         #expect((450...600).contains(noted.last?[0] ?? 0))
-        #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot) == Array(10..<20))
+        #expect(world.completions.filter { $0.kind == .notProcessed }.map(\.id.slot.number) == Array(10..<20))
         world.close()
     }
 
@@ -226,7 +226,7 @@ struct BinaryTransportTests {
         world.gateway.channels[0].unacknowledgedBytes = 1
         world.runFor(seconds: 0.8)
         // All but the last one's last byte.
-        #expect(world.completions.map(\.id.slot) == [0, 1, 2, 3])
+        #expect(world.completions.map(\.id.slot.number) == [0, 1, 2, 3])
         world.runFor(seconds: 4)
         world.gateway.channels[0].unacknowledgedBytes = 0
         let sinceNs = world.nowNs
@@ -248,7 +248,7 @@ struct BinaryTransportTests {
             seen = world.completions.count
             return seen == 10_000
         }
-        #expect(world.completions.map(\.id.slot) == Array(0..<10_000))
+        #expect(world.completions.map(\.id.slot.number) == Array(0..<10_000))
         // A fifth of what is left each time, and the last ones.
         #expect(pieces.allSatisfy { $0 <= 2_000 } && pieces.count > 6)
         #expect((2_600_000_000...3_200_000_000).contains(world.nowNs - sentNs))
@@ -298,7 +298,7 @@ struct BinaryTransportTests {
         world.runFor(seconds: 1)
         #expect(world.gateway.frames.isEmpty)
         // What waits here is asked back.
-        world.transport.handle(.recall((0..<3_000).map { NotificationID(slot: $0, generation: 3) }))
+        world.transport.handle(.recall((0..<3_000).map { NotificationID(slot: NotificationSlot($0), generation: 3) }))
         world.runFor(seconds: 0.1)
         let returned = world.completions.count
         #expect(returned > 500)
@@ -319,7 +319,7 @@ struct BinaryTransportTests {
         world.send(0..<50)
         world.run("frames") { world.gateway.frames.count == 50 }
         let sinceNs = world.nowNs
-        world.transport.handle(.recall([NotificationID(slot: 7, generation: 3)]))
+        world.transport.handle(.recall([NotificationID(slot: NotificationSlot(7), generation: 3)]))
         world.run("decided") { world.completions.count == 50 }
         #expect(world.nowNs - sinceNs < 100_000_000)
         #expect(world.completions.allSatisfy { $0.status == 200 && !$0.isPresumed })

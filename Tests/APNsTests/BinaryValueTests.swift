@@ -96,7 +96,8 @@ struct BinaryValueTests {
 
     private func entry(_ number: UInt32, end: Int64) -> BinaryWindow.Entry {
         BinaryWindow.Entry(
-            id: NotificationID(slot: number, generation: 1), end: end, openedMs: 0, bytes: 10, isFence: false)
+            id: NotificationID(slot: NotificationSlot(number), generation: 1), end: end, openedMs: 0, bytes: 10,
+            isFence: false)
     }
 
     private func window(_ count: UInt32) -> BinaryWindow {
@@ -113,9 +114,9 @@ struct BinaryValueTests {
         window.left(upTo: 30, nowNs: 200)
         #expect(!window.isWaitingToLeave)
         #expect(window.removeSilent(leftBy: 99) == nil)
-        #expect(window.removeSilent(leftBy: 100)?.id.slot == 1)
+        #expect(window.removeSilent(leftBy: 100)?.id.slot.number == 1)
         #expect(window.removeSilent(leftBy: 100) == nil)
-        #expect(window.removeSilent(leftBy: 200)?.id.slot == 2)
+        #expect(window.removeSilent(leftBy: 200)?.id.slot.number == 2)
         #expect(window.count == 1 && window.bytes == 10)
     }
 
@@ -145,7 +146,7 @@ struct BinaryValueTests {
             }
             window.left(upTo: Int64(next), nowNs: Int64(round))
             for _ in 0..<(round * 23) {
-                #expect(window.removeSilent(leftBy: Int64(round))?.id.slot == expected)
+                #expect(window.removeSilent(leftBy: Int64(round))?.id.slot.number == expected)
                 expected += 1
             }
         }
@@ -170,7 +171,8 @@ struct BinaryValueTests {
     private func session(_ count: UInt32, leftNs: Int64) -> BinarySession {
         var session = BinarySession()
         for number in 1...count {
-            session.open(NotificationID(slot: number, generation: 1), bytes: 10, openedMs: 1, nowNs: leftNs)
+            session.open(
+                NotificationID(slot: NotificationSlot(number), generation: 1), bytes: 10, openedMs: 1, nowNs: leftNs)
         }
         session.acknowledged(upTo: Int64(count) * 10, nowNs: leftNs)
         return session
@@ -204,9 +206,9 @@ struct BinaryValueTests {
     @Test func aPeerIsNotSilentWhileNothingWaitsForIt() {
         var session = session(1, leftNs: 1_000)
         #expect(!session.isSilent(forNs: 500, nowNs: 5_000))
-        session.open(NotificationID(slot: 2, generation: 1), bytes: 10, openedMs: 1, nowNs: 5_000)
+        session.open(NotificationID(slot: NotificationSlot(2), generation: 1), bytes: 10, openedMs: 1, nowNs: 5_000)
         #expect(!session.isSilent(forNs: 500, nowNs: 5_499))
-        session.open(NotificationID(slot: 3, generation: 1), bytes: 10, openedMs: 1, nowNs: 5_400)
+        session.open(NotificationID(slot: NotificationSlot(3), generation: 1), bytes: 10, openedMs: 1, nowNs: 5_400)
         #expect(session.isSilent(forNs: 500, nowNs: 5_500))
     }
 
@@ -215,7 +217,7 @@ struct BinaryValueTests {
         var session = session(3, leftNs: 1_000)
         _ = session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in }
         #expect(session.settleSilent(windowNs: 100, nowNs: 2_000) { _ in } == 3)
-        session.open(NotificationID(slot: 4, generation: 1), bytes: 10, openedMs: 1, nowNs: 2_000)
+        session.open(NotificationID(slot: NotificationSlot(4), generation: 1), bytes: 10, openedMs: 1, nowNs: 2_000)
         let shutdown = GatewayAnswer(status: 10, identifier: 0)
         #expect(
             session.answered(shutdown, resendsDiscarded: true, nowNs: 2_500) { _ in } == .ofNobody(lostAtMost: 3))

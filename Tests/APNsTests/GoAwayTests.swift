@@ -212,7 +212,7 @@ import Testing
         try world.connect()
         world.send(0..<3)
         world.run("one on the connection") { world.server.arrived == 1 }
-        world.transport.handle(.recall([NotificationID(slot: 1, generation: 3)]))
+        world.transport.handle(.recall([NotificationID(slot: NotificationSlot(1), generation: 3)]))
         world.run("recalled") { world.completions.count == 1 }
         world.transport.handle(.close)
         world.run("given back") { world.completions.count == 2 }

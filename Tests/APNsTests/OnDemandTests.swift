@@ -112,7 +112,7 @@ import Testing
         try world.start()
         world.run("room") { world.capacity == 128 }
         world.send(0..<2)
-        world.transport.handle(.recall([NotificationID(slot: 0, generation: 3)]))
+        world.transport.handle(.recall([NotificationID(slot: NotificationSlot(0), generation: 3)]))
         world.run("recalled") { world.completionOf[0]?.kind == .notProcessed }
         world.close()
         #expect(world.completions.count == 2)

@@ -142,10 +142,12 @@ import Testing
         world.run("all but the poison", seconds: 20) {
             for completion in world.completions where completion.kind == .inDoubt {
                 #expect(completion.connectionDied && !completion.connectionWasSilent)
-                deaths[completion.id.slot, default: 0] += 1
-                world.forgetCompletion(completion.id.slot)
-                if completion.id.slot == poison { poisonTries += 1 }
-                if completion.id.slot != poison || poisonTries < 3 { world.sendSuspects([completion.id.slot]) }
+                deaths[completion.id.slot.number, default: 0] += 1
+                world.forgetCompletion(completion.id.slot.number)
+                if completion.id.slot.number == poison { poisonTries += 1 }
+                if completion.id.slot.number != poison || poisonTries < 3 {
+                    world.sendSuspects([completion.id.slot.number])
+                }
             }
             return world.completions.count { $0.status == 200 } == 39 && poisonTries == 3
         }
@@ -206,7 +208,7 @@ import Testing
         // While it waits to be dialled again they can be recalled, and are given back at the end.
         world.sendSuspects([10_002])
         world.sendSuspects([10_003])
-        world.transport.handle(.recall([NotificationID(slot: 10_002, generation: 3)]))
+        world.transport.handle(.recall([NotificationID(slot: NotificationSlot(10_002), generation: 3)]))
         world.run("recalled") { world.completionOf[10_002]?.kind == .notProcessed }
         world.close()
         #expect(world.completionOf[10_003]?.kind == .notProcessed)

@@ -200,7 +200,7 @@ final class GatewayWorld {
             case .completions(let batch):
                 for completion in batch.completions {
                     completions.append(completion)
-                    let number = completion.id.slot
+                    let number = completion.id.slot.number
                     outstanding -= 1
                     if sendsAgain, completion.kind != .answered {
                         waiting.append(number)
@@ -261,7 +261,8 @@ final class GatewayWorld {
             return lent[lent.count - 1].bytes
         }
         return OutgoingRequest(
-            id: NotificationID(slot: number, generation: 3), token: bytes(World.token(number + Self.firstToken)),
+            id: NotificationID(slot: NotificationSlot(number), generation: 3),
+            token: bytes(World.token(number + Self.firstToken)),
             payload: bytes(payload),
             headers: NotificationHeaders(topic: bytes("com.example.shop")))
     }

@@ -246,14 +246,14 @@ final class World {
             switch event {
             case .completions(let batch):
                 for completion in batch.completions {
-                    #expect(completionOf[completion.id.slot] == nil, "two completions for \(completion.id)")
+                    #expect(completionOf[completion.id.slot.number] == nil, "two completions for \(completion.id)")
                     completions.append(completion)
-                    completionOf[completion.id.slot] = completion
+                    completionOf[completion.id.slot.number] = completion
                     if completion.reasonText >= 0 {
-                        reasonText[completion.id.slot] = batch.texts[Int(completion.reasonText)]
+                        reasonText[completion.id.slot.number] = batch.texts[Int(completion.reasonText)]
                     }
                     if completion.uniqueIDText >= 0 {
-                        uniqueID[completion.id.slot] = batch.texts[Int(completion.uniqueIDText)]
+                        uniqueID[completion.id.slot.number] = batch.texts[Int(completion.uniqueIDText)]
                     }
                 }
             case .capacity(_, let requests):
@@ -314,7 +314,7 @@ final class World {
 
     func request(_ number: UInt32, bodyBytes: Int = 20) -> OutgoingRequest {
         OutgoingRequest(
-            id: NotificationID(slot: number, generation: 3), token: bytes(Self.token(number)),
+            id: NotificationID(slot: NotificationSlot(number), generation: 3), token: bytes(Self.token(number)),
             payload: bytes(#"{"aps":{"x":""# + String(repeating: "y", count: max(0, bodyBytes - 16)) + #""}}"#),
             headers: NotificationHeaders(topic: bytes("com.example.shop")))
     }
@@ -332,7 +332,7 @@ final class World {
     /// A notification comes back: its earlier completion is forgotten.
     func forgetCompletion(_ number: UInt32) {
         completionOf[number] = nil
-        completions.removeAll { $0.id.slot == number }
+        completions.removeAll { $0.id.slot.number == number }
     }
 
     func send(_ numbers: Range<UInt32>, bodyBytes: Int = 20) {

@@ -355,7 +355,7 @@ import Testing
         try world.connect()
         world.send(0..<6)
         world.run("two on the connection") { world.server.arrived == 2 }
-        world.transport.handle(.recall([1, 3, 5].map { NotificationID(slot: $0, generation: 3) }))
+        world.transport.handle(.recall([1, 3, 5].map { NotificationID(slot: NotificationSlot($0), generation: 3) }))
         world.run("recalled") { world.completions.count == 2 }
         // 1 is on the connection: it stays.
         #expect(world.completionOf[3]?.kind == .notProcessed && world.completionOf[5]?.kind == .notProcessed)
@@ -562,7 +562,7 @@ import Testing
         world.runFor(seconds: 0.05)
         // One more is handed over when nothing else is unanswered; its body waits.
         #expect(world.completions.count == 16)
-        world.transport.handle(.recall((0..<40).map { NotificationID(slot: $0, generation: 3) }))
+        world.transport.handle(.recall((0..<40).map { NotificationID(slot: NotificationSlot($0), generation: 3) }))
         world.run("the others were waiting here") { world.completions.count == 39 }
         #expect(world.completions.count { $0.kind == .notProcessed } == 23)
         try world.server.peers[0].session.setStalled(false)

@@ -7,7 +7,7 @@ import Testing
 @Suite struct WindowTests {
     static let timeoutNs: Int64 = 30_000
 
-    static func id(_ number: UInt32) -> NotificationID { NotificationID(slot: number, generation: 7) }
+    static func id(_ number: UInt32) -> NotificationID { NotificationID(slot: NotificationSlot(number), generation: 7) }
 
     static func closed(
         _ number: UInt32, _ kind: Completion.Kind, isRefused: Bool = false, token: UInt32 = 1, died: Bool = false

@@ -10,9 +10,9 @@ struct DeviceTableTests {
         var random = SplitMix64(seed: seed)
         var table = DeviceTable(capacity: 16)
         // Device -> head; devices share hashes, and hashes share places.
-        var model: [Int: UInt32] = [:]
-        var devices: [UInt32: Int] = [:]
-        var nextHead: UInt32 = 0
+        var model: [Int: NotificationSlot] = [:]
+        var devices: [NotificationSlot: Int] = [:]
+        var nextHead = NotificationSlot(0)
         func hash(_ device: Int) -> UInt32 { UInt32(device % 37) * 7 }
         for _ in 0..<800 {
             let device = Int.random(in: 0..<200, using: &random)
@@ -26,13 +26,13 @@ struct DeviceTableTests {
                     table.replace(hash: hash(device), head: head, by: nextHead)
                     devices[nextHead] = device
                     model[device] = nextHead
-                    nextHead += 1
+                    nextHead = NotificationSlot(nextHead.number + 1)
                 }
             } else {
                 table.insert(hash: hash(device), head: nextHead)
                 devices[nextHead] = device
                 model[device] = nextHead
-                nextHead += 1
+                nextHead = NotificationSlot(nextHead.number + 1)
             }
             #expect(table.count == model.count)
         }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Circuit")
 struct CircuitTests {
-    static func id(_ slot: UInt32) -> NotificationID { NotificationID(slot: slot, generation: 1) }
+    static func id(_ slot: UInt32) -> NotificationID { NotificationID(slot: NotificationSlot(slot), generation: 1) }
     static let second: Int64 = 1_000_000_000
 
     @Test("One probe at a time, at intervals that double from one second to a minute")

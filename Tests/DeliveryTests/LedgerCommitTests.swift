@@ -9,7 +9,7 @@ struct LedgerCommitTests {
         let rig = Rig()
         let ids = (0..<3).map { rig.assign(Int32($0)) }
         rig.commit()
-        for id in ids { rig.receive(id, 0, "d\(id.slot)") }
+        for id in ids { rig.receive(id, 0, "d\(id.slot.number)") }
         for device in rig.send() { rig.answer(device) }
         rig.settle()
         rig.wait(ms: 50)
@@ -17,9 +17,9 @@ struct LedgerCommitTests {
     }
 
     static func next(_ rig: Rig, _ id: PartitionID, _ offset: Int64) {
-        rig.receive(id, offset, "d\(id.slot)")
+        rig.receive(id, offset, "d\(id.slot.number)")
         rig.send()
-        rig.answer("d\(id.slot)")
+        rig.answer("d\(id.slot.number)")
         rig.settle()
     }
 

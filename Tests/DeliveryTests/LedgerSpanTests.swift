@@ -8,10 +8,10 @@ struct LedgerSpanTests {
     @Test("Entries do not grow with what is settled above an open record, and positions follow")
     func entriesAreBounded() {
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
-        var positions: [UInt32: UInt64] = [:]
+        var positions: [RecordSlot: UInt64] = [:]
         var most = 0
         for offset in Int64(0)..<100_000 {
-            let record = UInt32(offset)
+            let record = RecordSlot(UInt32(offset))
             _ = ledger.receive(offset, record: record)
             positions[record] = ledger.lastPosition
             // One in 5,000 stays open.
@@ -23,7 +23,7 @@ struct LedgerSpanTests {
         #expect(most <= 4 * 20 + 65)
         for offset in stride(from: Int64(0), to: 100_000, by: 5_000) {
             expect(ledger.committable, is: offset)
-            ledger.settle(positions[UInt32(offset)] ?? 0) { positions[$0] = $1 }
+            ledger.settle(positions[RecordSlot(UInt32(offset))] ?? 0) { positions[$0] = $1 }
         }
         expect(ledger.committable, is: 100_000)
         expect(ledger.entryCount, is: 0)
@@ -33,18 +33,18 @@ struct LedgerSpanTests {
     func mapIsTheSame(_ seed: UInt64) throws {
         var random = SplitMix64(seed: seed)
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
-        var positions: [UInt32: UInt64] = [:]
+        var positions: [RecordSlot: UInt64] = [:]
         var open: [Int64] = []
         var next: Int64 = 0
         var settled: [Int64] = []
         for _ in 0..<3_000 {
             next += random.chance(10) ? Int64.random(in: 2...9, using: &random) : 1
-            _ = ledger.receive(next, record: UInt32(next))
-            positions[UInt32(next)] = ledger.lastPosition
+            _ = ledger.receive(next, record: RecordSlot(UInt32(next)))
+            positions[RecordSlot(UInt32(next))] = ledger.lastPosition
             open.append(next)
             if open.count > 40 {
                 let picked = open.remove(at: Int.random(in: 0..<open.count, using: &random))
-                ledger.settle(positions[UInt32(picked)] ?? 0) { positions[$0] = $1 }
+                ledger.settle(positions[RecordSlot(UInt32(picked))] ?? 0) { positions[$0] = $1 }
                 settled.append(picked)
             }
         }
@@ -74,23 +74,23 @@ struct LedgerSpanTests {
         let step = [1, 3, 40, 3_000][Int(seed / 4 % 4)]
         let openness = [1, 10, 50, 90][Int(seed / 16 % 4)]
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
-        var positions: [UInt32: UInt64] = [:]
+        var positions: [RecordSlot: UInt64] = [:]
         var open: [Int64] = []
         var next: Int64 = 0
         for _ in 0..<5_000 {
             next += Int64.random(in: 1...Int64(step), using: &random)
-            _ = ledger.receive(next, record: UInt32(next))
-            positions[UInt32(next)] = ledger.lastPosition
+            _ = ledger.receive(next, record: RecordSlot(UInt32(next)))
+            positions[RecordSlot(UInt32(next))] = ledger.lastPosition
             if random.chance(openness) {
                 open.append(next)
             } else {
-                ledger.settle(positions[UInt32(next)] ?? 0) { positions[$0] = $1 }
+                ledger.settle(positions[RecordSlot(UInt32(next))] ?? 0) { positions[$0] = $1 }
             }
         }
         let budget = CommitMapWriter.budget(characters: limit)
         let from = ledger.firstNameable(budget: budget) { _ in 0 } ?? 0
         for offset in open where offset < from || random.chance(50) {
-            ledger.settle(positions[UInt32(offset)] ?? 0) { positions[$0] = $1 }
+            ledger.settle(positions[RecordSlot(UInt32(offset))] ?? 0) { positions[$0] = $1 }
         }
         let committable = ledger.committable
         var writer = CommitMapWriter()
@@ -107,7 +107,7 @@ struct LedgerSpanTests {
         expect(short.firstNameable(budget: 1_000) { _ in 0 }, is: nil)
         var long = PartitionLedger(committed: 0, map: CommitMap())
         for offset in Int64(0)..<20_000 {
-            _ = long.receive(offset * 3, record: UInt32(offset))
+            _ = long.receive(offset * 3, record: RecordSlot(UInt32(offset)))
         }
         let from = long.firstNameable(budget: 1_000) { _ in 0 } ?? 0
         #expect(from > 50_000 && from < 60_000)

@@ -16,7 +16,7 @@ struct LedgerTests {
         _ offsets: some Sequence<Int64>, committed: Int64? = 0, map: CommitMap = CommitMap()
     ) -> PartitionLedger {
         var ledger = PartitionLedger(committed: committed, map: map)
-        for offset in offsets { _ = ledger.receive(offset, record: UInt32(offset)) }
+        for offset in offsets { _ = ledger.receive(offset, record: RecordSlot(UInt32(offset))) }
         return ledger
     }
 
@@ -52,7 +52,7 @@ struct LedgerTests {
     func firstCommit() {
         var ledger = PartitionLedger(committed: nil, map: CommitMap())
         expect(ledger.committable, is: nil)
-        _ = ledger.receive(42, record: 0)
+        _ = ledger.receive(42, record: RecordSlot(0))
         expect(ledger.committable, is: 42)
     }
 
@@ -60,12 +60,12 @@ struct LedgerTests {
     func rewind() {
         var ledger = Self.ledger(7...9)
         for offset in Int64(5)...9 {
-            guard case .known = ledger.receive(offset, record: 0) else {
+            guard case .known = ledger.receive(offset, record: RecordSlot(0)) else {
                 Issue.record("\(offset) was taken twice")
                 continue
             }
         }
-        guard case .open = ledger.receive(10, record: 10) else {
+        guard case .open = ledger.receive(10, record: RecordSlot(10)) else {
             Issue.record("10 is new")
             return
         }
@@ -77,7 +77,7 @@ struct LedgerTests {
         var ledger = PartitionLedger(committed: 7, map: map)
         var standings: [String] = []
         for offset in Int64(7)...13 {
-            switch ledger.receive(offset, record: UInt32(offset)) {
+            switch ledger.receive(offset, record: RecordSlot(UInt32(offset))) {
             case .known: standings.append("known")
             case .settledBefore: standings.append("settled")
             case .again: standings.append("again")
@@ -96,11 +96,11 @@ struct LedgerTests {
         expect(ledger.isReset(99), is: true)
         expect(ledger.isReset(100), is: false)
         ledger.reset()
-        _ = ledger.receive(5, record: 5)
+        _ = ledger.receive(5, record: RecordSlot(5))
         expect(ledger.committable, is: 5)
         expect(ledger.inheritedDoubts(at: 199), is: .max, "a reset forgets no doubt")
         expect(ledger.inheritedDoubts(at: 200), is: 0)
-        _ = ledger.receive(115, record: 6)
+        _ = ledger.receive(115, record: RecordSlot(6))
         expect(ledger.span, is: 111)
         expect(ledger.openCount, is: 2)
     }
@@ -151,7 +151,7 @@ struct LedgerTests {
         let text = words.withUnsafeBufferPointer { words in
             var writer = CommitMapWriter()
             writer.start(base: 7, limit: 4_000)
-            ledger.write(to: &writer) { record in record == 8 ? words : nil }
+            ledger.write(to: &writer) { record in record.number == 8 ? words : nil }
             writer.finish(reach: nil)
             return writer.text
         }
@@ -201,7 +201,7 @@ struct LedgerTests {
     func leavingReach(_ test: Leaving) {
         var ledger = Self.ledger(test.received, map: test.map)
         for place in test.settled { ledger.settle(place) }
-        expect(ledger.leavingReach { test.doubted.contains($0) }, is: test.reach)
+        expect(ledger.leavingReach { test.doubted.contains($0.number) }, is: test.reach)
     }
 
     @Test("Settling at random and committing at random: never beyond an unsettled offset", arguments: 0..<10)
@@ -209,18 +209,18 @@ struct LedgerTests {
         var random = SplitMix64(seed: seed)
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         var open: [Int64] = []
-        var positions: [UInt32: UInt64] = [:]
+        var positions: [RecordSlot: UInt64] = [:]
         var settled: Set<Int64> = []
         var next: Int64 = 0
         for _ in 0..<500 {
             if open.count < 100, Bool.random(using: &random) {
                 next += random.chance(10) ? Int64.random(in: 2...50, using: &random) : 1
-                _ = ledger.receive(next, record: UInt32(next))
+                _ = ledger.receive(next, record: RecordSlot(UInt32(next)))
                 open.append(next)
-                positions[UInt32(next)] = ledger.lastPosition
+                positions[RecordSlot(UInt32(next))] = ledger.lastPosition
             } else if !open.isEmpty {
                 let picked = open.remove(at: Int.random(in: 0..<open.count, using: &random))
-                ledger.settle(positions[UInt32(picked)] ?? 0) { positions[$0] = $1 }
+                ledger.settle(positions[RecordSlot(UInt32(picked))] ?? 0) { positions[$0] = $1 }
                 settled.insert(picked)
             }
             let first = open.min()

@@ -76,7 +76,7 @@ struct MachineTopicTests {
     }
 
     /// The only one that is assigned.
-    static func partition(_ rig: Rig) -> PartitionID { PartitionID(slot: 0, generation: 1) }
+    static func partition(_ rig: Rig) -> PartitionID { PartitionID(slot: PartitionSlot(0), generation: 1) }
 
     @Test(
         "What waits for a tier that cannot be written any more goes to another; with none, it waits until there is one")

@@ -8,7 +8,7 @@ import Testing
 @Suite("Device queues")
 struct DeviceQueuesTests {
     private static func enter(
-        _ slot: UInt32, _ queues: inout DeviceQueues, _ store: inout NotificationStore
+        _ slot: NotificationSlot, _ queues: inout DeviceQueues, _ store: inout NotificationStore
     ) -> String {
         let head = queues.head(for: slot, in: &store)
         return "\(queues.enter(slot, behind: head, in: &store))"
@@ -184,7 +184,7 @@ struct DispatchTests {
         let groups = 150
         for group in 0..<groups { ready.addGroup(weight: group == 140 ? 2 : 1) }
         expect(ready.removeFirst(from: &store), is: nil)
-        var waiting: [UInt32: Int] = [:]
+        var waiting: [NotificationSlot: Int] = [:]
         for group in [3, 63, 64, 140] {
             for _ in 0..<4 {
                 let slot = store.add("a", group: Int32(group))
@@ -361,7 +361,7 @@ struct SettlementTests {
 struct PartitionTableTests {
     private static func partition(_ id: PartitionID) -> Partition {
         Partition(
-            id: id, topic: "requests", number: Int32(id.slot), group: 0, tierDelayMs: 0,
+            id: id, topic: "requests", number: Int32(id.slot.number), group: 0, tierDelayMs: 0,
             ledger: PartitionLedger(committed: nil, map: CommitMap()), reach: Reach(minimum: 1), metadataLimit: 100)
     }
 
@@ -375,17 +375,17 @@ struct PartitionTableTests {
         }
         expect(table.count, is: 40)
         expect(ids.enumerated().allSatisfy { Int32($0.offset) == table[$0.element.slot].number }, is: true)
-        table.remove(3)
-        table.remove(17)
+        table.remove(PartitionSlot(3))
+        table.remove(PartitionSlot(17))
         expect(table.find(ids[3]), is: nil)
-        expect(table.find(slot: 17), is: nil)
-        expect(table.find(slot: noSlot), is: nil)
+        expect(table.find(PartitionSlot(17)), is: nil)
+        expect(table.find(PartitionSlot.none), is: nil)
         expect(Array(table.slots).count, is: 38)
         let again = table.nextID()
-        expect(again.slot, is: 3)
+        expect(again.slot, is: PartitionSlot(3))
         table.insert(Self.partition(again))
         expect(table.find(ids[3]), is: nil)
-        expect(table.find(again), is: 3)
-        expect(table.nextID().slot, is: 17)
+        expect(table.find(again), is: PartitionSlot(3))
+        expect(table.nextID().slot, is: PartitionSlot(17))
     }
 }

@@ -92,16 +92,16 @@ struct ReachTests {
     func ahead(_ amount: Int, of start: ReachEnd, _ end: ReachEnd) {
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
         // A fan-out between single ones; offset 1 settled.
-        for offset in 0..<4 as Range<Int64> { _ = ledger.receive(offset, record: UInt32(offset)) }
+        for offset in 0..<4 as Range<Int64> { _ = ledger.receive(offset, record: RecordSlot(UInt32(offset))) }
         ledger.settle(1)
-        #expect(ledger.end(ahead: Int64(amount), of: start) { $0 == 2 ? 100 : 1 } == end)
+        #expect(ledger.end(ahead: Int64(amount), of: start) { $0.number == 2 ? 100 : 1 } == end)
     }
 
     @Test("However far apart the offsets are, what is likely to come is a number, and no further than a map can name")
     func farApart() {
         var ledger = PartitionLedger(committed: 0, map: CommitMap())
-        _ = ledger.receive(0, record: 0)
-        _ = ledger.receive(OffsetLimit.highest - 1, record: 1)
+        _ = ledger.receive(0, record: RecordSlot(0))
+        _ = ledger.receive(OffsetLimit.highest - 1, record: RecordSlot(1))
         let end = ledger.end(ahead: Reach.maximum, of: ReachEnd(0)) { _ in 1 }
         #expect(end == ReachEnd(OffsetLimit.highest + CommitMap.highestReach))
     }

@@ -27,7 +27,7 @@ final class Rig {
         var detail = ""
         /// Of a retry record: the app that was tried before.
         var triedApp = ""
-        var id = NotificationID(slot: 0, generation: 0)
+        var id = NotificationID(slot: NotificationSlot(0), generation: 0)
 
         var description: String {
             let what = outcome.map { "\($0)" } ?? "\(kind) attempt \(attempt)"

@@ -8,15 +8,15 @@ extension NotificationStore {
 
     /// A notification for this device with a record of its own, as admission leaves it.
     mutating func add(
-        _ device: StaticString, app: Int32 = 0, group: Int32 = 0, partition: UInt32 = 0, offset: Int64 = 0
-    ) -> UInt32 {
+        _ device: StaticString, app: Int32 = 0, group: Int32 = 0, partition: PartitionSlot = .init(0), offset: Int64 = 0
+    ) -> NotificationSlot {
         let record = takeRecord()
-        self[record: record] = Record()
-        self[record: record].partition = partition
-        self[record: record].group = group
-        self[record: record].offset = offset
-        self[record: record].count = 1
-        self[record: record].cursor.index = 1
+        self[record] = Record()
+        self[record].partition = partition
+        self[record].group = group
+        self[record].offset = offset
+        self[record].count = 1
+        self[record].cursor.index = 1
         let slot = take(of: record, index: 0, app: app)
         self[slot].token = device.lentBytes
         return slot

@@ -204,7 +204,7 @@ extension SimulatedWorld {
         // An app that was alone for a while may have more.
         guard allApps.count > 1, everRemoved.isEmpty else { return }
         var open = [Int](repeating: 0, count: worker.machine.apps.count)
-        for slot in 0..<UInt32(worker.machine.store.capacity) {
+        for slot in worker.machine.store.slots {
             let notification = worker.machine.store[slot]
             guard notification.app >= 0, notification.heldFor == nil, !notification.isProbe else { continue }
             switch notification.state {
@@ -219,16 +219,16 @@ extension SimulatedWorld {
 
     /// What waits for the commits of one partition leaves room for others.
     private func checkWaiting(_ worker: SimulatedWorker) {
-        var waiting: [UInt32: Int] = [:]
-        for slot in 0..<UInt32(worker.machine.store.capacity) {
+        var waiting: [PartitionSlot: Int] = [:]
+        for slot in worker.machine.store.slots {
             let notification = worker.machine.store[slot]
             guard notification.state == .behindReach else { continue }
-            waiting[worker.machine.store[record: notification.record].partition, default: 0] += 1
+            waiting[worker.machine.store[notification.record].partition, default: 0] += 1
         }
         for (slot, count) in waiting where count > max(1, settings.maxOpen / 2) {
             // What was under way when the partition was lost and came back is more; so is a fan-out that lay below the reach
             // before a commit counted it, and named less.
-            guard let partition = worker.machine.ledger.partitions.find(slot: slot),
+            guard let partition = worker.machine.ledger.partitions.find(slot),
                 worker.machine.ledger.partitions[partition].phase == .active,
                 !worker.machine.ledger.partitions[partition].reach.isStale,
                 worker.machine.ledger.partitions[partition].fanOuts == 0,

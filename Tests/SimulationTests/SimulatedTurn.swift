@@ -199,8 +199,8 @@ extension SimulatedWorld {
             return
         }
         // One whose log is gone goes on.
-        let slot = machine.store[record: notification.record].partition
-        let found = machine.ledger.partitions.find(slot: slot)
+        let slot = machine.store[notification.record].partition
+        let found = machine.ledger.partitions.find(slot)
         let isDetached = found.map { machine.ledger.partitions[$0].phase == .detached } ?? false
         guard
             let assignment = worker.assignment(of: request.id, in: machine)

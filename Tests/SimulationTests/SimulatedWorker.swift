@@ -31,7 +31,7 @@ final class SimulatedWorker {
         }
 
         /// One whose log is gone: it only ends what is open.
-        init(detached slot: UInt32) {
+        init(detached slot: PartitionSlot) {
             self.init(id: PartitionID(slot: slot, generation: 0), number: 0, position: 0, life: -1)
         }
     }
@@ -103,8 +103,8 @@ final class SimulatedWorker {
     /// Where a notification was read, whatever became of its assignment since.
     func place(of id: NotificationID, in machine: borrowing DeliveryMachine) -> SimulatedPlace? {
         let notification = machine.store[id.slot]
-        let record = machine.store[record: notification.record]
-        guard record.partition != noSlot, var place = reads[record.partition]?[record.offset] else { return nil }
+        let record = machine.store[notification.record]
+        guard record.partition != .none, var place = reads[record.partition]?[record.offset] else { return nil }
         place.index = notification.index
         return place
     }
@@ -134,9 +134,9 @@ final class SimulatedWorker {
     var machine: DeliveryMachine
     var turn = DeliveryTurn()
     /// By slot of a partition, and offset: what was read there.
-    var reads: [UInt32: [Int64: SimulatedPlace]] = [:]
+    var reads: [PartitionSlot: [Int64: SimulatedPlace]] = [:]
     /// By slot of a partition: the number of its first assignment, before it was lost and came back.
-    var chains: [UInt32: Int] = [:]
+    var chains: [PartitionSlot: Int] = [:]
     /// Since when no commit of it reaches the broker.
     var cutOffSinceNs: Int64?
     /// Partitions whose session was lost, by log.

@@ -127,7 +127,7 @@ final class LinkScene {
         try run("\(count) answers") {
             for completion in completions[app, default: []].dropFirst(seen) {
                 unanswered -= 1
-                if completion.status == 200 { answered += 1 } else { waiting.append(completion.id.slot) }
+                if completion.status == 200 { answered += 1 } else { waiting.append(completion.id.slot.number) }
                 #expect(completion.kind != .inDoubt)
             }
             if (completions[app]?.count ?? 0) > seen { try between(answered) }
@@ -149,7 +149,8 @@ final class LinkScene {
 
     private func request(slot: UInt32) -> OutgoingRequest {
         OutgoingRequest(
-            id: NotificationID(slot: slot, generation: 1), token: bytes(String(format: "%064x", slot)),
+            id: NotificationID(slot: NotificationSlot(slot), generation: 1),
+            token: bytes(String(format: "%064x", slot)),
             payload: bytes(#"{"aps":{"alert":"Hi"}}"#),
             headers: NotificationHeaders(
                 topic: bytes(SimulatorCredentials.bundleID), priority: 10,

@@ -105,7 +105,7 @@ package struct BinarySession: Sendable {
         if id == nil { hasFence = true }
         window.open(
             BinaryWindow.Entry(
-                id: id ?? NotificationID(slot: .max, generation: 0), end: framedBytes, openedMs: openedMs,
+                id: id ?? NotificationID(slot: .none, generation: 0), end: framedBytes, openedMs: openedMs,
                 bytes: Int32(clamping: bytes), isFence: id == nil, openedNs: nowNs))
     }
 

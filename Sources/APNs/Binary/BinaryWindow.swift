@@ -52,7 +52,7 @@ package struct BinaryWindow: Sendable {
     package var nextIdentifier: UInt32 { firstIdentifier &+ UInt32(count) }
 
     private static let vacant = Entry(
-        id: NotificationID(slot: .max, generation: 0), end: 0, openedMs: 0, bytes: 0, isFence: false)
+        id: NotificationID(slot: .none, generation: 0), end: 0, openedMs: 0, bytes: 0, isFence: false)
 
     // MARK: Opening
 

@@ -81,7 +81,8 @@ package enum CredentialProbe {
         _ slot: UInt32, topic: UnsafeRawBufferPointer, in space: UnsafeRawBufferPointer
     ) -> OutgoingRequest {
         OutgoingRequest(
-            id: NotificationID(slot: slot, generation: 0), token: UnsafeRawBufferPointer(rebasing: space[..<64]),
+            id: NotificationID(slot: NotificationSlot(slot), generation: 0),
+            token: UnsafeRawBufferPointer(rebasing: space[..<64]),
             payload: UnsafeRawBufferPointer(rebasing: space[64..<fixed.count]),
             headers: NotificationHeaders(topic: topic, expiration: 0))
     }

@@ -100,7 +100,7 @@ package final class Exchange {
 
     /// What a transport's events come to.
     private final class Errand {
-        private var id = NotificationID(slot: 0, generation: 0)
+        private var id = NotificationID(slot: NotificationSlot(0), generation: 0)
         private var isPatient = false
         private(set) var result: Result<Answer, Failure>?
         private(set) var isClosed = false

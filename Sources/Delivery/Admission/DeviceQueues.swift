@@ -40,7 +40,7 @@ struct DeviceQueues: ~Copyable {
     // MARK: In and out
 
     /// The first in the queue of this notification's device, which is hashed for it; `nil`: nobody is there.
-    mutating func head(for slot: UInt32, in store: inout NotificationStore) -> UInt32? {
+    mutating func head(for slot: NotificationSlot, in store: inout NotificationStore) -> NotificationSlot? {
         let owner = owners[Int(store[slot].app)]
         let seed = seed ^ UInt64(truncatingIfNeeded: owner) &* 0x9E37_79B9_7F4A_7C15
         let hash = UInt32(truncatingIfNeeded: BytesHash.hash(store[slot].token, seed: seed) >> 16)
@@ -50,14 +50,16 @@ struct DeviceQueues: ~Copyable {
 
     private func head(
         hash: UInt32, token: UnsafeRawBufferPointer, owner: Int32, in store: borrowing NotificationStore
-    ) -> UInt32? {
+    ) -> NotificationSlot? {
         heads.head(hash: hash) { head in
             owners[Int(store[head].app)] == owner && BytesHash.isEqual(store[head].token, token)
         }
     }
 
     /// Enters a notification behind the head that was found for it, unless the queue is full.
-    mutating func enter(_ slot: UInt32, behind head: UInt32?, in store: inout NotificationStore) -> Entry {
+    mutating func enter(_ slot: NotificationSlot, behind head: NotificationSlot?, in store: inout NotificationStore)
+        -> Entry
+    {
         guard let head else {
             store[slot].isInDeviceQueue = true
             store[slot].queueTail = slot
@@ -80,7 +82,7 @@ struct DeviceQueues: ~Copyable {
     /// Takes a notification out of its queue, if it is in one. Its token must still be there.
     ///
     /// - Returns: whose turn it is now; `nil`: nobody's, or it is still the same one's.
-    mutating func leave(_ slot: UInt32, in store: inout NotificationStore) -> UInt32? {
+    mutating func leave(_ slot: NotificationSlot, in store: inout NotificationStore) -> NotificationSlot? {
         guard store[slot].isInDeviceQueue else { return nil }
         store[slot].isInDeviceQueue = false
         let hash = store[slot].deviceHash
@@ -89,20 +91,22 @@ struct DeviceQueues: ~Copyable {
             leaveMiddle(slot, hash: hash, next: next, in: &store)
             return nil
         }
-        guard next != noSlot else {
+        guard next != .none else {
             heads.remove(hash: hash, head: slot)
             return nil
         }
         store[next].queueTail = store[slot].queueTail
         store[next].queueCount = store[slot].queueCount - 1
         store[next].queueTurnedAway = store[slot].queueTurnedAway
-        store[slot].queueNext = noSlot
+        store[slot].queueNext = .none
         heads.replace(hash: hash, head: slot, by: next)
         return next
     }
 
     /// A queue has at most `limit` notifications, and this happens when a partition is given up only.
-    private mutating func leaveMiddle(_ slot: UInt32, hash: UInt32, next: UInt32, in store: inout NotificationStore) {
+    private mutating func leaveMiddle(
+        _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
+    ) {
         let owner = owners[Int(store[slot].app)]
         guard let head = head(hash: hash, token: store[slot].token, owner: owner, in: store) else {
             preconditionFailure("a device queue has a head")
@@ -110,9 +114,9 @@ struct DeviceQueues: ~Copyable {
         var previous = head
         while store[previous].queueNext != slot { previous = store[previous].queueNext }
         store[previous].queueNext = next
-        if next == noSlot { store[head].queueTail = previous }
+        if next == .none { store[head].queueTail = previous }
         store[head].queueCount -= 1
-        store[slot].queueNext = noSlot
+        store[slot].queueNext = .none
     }
 
     // MARK: Slowed
@@ -120,13 +124,13 @@ struct DeviceQueues: ~Copyable {
     /// Apple has had too many notifications for this device: its next one waits.
     ///
     /// - Parameter untilNs: not before any given before.
-    mutating func slow(_ slot: UInt32, untilNs: Int64, in store: borrowing NotificationStore) {
+    mutating func slow(_ slot: NotificationSlot, untilNs: Int64, in store: borrowing NotificationStore) {
         guard store[slot].isInDeviceQueue else { return }
         slowed.slow(store[slot].deviceHash, untilNs: untilNs)
     }
 
     @inline(__always)
-    func isSlowed(_ slot: UInt32, in store: borrowing NotificationStore) -> Bool {
+    func isSlowed(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
         !slowed.isEmpty && slowed.contains(store[slot].deviceHash)
     }
 

@@ -3,8 +3,8 @@
 package struct DeviceTable: ~Copyable {
     struct Entry {
         var hash: UInt32
-        /// `noSlot`: empty.
-        var head: UInt32
+        /// `.none`: empty.
+        var head: NotificationSlot
     }
 
     private var entries: UnsafeMutablePointer<Entry>
@@ -14,7 +14,7 @@ package struct DeviceTable: ~Copyable {
     package init(capacity: Int = 1_024) {
         precondition(capacity > 0 && capacity & (capacity - 1) == 0, "a table's capacity is a power of two")
         entries = .allocate(capacity: capacity)
-        entries.initialize(repeating: Entry(hash: 0, head: noSlot), count: capacity)
+        entries.initialize(repeating: Entry(hash: 0, head: .none), count: capacity)
         mask = UInt32(capacity - 1)
     }
 
@@ -22,35 +22,35 @@ package struct DeviceTable: ~Copyable {
 
     /// The head of the device queue with this hash for which `isSame` holds.
     @inline(__always)
-    package func head(hash: UInt32, isSame: (UInt32) -> Bool) -> UInt32? {
+    package func head(hash: UInt32, isSame: (NotificationSlot) -> Bool) -> NotificationSlot? {
         var index = hash & mask
         while true {
             let entry = entries[Int(index)]
-            if entry.head == noSlot { return nil }
+            if entry.head == .none { return nil }
             if entry.hash == hash, isSame(entry.head) { return entry.head }
             index = (index + 1) & mask
         }
     }
 
-    package mutating func insert(hash: UInt32, head: UInt32) {
+    package mutating func insert(hash: UInt32, head: NotificationSlot) {
         if (count + 1) * 2 > Int(mask) + 1 { grow() }
         place(Entry(hash: hash, head: head))
         count += 1
     }
 
     /// The device queue's next notification takes the place of `head`.
-    package mutating func replace(hash: UInt32, head: UInt32, by next: UInt32) {
+    package mutating func replace(hash: UInt32, head: NotificationSlot, by next: NotificationSlot) {
         entries[Int(index(hash: hash, head: head))].head = next
     }
 
-    package mutating func remove(hash: UInt32, head: UInt32) {
+    package mutating func remove(hash: UInt32, head: NotificationSlot) {
         var hole = index(hash: hash, head: head)
         count -= 1
         var index = hole
         while true {
             index = (index + 1) & mask
             let entry = entries[Int(index)]
-            if entry.head == noSlot { break }
+            if entry.head == .none { break }
             // It may move up unless its own place lies between the hole and where it stands.
             let home = entry.hash & mask
             if (index &- home) & mask >= (index &- hole) & mask {
@@ -58,13 +58,13 @@ package struct DeviceTable: ~Copyable {
                 hole = index
             }
         }
-        entries[Int(hole)].head = noSlot
+        entries[Int(hole)].head = .none
     }
 
-    private func index(hash: UInt32, head: UInt32) -> UInt32 {
+    private func index(hash: UInt32, head: NotificationSlot) -> UInt32 {
         var index = hash & mask
         while entries[Int(index)].head != head {
-            precondition(entries[Int(index)].head != noSlot, "a device queue's head is in the table")
+            precondition(entries[Int(index)].head != .none, "a device queue's head is in the table")
             index = (index + 1) & mask
         }
         return index
@@ -72,7 +72,7 @@ package struct DeviceTable: ~Copyable {
 
     private mutating func place(_ entry: Entry) {
         var index = entry.hash & mask
-        while entries[Int(index)].head != noSlot { index = (index + 1) & mask }
+        while entries[Int(index)].head != .none { index = (index + 1) & mask }
         entries[Int(index)] = entry
     }
 
@@ -80,9 +80,9 @@ package struct DeviceTable: ~Copyable {
         let old = entries
         let oldCapacity = Int(mask) + 1
         entries = .allocate(capacity: oldCapacity * 2)
-        entries.initialize(repeating: Entry(hash: 0, head: noSlot), count: oldCapacity * 2)
+        entries.initialize(repeating: Entry(hash: 0, head: .none), count: oldCapacity * 2)
         mask = UInt32(oldCapacity * 2 - 1)
-        for index in 0..<oldCapacity where old[index].head != noSlot { place(old[index]) }
+        for index in 0..<oldCapacity where old[index].head != .none { place(old[index]) }
         old.deallocate()
     }
 }

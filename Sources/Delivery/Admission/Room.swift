@@ -175,7 +175,7 @@ struct Room {
     }
 
     /// What an open notification takes is another app's from now on.
-    mutating func move(_ slot: UInt32, to app: Int, in store: borrowing NotificationStore) {
+    mutating func move(_ slot: NotificationSlot, to app: Int, in store: borrowing NotificationStore) {
         let old = Int(store[slot].app)
         let size = Int(store[slot].countedBytes) + store.tokenBytes(slot)
         apps[old].open -= 1
@@ -199,7 +199,7 @@ struct Room {
     /// fixed size for each notification (its slot, and a result without what it repeats: `RecordLimits.result` at most). A
     /// byte read holds itself in its record's block; each token of a list, of at least three bytes, its copy
     /// (`BlockStore.rounded`) and what its result repeats; a retry record the payload once more.
-    mutating func takeBytes(_ count: Int, for slot: UInt32, in store: inout NotificationStore) {
+    mutating func takeBytes(_ count: Int, for slot: NotificationSlot, in store: inout NotificationStore) {
         let taken = min(count, Int(Int32.max - store[slot].countedBytes))
         store[slot].countedBytes += Int32(taken)
         countedBytes += taken
@@ -207,7 +207,7 @@ struct Room {
     }
 
     /// It is settled.
-    mutating func giveBackBytes(_ slot: UInt32, in store: inout NotificationStore) {
+    mutating func giveBackBytes(_ slot: NotificationSlot, in store: inout NotificationStore) {
         let taken = Int(store[slot].countedBytes)
         guard taken > 0 else { return }
         store[slot].countedBytes = 0

@@ -152,7 +152,7 @@ struct Dispatch: ~Copyable {
     // MARK: Waiting
 
     /// It waits for a free stream; those that were sent before go first.
-    mutating func becomeReady(_ slot: UInt32, first: Bool, in store: inout NotificationStore, now: Int64) {
+    mutating func becomeReady(_ slot: NotificationSlot, first: Bool, in store: inout NotificationStore, now: Int64) {
         store[slot].state = .ready
         if !first { store[slot].sinceNs = now }
         let app = Int(store[slot].app)
@@ -165,14 +165,14 @@ struct Dispatch: ~Copyable {
     }
 
     /// It waits before it is ready. All wait equally long, so that the list is in the order of their times.
-    mutating func backOff(_ slot: UInt32, in store: inout NotificationStore, now: Int64) {
+    mutating func backOff(_ slot: NotificationSlot, in store: inout NotificationStore, now: Int64) {
         store[slot].state = .backingOff
         store[slot].due = now + Self.backOffNs
         backingOff.append(slot, in: &store)
     }
 
     /// One whose pause is over; `nil`: none's is. It waits nowhere any more.
-    mutating func nextBackedOff(in store: inout NotificationStore, now: Int64) -> UInt32? {
+    mutating func nextBackedOff(in store: inout NotificationStore, now: Int64) -> NotificationSlot? {
         guard !backingOff.isEmpty, store[backingOff.head].due <= now else { return nil }
         let slot = backingOff.head
         backingOff.remove(slot, from: &store)
@@ -180,7 +180,7 @@ struct Dispatch: ~Copyable {
     }
 
     /// Out of the list it waits in: it is ready, or backs off.
-    mutating func remove(_ slot: UInt32, from store: inout NotificationStore) {
+    mutating func remove(_ slot: NotificationSlot, from store: inout NotificationStore) {
         if store[slot].state == .ready {
             let group = Int(store[recordOf: slot].group)
             apps[Int(store[slot].app)].ready.remove(slot, group: group, from: &store)
@@ -210,7 +210,7 @@ struct Dispatch: ~Copyable {
 
     /// The next one that waits for a stream, which it does no more.
     @inline(__always)
-    mutating func next(_ app: Int, from store: inout NotificationStore) -> UInt32? {
+    mutating func next(_ app: Int, from store: inout NotificationStore) -> NotificationSlot? {
         apps[app].ready.removeFirst(from: &store)
     }
 
@@ -233,7 +233,7 @@ struct Dispatch: ~Copyable {
 
     // MARK: Asking back
 
-    mutating func recall(_ slot: UInt32, in store: borrowing NotificationStore) {
+    mutating func recall(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
         apps[Int(store[slot].app)].recalls.append(store.id(of: slot))
     }
 

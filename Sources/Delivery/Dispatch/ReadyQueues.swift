@@ -28,13 +28,13 @@ struct ReadyQueues {
         queues[group].stride = max(1, Self.unit / UInt64(max(1, weight)))
     }
 
-    mutating func append(_ slot: UInt32, group: Int, in store: inout NotificationStore) {
+    mutating func append(_ slot: NotificationSlot, group: Int, in store: inout NotificationStore) {
         enter(group)
         queues[group].list.append(slot, in: &store)
     }
 
     /// Before all that wait: what was sent before goes first.
-    mutating func prepend(_ slot: UInt32, group: Int, in store: inout NotificationStore) {
+    mutating func prepend(_ slot: NotificationSlot, group: Int, in store: inout NotificationStore) {
         enter(group)
         queues[group].list.prepend(slot, in: &store)
     }
@@ -49,17 +49,17 @@ struct ReadyQueues {
     }
 
     @inline(__always)
-    private mutating func leave(_ slot: UInt32, _ group: Int, _ store: inout NotificationStore) {
+    private mutating func leave(_ slot: NotificationSlot, _ group: Int, _ store: inout NotificationStore) {
         queues[group].list.remove(slot, from: &store)
         count -= 1
         if queues[group].list.isEmpty { occupied[group >> 6] &= ~(1 << UInt64(group & 63)) }
     }
 
-    mutating func remove(_ slot: UInt32, group: Int, from store: inout NotificationStore) {
+    mutating func remove(_ slot: NotificationSlot, group: Int, from store: inout NotificationStore) {
         leave(slot, group, &store)
     }
 
-    mutating func removeFirst(from store: inout NotificationStore) -> UInt32? {
+    mutating func removeFirst(from store: inout NotificationStore) -> NotificationSlot? {
         guard count > 0 else { return nil }
         var next = -1
         for word in occupied.indices {

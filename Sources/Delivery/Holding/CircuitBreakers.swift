@@ -49,7 +49,7 @@ struct CircuitBreakers: ~Copyable {
 
     /// Why this notification may not be sent now; `nil`: it may. It may become a circuit's probe.
     @inline(__always)
-    mutating func causeToHold(_ slot: UInt32, in store: inout NotificationStore, now: Int64) -> HeldCause? {
+    mutating func causeToHold(_ slot: NotificationSlot, in store: inout NotificationStore, now: Int64) -> HeldCause? {
         let app = Int(store[slot].app)
         return apps[app].isGated ? gatedCause(slot, app, in: &store, now: now) : nil
     }
@@ -59,7 +59,7 @@ struct CircuitBreakers: ~Copyable {
     func isGated(_ app: Int) -> Bool { apps[app].isGated }
 
     private mutating func gatedCause(
-        _ slot: UInt32, _ app: Int, in store: inout NotificationStore, now: Int64
+        _ slot: NotificationSlot, _ app: Int, in store: inout NotificationStore, now: Int64
     ) -> HeldCause? {
         if apps[app].isRemoved { return .removed }
         if apps[app].isPaused { return .paused }
@@ -92,7 +92,7 @@ struct CircuitBreakers: ~Copyable {
     private mutating func refreshGate(of app: Int) { apps[app].isGated = isClosed(app) || apps[app].openTopics > 0 }
 
     /// The open circuit of a notification's topic.
-    func topicCircuit(of slot: UInt32, in store: borrowing NotificationStore) -> Int? {
+    func topicCircuit(of slot: NotificationSlot, in store: borrowing NotificationStore) -> Int? {
         let app = Int(store[slot].app)
         guard apps[app].openTopics > 0, store.hasBody(store[slot].record) else { return nil }
         let topic = store[bodyOf: store[slot].record].topic
@@ -262,7 +262,8 @@ struct CircuitBreakers: ~Copyable {
     /// Apple refused the credential of an app for the topic of this notification. When the topic's circuit opened, what
     /// waits of the apps with that credential is to be looked at.
     mutating func topicFault(
-        _ slot: UInt32, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore, now: Int64,
+        _ slot: NotificationSlot, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore,
+        now: Int64,
         journal: inout Journal
     ) -> Circuit.Effect {
         let app = Int(store[slot].app)
@@ -299,7 +300,7 @@ struct CircuitBreakers: ~Copyable {
     ///
     /// - Returns: a probe that is one no more.
     mutating func settleProbe(
-        _ slot: UInt32, fault: ReasonCode?, in store: inout NotificationStore, ofMany: Bool, now: Int64,
+        _ slot: NotificationSlot, fault: ReasonCode?, in store: inout NotificationStore, ofMany: Bool, now: Int64,
         journal: inout Journal
     ) -> NotificationID? {
         guard let found = takeProbe(slot, in: &store) else { return nil }
@@ -320,7 +321,7 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// A try came back without an answer: where that is what it was to bring, its app stays cut off.
-    mutating func failTrial(_ slot: UInt32, in store: inout NotificationStore, now: Int64) {
+    mutating func failTrial(_ slot: NotificationSlot, in store: inout NotificationStore, now: Int64) {
         let app = Int(store[slot].app)
         guard apps[app].trial.probe == store.id(of: slot) else { return }
         store[slot].isProbe = false
@@ -328,7 +329,7 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// The probe ends without an answer: another one may try.
-    mutating func endProbe(_ slot: UInt32, in store: inout NotificationStore) {
+    mutating func endProbe(_ slot: NotificationSlot, in store: inout NotificationStore) {
         switch takeProbe(slot, in: &store) {
         case .credential(let place): credentials[place].circuit.probeEnded()
         case .topic(let place): topics[place].circuit.probeEnded()
@@ -350,7 +351,7 @@ struct CircuitBreakers: ~Copyable {
 
     enum ProbePlace { case credential(Int), topic(Int), connection(Int) }
 
-    private func takeProbe(_ slot: UInt32, in store: inout NotificationStore) -> ProbePlace? {
+    private func takeProbe(_ slot: NotificationSlot, in store: inout NotificationStore) -> ProbePlace? {
         store[slot].isProbe = false
         let id = store.id(of: slot)
         if let place = credentials.firstIndex(where: { $0.circuit.probe == id }) { return .credential(place) }

@@ -11,7 +11,7 @@ struct CommitFlight {
     var provenNs: Int64?
     /// The commit under way, or the last one, was of one partition by itself; and the slot of that.
     var isAlone = false
-    var lastAlone: UInt32 = 0
+    var lastAlone = PartitionSlot(0)
 
     /// - Parameter intervalNs: `nil`: one partition alone, which changes nothing for the others.
     mutating func begin(_ nowNs: Int64, intervalNs: Int64?) {

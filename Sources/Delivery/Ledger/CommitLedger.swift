@@ -49,14 +49,14 @@ struct CommitLedger: ~Copyable {
     mutating func nextID() -> PartitionID { partitions.nextID() }
 
     /// Whether it counts as one that is read, where the room is shared; returns whether that is news.
-    mutating func setShared(_ partition: UInt32, _ isShared: Bool) -> Bool {
+    mutating func setShared(_ partition: PartitionSlot, _ isShared: Bool) -> Bool {
         guard partitions[partition].isShared != isShared else { return false }
         partitions[partition].isShared = isShared
         return true
     }
 
     /// The log it was read from is gone.
-    mutating func detach(_ partition: UInt32) {
+    mutating func detach(_ partition: PartitionSlot) {
         partitions[partition].phase = .detached
         partitions[partition].pending = nil
         unassignedCount += 1
@@ -86,7 +86,7 @@ struct CommitLedger: ~Copyable {
     }
 
     /// Its session was lost.
-    mutating func suspend(_ partition: UInt32, in store: inout NotificationStore, now: Int64) {
+    mutating func suspend(_ partition: PartitionSlot, in store: inout NotificationStore, now: Int64) {
         partitions[partition].phase = .suspended
         partitions[partition].suspendedNs = now
         partitions[partition].nameableFrom = 0
@@ -105,7 +105,7 @@ struct CommitLedger: ~Copyable {
     }
 
     /// What this partition left behind when its session was lost.
-    func suspended(topic: String, _ number: Int32) -> UInt32? {
+    func suspended(topic: String, _ number: Int32) -> PartitionSlot? {
         guard unassignedCount > 0 else { return nil }
         for partition in partitions.slots
         where partitions[partition].phase == .suspended && partitions[partition].number == number
@@ -133,7 +133,7 @@ struct CommitLedger: ~Copyable {
     /// It goes on under a new name.
     ///
     /// - Parameter text: the commit of ours that the group has.
-    mutating func resume(_ partition: UInt32, _ text: CommitText, logEnd: Int64?) -> PartitionID {
+    mutating func resume(_ partition: PartitionSlot, _ text: CommitText, logEnd: Int64?) -> PartitionID {
         let id = partitions.nextID(at: partition)
         partitions[partition].id = id
         partitions[partition].phase = .active
@@ -159,7 +159,7 @@ struct CommitLedger: ~Copyable {
         for partition in partitions.slots {
             switch partitions[partition].phase {
             case .detached:
-                if partitions[partition].open == 0, partitions[partition].firstAdmitting == noSlot {
+                if partitions[partition].open == 0, partitions[partition].firstAdmitting == .none {
                     over.append(partitions[partition].id)
                 }
             case .suspended:
@@ -174,7 +174,7 @@ struct CommitLedger: ~Copyable {
     }
 
     /// Begins to give a partition up; `nil`: it is not one that is read.
-    mutating func beginLeaving(_ id: PartitionID) -> UInt32? {
+    mutating func beginLeaving(_ id: PartitionID) -> PartitionSlot? {
         guard let partition = partitions.find(id), partitions[partition].phase == .active else { return nil }
         partitions[partition].phase = .draining
         partitions[partition].isDirty = true
@@ -182,7 +182,7 @@ struct CommitLedger: ~Copyable {
     }
 
     /// What is open below the first that its last commit can name, whatever settles, is held rather than dropped.
-    mutating func holdUnnameable(_ partition: UInt32, in store: borrowing NotificationStore) {
+    mutating func holdUnnameable(_ partition: PartitionSlot, in store: borrowing NotificationStore) {
         let budget = CommitMapWriter.budget(characters: partitions[partition].metadataLimit)
         partitions[partition].nameableFrom = firstNameable(partition, budget: budget, in: store) ?? 0
     }
@@ -200,7 +200,7 @@ struct CommitLedger: ~Copyable {
     }
 
     /// It is given up now, whatever is open; `nil`: it is gone.
-    mutating func beginRelease(_ id: PartitionID) -> UInt32? {
+    mutating func beginRelease(_ id: PartitionID) -> PartitionSlot? {
         guard let partition = partitions.find(id) else { return nil }
         if !partitions[partition].isAssigned { unassignedCount -= 1 }
         partitions[partition].phase = .left
@@ -208,12 +208,12 @@ struct CommitLedger: ~Copyable {
     }
 
     /// Forgets an assignment. Records with something on a connection outlive it.
-    mutating func forget(_ partition: UInt32, in store: inout NotificationStore) {
+    mutating func forget(_ partition: PartitionSlot, in store: inout NotificationStore) {
         partitions[partition].ledger.forEachOpen { _, record in
-            if store[record: record].handed > 0 {
-                store[record: record].partition = noSlot
+            if store[record].handed > 0 {
+                store[record].partition = .none
             } else {
-                store.giveBack(record: record)
+                store.giveBack(record)
             }
         }
         partitions.remove(partition)
@@ -222,7 +222,7 @@ struct CommitLedger: ~Copyable {
     // MARK: Received
 
     /// The offset was reset below what was committed: everything from here on is new.
-    mutating func reset(_ partition: UInt32) {
+    mutating func reset(_ partition: PartitionSlot) {
         partitions[partition].ledger.reset()
         // Nothing is sent before the offset that is right now was committed; a commit in flight says nothing.
         partitions[partition].reach = Reach(minimum: settings.reachMargin)
@@ -233,13 +233,13 @@ struct CommitLedger: ~Copyable {
     }
 
     /// Open records that do not come again below this offset, although the partition is read again.
-    func passedOver(_ partition: UInt32, below offset: Int64) -> [UInt32] {
+    func passedOver(_ partition: PartitionSlot, below offset: Int64) -> [RecordSlot] {
         partitions[partition].ledger.isRereading ? partitions[partition].ledger.passedOver(below: offset) : []
     }
 
     /// Enters a record.
     mutating func receive(
-        _ partition: UInt32, _ offset: Int64, in store: inout NotificationStore
+        _ partition: PartitionSlot, _ offset: Int64, in store: inout NotificationStore
     ) -> PartitionLedger.Arrival {
         let arrival = partitions[partition].ledger.receive(offset, record: store.takeRecord())
         if case .settledBefore = arrival { partitions[partition].isDirty = true }
@@ -247,123 +247,131 @@ struct CommitLedger: ~Copyable {
     }
 
     /// It has more than one notification.
-    mutating func countFanOut(_ partition: UInt32) { partitions[partition].fanOuts += 1 }
+    mutating func countFanOut(_ partition: PartitionSlot) { partitions[partition].fanOuts += 1 }
 
     /// One notification of a record is admitted.
-    mutating func countOpen(of record: UInt32, in store: borrowing NotificationStore) {
-        if let partition = partitions.find(slot: store[record: record].partition) { partitions[partition].open += 1 }
+    mutating func countOpen(of record: RecordSlot, in store: borrowing NotificationStore) {
+        if let partition = partitions.find(store[record].partition) { partitions[partition].open += 1 }
     }
 
-    mutating func countDeadLetter(of record: UInt32, in store: borrowing NotificationStore) {
-        guard let partition = partitions.find(slot: store[record: record].partition) else { return }
+    mutating func countDeadLetter(of record: RecordSlot, in store: borrowing NotificationStore) {
+        guard let partition = partitions.find(store[record].partition) else { return }
         partitions[partition].deadLetters += 1
     }
 
     // MARK: Records that are not wholly admitted
 
     /// Puts a record that could not be admitted wholly behind those of its partition that wait already.
-    mutating func waitForAdmission(_ record: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
-        if partitions[partition].firstAdmitting == noSlot {
+    mutating func waitForAdmission(_ record: RecordSlot, _ partition: PartitionSlot, in store: inout NotificationStore)
+    {
+        if partitions[partition].firstAdmitting == .none {
             partitions[partition].firstAdmitting = record
             admittingCount += 1
         } else {
-            store[record: partitions[partition].lastAdmitting].nextAdmitting = record
+            store[partitions[partition].lastAdmitting].nextAdmitting = record
         }
         partitions[partition].lastAdmitting = record
     }
 
     /// The first of those that wait is admitted.
-    mutating func finishAdmission(_ partition: UInt32, in store: inout NotificationStore) {
+    mutating func finishAdmission(_ partition: PartitionSlot, in store: inout NotificationStore) {
         let record = partitions[partition].firstAdmitting
-        partitions[partition].firstAdmitting = store[record: record].nextAdmitting
-        store[record: record].nextAdmitting = noSlot
-        if partitions[partition].firstAdmitting == noSlot {
-            partitions[partition].lastAdmitting = noSlot
+        partitions[partition].firstAdmitting = store[record].nextAdmitting
+        store[record].nextAdmitting = .none
+        if partitions[partition].firstAdmitting == .none {
+            partitions[partition].lastAdmitting = .none
             admittingCount -= 1
         }
     }
 
     /// Takes one that waits out, for good; `nil`: none does.
-    mutating func dropWaiting(_ partition: UInt32, in store: inout NotificationStore) -> UInt32? {
+    mutating func dropWaiting(_ partition: PartitionSlot, in store: inout NotificationStore) -> RecordSlot? {
         let record = partitions[partition].firstAdmitting
-        guard record != noSlot else { return nil }
+        guard record != .none else { return nil }
         finishAdmission(partition, in: &store)
-        store[record: record].isDropped = true
+        store[record].isDropped = true
         return record
     }
 
     // MARK: Settled
 
     /// A notification of this record settled: the next commit says more.
-    mutating func noteSettled(of record: UInt32, in store: borrowing NotificationStore) {
-        if let partition = partitions.find(slot: store[record: record].partition) {
+    mutating func noteSettled(of record: RecordSlot, in store: borrowing NotificationStore) {
+        if let partition = partitions.find(store[record].partition) {
             partitions[partition].isDirty = true
         }
     }
 
     /// A notification is gone, settled or dropped.
-    mutating func countGone(_ slot: UInt32, in store: borrowing NotificationStore) {
-        guard let partition = partitions.find(slot: store[recordOf: slot].partition) else { return }
+    mutating func countGone(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
+        guard let partition = partitions.find(store[recordOf: slot].partition) else { return }
         precondition(partitions[partition].open > 0, "what is gone was open")
         partitions[partition].open -= 1
         if store[slot].isDeadLetter { partitions[partition].deadLetters -= 1 }
     }
 
     /// Enters a record as settled, and gives it back, once all of it is.
-    mutating func finish(record slot: UInt32, in store: inout NotificationStore) {
-        guard store[record: slot].isAdmitted, store[record: slot].unsettled == 0, !store[record: slot].isDropped,
-            store[record: slot].nextAdmitting == noSlot,
-            let partition = partitions.find(slot: store[record: slot].partition),
-            partitions[partition].firstAdmitting != slot
+    mutating func finish(_ record: RecordSlot, in store: inout NotificationStore) {
+        guard store[record].isAdmitted, store[record].unsettled == 0, !store[record].isDropped,
+            store[record].nextAdmitting == .none,
+            let partition = partitions.find(store[record].partition),
+            partitions[partition].firstAdmitting != record
         else { return }
-        if store[record: slot].count > 1 { partitions[partition].fanOuts -= 1 }
-        partitions[partition].ledger.settle(store[record: slot].position) { store[record: $0].position = $1 }
+        if store[record].count > 1 { partitions[partition].fanOuts -= 1 }
+        partitions[partition].ledger.settle(store[record].position) { store[$0].position = $1 }
         partitions[partition].isDirty = true
-        store.giveBack(record: slot)
+        store.giveBack(record)
     }
 
     // MARK: The reach
 
     /// Whether a notification may be sent, or moved to a tier.
     @inline(__always)
-    func reachAllows(_ slot: UInt32, _ partition: UInt32, in store: borrowing NotificationStore) -> Bool {
+    func reachAllows(_ slot: NotificationSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore)
+        -> Bool
+    {
         partitions[partition].reach.allows(store[recordOf: slot].offset, store[slot].index)
     }
 
     /// It is sent, or moved: no later commit may say that it cannot have been.
     @inline(__always)
-    mutating func advanceReach(_ slot: UInt32, _ partition: UInt32, in store: borrowing NotificationStore) {
+    mutating func advanceReach(
+        _ slot: NotificationSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore
+    ) {
         partitions[partition].reach.advance(to: store[recordOf: slot].offset, store[slot].index)
     }
 
     /// A record is to be admitted further: the next commit is to name it.
-    mutating func raiseReach(to record: UInt32, _ partition: UInt32, in store: borrowing NotificationStore) {
-        partitions[partition].reach.advance(to: store[record: record].offset, store[record: record].cursor.index)
+    mutating func raiseReach(to record: RecordSlot, _ partition: PartitionSlot, in store: borrowing NotificationStore) {
+        partitions[partition].reach.advance(to: store[record].offset, store[record].cursor.index)
     }
 
     /// Whoever could read what is open of this log was told, or never will be.
-    mutating func allowAll(_ partition: UInt32) { partitions[partition].reach.allowAll() }
+    mutating func allowAll(_ partition: PartitionSlot) { partitions[partition].reach.allowAll() }
 
     /// It waits until an acknowledged commit names a reach above its record.
-    mutating func waitForReach(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
+    mutating func waitForReach(_ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore)
+    {
         if partitions[partition].behindReach.isEmpty { advanceReach(slot, partition, in: store) }
         queueBehindReach(slot, partition, in: &store)
     }
 
     /// As `waitForReach`, of one behind others.
-    mutating func queueBehindReach(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
+    mutating func queueBehindReach(
+        _ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore
+    ) {
         store[slot].state = .behindReach
         partitions[partition].behindReach.append(slot, in: &store)
     }
 
     /// What waits beside its device queue stands in the order of its records again: what passed the reach, and could not be
     /// sent before the lease was over, came back behind others.
-    mutating func orderBehindReach(_ partition: UInt32, in store: inout NotificationStore) {
-        func place(_ slot: UInt32) -> (Int64, Int32) { (store[recordOf: slot].offset, store[slot].index) }
-        var waiting: [UInt32] = []
+    mutating func orderBehindReach(_ partition: PartitionSlot, in store: inout NotificationStore) {
+        func place(_ slot: NotificationSlot) -> (Int64, Int32) { (store[recordOf: slot].offset, store[slot].index) }
+        var waiting: [NotificationSlot] = []
         var isInOrder = true
         var next = partitions[partition].behindReach.head
-        while next != noSlot {
+        while next != .none {
             if let last = waiting.last, place(next) < place(last) { isInOrder = false }
             waiting.append(next)
             next = store[next].next
@@ -375,7 +383,9 @@ struct CommitLedger: ~Copyable {
     }
 
     /// It waits beside its device queue, of which it is no member.
-    mutating func markBesideQueue(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
+    mutating func markBesideQueue(
+        _ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore
+    ) {
         guard !store[slot].isBesideQueue else { return }
         store[slot].isBesideQueue = true
         partitions[partition].besideQueues += 1
@@ -383,7 +393,7 @@ struct CommitLedger: ~Copyable {
     }
 
     /// It no longer waits for the reach.
-    mutating func leaveReach(_ slot: UInt32, _ partition: UInt32, in store: inout NotificationStore) {
+    mutating func leaveReach(_ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore) {
         partitions[partition].behindReach.remove(slot, from: &store)
         guard store[slot].isBesideQueue else { return }
         precondition(partitions[partition].besideQueues > 0, "who leaves the list beside its device queue was in it")
@@ -396,9 +406,9 @@ struct CommitLedger: ~Copyable {
     /// without an acknowledged commit that is young enough, what is to be sent waits for the next one.
     ///
     /// - Returns: the partitions for which that is so now, or is so no more.
-    mutating func renewLeases(now: Int64) -> [UInt32] {
+    mutating func renewLeases(now: Int64) -> [PartitionSlot] {
         guard settings.leaseNs != .max else { return [] }
-        var changed: [UInt32] = []
+        var changed: [PartitionSlot] = []
         for partition in partitions.slots where partitions[partition].phase != .detached {
             let isStale = flights[partitions[partition].flight].provenNs.map { now - $0 >= settings.leaseNs } ?? false
             guard isStale != partitions[partition].reach.isStale else { continue }
@@ -419,7 +429,7 @@ struct CommitLedger: ~Copyable {
         let place = group.rawValue
         guard flights[place].partitions.isEmpty else { return [] }
         var isTime = false
-        var alone: UInt32?
+        var alone: PartitionSlot?
         for partition in partitions.slots where isReadyToCommit(partition, place, now) {
             guard now >= flights[place].nextNs || partitions[partition].isUrgent else { continue }
             if !partitions[partition].commits.isAlone {
@@ -449,13 +459,13 @@ struct CommitLedger: ~Copyable {
     /// The commit that was begun, as it is to be sent.
     func entries(of group: CommitGroup) -> [PartitionCommit] { flights[group.rawValue].entries }
 
-    private func isReadyToCommit(_ partition: UInt32, _ place: Int, _ now: Int64) -> Bool {
+    private func isReadyToCommit(_ partition: PartitionSlot, _ place: Int, _ now: Int64) -> Bool {
         partitions[partition].flight == place && now >= partitions[partition].commits.untilNs
             && partitions[partition].wantsCommit
     }
 
     private mutating func writeEntry(
-        _ partition: UInt32, in store: borrowing NotificationStore, journal: inout Journal
+        _ partition: PartitionSlot, in store: borrowing NotificationStore, journal: inout Journal
     ) {
         guard let base = partitions[partition].ledger.committable else {
             preconditionFailure("what is ready to commit has a watermark")
@@ -464,7 +474,7 @@ struct CommitLedger: ~Copyable {
         var reach = ReachEnd.none
         if isLast {
             let end = partitions[partition].ledger.leavingReach {
-                store[record: $0].doubts > 0 || store[record: $0].unsettled > 0
+                store[$0].doubts > 0 || store[$0].unsettled > 0
             }
             reach = end.map { ReachEnd($0) } ?? .none
         } else {
@@ -502,11 +512,11 @@ struct CommitLedger: ~Copyable {
 
     /// As many notifications ahead of what was handed out as the reach is to be.
     private func countedReach(
-        _ partition: UInt32, from base: Int64, in store: borrowing NotificationStore
+        _ partition: PartitionSlot, from base: Int64, in store: borrowing NotificationStore
     ) -> ReachEnd {
         partitions[partition].ledger.end(
             ahead: partitions[partition].reach.countedMargin, of: partitions[partition].reach.start(from: base)
-        ) { store[record: $0].count }
+        ) { store[$0].count }
     }
 
     /// Whoever had a partition before, and gets it back, must not take another's commit for its own, whatever that says.
@@ -522,9 +532,9 @@ struct CommitLedger: ~Copyable {
     enum Reply {
         case nothing
         /// Its reach may have moved, and so may what waits for it.
-        case acknowledged(UInt32)
+        case acknowledged(PartitionSlot)
         /// Nobody can be told where it stands.
-        case impossible(UInt32)
+        case impossible(PartitionSlot)
     }
 
     /// A reply came: `replied` for each of these partitions, then `endReply`. When replies slow down, so do commits: at
@@ -588,7 +598,8 @@ struct CommitLedger: ~Copyable {
     }
 
     private mutating func refuse(
-        _ partition: UInt32, isImpossible: Bool, longestPauseNs: Int64 = CommitStanding.longestPauseNs, now: Int64,
+        _ partition: PartitionSlot, isImpossible: Bool, longestPauseNs: Int64 = CommitStanding.longestPauseNs,
+        now: Int64,
         journal: inout Journal
     ) {
         journal.counters.commitsRefused += 1
@@ -611,7 +622,7 @@ struct CommitLedger: ~Copyable {
     }
 
     private mutating func halve(
-        _ partition: UInt32, _ pending: Partition.Pending, now: Int64, journal: inout Journal
+        _ partition: PartitionSlot, _ pending: Partition.Pending, now: Int64, journal: inout Journal
     ) {
         let half = min(partitions[partition].metadataLimit, pending.characters) / 2
         // With less there would be no room for the reach and the owner.
@@ -622,7 +633,7 @@ struct CommitLedger: ~Copyable {
     }
 
     private mutating func acknowledge(
-        _ pending: Partition.Pending, _ partition: UInt32, journal: inout Journal
+        _ pending: Partition.Pending, _ partition: PartitionSlot, journal: inout Journal
     ) -> Reply {
         journal.counters.commitsAcknowledged += 1
         if let before = partitions[partition].committed ?? partitions[partition].ledger.committedAtAssignment {
@@ -662,14 +673,14 @@ struct CommitLedger: ~Copyable {
 
     /// What is open below it has to settle for a map within `budget` bytes to name all.
     private func firstNameable(
-        _ partition: UInt32, budget: Int, in store: borrowing NotificationStore
+        _ partition: PartitionSlot, budget: Int, in store: borrowing NotificationStore
     ) -> Int64? {
         partitions[partition].ledger.firstNameable(budget: budget) { record in
-            let count = Int(store[record: record].count)
-            guard count > 1, store[record: record].cursor.index > 0 || store[record: record].hasSettledIndexes
+            let count = Int(store[record].count)
+            guard count > 1, store[record].cursor.index > 0 || store[record].hasSettledIndexes
             else { return 0 }
             // Each index that stays open parts two runs.
-            let open = Int(store[record: record].unsettled) + max(0, count - Int(store[record: record].cursor.index))
+            let open = Int(store[record].unsettled) + max(0, count - Int(store[record].cursor.index))
             return 8 + min(count / 8 + 1, 6 * (open + 1))
         }
     }

@@ -80,9 +80,9 @@ struct Partition: ~Copyable {
     var behindReach = NotificationList()
     /// Of these, those that are in no device queue meanwhile.
     var besideQueues = 0
-    /// Records that are not wholly admitted, in offset order; `noSlot`: none. Nothing is read meanwhile.
-    var firstAdmitting = noSlot
-    var lastAdmitting = noSlot
+    /// Records that are not wholly admitted, in offset order; `.none`: none. Nothing is read meanwhile.
+    var firstAdmitting = RecordSlot.none
+    var lastAdmitting = RecordSlot.none
 
     init(
         id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64,
@@ -132,7 +132,7 @@ struct Partition: ~Copyable {
     /// A map that was read back may be full of what comes next: with nothing open, only reading on makes it shorter. A
     /// partition that came back is read, too: what was open when it was lost must come again.
     var takesRecords: Bool {
-        phase == .active && firstAdmitting == noSlot && !(isSpanFull && ledger.openCount > 0 && !ledger.isRereading)
+        phase == .active && firstAdmitting == .none && !(isSpanFull && ledger.openCount > 0 && !ledger.isRereading)
     }
 
     /// What is read next, or later.

@@ -8,13 +8,13 @@ package struct PartitionLedger: ~Copyable {
     struct Entry {
         var offset: Int64
         /// The caller's name for the record; `settledMark` once it is settled.
-        var record: UInt32
+        var record: RecordSlot
         /// Of settled neighbours: from the first to one past the last. Of an open record: 1.
         var length: UInt32 = 1
 
         var end: Int64 { offset + Int64(length) }
     }
-    private static let settledMark = UInt32.max
+    private static var settledMark: RecordSlot { .none }
     /// Entries are merged when there are so many beside this multiple of the open ones.
     private static let slack = 64
     private static let entriesPerOpen = 4
@@ -28,7 +28,7 @@ package struct PartitionLedger: ~Copyable {
         /// Open from now on: settle it by `settle(position)`.
         case open(settledIndexes: [Range<Int64>])
         /// Received before the partition was lost, under this name, and open since.
-        case again(record: UInt32)
+        case again(record: RecordSlot)
     }
 
     /// As read at assignment; `nil`: there was none.
@@ -91,8 +91,8 @@ package struct PartitionLedger: ~Copyable {
     package var isRereading: Bool { highestArrived < highestReceived }
 
     /// Open records from what arrived last to `offset`, which arrives now: they were passed over.
-    package func passedOver(below offset: Int64) -> [UInt32] {
-        var passed: [UInt32] = []
+    package func passedOver(below offset: Int64) -> [RecordSlot] {
+        var passed: [RecordSlot] = []
         var position = entries.head
         while position != entries.tail, entries[position].offset < offset {
             let entry = entries[position]
@@ -113,7 +113,7 @@ package struct PartitionLedger: ~Copyable {
         return low
     }
 
-    private func openRecord(at offset: Int64) -> UInt32? {
+    private func openRecord(at offset: Int64) -> RecordSlot? {
         let low = place(of: offset)
         guard low != entries.tail, entries[low].offset == offset, entries[low].record != Self.settledMark else {
             return nil
@@ -121,8 +121,8 @@ package struct PartitionLedger: ~Copyable {
         return entries[low].record
     }
 
-    /// Enters `offset` under the name `record` (below `UInt32.max`) where it is open.
-    package mutating func receive(_ offset: Int64, record: @autoclosure () -> UInt32) -> Arrival {
+    /// Enters `offset` under the name `record` (not `.none`) where it is open.
+    package mutating func receive(_ offset: Int64, record: @autoclosure () -> RecordSlot) -> Arrival {
         if offset <= highestArrived { return .known }
         highestArrived = offset
         if offset <= highestReceived { return openRecord(at: offset).map { .again(record: $0) } ?? .known }
@@ -142,7 +142,7 @@ package struct PartitionLedger: ~Copyable {
     }
 
     @inline(__always)
-    private mutating func append(_ offset: Int64, _ record: UInt32) {
+    private mutating func append(_ offset: Int64, _ record: RecordSlot) {
         entries.append(Entry(offset: offset, record: record))
         openCount += 1
     }
@@ -166,7 +166,7 @@ package struct PartitionLedger: ~Copyable {
 
     /// The position of the record received last, to settle it by, and its name.
     package var lastPosition: UInt64 { entries.tail - 1 }
-    package var lastRecord: UInt32 { entries[entries.tail - 1].record }
+    package var lastRecord: RecordSlot { entries[entries.tail - 1].record }
 
     /// What lies below it may have been sent by the owner before.
     package var inheritedReach: ReachEnd { inherited.reach }
@@ -179,7 +179,7 @@ package struct PartitionLedger: ~Copyable {
 
     /// So many notifications further than `start`: of records received, each as `count` says, then of as many offsets as
     /// have the rest when they are like these, `CommitMap.highestReach` at most.
-    package func end(ahead amount: Int64, of start: ReachEnd, count: (_ record: UInt32) -> Int32) -> ReachEnd {
+    package func end(ahead amount: Int64, of start: ReachEnd, count: (_ record: RecordSlot) -> Int32) -> ReachEnd {
         var left = amount
         var seen: Int64 = 0
         let first = start.offset - (start.indexes == .max ? 0 : 1)
@@ -210,7 +210,7 @@ package struct PartitionLedger: ~Copyable {
     /// - Parameter moved: told of each open record that has another position from now on.
     @inline(__always)
     package mutating func settle(
-        _ position: UInt64, moved: (_ record: UInt32, _ position: UInt64) -> Void = { _, _ in }
+        _ position: UInt64, moved: (_ record: RecordSlot, _ position: UInt64) -> Void = { _, _ in }
     ) {
         precondition(entries[position].record != Self.settledMark, "a record settles once")
         entries[position].record = Self.settledMark
@@ -221,7 +221,7 @@ package struct PartitionLedger: ~Copyable {
 
     /// Settled neighbours become one entry, from the end backwards. At most two entries for each open record are left,
     /// so this happens again only after a number of settlements, or receipts, in proportion to what it costs.
-    private mutating func compact(_ moved: (_ record: UInt32, _ position: UInt64) -> Void) {
+    private mutating func compact(_ moved: (_ record: RecordSlot, _ position: UInt64) -> Void) {
         var place = entries.tail
         var position = entries.tail
         while position != entries.head {
@@ -240,10 +240,10 @@ package struct PartitionLedger: ~Copyable {
     }
 
     /// The caller's name of the record at the watermark; `nil`: nothing is open.
-    package var firstOpenRecord: UInt32? { entries.isEmpty ? nil : entries[entries.head].record }
+    package var firstOpenRecord: RecordSlot? { entries.isEmpty ? nil : entries[entries.head].record }
 
     /// Every open record, in offset order.
-    package func forEachOpen(_ body: (_ offset: Int64, _ record: UInt32) -> Void) {
+    package func forEachOpen(_ body: (_ offset: Int64, _ record: RecordSlot) -> Void) {
         var position = entries.head
         while position != entries.tail {
             let entry = entries[position]
@@ -256,7 +256,7 @@ package struct PartitionLedger: ~Copyable {
     ///
     /// - Parameter indexes: a record's settled indexes as bits; `nil` when none is, or it has one notification only.
     package func write(
-        to writer: inout CommitMapWriter, indexes: (_ record: UInt32) -> UnsafeBufferPointer<UInt64>?
+        to writer: inout CommitMapWriter, indexes: (_ record: RecordSlot) -> UnsafeBufferPointer<UInt64>?
     ) {
         var runStart: Int64 = -1
         var runEnd: Int64 = -1
@@ -287,7 +287,7 @@ package struct PartitionLedger: ~Copyable {
     /// - Parameters:
     ///   - budget: bytes of the map.
     ///   - partialBytes: what naming the settled indexes of an open record takes at most.
-    package func firstNameable(budget: Int, partialBytes: (_ record: UInt32) -> Int) -> Int64? {
+    package func firstNameable(budget: Int, partialBytes: (_ record: RecordSlot) -> Int) -> Int64? {
         let end = mapEnd
         let rest = inherited.namingBytes
         var runs = rest.runs
@@ -316,7 +316,7 @@ package struct PartitionLedger: ~Copyable {
     /// One past the highest record that has, or may have, a send in doubt; `nil`: none has.
     ///
     /// - Parameter isInDoubt: of a record received in this assignment that is not settled.
-    package func leavingReach(isInDoubt: (_ record: UInt32) -> Bool) -> Int64? {
+    package func leavingReach(isInDoubt: (_ record: RecordSlot) -> Bool) -> Int64? {
         let next = max(highestReceived + 1, committable ?? 0)
         if let end = inherited.doubtEnd(from: next) { return end }
         var reach: Int64?

@@ -22,22 +22,22 @@ struct PartitionTable: ~Copyable {
     }
 
     /// The assignment in a slot that is in use.
-    subscript(slot: UInt32) -> Partition {
-        @inline(__always) unsafeAddress { UnsafePointer(places[Int(slot)].unsafelyUnwrapped) }
-        @inline(__always) unsafeMutableAddress { places[Int(slot)].unsafelyUnwrapped }
+    subscript(slot: PartitionSlot) -> Partition {
+        @inline(__always) unsafeAddress { UnsafePointer(places[Int(slot.number)].unsafelyUnwrapped) }
+        @inline(__always) unsafeMutableAddress { places[Int(slot.number)].unsafelyUnwrapped }
     }
 
     /// Where the assignment is, unless it is gone.
     @inline(__always)
-    func find(_ id: PartitionID) -> UInt32? {
-        guard let slot = find(slot: id.slot), self[slot].id.generation == id.generation else { return nil }
+    func find(_ id: PartitionID) -> PartitionSlot? {
+        guard let slot = find(id.slot), self[slot].id.generation == id.generation else { return nil }
         return slot
     }
 
     /// The slot itself, unless nothing is there.
     @inline(__always)
-    func find(slot: UInt32) -> UInt32? {
-        Int(slot) < count && places[Int(slot)] != nil ? slot : nil
+    func find(_ slot: PartitionSlot) -> PartitionSlot? {
+        Int(slot.number) < count && places[Int(slot.number)] != nil ? slot : nil
     }
 
     /// Those in use, in their order. To be gone through while none comes or goes.
@@ -54,10 +54,10 @@ struct PartitionTable: ~Copyable {
         }
 
         @inline(__always)
-        mutating func next() -> UInt32? {
+        mutating func next() -> PartitionSlot? {
             while place < count {
                 place += 1
-                if places[place - 1] != nil { return UInt32(place - 1) }
+                if places[place - 1] != nil { return PartitionSlot(UInt32(place - 1)) }
             }
             return nil
         }
@@ -67,18 +67,18 @@ struct PartitionTable: ~Copyable {
     mutating func nextID() -> PartitionID {
         var slot = 0
         while slot < count, places[slot] != nil { slot += 1 }
-        return nextID(at: UInt32(slot))
+        return nextID(at: PartitionSlot(UInt32(slot)))
     }
 
     /// The next name of what is at this slot.
-    mutating func nextID(at slot: UInt32) -> PartitionID {
+    mutating func nextID(at slot: PartitionSlot) -> PartitionID {
         lastGeneration += 1
         return PartitionID(slot: slot, generation: lastGeneration)
     }
 
     /// Puts an assignment at the slot of its name.
     mutating func insert(_ partition: consuming Partition) {
-        let slot = Int(partition.id.slot)
+        let slot = Int(partition.id.slot.number)
         if slot == capacity { grow() }
         precondition(slot <= count && (slot == count || places[slot] == nil), "an assignment has a slot of its own")
         let place = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
@@ -87,10 +87,11 @@ struct PartitionTable: ~Copyable {
         count = max(count, slot + 1)
     }
 
-    mutating func remove(_ slot: UInt32) {
-        places[Int(slot)]?.deinitialize(count: 1)
-        places[Int(slot)]?.deallocate()
-        places[Int(slot)] = nil
+    mutating func remove(_ slot: PartitionSlot) {
+        let slot = Int(slot.number)
+        places[slot]?.deinitialize(count: 1)
+        places[slot]?.deallocate()
+        places[slot] = nil
     }
 
     private mutating func grow() {

@@ -9,7 +9,7 @@ struct Settlement: ~Copyable {
     private let verdicts: VerdictTable
     private var texts = InternedTexts()
     /// `apns-unique-id` (development only), by slot.
-    private var uniqueIDs: [UInt32: String] = [:]
+    private var uniqueIDs: [NotificationSlot: String] = [:]
     private let includesBadTokens: Bool
     private let derivesIDs: Bool
 
@@ -25,7 +25,8 @@ struct Settlement: ~Copyable {
 
     /// Writes down what APNs answered, and looks up what it leads to.
     mutating func note(
-        _ completion: Completion, in batch: CompletionBatch, for slot: UInt32, in store: inout NotificationStore
+        _ completion: Completion, in batch: CompletionBatch, for slot: NotificationSlot,
+        in store: inout NotificationStore
     ) -> VerdictRow {
         let text = completion.reasonText >= 0 ? batch.texts[Int(completion.reasonText)] : nil
         let row = verdicts.row(reason: completion.reason, text: text, status: completion.status)
@@ -52,13 +53,13 @@ struct Settlement: ~Copyable {
 
     /// The notification is gone.
     @inline(__always)
-    mutating func forget(_ slot: UInt32) {
+    mutating func forget(_ slot: NotificationSlot) {
         if !uniqueIDs.isEmpty { uniqueIDs[slot] = nil }
     }
 
     /// Since when its token is dead, where a dead-token record is due; `nil`: none is. A 410 without a time gets none; where
     /// a verdict or `include_bad_tokens` says dead, the time is that of the send.
-    func deadSinceMs(_ slot: UInt32, in store: borrowing NotificationStore) -> Int64? {
+    func deadSinceMs(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Int64? {
         switch store[slot].outcome {
         case .unregistered where store[slot].status == 410:
             store[slot].unregisteredAtMs != 0 ? store[slot].unregisteredAtMs : nil
@@ -72,7 +73,7 @@ struct Settlement: ~Copyable {
     // MARK: To be produced
 
     /// One more record is to be written for it.
-    mutating func produce(_ slot: UInt32, _ kind: Production.Kind, in store: inout NotificationStore) {
+    mutating func produce(_ slot: NotificationSlot, _ kind: Production.Kind, in store: inout NotificationStore) {
         store[slot].unproduced += 1
         store[slot].unacknowledged += 1
         let production = Production(id: store.id(of: slot), kind: kind)
@@ -103,7 +104,7 @@ struct Settlement: ~Copyable {
 
     /// Kafka has one record of it. Returns whether it has all; `nil`: nothing of it was awaited.
     func acknowledged(_ id: NotificationID, in store: inout NotificationStore) -> Bool? {
-        guard Int(id.slot) < store.capacity, store.isCurrent(id), store[id.slot].unacknowledged > 0 else { return nil }
+        guard store.has(id.slot), store.isCurrent(id), store[id.slot].unacknowledged > 0 else { return nil }
         store[id.slot].unacknowledged -= 1
         guard store[id.slot].unacknowledged == 0 else { return false }
         precondition(store[id.slot].unproduced == 0, "what is acknowledged was produced")
@@ -160,22 +161,22 @@ struct Settlement: ~Copyable {
 
     /// When what goes to a tier now is due there: after the tier's delay, and, of what is not to be sent before, by then at
     /// the latest.
-    func dueMs(_ slot: UInt32, in tier: Int, _ store: borrowing NotificationStore, nowMs: Int64) -> Int64 {
+    func dueMs(_ slot: NotificationSlot, in tier: Int, _ store: borrowing NotificationStore, nowMs: Int64) -> Int64 {
         let dueMs = RecordTime.adding(tiers.delayMs(of: tier), to: nowMs)
         let notBeforeMs = store.notBeforeMs(slot)
         return notBeforeMs > nowMs ? min(dueMs, notBeforeMs) : dueMs
     }
 
     /// Whether what is on its way to a tier only waits there for when it is to be sent: it is due no later than that.
-    private func isScheduled(_ slot: UInt32, in store: borrowing NotificationStore) -> Bool {
+    private func isScheduled(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
         let notBeforeMs = store.notBeforeMs(slot)
         return notBeforeMs > 0 && store[slot].due <= notBeforeMs
     }
 
     /// Takes back what waits for the dead-token topic, and whose result waits as well, to be moved to a tier: either both
     /// records are written, or the retry record. Its ending stays counted; it will have another one.
-    mutating func takeDeadTokens(in store: inout NotificationStore) -> [UInt32] {
-        var taken: [UInt32] = []
+    mutating func takeDeadTokens(in store: inout NotificationStore) -> [NotificationSlot] {
+        var taken: [NotificationSlot] = []
         var left = productions[.unregistered].count
         while left > 0 {
             left -= 1
@@ -202,7 +203,7 @@ struct Settlement: ~Copyable {
     ///
     /// - Parameter tried: the environment that called the token bad before; `nil`: it is the one that is named.
     func withResult<R>(
-        _ slot: UInt32, in store: borrowing NotificationStore, nowMs: Int64, tried: PushEnvironment?,
+        _ slot: NotificationSlot, in store: borrowing NotificationStore, nowMs: Int64, tried: PushEnvironment?,
         _ body: (borrowing NotificationContent, borrowing Ending) -> R
     ) -> R {
         var ending = Ending(
@@ -222,7 +223,7 @@ struct Settlement: ~Copyable {
     ///
     /// - Parameter triedApp: the name of the app that called the token bad before; empty: none did.
     func withRetry<R>(
-        _ slot: UInt32, in store: borrowing NotificationStore, triedApp: UnsafeRawBufferPointer,
+        _ slot: NotificationSlot, in store: borrowing NotificationStore, triedApp: UnsafeRawBufferPointer,
         _ body: (borrowing NotificationContent, borrowing RetryOrder) -> R
     ) -> R {
         let isAttempt = store[slot].isRetryAttempt
@@ -237,7 +238,7 @@ struct Settlement: ~Copyable {
     }
 
     private func detail(
-        _ slot: UInt32, in store: borrowing NotificationStore, tried: PushEnvironment?
+        _ slot: NotificationSlot, in store: borrowing NotificationStore, tried: PushEnvironment?
     ) -> Detail {
         if store[slot].outcome != .invalid {
             if store[slot].isPresumed { return Detail("presumed") }
@@ -254,14 +255,14 @@ struct Settlement: ~Copyable {
     }
 
     /// Why nobody wants it any more.
-    private static func expiry(_ record: UInt32, in store: borrowing NotificationStore) -> Detail {
+    private static func expiry(_ record: RecordSlot, in store: borrowing NotificationStore) -> Detail {
         if store[bodyOf: record].isExpired { return Detail("the request is older than delivery.max_age") }
         return store[bodyOf: record].expiration == 0
             ? Detail("apns-expiration is 0, and it could not be delivered at once")
             : Detail("apns-expiration has passed")
     }
 
-    private func content(_ slot: UInt32, in store: borrowing NotificationStore) -> NotificationContent {
+    private func content(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> NotificationContent {
         let record = store[slot].record
         var place = store[bodyOf: record].request
         place.index &+= store[slot].index

@@ -1,8 +1,5 @@
 import PushRecords
 
-/// No slot.
-let noSlot = UInt32.max
-
 /// One notification in the slab: what is needed on its way, in two cache lines. What it shares with its record's other
 /// notifications is in the record and its body.
 struct Notification {
@@ -56,20 +53,20 @@ struct Notification {
     /// Bytes of the block of its own that holds the token; 0: it is in the record's block.
     var tokenBlockSize: Int16 = 0
 
-    var record: UInt32 = noSlot
+    var record = RecordSlot.none
     /// Place in the record's list of tokens.
     var index: Int32 = 0
     /// -1: none. Another one than its record's once that called the token bad (`AppRoute.otherEnvironment`).
     var app: Int32 = -1
 
     // The list it is in: its app's queue, behind the reach, or backing off.
-    var previous: UInt32 = noSlot
-    var next: UInt32 = noSlot
+    var previous = NotificationSlot.none
+    var next = NotificationSlot.none
 
     // Its device queue; tail and counts are the head's only.
     var deviceHash: UInt32 = 0
-    var queueNext: UInt32 = noSlot
-    var queueTail: UInt32 = noSlot
+    var queueNext = NotificationSlot.none
+    var queueTail = NotificationSlot.none
     var queueCount: UInt16 = 0
     /// How many the device queue turned away since it formed, because it was full.
     var queueTurnedAway: UInt16 = 0
@@ -128,33 +125,33 @@ struct Notification {
 
 /// A list through `previous` and `next` of notifications; each is in at most one.
 struct NotificationList {
-    private(set) var head = noSlot
-    private(set) var tail = noSlot
+    private(set) var head = NotificationSlot.none
+    private(set) var tail = NotificationSlot.none
     private(set) var count = 0
 
-    var isEmpty: Bool { head == noSlot }
+    var isEmpty: Bool { head == .none }
 
-    mutating func append(_ slot: UInt32, in store: inout NotificationStore) {
+    mutating func append(_ slot: NotificationSlot, in store: inout NotificationStore) {
         store[slot].previous = tail
-        store[slot].next = noSlot
-        if tail == noSlot { head = slot } else { store[tail].next = slot }
+        store[slot].next = .none
+        if tail == .none { head = slot } else { store[tail].next = slot }
         tail = slot
         count += 1
     }
 
-    mutating func prepend(_ slot: UInt32, in store: inout NotificationStore) {
-        store[slot].previous = noSlot
+    mutating func prepend(_ slot: NotificationSlot, in store: inout NotificationStore) {
+        store[slot].previous = .none
         store[slot].next = head
-        if head == noSlot { tail = slot } else { store[head].previous = slot }
+        if head == .none { tail = slot } else { store[head].previous = slot }
         head = slot
         count += 1
     }
 
-    mutating func remove(_ slot: UInt32, from store: inout NotificationStore) {
+    mutating func remove(_ slot: NotificationSlot, from store: inout NotificationStore) {
         let previous = store[slot].previous
         let next = store[slot].next
-        if previous == noSlot { head = next } else { store[previous].next = next }
-        if next == noSlot { tail = previous } else { store[next].previous = previous }
+        if previous == .none { head = next } else { store[previous].next = next }
+        if next == .none { tail = previous } else { store[next].previous = previous }
         precondition(count > 0, "who leaves a list was in it")
         count -= 1
     }

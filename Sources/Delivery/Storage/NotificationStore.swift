@@ -3,11 +3,12 @@ import PushRecords
 
 /// Every open notification, its record, and their bytes: what the parts of the machine share.
 ///
-/// A notification is named by its slot, and so is a record. Nobody else follows a pointer to one.
+/// A notification is named by its slot, and so is a record: `store[slot]` is the one or the other, by the type of the slot.
+/// Nobody else follows a pointer to one.
 struct NotificationStore: ~Copyable {
     private let inPlace = InPlace()
-    private var notifications = Slab(capacity: 1_024, empty: Notification())
-    private var records = Slab(capacity: 1_024, empty: Record())
+    private var notifications = Slab<Notification, NotificationSlot>(capacity: 1_024, empty: Notification())
+    private var records = Slab<Record, RecordSlot>(capacity: 1_024, empty: Record())
     private var blocks: BlockStore
     /// Holds a token while it is read.
     private let scratch = UnsafeMutableRawBufferPointer.allocate(byteCount: DeviceToken.textLimit, alignment: 8)
@@ -16,38 +17,44 @@ struct NotificationStore: ~Copyable {
     init(idleLimit: Int) { blocks = BlockStore(idleLimit: idleLimit) }
 
     deinit {
-        for slot in 0..<UInt32(notifications.capacity) where notifications[slot].state != .free {
+        for slot in slots where notifications[slot].state != .free {
             guard notifications[slot].tokenBlockSize > 0 else { continue }
             UnsafeMutableRawPointer(mutating: notifications[slot].token.baseAddress)?.deallocate()
         }
-        for slot in 0..<UInt32(records.capacity) {
-            records[slot].body?.deallocate()
-            records[slot].settledIndexes?.deallocate()
-            records[slot].lentIndexes?.deallocate()
+        for record in recordSlots {
+            records[record].body?.deallocate()
+            records[record].settledIndexes?.deallocate()
+            records[record].lentIndexes?.deallocate()
         }
         scratch.deallocate()
     }
 
     // MARK: Notifications
 
-    subscript(slot: UInt32) -> Notification {
-        @inline(__always) unsafeAddress { UnsafePointer(notifications.base + Int(slot)) }
-        @inline(__always) unsafeMutableAddress { notifications.base + Int(slot) }
+    subscript(slot: NotificationSlot) -> Notification {
+        @inline(__always) unsafeAddress { UnsafePointer(notifications.base + Int(slot.number)) }
+        @inline(__always) unsafeMutableAddress { notifications.base + Int(slot.number) }
     }
 
-    /// All slots are below it.
-    var capacity: Int { notifications.capacity }
+    /// All slots of notifications, used or not.
+    var slots: SlotWalk<NotificationSlot> { SlotWalk(count: notifications.capacity) }
+    /// As `slots`, of records.
+    var recordSlots: SlotWalk<RecordSlot> { SlotWalk(count: records.capacity) }
     /// Notifications that are open.
     var count: Int { notifications.count }
-    /// As `capacity` and `count`, of records.
-    var recordCapacity: Int { records.capacity }
+    /// As `count`, of records.
     var recordCount: Int { records.count }
     /// Bytes of the blocks that are given out.
     var blockBytes: Int { blocks.openBytes }
 
+    /// Whether there is such a slot: what comes from outside may name any.
+    func has(_ slot: NotificationSlot) -> Bool { Int(slot.number) < notifications.capacity }
+
     /// The name of what is in this slot now.
     @inline(__always)
-    func id(of slot: UInt32) -> NotificationID { NotificationID(slot: slot, generation: self[slot].generation) }
+    func id(of slot: NotificationSlot) -> NotificationID {
+        NotificationID(slot: slot, generation: self[slot].generation)
+    }
 
     /// Whether this notification is decided, and its productions are under way.
     func isCurrent(_ id: NotificationID) -> Bool {
@@ -55,7 +62,7 @@ struct NotificationStore: ~Copyable {
     }
 
     /// A slot of its own for one notification of a record, of which that counts one more.
-    mutating func take(of record: UInt32, index: Int32, app: Int32) -> UInt32 {
+    mutating func take(of record: RecordSlot, index: Int32, app: Int32) -> NotificationSlot {
         let slot = notifications.take()
         let generation = notifications[slot].generation &+ 1
         notifications[slot] = Notification()
@@ -69,7 +76,7 @@ struct NotificationStore: ~Copyable {
     }
 
     /// The record counts one less.
-    mutating func giveBack(_ slot: UInt32) {
+    mutating func giveBack(_ slot: NotificationSlot) {
         let record = notifications[slot].record
         records[record].unsettled -= 1
         if notifications[slot].isDoubted { records[record].doubts -= 1 }
@@ -79,45 +86,45 @@ struct NotificationStore: ~Copyable {
 
     // MARK: Records
 
-    subscript(record slot: UInt32) -> Record {
-        @inline(__always) unsafeAddress { UnsafePointer(records.base + Int(slot)) }
-        @inline(__always) unsafeMutableAddress { records.base + Int(slot) }
+    subscript(record: RecordSlot) -> Record {
+        @inline(__always) unsafeAddress { UnsafePointer(records.base + Int(record.number)) }
+        @inline(__always) unsafeMutableAddress { records.base + Int(record.number) }
     }
 
     /// The record of a notification.
-    subscript(recordOf slot: UInt32) -> Record {
-        @inline(__always) unsafeAddress { UnsafePointer(records.base + Int(self[slot].record)) }
-        @inline(__always) unsafeMutableAddress { records.base + Int(self[slot].record) }
+    subscript(recordOf slot: NotificationSlot) -> Record {
+        @inline(__always) unsafeAddress { UnsafePointer(records.base + Int(self[slot].record.number)) }
+        @inline(__always) unsafeMutableAddress { records.base + Int(self[slot].record.number) }
     }
 
-    mutating func takeRecord() -> UInt32 { records.take() }
+    mutating func takeRecord() -> RecordSlot { records.take() }
 
-    mutating func giveBack(record slot: UInt32) {
-        precondition(records[slot].body == nil, "a record's bytes go before it")
-        records[slot].settledIndexes?.deallocate()
-        records[slot].lentIndexes?.deallocate()
-        records[slot] = Record()
-        records.giveBack(slot)
+    mutating func giveBack(_ record: RecordSlot) {
+        precondition(records[record].body == nil, "a record's bytes go before it")
+        records[record].settledIndexes?.deallocate()
+        records[record].lentIndexes?.deallocate()
+        records[record] = Record()
+        records.giveBack(record)
     }
 
     // MARK: Bodies
 
-    func hasBody(_ record: UInt32) -> Bool { records[record].body != nil }
+    func hasBody(_ record: RecordSlot) -> Bool { records[record].body != nil }
 
     /// What the notifications of a record share: there as long as one of them needs it (`hasBody`).
-    subscript(bodyOf record: UInt32) -> RecordBody {
+    subscript(bodyOf record: RecordSlot) -> RecordBody {
         @inline(__always) unsafeAddress { UnsafePointer(records[record].body.unsafelyUnwrapped) }
         @inline(__always) unsafeMutableAddress { records[record].body.unsafelyUnwrapped }
     }
 
     /// The record's place, for whoever dies at it: lent as long as its body is there.
-    func place(of record: UInt32) -> UnsafePointer<CrashPlace>? { records[record].body.map { $0.place } }
+    func place(of record: RecordSlot) -> UnsafePointer<CrashPlace>? { records[record].body.map { $0.place } }
 
     /// Whether it is to be sent now or never: its expiration is 0.
-    func isNowOrNever(_ slot: UInt32) -> Bool { self[recordOf: slot].body?.pointee.expiration == 0 }
+    func isNowOrNever(_ slot: NotificationSlot) -> Bool { self[recordOf: slot].body?.pointee.expiration == 0 }
 
     /// When it is to be sent, by the wall clock; 0: at once.
-    func notBeforeMs(_ slot: UInt32) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
+    func notBeforeMs(_ slot: NotificationSlot) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
 
     /// Copies what is needed of a request into one block, the body of its record.
     ///
@@ -127,7 +134,7 @@ struct NotificationStore: ~Copyable {
     ///   - inheritedDoubts: indexes below it may have been sent by the owner before.
     /// - Returns: the bytes that it takes.
     mutating func makeBody(
-        of record: UInt32, _ request: ParsedRequest, read origin: RecordOrigin, firstMs: Int64, isExpired: Bool,
+        of record: RecordSlot, _ request: ParsedRequest, read origin: RecordOrigin, firstMs: Int64, isExpired: Bool,
         inheritedDoubts: Int32
     ) -> Int {
         var token = request.tokenList
@@ -192,7 +199,7 @@ struct NotificationStore: ~Copyable {
     }
 
     /// One who needs the record's body less. Returns the bytes that became free with it, and its app.
-    mutating func releaseBody(_ record: UInt32) -> (bytes: Int, app: Int)? {
+    mutating func releaseBody(_ record: RecordSlot) -> (bytes: Int, app: Int)? {
         guard let body = records[record].body else { return nil }
         records[record].holders -= 1
         guard records[record].holders == 0 else { return nil }
@@ -208,7 +215,7 @@ struct NotificationStore: ~Copyable {
     // MARK: Fan-outs
 
     /// The next token of a record's list, lent until another one is read, and what is wrong with it.
-    mutating func nextToken(of record: UInt32) -> (token: UnsafeRawBufferPointer, failure: ReasonCode) {
+    mutating func nextToken(of record: RecordSlot) -> (token: UnsafeRawBufferPointer, failure: ReasonCode) {
         guard let next = records[record].cursor.next(in: self[bodyOf: record].tokens, into: scratch) else {
             preconditionFailure("a list holds as many tokens as the parser counted")
         }
@@ -216,7 +223,7 @@ struct NotificationStore: ~Copyable {
     }
 
     /// Which indexes of a record are settled is written down from now on, unless it has one notification only.
-    mutating func makeIndexes(of record: UInt32, settled: [Range<Int64>]) {
+    mutating func makeIndexes(of record: RecordSlot, settled: [Range<Int64>]) {
         let count = records[record].count
         guard count > 1 else { return }
         let words = UnsafeMutablePointer<UInt64>.allocate(capacity: records[record].indexWordCount)
@@ -228,7 +235,7 @@ struct NotificationStore: ~Copyable {
     }
 
     /// Whether an index is settled, or under way since before its record was read again.
-    func isTaken(_ index: Int32, of record: UInt32) -> Bool {
+    func isTaken(_ index: Int32, of record: RecordSlot) -> Bool {
         guard let words = records[record].settledIndexes else { return false }
         let place = Int(index / 64)
         let word = words[place] | (records[record].lentIndexes.map { $0[place] } ?? 0)
@@ -236,20 +243,20 @@ struct NotificationStore: ~Copyable {
     }
 
     /// Of a fan-out, this index is settled.
-    mutating func noteSettled(_ index: Int32, of record: UInt32) {
+    mutating func noteSettled(_ index: Int32, of record: RecordSlot) {
         guard let words = records[record].settledIndexes else { return }
         words[Int(index / 64)] |= 1 << UInt64(index % 64)
         records[record].hasSettledIndexes = true
     }
 
     /// The settled indexes of a fan-out, as bits; `nil`: none is, or it is none.
-    func settledIndexes(of record: UInt32) -> UnsafeBufferPointer<UInt64>? {
+    func settledIndexes(of record: RecordSlot) -> UnsafeBufferPointer<UInt64>? {
         guard records[record].hasSettledIndexes, let words = records[record].settledIndexes else { return nil }
         return UnsafeBufferPointer(start: words, count: records[record].indexWordCount)
     }
 
     /// Of a fan-out, what is in this slot is under way: it is not to be taken again.
-    mutating func noteLent(_ slot: UInt32) {
+    mutating func noteLent(_ slot: NotificationSlot) {
         let record = notifications[slot].record
         guard records[record].settledIndexes != nil else { return }
         let words: UnsafeMutablePointer<UInt64>
@@ -265,21 +272,21 @@ struct NotificationStore: ~Copyable {
     }
 
     /// It is under way no more.
-    mutating func endLending(_ slot: UInt32) {
+    mutating func endLending(_ slot: NotificationSlot) {
         guard let words = records[notifications[slot].record].lentIndexes else { return }
         let index = notifications[slot].index
         words[Int(index / 64)] &= ~(1 << UInt64(index % 64))
     }
 
     /// Nothing of a fan-out is known to be under way.
-    mutating func endLending(of record: UInt32) {
+    mutating func endLending(of record: RecordSlot) {
         records[record].lentIndexes?.update(repeating: 0, count: records[record].indexWordCount)
     }
 
     // MARK: Tokens
 
     /// Gives a notification a copy of its token, and returns the bytes that it takes.
-    mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: UInt32) -> Int {
+    mutating func copyToken(_ token: UnsafeRawBufferPointer, for slot: NotificationSlot) -> Int {
         guard let source = token.baseAddress, token.count > 0 else { return 0 }
         let block = blocks.take(token.count)
         block.copyMemory(from: source, byteCount: token.count)
@@ -289,13 +296,13 @@ struct NotificationStore: ~Copyable {
     }
 
     /// Bytes of the block of its own that holds the token.
-    func tokenBytes(_ slot: UInt32) -> Int {
+    func tokenBytes(_ slot: NotificationSlot) -> Int {
         let size = Int(notifications[slot].tokenBlockSize)
         return size > 0 ? BlockStore.rounded(size) : 0
     }
 
     /// The token is needed no more; returns the bytes that became free.
-    mutating func releaseToken(_ slot: UInt32) -> Int {
+    mutating func releaseToken(_ slot: NotificationSlot) -> Int {
         var bytes = 0
         if notifications[slot].tokenBlockSize > 0, let token = notifications[slot].token.baseAddress {
             let size = Int(notifications[slot].tokenBlockSize)

@@ -3,8 +3,8 @@ import PushRecords
 
 /// A record of Kafka with something open in it: what the ledger needs, as long as it needs it.
 struct Record {
-    /// `noSlot`: the assignment is gone.
-    var partition: UInt32 = noSlot
+    /// `.none`: the assignment is gone.
+    var partition = PartitionSlot.none
     var group: Int32 = 0
     var offset: Int64 = 0
     var timestampMs: Int64 = 0
@@ -36,7 +36,7 @@ struct Record {
     /// Something of it was dropped: it does not settle in this assignment.
     var isDropped = false
     /// The record of its partition that is admitted after it.
-    var nextAdmitting = noSlot
+    var nextAdmitting = RecordSlot.none
 
     var indexWordCount: Int { Int(count + 63) / 64 }
     var isAdmitted: Bool { cursor.index >= count }

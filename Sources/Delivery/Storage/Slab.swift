@@ -1,8 +1,8 @@
-/// Slots of plain values, given out and taken back in constant time; memory doubles when all are taken and never
+/// Slots of plain values, named by their own type (`Place`), given out and taken back in constant time; memory doubles when all are taken and never
 /// shrinks. Slots are reused most recent first, so that a small working set stays in the cache.
 ///
 /// The slab does not clear what it gives out: the caller initializes it, and may leave a generation in place.
-struct Slab<Element>: ~Copyable {
+struct Slab<Element, Place: Slot>: ~Copyable {
     /// Valid until the next `take`.
     private(set) var base: UnsafeMutablePointer<Element>
     private var free: UnsafeMutablePointer<UInt32>
@@ -29,20 +29,20 @@ struct Slab<Element>: ~Copyable {
 
     var count: Int { capacity - freeCount }
 
-    subscript(slot: UInt32) -> Element {
-        @inline(__always) unsafeAddress { UnsafePointer(base + Int(slot)) }
-        @inline(__always) unsafeMutableAddress { base + Int(slot) }
+    subscript(slot: Place) -> Element {
+        @inline(__always) unsafeAddress { UnsafePointer(base + Int(slot.number)) }
+        @inline(__always) unsafeMutableAddress { base + Int(slot.number) }
     }
 
-    mutating func take() -> UInt32 {
+    mutating func take() -> Place {
         if freeCount == 0 { grow() }
         freeCount -= 1
-        return free[freeCount]
+        return Place(free[freeCount])
     }
 
-    mutating func giveBack(_ slot: UInt32) {
+    mutating func giveBack(_ slot: Place) {
         precondition(freeCount < capacity, "no more slots are given back than were taken")
-        free[freeCount] = slot
+        free[freeCount] = slot.number
         freeCount += 1
     }
 

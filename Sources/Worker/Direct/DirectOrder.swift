@@ -61,7 +61,8 @@ struct DirectOrder {
         sent.topic = Self.keep(topic.utf8)
         if sent.apnsID == .none { sent.apnsID = .random() }
         request = OutgoingRequest(
-            id: NotificationID(slot: 0, generation: 0), token: parsed.token, payload: parsed.payload, headers: sent)
+            id: NotificationID(slot: NotificationSlot(0), generation: 0), token: parsed.token, payload: parsed.payload,
+            headers: sent)
     }
 
     private static func keep(_ bytes: some Collection<UInt8>) -> UnsafeRawBufferPointer {

@@ -19,7 +19,7 @@ final class LedgerPart: PartRun {
     func prepare() {}
 
     private func settle(_ record: Int) {
-        ledger.settle(positions[record]) { record, position in positions[Int(record)] = position }
+        ledger.settle(positions[record]) { record, position in positions[Int(record.number)] = position }
     }
 
     func turn() throws {
@@ -27,7 +27,7 @@ final class LedgerPart: PartRun {
         for _ in 0..<Self.batch {
             reach.advance(to: nextOffset)
             let record = Int(nextOffset) & (Self.names - 1)
-            guard case .open = ledger.receive(nextOffset, record: UInt32(record))
+            guard case .open = ledger.receive(nextOffset, record: RecordSlot(UInt32(record)))
             else { throw BenchFailure("offset \(nextOffset) is not new") }
             positions[record] = ledger.lastPosition
             nextOffset += 1

@@ -29,7 +29,8 @@ extension PartInputs {
         let payload = lasting(Traffic.payload(7))
         return tokens(count).enumerated().map { index, token in
             OutgoingRequest(
-                id: NotificationID(slot: UInt32(index), generation: 0), token: token, payload: payload,
+                id: NotificationID(slot: NotificationSlot(UInt32(index)), generation: 0), token: token,
+                payload: payload,
                 headers: NotificationHeaders(topic: topic, priority: 10))
         }
     }

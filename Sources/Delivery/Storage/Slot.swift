@@ -1,0 +1,50 @@
+/// The number of a place in one of the machine's tables. Each table has a type of its own for it, so that the compiler
+/// finds who takes one for another's.
+package protocol Slot: Hashable, Comparable, Sendable {
+    var number: UInt32 { get }
+    init(_ number: UInt32)
+}
+
+extension Slot {
+    /// No slot.
+    @inlinable package static var none: Self { Self(.max) }
+
+    @inlinable package static func < (left: Self, right: Self) -> Bool { left.number < right.number }
+}
+
+/// Where a notification is in the `NotificationStore`.
+package struct NotificationSlot: Slot {
+    package let number: UInt32
+
+    @inlinable package init(_ number: UInt32) { self.number = number }
+}
+
+/// Where a record with something open is in the `NotificationStore`.
+package struct RecordSlot: Slot {
+    package let number: UInt32
+
+    @inlinable package init(_ number: UInt32) { self.number = number }
+}
+
+/// Where an assignment is in the `PartitionTable`.
+package struct PartitionSlot: Slot {
+    package let number: UInt32
+
+    @inlinable package init(_ number: UInt32) { self.number = number }
+}
+
+/// The slots of a table from the first on, in their order, used or not.
+struct SlotWalk<Place: Slot>: Sequence, IteratorProtocol {
+    private var number: UInt32 = 0
+    private let end: UInt32
+
+    /// - Parameter count: slots of the table.
+    init(count: Int) { end = UInt32(count) }
+
+    @inline(__always)
+    mutating func next() -> Place? {
+        guard number < end else { return nil }
+        number += 1
+        return Place(number - 1)
+    }
+}
