@@ -46,7 +46,7 @@ extension DeliveryMachine {
             if apps.areMany, app >= 0, !store[bodyOf: record].isInvalid {
                 if !room.isFull(app: app) || breakers.isClosed(app) {
                     room.endFull(app: app)
-                } else if room.hasWaitedForShare(app: app, oldestNs: dispatch.oldestNs(app, in: store), now: now.ns) {
+                } else if room.hasWaitedForShare(app: app, oldestNs: dispatch.oldestNs(app, in: store), nowNs: now.ns) {
                     cause = .share
                 } else {
                     return false
@@ -132,7 +132,7 @@ extension DeliveryMachine {
         } else if settings.ordering == .device {
             joinDeviceQueue(slot)
         } else {
-            dispatch.becomeReady(slot, first: false, in: &store, now: now.ns)
+            dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         }
     }
 

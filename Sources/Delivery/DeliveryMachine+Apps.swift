@@ -15,12 +15,12 @@ extension DeliveryMachine {
         let mapping = enter(routes)
         for app in apps.indices {
             let probe = breakers.refresh(
-                app, apps.route(app), ofMany: apps.areMany, now: now.ns, journal: &journal)
+                app, apps.route(app), ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
             forgetProbe(probe)
         }
         room.setStreams(dispatch.capacity)
         breakers.endStrayProbes(in: &store)
-        for probe in breakers.closeLeft(now: now.ns, journal: &journal) { forgetProbe(probe) }
+        for probe in breakers.closeLeft(nowNs: now.ns, journal: &journal) { forgetProbe(probe) }
         holdWaiting(of: breakers.gated)
         return mapping
     }
@@ -59,7 +59,7 @@ extension DeliveryMachine {
         dispatch.setCapacity(app.value, requests)
         if wasConnected != (requests > 0) {
             let probe = breakers.setConnected(
-                app.value, requests > 0, ofMany: apps.areMany, now: now.ns, journal: &journal)
+                app.value, requests > 0, ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
             forgetProbe(probe)
         }
         room.setStreams(dispatch.capacity)
@@ -76,14 +76,14 @@ extension DeliveryMachine {
     package mutating func setReachable(_ app: AppIndex, _ isReachable: Bool, now: DeliveryTime) {
         self.now = now
         let probe = breakers.setReachable(
-            app.value, isReachable, ofMany: apps.areMany, now: now.ns, journal: &journal)
+            app.value, isReachable, ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
         forgetProbe(probe)
     }
 
     /// Apps that have had no connection for too long are held from now on.
     mutating func cutOff() {
         let isBusy = apps.indices.map { dispatch.handed($0) > 0 }
-        holdWaiting(of: breakers.cutOff(isBusy: isBusy, now: now.ns, journal: &journal))
+        holdWaiting(of: breakers.cutOff(isBusy: isBusy, nowNs: now.ns, journal: &journal))
     }
 
     // MARK: Credentials
@@ -93,8 +93,8 @@ extension DeliveryMachine {
         self.now = now
         guard credential != AppRoute.ownCredential else { return }
         for place in breakers.circuits(of: credential) {
-            forgetProbe(breakers.closeCredential(at: place, now: now.ns, journal: &journal))
-            breakers.replaceCredential(at: place, now: now.ns)
+            forgetProbe(breakers.closeCredential(at: place, nowNs: now.ns, journal: &journal))
+            breakers.replaceCredential(at: place, nowNs: now.ns)
             var probe: NotificationID?
             while breakers.closeTopic(ofCredentialAt: place, probe: &probe, journal: &journal) { forgetProbe(probe) }
         }
@@ -105,10 +105,10 @@ extension DeliveryMachine {
     package mutating func credentialRefused(_ app: AppIndex, _ reason: ReasonCode, now: DeliveryTime) {
         self.now = now
         let app = app.value
-        breakers.tellFault(app, reason, now: now.ns, journal: &journal)
-        switch breakers.credentialFault(app, reason, handedNs: now.ns, now: now.ns, journal: &journal) {
+        breakers.tellFault(app, reason, nowNs: now.ns, journal: &journal)
+        switch breakers.credentialFault(app, reason, handedNs: now.ns, nowNs: now.ns, journal: &journal) {
         case .opened: holdWaiting(of: breakers.sharing(app))
-        case .none: breakers.probeRefused(app, in: &store, now: now.ns)
+        case .none: breakers.probeRefused(app, in: &store, nowNs: now.ns)
         case .outdated: break
         }
     }

@@ -5,7 +5,7 @@ extension DeliveryMachine {
     /// changed. When it is not empty, `commitFinished` of the same group must follow.
     package mutating func takeCommit(of group: CommitGroup, now: DeliveryTime) -> [PartitionCommit] {
         self.now = now
-        let ids = ledger.takeCommit(of: group, in: store, now: now.ns, journal: &journal)
+        let ids = ledger.takeCommit(of: group, in: store, nowNs: now.ns, journal: &journal)
         guard !ids.isEmpty else { return [] }
         for id in ids { shortenSpan(id) }
         return ledger.entries(of: group)
@@ -15,13 +15,13 @@ extension DeliveryMachine {
     /// refused as a whole (`refusedByGroup`).
     package mutating func commitFinished(of group: CommitGroup, _ outcomes: [CommitOutcome]?, now: DeliveryTime) {
         self.now = now
-        let ids = ledger.beginReply(of: group, now: now.ns)
+        let ids = ledger.beginReply(of: group, nowNs: now.ns)
         precondition(outcomes == nil || outcomes?.count == ids.count, "a commit is answered entry by entry")
         guard !ids.isEmpty else { return }
         let longest = ledger.longestPending(ids)
         for (index, id) in ids.enumerated() {
             let outcome = outcomes?[index] ?? .refusedByGroup
-            switch ledger.replied(id, outcome, longest: longest, now: now.ns, journal: &journal) {
+            switch ledger.replied(id, outcome, longest: longest, nowNs: now.ns, journal: &journal) {
             case .nothing:
                 break
             case .acknowledged(let partition):
@@ -67,7 +67,7 @@ extension DeliveryMachine {
             } else if settings.ordering == .device, !store[slot].isInDeviceQueue {
                 joinDeviceQueue(slot)
             } else {
-                dispatch.becomeReady(slot, first: false, in: &store, now: now.ns)
+                dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
             }
         }
     }
@@ -100,6 +100,6 @@ extension DeliveryMachine {
 
     /// Until a commit proves that we are in the group still, nothing is sent.
     mutating func renewLeases() {
-        for partition in ledger.renewLeases(now: now.ns) { passReach(partition) }
+        for partition in ledger.renewLeases(nowNs: now.ns) { passReach(partition) }
     }
 }

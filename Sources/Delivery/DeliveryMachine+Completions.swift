@@ -27,7 +27,7 @@ extension DeliveryMachine {
         }
         if completion.sentAtMs != 0 { store[slot].sentAtMs = completion.sentAtMs }
         store[slot].isResend = true
-        if store[slot].isProbe, completion.kind != .answered { breakers.failTrial(slot, in: &store, now: now.ns) }
+        if store[slot].isProbe, completion.kind != .answered { breakers.failTrial(slot, in: &store, nowNs: now.ns) }
         switch completion.kind {
         case .notProcessed:
             handleReturn(slot, completion)
@@ -139,7 +139,7 @@ extension DeliveryMachine {
         if breakers.isGated(app), verdict != .credentialFault, completion.status != 403,
             !wasProbe || Self.isOfCredential(completion)
         {
-            forgetProbe(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), now: now.ns, journal: &journal))
+            forgetProbe(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), nowNs: now.ns, journal: &journal))
         }
         if isUndecided, sendOn(slot) { return }
         switch verdict {
@@ -195,9 +195,9 @@ extension DeliveryMachine {
         } else if let cause = causeToHold(slot) {
             hold(slot, cause)
         } else if tries <= Self.quickTries {
-            dispatch.becomeReady(slot, first: goesFirst(slot), in: &store, now: now.ns)
+            dispatch.becomeReady(slot, first: goesFirst(slot), in: &store, nowNs: now.ns)
         } else {
-            dispatch.backOff(slot, in: &store, now: now.ns)
+            dispatch.backOff(slot, in: &store, nowNs: now.ns)
         }
     }
 
@@ -237,13 +237,13 @@ extension DeliveryMachine {
             return
         }
         store[slot].isRetryAttempt = asAttempt
-        store[slot].due = settlement.dueMs(slot, in: tier, store, nowMs: now.wallMs)
         // The record's own block goes when the producer has it; what the producer has stays until it is acknowledged.
         room.takeBytes(store[bodyOf: record].payload.count, for: slot, in: &store)
         let app = Int(store[slot].app)
         if asAttempt { journal.counters.apps[app].retries[tier] &+= 1 }
         leaveDeviceQueue(slot)
         store[slot].state = .concluded
+        store[slot].dueMs = settlement.dueMs(slot, in: tier, store, nowMs: now.wallMs)
         settlement.produce(slot, .retry(tier: tier), in: &store)
     }
 }

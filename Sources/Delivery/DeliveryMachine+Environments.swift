@@ -39,7 +39,7 @@ extension DeliveryMachine {
         } else if settings.ordering == .device {
             joinDeviceQueue(slot)
         } else {
-            dispatch.becomeReady(slot, first: false, in: &store, now: now.ns)
+            dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         }
         return true
     }

@@ -11,7 +11,7 @@ extension DeliveryMachine {
     /// Why this notification may not be sent now; `nil`: it may. It may become a circuit's probe.
     @inline(__always)
     mutating func causeToHold(_ slot: NotificationSlot) -> HeldCause? {
-        breakers.causeToHold(slot, in: &store, now: now.ns)
+        breakers.causeToHold(slot, in: &store, nowNs: now.ns)
     }
 
     // MARK: Held
@@ -65,7 +65,7 @@ extension DeliveryMachine {
         let app = Int(store[slot].app)
         let tiers = settlement.tiers
         let holding = breakers.note(
-            cause, of: app, pauseNs: holdingPauseNs, roundNs: tiers.delayMs(of: 0) * 1_000_000, now: now.ns,
+            cause, of: app, pauseNs: holdingPauseNs, roundNs: tiers.delayMs(of: 0) * 1_000_000, nowNs: now.ns,
             journal: &journal)
         let lasting = holding.forNs >= Self.longHoldingNs ? tiers.long : 0
         switch cause {
@@ -128,7 +128,7 @@ extension DeliveryMachine {
     /// connections, or there is no tier that can be written), nothing more is read of the partition.
     mutating func shortenSpan(_ id: PartitionID) {
         let mayHold = settlement.tiers.isAnyWritable
-        guard let limit = ledger.shortenSpan(id, mayHold: mayHold, in: store, now: now.ns) else { return }
+        guard let limit = ledger.shortenSpan(id, mayHold: mayHold, in: store, nowNs: now.ns) else { return }
         var isChosen = [Bool](repeating: false, count: ledger.partitions.count)
         isChosen[Int(id.slot.number)] = true
         holdOldest(
@@ -169,7 +169,7 @@ extension DeliveryMachine {
     /// The probe was answered: its circuit closes, or waits longer.
     mutating func settleProbe(_ slot: NotificationSlot, fault: ReasonCode?) {
         let probe = breakers.settleProbe(
-            slot, fault: fault, in: &store, ofMany: apps.areMany, now: now.ns, journal: &journal)
+            slot, fault: fault, in: &store, ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
         forgetProbe(probe)
     }
 
@@ -177,11 +177,11 @@ extension DeliveryMachine {
     mutating func handleCredentialFault(_ slot: NotificationSlot, _ reason: ReasonCode) {
         let app = Int(store[slot].app)
         let handedNs = handedNs(slot)
-        breakers.tellFault(app, reason, now: now.ns, journal: &journal)
+        breakers.tellFault(app, reason, nowNs: now.ns, journal: &journal)
         let effect =
             reason.subject == .topic
-            ? breakers.topicFault(slot, reason, handedNs: handedNs, in: store, now: now.ns, journal: &journal)
-            : breakers.credentialFault(app, reason, handedNs: handedNs, now: now.ns, journal: &journal)
+            ? breakers.topicFault(slot, reason, handedNs: handedNs, in: store, nowNs: now.ns, journal: &journal)
+            : breakers.credentialFault(app, reason, handedNs: handedNs, nowNs: now.ns, journal: &journal)
         switch effect {
         case .outdated:
             resend(slot)

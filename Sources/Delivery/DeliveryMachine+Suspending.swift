@@ -16,7 +16,7 @@ extension DeliveryMachine {
             isSuspended[Int(partition.number)] = true
             dropWaitingRecords(partition)
             setShared(partition, false)
-            ledger.suspend(partition, in: &store, now: now.ns)
+            ledger.suspend(partition, in: &store, nowNs: now.ns)
         }
         forEachNotification(in: isSuspended) { machine, slot in
             switch machine.store[slot].state {
@@ -58,7 +58,7 @@ extension DeliveryMachine {
 
     /// Detached assignments are over when nothing of them is open, suspended ones when they were not given back in time.
     mutating func endUnassigned() {
-        let (over, late) = ledger.endedUnassigned(now: now.ns)
+        let (over, late) = ledger.endedUnassigned(nowNs: now.ns)
         if !over.isEmpty { release(over, because: nil) }
         if !late.isEmpty { release(late, because: { .suspendedReleased($0) }) }
     }

@@ -91,7 +91,7 @@ package struct DeliveryMachine: ~Copyable {
     package var nextDeadlineNs: Int64? {
         var next = ledger.nextDeadlineNs
         func consider(_ ns: Int64) { next = min(next ?? .max, ns) }
-        if let ns = dispatch.nextDeadlineNs(in: store, now: now.ns) { consider(ns) }
+        if let ns = dispatch.nextDeadlineNs(in: store, nowNs: now.ns) { consider(ns) }
         if breakers.nextCutOffNs != .max { consider(breakers.nextCutOffNs) }
         if ledger.admittingCount > 0, apps.areMany {
             for partition in ledger.partitions.slots where ledger.partitions[partition].firstAdmitting != .none {
@@ -108,8 +108,8 @@ package struct DeliveryMachine: ~Copyable {
         if now.ns >= breakers.nextCutOffNs { cutOff() }
         devices.expire(now.ns)
         if ledger.unassignedCount > 0 { endUnassigned() }
-        while let slot = dispatch.nextBackedOff(in: &store, now: now.ns) {
-            dispatch.becomeReady(slot, first: goesFirst(slot), in: &store, now: now.ns)
+        while let slot = dispatch.nextBackedOff(in: &store, nowNs: now.ns) {
+            dispatch.becomeReady(slot, first: goesFirst(slot), in: &store, nowNs: now.ns)
         }
     }
 }
@@ -272,9 +272,9 @@ extension DeliveryMachine {
     private mutating func takeTurn(_ slot: NotificationSlot) {
         if devices.isSlowed(slot, in: store) {
             store[slot].sinceNs = now.ns
-            dispatch.backOff(slot, in: &store, now: now.ns)
+            dispatch.backOff(slot, in: &store, nowNs: now.ns)
         } else {
-            dispatch.becomeReady(slot, first: false, in: &store, now: now.ns)
+            dispatch.becomeReady(slot, first: false, in: &store, nowNs: now.ns)
         }
     }
 
@@ -288,7 +288,7 @@ extension DeliveryMachine {
         if ledger.admittingCount > 0 { admitWaiting() }
         let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
         for app in dispatch.indices {
-            guard let (free, most) = dispatch.room(app, now: now.ns) else { continue }
+            guard let (free, most) = dispatch.room(app, nowNs: now.ns) else { continue }
             var batch: [OutgoingRequest] = []
             var suspects = 0
             batch.reserveCapacity(min(free, dispatch.ready(app)))
@@ -301,7 +301,7 @@ extension DeliveryMachine {
                 batch.append(handOut(slot, handedMs))
             }
             if !batch.isEmpty {
-                dispatch.handed(app, batch.count, suspects: suspects, now: now.ns)
+                dispatch.handed(app, batch.count, suspects: suspects, nowNs: now.ns)
                 journal.counters.apps[app].handed &+= batch.count
                 body(AppIndex(app), batch)
             }

@@ -129,7 +129,7 @@ extension DeliveryMachine {
             guardState: dispatch.environmentGuard(app).state, credentialOpenNs: circuit?.openedNs,
             credentialReason: circuit?.reason.text?.description, openTopics: breakers.openTopics(app),
             isCutOff: breakers.isCutOff(app),
-            heldSinceNs: breakers.heldSinceNs(app, pauseNs: holdingPauseNs, now: now.ns))
+            heldSinceNs: breakers.heldSinceNs(app, pauseNs: holdingPauseNs, nowNs: now.ns))
     }
 
     package var gauges: DeliveryGauges {

@@ -11,44 +11,44 @@ struct CircuitTests {
     @Test("One probe at a time, at intervals that double from one second to a minute")
     func probes() {
         var circuit = Circuit()
-        expect(circuit.admits(Self.id(1), now: 0), is: true)
-        expect(circuit.fault(.badCertificate, handedNs: 0, now: 10), is: .opened)
-        expect(circuit.fault(.badCertificate, handedNs: 0, now: 11), is: .none)
-        var now: Int64 = 10
+        expect(circuit.admits(Self.id(1), nowNs: 0), is: true)
+        expect(circuit.fault(.badCertificate, handedNs: 0, nowNs: 10), is: .opened)
+        expect(circuit.fault(.badCertificate, handedNs: 0, nowNs: 11), is: .none)
+        var nowNs: Int64 = 10
         for delay in [1, 2, 4, 8, 16, 32, 60, 60] as [Int64] {
-            expect(circuit.admits(Self.id(1), now: now + delay * Self.second - 1), is: false)
-            now += delay * Self.second
-            expect(circuit.admits(Self.id(2), now: now), is: true)
-            expect(circuit.admits(Self.id(3), now: now + 100 * Self.second), is: false)
-            circuit.probeFailed(now: now)
+            expect(circuit.admits(Self.id(1), nowNs: nowNs + delay * Self.second - 1), is: false)
+            nowNs += delay * Self.second
+            expect(circuit.admits(Self.id(2), nowNs: nowNs), is: true)
+            expect(circuit.admits(Self.id(3), nowNs: nowNs + 100 * Self.second), is: false)
+            circuit.probeFailed(nowNs: nowNs)
         }
-        now += 60 * Self.second
-        expect(circuit.admits(Self.id(4), now: now), is: true)
-        circuit.close(now: now)
-        expect(circuit.admits(Self.id(5), now: now), is: true)
-        expect(circuit.fault(.badCertificate, handedNs: now, now: now), is: .opened)
-        expect(circuit.admits(Self.id(1), now: now + Self.second - 1), is: false)
-        expect(circuit.admits(Self.id(1), now: now + Self.second), is: true)
+        nowNs += 60 * Self.second
+        expect(circuit.admits(Self.id(4), nowNs: nowNs), is: true)
+        circuit.close(nowNs: nowNs)
+        expect(circuit.admits(Self.id(5), nowNs: nowNs), is: true)
+        expect(circuit.fault(.badCertificate, handedNs: nowNs, nowNs: nowNs), is: .opened)
+        expect(circuit.admits(Self.id(1), nowNs: nowNs + Self.second - 1), is: false)
+        expect(circuit.admits(Self.id(1), nowNs: nowNs + Self.second), is: true)
     }
 
     @Test("A probe that ends without an answer makes room for the next at once")
     func unanswered() {
         var circuit = Circuit()
-        _ = circuit.fault(.badCertificate, handedNs: 0, now: 0)
-        expect(circuit.admits(Self.id(1), now: Self.second), is: true)
+        _ = circuit.fault(.badCertificate, handedNs: 0, nowNs: 0)
+        expect(circuit.admits(Self.id(1), nowNs: Self.second), is: true)
         circuit.probeEnded()
-        expect(circuit.admits(Self.id(2), now: Self.second), is: true)
+        expect(circuit.admits(Self.id(2), nowNs: Self.second), is: true)
     }
 
     @Test("An answer to a try from before it closed does not open it; from before the replacement it is outdated")
     func late() {
         var circuit = Circuit()
-        _ = circuit.fault(.badCertificate, handedNs: 0, now: 0)
-        circuit.close(now: 100)
-        expect(circuit.fault(.badCertificate, handedNs: 99, now: 200), is: .none)
-        circuit.replaced(now: 300)
-        expect(circuit.fault(.badCertificate, handedNs: 299, now: 400), is: .outdated)
-        expect(circuit.fault(.badCertificate, handedNs: 300, now: 400), is: .opened)
+        _ = circuit.fault(.badCertificate, handedNs: 0, nowNs: 0)
+        circuit.close(nowNs: 100)
+        expect(circuit.fault(.badCertificate, handedNs: 99, nowNs: 200), is: .none)
+        circuit.replaced(nowNs: 300)
+        expect(circuit.fault(.badCertificate, handedNs: 299, nowNs: 400), is: .outdated)
+        expect(circuit.fault(.badCertificate, handedNs: 300, nowNs: 400), is: .opened)
     }
 }
 

@@ -90,20 +90,20 @@ struct CircuitBreakersTests {
         breakers.addApp(.named("shop"))
         let first = store.add("a")
         let second = store.add("b")
-        expect(breakers.causeToHold(first, in: &store, now: 0), is: nil)
+        expect(breakers.causeToHold(first, in: &store, nowNs: 0), is: nil)
         expect(
-            breakers.credentialFault(0, .invalidProviderToken, handedNs: 0, now: 0, journal: &journal), is: .opened)
-        expect(breakers.causeToHold(first, in: &store, now: 0), is: .credential)
+            breakers.credentialFault(0, .invalidProviderToken, handedNs: 0, nowNs: 0, journal: &journal), is: .opened)
+        expect(breakers.causeToHold(first, in: &store, nowNs: 0), is: .credential)
         let later = Circuit.firstDelayNs
-        expect(breakers.causeToHold(first, in: &store, now: later), is: nil)
+        expect(breakers.causeToHold(first, in: &store, nowNs: later), is: nil)
         expect(store[first].isProbe, is: true)
         expect(breakers.isProbe(store.id(of: first)), is: true)
-        expect(breakers.causeToHold(second, in: &store, now: later), is: .credential)
+        expect(breakers.causeToHold(second, in: &store, nowNs: later), is: .credential)
         // A probe that ends without an answer gives its place to another.
         breakers.endProbe(first, in: &store)
-        expect(breakers.causeToHold(second, in: &store, now: later), is: nil)
+        expect(breakers.causeToHold(second, in: &store, nowNs: later), is: nil)
         let probe = breakers.settleProbe(
-            second, fault: nil, in: &store, ofMany: false, now: later, journal: &journal)
+            second, fault: nil, in: &store, ofMany: false, nowNs: later, journal: &journal)
         expect(probe, is: store.id(of: second))
         expect(breakers.isClosed(0) || !breakers.probes.isEmpty || breakers.isGated(0), is: false)
         expect(journal.counters.circuitsOpened, is: 1)
@@ -117,15 +117,15 @@ struct CircuitBreakersTests {
         var journal = Self.journal()
         breakers.addApp(.named("shop"))
         breakers.addApp(.named("news"))
-        _ = breakers.setReachable(0, false, ofMany: true, now: 10, journal: &journal)
+        _ = breakers.setReachable(0, false, ofMany: true, nowNs: 10, journal: &journal)
         expect(breakers.nextCutOffNs, is: 10 + CircuitBreakers.cutOffNs)
-        let now = breakers.nextCutOffNs
-        expect(breakers.cutOff(isBusy: [false, false], now: now - 1, journal: &journal), is: [false, false])
-        expect(breakers.cutOff(isBusy: [false, false], now: now, journal: &journal), is: [true, false])
+        let nowNs = breakers.nextCutOffNs
+        expect(breakers.cutOff(isBusy: [false, false], nowNs: nowNs - 1, journal: &journal), is: [false, false])
+        expect(breakers.cutOff(isBusy: [false, false], nowNs: nowNs, journal: &journal), is: [true, false])
         let slot = store.add("a")
-        expect(breakers.causeToHold(slot, in: &store, now: now), is: .unreachable)
-        _ = breakers.setReachable(0, true, ofMany: true, now: now, journal: &journal)
-        expect(breakers.causeToHold(slot, in: &store, now: now), is: nil)
+        expect(breakers.causeToHold(slot, in: &store, nowNs: nowNs), is: .unreachable)
+        _ = breakers.setReachable(0, true, ofMany: true, nowNs: nowNs, journal: &journal)
+        expect(breakers.causeToHold(slot, in: &store, nowNs: nowNs), is: nil)
     }
 
     @Test("How long an app has been held counts per cause, until that ends")
@@ -133,16 +133,16 @@ struct CircuitBreakersTests {
         var breakers = CircuitBreakers()
         var journal = Self.journal()
         breakers.addApp(.named("shop"))
-        func note(_ cause: HeldCause, _ now: Int64) -> Int64 {
-            breakers.note(cause, of: 0, pauseNs: 100, roundNs: 50, now: now, journal: &journal).forNs
+        func note(_ cause: HeldCause, _ nowNs: Int64) -> Int64 {
+            breakers.note(cause, of: 0, pauseNs: 100, roundNs: 50, nowNs: nowNs, journal: &journal).forNs
         }
         expect([note(.paused, 10), note(.paused, 1_000), note(.device, 1_000)], is: [0, 990, 0])
         // What is told one by one begins anew after a pause.
         expect([note(.device, 1_100), note(.device, 1_201)], is: [100, 0])
-        expect(breakers.heldSinceNs(0, pauseNs: 100, now: 1_201), is: 10)
+        expect(breakers.heldSinceNs(0, pauseNs: 100, nowNs: 1_201), is: 10)
         breakers.endHolding(.paused)
-        expect(breakers.heldSinceNs(0, pauseNs: 100, now: 1_201), is: 1_201)
-        expect(breakers.heldSinceNs(0, pauseNs: 100, now: 1_302), is: nil)
+        expect(breakers.heldSinceNs(0, pauseNs: 100, nowNs: 1_201), is: 1_201)
+        expect(breakers.heldSinceNs(0, pauseNs: 100, nowNs: 1_302), is: nil)
     }
 }
 
@@ -159,19 +159,19 @@ struct DispatchTests {
     func capacity() {
         var store = NotificationStore.forTests()
         var dispatch = Self.make(.named("shop"), capacity: 2)
-        expect(dispatch.room(0, now: 0) == nil, is: true)
+        expect(dispatch.room(0, nowNs: 0) == nil, is: true)
         let slots = [store.add("a"), store.add("b"), store.add("c")]
-        for slot in slots { dispatch.becomeReady(slot, first: false, in: &store, now: 7) }
+        for slot in slots { dispatch.becomeReady(slot, first: false, in: &store, nowNs: 7) }
         expect(dispatch.oldestNs(0, in: store), is: 7)
-        expect(dispatch.room(0, now: 0)?.free, is: 2)
+        expect(dispatch.room(0, nowNs: 0)?.free, is: 2)
         expect(dispatch.next(0, from: &store), is: slots[0])
         expect(dispatch.next(0, from: &store), is: slots[1])
-        dispatch.handed(0, 2, suspects: 1, now: 0)
+        dispatch.handed(0, 2, suspects: 1, nowNs: 0)
         expect(dispatch.handed(0), is: 2)
-        expect(dispatch.room(0, now: 0)?.free, is: 1)
+        expect(dispatch.room(0, nowNs: 0)?.free, is: 1)
         dispatch.cameBack(0, isSuspect: true)
         dispatch.cameBack(0, isSuspect: false)
-        dispatch.becomeReady(slots[0], first: true, in: &store, now: 8)
+        dispatch.becomeReady(slots[0], first: true, in: &store, nowNs: 8)
         expect(dispatch.next(0, from: &store), is: slots[0])
         dispatch.remove(slots[2], from: &store)
         expect(dispatch.ready(0), is: 0)
@@ -211,13 +211,13 @@ struct DispatchTests {
         var store = NotificationStore.forTests()
         var dispatch = Self.make(.named("shop"), capacity: 2)
         let slots = [store.add("a"), store.add("b"), store.add("c")]
-        for (place, slot) in slots.enumerated() { dispatch.backOff(slot, in: &store, now: Int64(place)) }
+        for (place, slot) in slots.enumerated() { dispatch.backOff(slot, in: &store, nowNs: Int64(place)) }
         dispatch.remove(slots[0], from: &store)
-        expect(dispatch.nextDeadlineNs(in: store, now: 0), is: 1 + Dispatch.backOffNs)
-        expect(dispatch.nextBackedOff(in: &store, now: Dispatch.backOffNs), is: nil)
-        expect(dispatch.nextBackedOff(in: &store, now: Dispatch.backOffNs + 2), is: slots[1])
-        expect(dispatch.nextBackedOff(in: &store, now: Dispatch.backOffNs + 2), is: slots[2])
-        expect(dispatch.nextDeadlineNs(in: store, now: 0), is: nil)
+        expect(dispatch.nextDeadlineNs(in: store, nowNs: 0), is: 1 + Dispatch.backOffNs)
+        expect(dispatch.nextBackedOff(in: &store, nowNs: Dispatch.backOffNs), is: nil)
+        expect(dispatch.nextBackedOff(in: &store, nowNs: Dispatch.backOffNs + 2), is: slots[1])
+        expect(dispatch.nextBackedOff(in: &store, nowNs: Dispatch.backOffNs + 2), is: slots[2])
+        expect(dispatch.nextDeadlineNs(in: store, nowNs: 0), is: nil)
     }
 
     @Test("A rate limit gives no more than its burst, suspects included, and says when the next may go")
@@ -225,14 +225,14 @@ struct DispatchTests {
         var store = NotificationStore.forTests()
         var dispatch = Self.make(.named("shop", rateLimit: 100), capacity: 1_000)
         let slots = (0..<20).map { _ in store.add("a") }
-        for slot in slots { dispatch.becomeReady(slot, first: false, in: &store, now: 0) }
-        let room = dispatch.room(0, now: 0)
+        for slot in slots { dispatch.becomeReady(slot, first: false, in: &store, nowNs: 0) }
+        let room = dispatch.room(0, nowNs: 0)
         expect(room?.most, is: 6)
-        dispatch.handed(0, 6, suspects: 6, now: 0)
-        expect(dispatch.room(0, now: 0) == nil, is: true)
-        expect(dispatch.nextDeadlineNs(in: store, now: 0) ?? 0 > 0, is: true)
+        dispatch.handed(0, 6, suspects: 6, nowNs: 0)
+        expect(dispatch.room(0, nowNs: 0) == nil, is: true)
+        expect(dispatch.nextDeadlineNs(in: store, nowNs: 0) ?? 0 > 0, is: true)
         dispatch.remove(0)
-        expect(dispatch.nextDeadlineNs(in: store, now: 0), is: nil)
+        expect(dispatch.nextDeadlineNs(in: store, nowNs: 0), is: nil)
     }
 }
 
@@ -296,13 +296,13 @@ struct RoomTests {
         room.take(group: 0, app: 0)
         expect(room.isFull(app: 0), is: true)
         expect(room.shareWaitEndNs(app: 0, oldestNs: nil), is: nil)
-        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, now: 10), is: false)
+        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, nowNs: 10), is: false)
         expect(room.shareWaitEndNs(app: 0, oldestNs: nil), is: 10 + Room.shareWaitNs)
-        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, now: 10 + Room.shareWaitNs), is: true)
+        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, nowNs: 10 + Room.shareWaitNs), is: true)
         room.endFull(app: 0)
-        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, now: 10 + Room.shareWaitNs), is: false)
+        expect(room.hasWaitedForShare(app: 0, oldestNs: nil, nowNs: 10 + Room.shareWaitNs), is: false)
         // The oldest that waits for a stream is what counts, where one does.
-        expect(room.hasWaitedForShare(app: 0, oldestNs: 0, now: Room.shareWaitNs), is: true)
+        expect(room.hasWaitedForShare(app: 0, oldestNs: 0, nowNs: Room.shareWaitNs), is: true)
     }
 }
 
@@ -353,7 +353,7 @@ struct SettlementTests {
         settlement.emptyUnwritableTiers(in: &store, nowMs: 1_000)
         expect(settlement.next(for: .retry(tier: 0), in: store), is: nil)
         expect(settlement.next(for: .retry(tier: 1), in: store)?.id.slot, is: slot)
-        expect(store[slot].due, is: 901_000)
+        expect(store[slot].dueMs, is: 901_000)
     }
 }
 

@@ -131,10 +131,10 @@ struct Room {
 
     /// Whether the app's share was full for so long that records are held instead of waiting: its oldest unsent notification
     /// has waited for a stream that long, or, where all are in flight, nothing more of it was admitted for that long.
-    mutating func hasWaitedForShare(app: Int, oldestNs: Int64?, now: Int64) -> Bool {
-        let sinceNs = apps[app].fullSinceNs ?? now
+    mutating func hasWaitedForShare(app: Int, oldestNs: Int64?, nowNs: Int64) -> Bool {
+        let sinceNs = apps[app].fullSinceNs ?? nowNs
         apps[app].fullSinceNs = sinceNs
-        return now - (oldestNs ?? sinceNs) >= Self.shareWaitNs
+        return nowNs - (oldestNs ?? sinceNs) >= Self.shareWaitNs
     }
 
     /// Nothing waits for the app's share.

@@ -152,9 +152,9 @@ struct Dispatch: ~Copyable {
     // MARK: Waiting
 
     /// It waits for a free stream; those that were sent before go first.
-    mutating func becomeReady(_ slot: NotificationSlot, first: Bool, in store: inout NotificationStore, now: Int64) {
+    mutating func becomeReady(_ slot: NotificationSlot, first: Bool, in store: inout NotificationStore, nowNs: Int64) {
         store[slot].state = .ready
-        if !first { store[slot].sinceNs = now }
+        if !first { store[slot].sinceNs = nowNs }
         let app = Int(store[slot].app)
         let group = Int(store[recordOf: slot].group)
         if first {
@@ -165,15 +165,15 @@ struct Dispatch: ~Copyable {
     }
 
     /// It waits before it is ready. All wait equally long, so that the list is in the order of their times.
-    mutating func backOff(_ slot: NotificationSlot, in store: inout NotificationStore, now: Int64) {
+    mutating func backOff(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
         store[slot].state = .backingOff
-        store[slot].due = now + Self.backOffNs
+        store[slot].dueNs = nowNs + Self.backOffNs
         backingOff.append(slot, in: &store)
     }
 
     /// One whose pause is over; `nil`: none's is. It waits nowhere any more.
-    mutating func nextBackedOff(in store: inout NotificationStore, now: Int64) -> NotificationSlot? {
-        guard !backingOff.isEmpty, store[backingOff.head].due <= now else { return nil }
+    mutating func nextBackedOff(in store: inout NotificationStore, nowNs: Int64) -> NotificationSlot? {
+        guard !backingOff.isEmpty, store[backingOff.head].dueNs <= nowNs else { return nil }
         let slot = backingOff.head
         backingOff.remove(slot, from: &store)
         return slot
@@ -200,11 +200,11 @@ struct Dispatch: ~Copyable {
     /// How many of what waits may be handed to this app's transport now, and how many with suspects, which have room of
     /// their own; `nil`: none.
     @inline(__always)
-    func room(_ app: Int, now: Int64) -> (free: Int, most: Int)? {
+    func room(_ app: Int, nowNs: Int64) -> (free: Int, most: Int)? {
         let free = apps[app].concurrency - apps[app].outstanding
         guard free > 0, apps[app].ready.count > 0 else { return nil }
         guard apps[app].isRateLimited else { return (free, .max) }
-        let allowed = min(free, apps[app].rateLimit.allowance(now))
+        let allowed = min(free, apps[app].rateLimit.allowance(nowNs))
         return allowed > 0 ? (allowed, allowed) : nil
     }
 
@@ -218,10 +218,10 @@ struct Dispatch: ~Copyable {
     func isIdle(_ app: Int) -> Bool { apps[app].ready.count == 0 && apps[app].outstanding < apps[app].concurrency }
 
     /// So many were handed out, suspects among them.
-    mutating func handed(_ app: Int, _ count: Int, suspects: Int, now: Int64) {
+    mutating func handed(_ app: Int, _ count: Int, suspects: Int, nowNs: Int64) {
         apps[app].outstanding += count - suspects
         apps[app].quarantined += suspects
-        if apps[app].isRateLimited { apps[app].rateLimit.take(count, now) }
+        if apps[app].isRateLimited { apps[app].rateLimit.take(count, nowNs) }
     }
 
     /// One came back.
@@ -248,12 +248,12 @@ struct Dispatch: ~Copyable {
     // MARK: How it stands
 
     /// When something that waits may go by itself; `nil`: never.
-    func nextDeadlineNs(in store: borrowing NotificationStore, now: Int64) -> Int64? {
-        var next = backingOff.isEmpty ? nil : store[backingOff.head].due
+    func nextDeadlineNs(in store: borrowing NotificationStore, nowNs: Int64) -> Int64? {
+        var next = backingOff.isEmpty ? nil : store[backingOff.head].dueNs
         guard rateLimitedApps > 0 else { return next }
         for app in apps.indices
         where apps[app].isRateLimited && apps[app].ready.count > 0 && apps[app].outstanding < apps[app].concurrency {
-            next = min(next ?? .max, apps[app].rateLimit.dueNs(now))
+            next = min(next ?? .max, apps[app].rateLimit.dueNs(nowNs))
         }
         return next
     }

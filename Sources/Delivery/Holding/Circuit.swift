@@ -29,23 +29,23 @@ struct Circuit {
     private var faultHandedNs = Int64.min
 
     /// - Parameter handedNs: when the try that was answered so was handed out.
-    mutating func fault(_ reason: ReasonCode, handedNs: Int64, now: Int64) -> Effect {
+    mutating func fault(_ reason: ReasonCode, handedNs: Int64, nowNs: Int64) -> Effect {
         if handedNs < replacedNs { return .outdated }
         if isOpen { faultHandedNs = max(faultHandedNs, handedNs) }
         guard !isOpen, handedNs >= closedNs else { return .none }
         isOpen = true
-        openedNs = now
+        openedNs = nowNs
         self.reason = reason
         faultHandedNs = handedNs
         delayNs = Self.firstDelayNs
-        nextProbeNs = now + delayNs
+        nextProbeNs = nowNs + delayNs
         return .opened
     }
 
     /// Whether this notification may try; then it is the probe.
-    mutating func admits(_ id: NotificationID, now: Int64) -> Bool {
+    mutating func admits(_ id: NotificationID, nowNs: Int64) -> Bool {
         guard isOpen else { return true }
-        guard probe == nil, now >= nextProbeNs else { return false }
+        guard probe == nil, nowNs >= nextProbeNs else { return false }
         probe = id
         return true
     }
@@ -58,25 +58,25 @@ struct Circuit {
     }
 
     /// The probe was answered by the fault.
-    mutating func probeFailed(now: Int64) {
+    mutating func probeFailed(nowNs: Int64) {
         probe = nil
         delayNs = min(delayNs * 2, Self.longestDelayNs)
-        nextProbeNs = now + delayNs
+        nextProbeNs = nowNs + delayNs
     }
 
     /// The probe was not answered, and will not be.
     mutating func probeEnded() { probe = nil }
 
-    mutating func close(now: Int64) {
+    mutating func close(nowNs: Int64) {
         isOpen = false
         probe = nil
-        closedNs = now
+        closedNs = nowNs
     }
 
     /// The credential is another one from now on.
-    mutating func replaced(now: Int64) {
-        close(now: now)
-        replacedNs = now
+    mutating func replaced(nowNs: Int64) {
+        close(nowNs: nowNs)
+        replacedNs = nowNs
     }
 }
 

@@ -49,9 +49,9 @@ struct CircuitBreakers: ~Copyable {
 
     /// Why this notification may not be sent now; `nil`: it may. It may become a circuit's probe.
     @inline(__always)
-    mutating func causeToHold(_ slot: NotificationSlot, in store: inout NotificationStore, now: Int64) -> HeldCause? {
+    mutating func causeToHold(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) -> HeldCause? {
         let app = Int(store[slot].app)
-        return apps[app].isGated ? gatedCause(slot, app, in: &store, now: now) : nil
+        return apps[app].isGated ? gatedCause(slot, app, in: &store, nowNs: nowNs) : nil
     }
 
     /// Some of what is to be sent may have to be held: `causeToHold` says which.
@@ -59,24 +59,24 @@ struct CircuitBreakers: ~Copyable {
     func isGated(_ app: Int) -> Bool { apps[app].isGated }
 
     private mutating func gatedCause(
-        _ slot: NotificationSlot, _ app: Int, in store: inout NotificationStore, now: Int64
+        _ slot: NotificationSlot, _ app: Int, in store: inout NotificationStore, nowNs: Int64
     ) -> HeldCause? {
         if apps[app].isRemoved { return .removed }
         if apps[app].isPaused { return .paused }
         let id = store.id(of: slot)
         if apps[app].isCutOff {
             guard apps[app].isConnected else { return .unreachable }
-            guard store[slot].isProbe || apps[app].trial.admits(id, now: now) else { return .unreachable }
+            guard store[slot].isProbe || apps[app].trial.admits(id, nowNs: nowNs) else { return .unreachable }
             store[slot].isProbe = true
         }
         if store[slot].isProbe { return nil }
         let place = apps[app].credential
         if credentials[place].circuit.isOpen {
-            store[slot].isProbe = credentials[place].circuit.admits(id, now: now)
+            store[slot].isProbe = credentials[place].circuit.admits(id, nowNs: nowNs)
             return store[slot].isProbe ? nil : .credential
         }
         if let place = topicCircuit(of: slot, in: store) {
-            store[slot].isProbe = topics[place].circuit.admits(id, now: now)
+            store[slot].isProbe = topics[place].circuit.admits(id, nowNs: nowNs)
             return store[slot].isProbe ? nil : .topic
         }
         return nil
@@ -126,7 +126,7 @@ struct CircuitBreakers: ~Copyable {
     ///
     /// - Returns: a probe that is one no more.
     mutating func refresh(
-        _ app: Int, _ route: AppRoute, ofMany: Bool, now: Int64, journal: inout Journal
+        _ app: Int, _ route: AppRoute, ofMany: Bool, nowNs: Int64, journal: inout Journal
     ) -> NotificationID? {
         if !apps[app].isRemoved {
             let place = place(of: route, app: app)
@@ -134,7 +134,7 @@ struct CircuitBreakers: ~Copyable {
             if place != apps[app].credential { endHolding(.credential, of: app) }
             apps[app].credential = place
         }
-        let probe = watchConnection(of: app, ofMany: ofMany, now: now, journal: &journal)
+        let probe = watchConnection(of: app, ofMany: ofMany, nowNs: nowNs, journal: &journal)
         refreshGate(of: app)
         return probe
     }
@@ -154,10 +154,10 @@ struct CircuitBreakers: ~Copyable {
     /// After a reload: the open circuit of a credential that no app has any more closes, since no answer will end it.
     ///
     /// - Returns: probes that are none any more.
-    mutating func closeLeft(now: Int64, journal: inout Journal) -> [NotificationID] {
+    mutating func closeLeft(nowNs: Int64, journal: inout Journal) -> [NotificationID] {
         var probes = credentials.indices.compactMap { place in
             let isUsed = apps.contains { $0.credential == place && !$0.isRemoved }
-            return isUsed ? nil : closeCredential(at: place, now: now, journal: &journal)
+            return isUsed ? nil : closeCredential(at: place, nowNs: nowNs, journal: &journal)
         }
         // They would count towards the limit for ever: nothing of a removed app is sent that could close them.
         for place in topics.indices.reversed() where apps[topics[place].app].isRemoved {
@@ -194,12 +194,12 @@ struct CircuitBreakers: ~Copyable {
     /// Closes a circuit, if it is open.
     ///
     /// - Returns: its probe, which is one no more.
-    mutating func closeCredential(at place: Int, now: Int64, journal: inout Journal) -> NotificationID? {
-        credentials[place].circuit.isOpen ? closeCircuit(at: place, now: now, journal: &journal) : nil
+    mutating func closeCredential(at place: Int, nowNs: Int64, journal: inout Journal) -> NotificationID? {
+        credentials[place].circuit.isOpen ? closeCircuit(at: place, nowNs: nowNs, journal: &journal) : nil
     }
 
     /// The circuit's credential is another one from now on.
-    mutating func replaceCredential(at place: Int, now: Int64) { credentials[place].circuit.replaced(now: now) }
+    mutating func replaceCredential(at place: Int, nowNs: Int64) { credentials[place].circuit.replaced(nowNs: nowNs) }
 
     /// Closes an open circuit of a topic of the apps with this circuit, the last one; false: there is none.
     ///
@@ -213,9 +213,9 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// Tells that Apple does not accept an app's credential, not too often.
-    mutating func tellFault(_ app: Int, _ reason: ReasonCode, now: Int64, journal: inout Journal) {
-        guard now >= apps[app].nextFaultEventNs else { return }
-        apps[app].nextFaultEventNs = now + Self.eventPauseNs
+    mutating func tellFault(_ app: Int, _ reason: ReasonCode, nowNs: Int64, journal: inout Journal) {
+        guard nowNs >= apps[app].nextFaultEventNs else { return }
+        apps[app].nextFaultEventNs = nowNs + Self.eventPauseNs
         journal.events.append(.credentialFault(app: AppIndex(app), reason: reason))
     }
 
@@ -223,10 +223,10 @@ struct CircuitBreakers: ~Copyable {
     ///
     /// - Parameter handedNs: when the try that was answered so was handed out.
     mutating func credentialFault(
-        _ app: Int, _ reason: ReasonCode, handedNs: Int64, now: Int64, journal: inout Journal
+        _ app: Int, _ reason: ReasonCode, handedNs: Int64, nowNs: Int64, journal: inout Journal
     ) -> Circuit.Effect {
         let place = apps[app].credential
-        let effect = credentials[place].circuit.fault(reason, handedNs: handedNs, now: now)
+        let effect = credentials[place].circuit.fault(reason, handedNs: handedNs, nowNs: nowNs)
         if case .opened = effect {
             journal.counters.circuitsOpened &+= 1
             let first = apps.firstIndex { $0.credential == place } ?? app
@@ -238,17 +238,17 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// The credential was refused without an answer: that is so of its circuit's probe, if it is under way.
-    mutating func probeRefused(_ app: Int, in store: inout NotificationStore, now: Int64) {
+    mutating func probeRefused(_ app: Int, in store: inout NotificationStore, nowNs: Int64) {
         let place = apps[app].credential
         // The probe's connection ended so: no other answer to it will come.
         guard let probe = credentials[place].circuit.probe, store[probe.slot].state == .handed else { return }
         store[probe.slot].isProbe = false
-        credentials[place].circuit.probeFailed(now: now)
+        credentials[place].circuit.probeFailed(nowNs: nowNs)
     }
 
-    private mutating func closeCircuit(at place: Int, now: Int64, journal: inout Journal) -> NotificationID? {
+    private mutating func closeCircuit(at place: Int, nowNs: Int64, journal: inout Journal) -> NotificationID? {
         let probe = credentials[place].circuit.probe
-        credentials[place].circuit.close(now: now)
+        credentials[place].circuit.close(nowNs: nowNs)
         journal.events.append(.circuitClosed(.credential(of: AppIndex(credentials[place].name))))
         for app in apps.indices where apps[app].credential == place {
             endHolding(.credential, of: app)
@@ -263,7 +263,7 @@ struct CircuitBreakers: ~Copyable {
     /// waits of the apps with that credential is to be looked at.
     mutating func topicFault(
         _ slot: NotificationSlot, _ reason: ReasonCode, handedNs: Int64, in store: borrowing NotificationStore,
-        now: Int64,
+        nowNs: Int64,
         journal: inout Journal
     ) -> Circuit.Effect {
         let app = Int(store[slot].app)
@@ -272,7 +272,7 @@ struct CircuitBreakers: ~Copyable {
             store.hasBody(store[slot].record)
         else { return .none }
         var opened = TopicCircuit(app: app, topic: Array(store[bodyOf: store[slot].record].topic))
-        _ = opened.circuit.fault(reason, handedNs: handedNs, now: now)
+        _ = opened.circuit.fault(reason, handedNs: handedNs, nowNs: nowNs)
         topics.append(opened)
         apps[app].openTopics += 1
         refreshGate(of: app)
@@ -300,32 +300,32 @@ struct CircuitBreakers: ~Copyable {
     ///
     /// - Returns: a probe that is one no more.
     mutating func settleProbe(
-        _ slot: NotificationSlot, fault: ReasonCode?, in store: inout NotificationStore, ofMany: Bool, now: Int64,
+        _ slot: NotificationSlot, fault: ReasonCode?, in store: inout NotificationStore, ofMany: Bool, nowNs: Int64,
         journal: inout Journal
     ) -> NotificationID? {
         guard let found = takeProbe(slot, in: &store) else { return nil }
         switch found {
         case .credential(let place):
             guard let fault, fault.subject != .topic else {
-                return closeCircuit(at: place, now: now, journal: &journal)
+                return closeCircuit(at: place, nowNs: nowNs, journal: &journal)
             }
-            credentials[place].circuit.probeFailed(now: now)
+            credentials[place].circuit.probeFailed(nowNs: nowNs)
         case .topic(let place):
             if fault == nil { return closeTopicCircuit(at: place, journal: &journal) }
-            topics[place].circuit.probeFailed(now: now)
+            topics[place].circuit.probeFailed(nowNs: nowNs)
         case .connection(let app):
             // Whatever it was: the transport says so as well.
-            return setReachable(app, true, ofMany: ofMany, now: now, journal: &journal)
+            return setReachable(app, true, ofMany: ofMany, nowNs: nowNs, journal: &journal)
         }
         return nil
     }
 
     /// A try came back without an answer: where that is what it was to bring, its app stays cut off.
-    mutating func failTrial(_ slot: NotificationSlot, in store: inout NotificationStore, now: Int64) {
+    mutating func failTrial(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
         let app = Int(store[slot].app)
         guard apps[app].trial.probe == store.id(of: slot) else { return }
         store[slot].isProbe = false
-        apps[app].trial.probeFailed(now: now)
+        apps[app].trial.probeFailed(nowNs: nowNs)
     }
 
     /// The probe ends without an answer: another one may try.
@@ -342,11 +342,11 @@ struct CircuitBreakers: ~Copyable {
     ///
     /// - Returns: a probe that is one no more.
     mutating func noteGoodAnswer(
-        _ app: Int, handedNs: Int64, now: Int64, journal: inout Journal
+        _ app: Int, handedNs: Int64, nowNs: Int64, journal: inout Journal
     ) -> NotificationID? {
         let place = apps[app].credential
         guard credentials[place].circuit.isDisproved(byTryHandedNs: handedNs) else { return nil }
-        return closeCircuit(at: place, now: now, journal: &journal)
+        return closeCircuit(at: place, nowNs: nowNs, journal: &journal)
     }
 
     enum ProbePlace { case credential(Int), topic(Int), connection(Int) }
@@ -367,38 +367,38 @@ struct CircuitBreakers: ~Copyable {
     /// - Parameter ofMany: there are other apps to protect.
     /// - Returns: a probe that is one no more.
     mutating func setReachable(
-        _ app: Int, _ isReachable: Bool, ofMany: Bool, now: Int64, journal: inout Journal
+        _ app: Int, _ isReachable: Bool, ofMany: Bool, nowNs: Int64, journal: inout Journal
     ) -> NotificationID? {
         apps[app].isReachable = isReachable
-        return watchConnection(of: app, ofMany: ofMany, now: now, journal: &journal)
+        return watchConnection(of: app, ofMany: ofMany, nowNs: nowNs, journal: &journal)
     }
 
     /// Its transport takes something now, or nothing any more.
     ///
     /// - Returns: a probe that is one no more.
     mutating func setConnected(
-        _ app: Int, _ isConnected: Bool, ofMany: Bool, now: Int64, journal: inout Journal
+        _ app: Int, _ isConnected: Bool, ofMany: Bool, nowNs: Int64, journal: inout Journal
     ) -> NotificationID? {
         apps[app].isConnected = isConnected
-        if isConnected { apps[app].connectedNs = now }
-        return watchConnection(of: app, ofMany: ofMany, now: now, journal: &journal)
+        if isConnected { apps[app].connectedNs = nowNs }
+        return watchConnection(of: app, ofMany: ofMany, nowNs: nowNs, journal: &journal)
     }
 
     /// To be called when something changed that says whether the app can send.
     private mutating func watchConnection(
-        of app: Int, ofMany: Bool, now: Int64, journal: inout Journal
+        of app: Int, ofMany: Bool, nowNs: Int64, journal: inout Journal
     ) -> NotificationID? {
         var probe: NotificationID?
         let isReachable = apps[app].isReachable || apps[app].isRemoved
         if isReachable {
             apps[app].unreachableNs = nil
         } else if apps[app].unreachableNs == nil, !apps[app].isConnected {
-            apps[app].unreachableNs = now
+            apps[app].unreachableNs = nowNs
         }
         if apps[app].isCutOff, isReachable || !ofMany {
             probe = apps[app].trial.probe
             apps[app].isCutOff = false
-            apps[app].trial.close(now: now)
+            apps[app].trial.close(nowNs: nowNs)
             journal.events.append(.circuitClosed(.connection(of: AppIndex(app))))
             endHolding(.unreachable, of: app)
             refreshGate(of: app)
@@ -415,18 +415,18 @@ struct CircuitBreakers: ~Copyable {
     ///
     /// - Parameter isBusy: of each app, whether something is at its transport.
     /// - Returns: of each app, whether it is cut off from now on: what waits of it is to be held.
-    mutating func cutOff(isBusy: [Bool], now: Int64, journal: inout Journal) -> [Bool] {
+    mutating func cutOff(isBusy: [Bool], nowNs: Int64, journal: inout Journal) -> [Bool] {
         nextCutOffNs = .max
         var isChosen = [Bool](repeating: false, count: apps.count)
         for app in apps.indices where !apps[app].isCutOff {
             guard let sinceNs = apps[app].unreachableNs else { continue }
-            guard now - sinceNs >= Self.cutOffNs else {
+            guard nowNs - sinceNs >= Self.cutOffNs else {
                 nextCutOffNs = min(nextCutOffNs, sinceNs + Self.cutOffNs)
                 continue
             }
             if apps[app].isConnected {
                 // What becomes of this connection says more than what became of those before.
-                guard now - apps[app].connectedNs >= Self.cutOffNs else {
+                guard nowNs - apps[app].connectedNs >= Self.cutOffNs else {
                     nextCutOffNs = min(nextCutOffNs, apps[app].connectedNs + Self.cutOffNs)
                     continue
                 }
@@ -436,7 +436,7 @@ struct CircuitBreakers: ~Copyable {
                 }
             }
             apps[app].isCutOff = true
-            _ = apps[app].trial.fault(.none, handedNs: now, now: now)
+            _ = apps[app].trial.fault(.none, handedNs: nowNs, nowNs: nowNs)
             isChosen[app] = true
             journal.counters.circuitsOpened &+= 1
             journal.events.append(.circuitOpened(.connection(of: AppIndex(app)), reason: .none))
@@ -452,10 +452,10 @@ struct CircuitBreakers: ~Copyable {
     /// - Parameter roundNs: what is held comes back after so long.
     /// - Returns: how long that has been so, and how many were held before in this round.
     mutating func note(
-        _ cause: HeldCause, of app: Int, pauseNs: Int64, roundNs: Int64, now: Int64, journal: inout Journal
+        _ cause: HeldCause, of app: Int, pauseNs: Int64, roundNs: Int64, nowNs: Int64, journal: inout Journal
     ) -> (forNs: Int64, before: Int) {
         let holding = apps[app].holdings[Int(cause.rawValue)].note(
-            now, pauseNs: cause.isSporadic ? pauseNs : nil, eventPauseNs: Self.eventPauseNs, roundNs: roundNs)
+            nowNs, pauseNs: cause.isSporadic ? pauseNs : nil, eventPauseNs: Self.eventPauseNs, roundNs: roundNs)
         if holding.isNews { journal.events.append(.held(app: AppIndex(app), cause)) }
         return (holding.forNs, holding.before)
     }
@@ -469,12 +469,12 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// Since when notifications of an app are held, for whatever cause; `nil`: none are.
-    func heldSinceNs(_ app: Int, pauseNs: Int64, now: Int64) -> Int64? {
+    func heldSinceNs(_ app: Int, pauseNs: Int64, nowNs: Int64) -> Int64? {
         var sinceNs: Int64?
         for cause in HeldCause.allCases {
             let holding = apps[app].holdings[Int(cause.rawValue)]
             guard let firstNs = holding.firstNs else { continue }
-            if cause.isSporadic, now - holding.lastNs > pauseNs { continue }
+            if cause.isSporadic, nowNs - holding.lastNs > pauseNs { continue }
             sinceNs = min(sinceNs ?? .max, firstNs)
         }
         return sinceNs

@@ -86,9 +86,9 @@ struct CommitLedger: ~Copyable {
     }
 
     /// Its session was lost.
-    mutating func suspend(_ partition: PartitionSlot, in store: inout NotificationStore, now: Int64) {
+    mutating func suspend(_ partition: PartitionSlot, in store: inout NotificationStore, nowNs: Int64) {
         partitions[partition].phase = .suspended
-        partitions[partition].suspendedNs = now
+        partitions[partition].suspendedNs = nowNs
         partitions[partition].nameableFrom = 0
         partitions[partition].isSpanFull = false
         // Whether it was taken is not known: it may still come.
@@ -153,7 +153,7 @@ struct CommitLedger: ~Copyable {
 
     /// Detached assignments that are over, since nothing of them is open, and suspended ones that were not given back in
     /// time.
-    func endedUnassigned(now: Int64) -> (over: [PartitionID], late: [PartitionID]) {
+    func endedUnassigned(nowNs: Int64) -> (over: [PartitionID], late: [PartitionID]) {
         var over: [PartitionID] = []
         var late: [PartitionID] = []
         for partition in partitions.slots {
@@ -163,7 +163,7 @@ struct CommitLedger: ~Copyable {
                     over.append(partitions[partition].id)
                 }
             case .suspended:
-                if now - partitions[partition].suspendedNs >= settings.suspendedLimitNs {
+                if nowNs - partitions[partition].suspendedNs >= settings.suspendedLimitNs {
                     late.append(partitions[partition].id)
                 }
             case .active, .draining, .leaving, .left:
@@ -406,11 +406,11 @@ struct CommitLedger: ~Copyable {
     /// without an acknowledged commit that is young enough, what is to be sent waits for the next one.
     ///
     /// - Returns: the partitions for which that is so now, or is so no more.
-    mutating func renewLeases(now: Int64) -> [PartitionSlot] {
+    mutating func renewLeases(nowNs: Int64) -> [PartitionSlot] {
         guard settings.leaseNs != .max else { return [] }
         var changed: [PartitionSlot] = []
         for partition in partitions.slots where partitions[partition].phase != .detached {
-            let isStale = flights[partitions[partition].flight].provenNs.map { now - $0 >= settings.leaseNs } ?? false
+            let isStale = flights[partitions[partition].flight].provenNs.map { nowNs - $0 >= settings.leaseNs } ?? false
             guard isStale != partitions[partition].reach.isStale else { continue }
             partitions[partition].reach.isStale = isStale
             changed.append(partition)
@@ -424,14 +424,14 @@ struct CommitLedger: ~Copyable {
     ///
     /// - Returns: the partitions of which it is.
     mutating func takeCommit(
-        of group: CommitGroup, in store: borrowing NotificationStore, now: Int64, journal: inout Journal
+        of group: CommitGroup, in store: borrowing NotificationStore, nowNs: Int64, journal: inout Journal
     ) -> [PartitionID] {
         let place = group.rawValue
         guard flights[place].partitions.isEmpty else { return [] }
         var isTime = false
         var alone: PartitionSlot?
-        for partition in partitions.slots where isReadyToCommit(partition, place, now) {
-            guard now >= flights[place].nextNs || partitions[partition].isUrgent else { continue }
+        for partition in partitions.slots where isReadyToCommit(partition, place, nowNs) {
+            guard nowNs >= flights[place].nextNs || partitions[partition].isUrgent else { continue }
             if !partitions[partition].commits.isAlone {
                 isTime = true
             } else if alone == nil || partition > flights[place].lastAlone {
@@ -441,12 +441,12 @@ struct CommitLedger: ~Copyable {
             }
         }
         if let alone, !isTime || !flights[place].isAlone {
-            flights[place].begin(now, intervalNs: nil)
+            flights[place].begin(nowNs, intervalNs: nil)
             flights[place].lastAlone = alone
             writeEntry(alone, in: store, journal: &journal)
         } else if isTime {
-            flights[place].begin(now, intervalNs: settings.commitIntervalNs)
-            for partition in partitions.slots where isReadyToCommit(partition, place, now) {
+            flights[place].begin(nowNs, intervalNs: settings.commitIntervalNs)
+            for partition in partitions.slots where isReadyToCommit(partition, place, nowNs) {
                 if !partitions[partition].commits.isAlone { writeEntry(partition, in: store, journal: &journal) }
             }
         } else {
@@ -459,8 +459,8 @@ struct CommitLedger: ~Copyable {
     /// The commit that was begun, as it is to be sent.
     func entries(of group: CommitGroup) -> [PartitionCommit] { flights[group.rawValue].entries }
 
-    private func isReadyToCommit(_ partition: PartitionSlot, _ place: Int, _ now: Int64) -> Bool {
-        partitions[partition].flight == place && now >= partitions[partition].commits.untilNs
+    private func isReadyToCommit(_ partition: PartitionSlot, _ place: Int, _ nowNs: Int64) -> Bool {
+        partitions[partition].flight == place && nowNs >= partitions[partition].commits.untilNs
             && partitions[partition].wantsCommit
     }
 
@@ -539,12 +539,12 @@ struct CommitLedger: ~Copyable {
 
     /// A reply came: `replied` for each of these partitions, then `endReply`. When replies slow down, so do commits: at
     /// most half of the time one is under way.
-    mutating func beginReply(of group: CommitGroup, now: Int64) -> [PartitionID] {
+    mutating func beginReply(of group: CommitGroup, nowNs: Int64) -> [PartitionID] {
         let place = group.rawValue
         guard !flights[place].partitions.isEmpty else { return [] }
         if !flights[place].isAlone {
-            let replyNs = now - flights[place].sentNs
-            flights[place].nextNs = max(flights[place].nextNs, now + min(replyNs, Self.widestPauseNs))
+            let replyNs = nowNs - flights[place].sentNs
+            flights[place].nextNs = max(flights[place].nextNs, nowNs + min(replyNs, Self.widestPauseNs))
         }
         return flights[place].partitions
     }
@@ -565,7 +565,7 @@ struct CommitLedger: ~Copyable {
 
     /// - Parameter longest: the broker refuses all for the sake of one: metadata that is much shorter is not to blame.
     mutating func replied(
-        _ id: PartitionID, _ outcome: CommitOutcome, longest: Int, now: Int64, journal: inout Journal
+        _ id: PartitionID, _ outcome: CommitOutcome, longest: Int, nowNs: Int64, journal: inout Journal
     ) -> Reply {
         guard let partition = partitions.find(id), let pending = partitions[partition].pending else { return .nothing }
         let place = partitions[partition].flight
@@ -577,18 +577,18 @@ struct CommitLedger: ~Copyable {
             return acknowledge(pending, partition, journal: &journal)
         case .metadataTooLarge:
             partitions[partition].isDirty = true
-            flights[place].nextNs = now
+            flights[place].nextNs = nowNs
             guard pending.characters * 2 > longest else { return .nothing }
             journal.events.append(.metadataRefused(id, characters: pending.characters))
-            halve(partition, pending, now: now, journal: &journal)
+            halve(partition, pending, nowNs: nowNs, journal: &journal)
         case .refused:
-            refuse(partition, isImpossible: false, now: now, journal: &journal)
+            refuse(partition, isImpossible: false, nowNs: nowNs, journal: &journal)
         case .refusedByGroup:
             refuse(
-                partition, isImpossible: false, longestPauseNs: CommitStanding.groupPauseNs, now: now,
+                partition, isImpossible: false, longestPauseNs: CommitStanding.groupPauseNs, nowNs: nowNs,
                 journal: &journal)
         case .impossible:
-            refuse(partition, isImpossible: true, now: now, journal: &journal)
+            refuse(partition, isImpossible: true, nowNs: nowNs, journal: &journal)
             return .impossible(partition)
         case .shared:
             partitions[partition].isDirty = true
@@ -599,7 +599,7 @@ struct CommitLedger: ~Copyable {
 
     private mutating func refuse(
         _ partition: PartitionSlot, isImpossible: Bool, longestPauseNs: Int64 = CommitStanding.longestPauseNs,
-        now: Int64,
+        nowNs: Int64,
         journal: inout Journal
     ) {
         journal.counters.commitsRefused += 1
@@ -607,12 +607,13 @@ struct CommitLedger: ~Copyable {
         let isLeaving = partitions[partition].phase != .active
         let isNews = partitions[partition].commits.refuse(
             isImpossible: isImpossible,
-            longestPauseNs: isLeaving ? min(CommitStanding.leavingPauseNs, longestPauseNs) : longestPauseNs, now: now)
+            longestPauseNs: isLeaving ? min(CommitStanding.leavingPauseNs, longestPauseNs) : longestPauseNs,
+            nowNs: nowNs)
         if isNews {
             journal.events.append(
                 .commitsRefused(
                     partitions[partition].id, refusals: partitions[partition].commits.refusals,
-                    sinceNs: partitions[partition].commits.sinceNs ?? now, isImpossible: isImpossible))
+                    sinceNs: partitions[partition].commits.sinceNs ?? nowNs, isImpossible: isImpossible))
         }
         let phase = partitions[partition].phase
         if isImpossible, phase == .draining || phase == .leaving {
@@ -622,12 +623,12 @@ struct CommitLedger: ~Copyable {
     }
 
     private mutating func halve(
-        _ partition: PartitionSlot, _ pending: Partition.Pending, now: Int64, journal: inout Journal
+        _ partition: PartitionSlot, _ pending: Partition.Pending, nowNs: Int64, journal: inout Journal
     ) {
         let half = min(partitions[partition].metadataLimit, pending.characters) / 2
         // With less there would be no room for the reach and the owner.
         if half < CommitMapWriter.leastCharacters {
-            refuse(partition, isImpossible: false, now: now, journal: &journal)
+            refuse(partition, isImpossible: false, nowNs: nowNs, journal: &journal)
         }
         partitions[partition].metadataLimit = max(half, CommitMapWriter.leastCharacters)
     }
@@ -660,13 +661,13 @@ struct CommitLedger: ~Copyable {
     ///
     /// - Returns: below what offset the oldest that wait are to be held, so that half of the map would do.
     mutating func shortenSpan(
-        _ id: PartitionID, mayHold: Bool, in store: borrowing NotificationStore, now: Int64
+        _ id: PartitionID, mayHold: Bool, in store: borrowing NotificationStore, nowNs: Int64
     ) -> Int64? {
         guard let partition = partitions.find(id), partitions[partition].phase == .active else { return nil }
         let eighths = partitions[partition].mapEighths
         partitions[partition].isSpanFull = eighths >= (partitions[partition].isSpanFull ? 6 : 7)
-        guard eighths >= 6, mayHold, now >= partitions[partition].nextShorteningNs else { return nil }
-        partitions[partition].nextShorteningNs = now + Self.shorteningPauseNs
+        guard eighths >= 6, mayHold, nowNs >= partitions[partition].nextShorteningNs else { return nil }
+        partitions[partition].nextShorteningNs = nowNs + Self.shorteningPauseNs
         let budget = CommitMapWriter.budget(characters: partitions[partition].metadataLimit) / 2
         return firstNameable(partition, budget: budget, in: store)
     }

@@ -40,15 +40,15 @@ struct CommitStanding {
 
     /// - Parameter longestPauseNs: how long the pause grows.
     /// - Returns: whether to tell.
-    mutating func refuse(isImpossible: Bool, longestPauseNs: Int64, now: Int64) -> Bool {
+    mutating func refuse(isImpossible: Bool, longestPauseNs: Int64, nowNs: Int64) -> Bool {
         refusals += 1
-        if sinceNs == nil { sinceNs = now }
+        if sinceNs == nil { sinceNs = nowNs }
         let isNews = isImpossible && !self.isImpossible
         if isImpossible { self.isImpossible = true }
         pauseNs = min(max(pauseNs * 2, Self.firstPauseNs), longestPauseNs)
-        untilNs = now + pauseNs
-        guard isNews || refusals >= Self.refusalsToTell && now >= nextEventNs else { return false }
-        nextEventNs = now + Self.eventPauseNs
+        untilNs = nowNs + pauseNs
+        guard isNews || refusals >= Self.refusalsToTell && nowNs >= nextEventNs else { return false }
+        nextEventNs = nowNs + Self.eventPauseNs
         isTold = true
         return true
     }

@@ -153,7 +153,7 @@ struct Settlement: ~Copyable {
             let isScheduled = isScheduled(slot, in: store)
             let other = isScheduled ? tiers.tier(dueInMs: notBeforeMs - nowMs) : tiers.writable(tier)
             let dueMs = RecordTime.adding(tiers.delayMs(of: other), to: nowMs)
-            store[slot].due = isScheduled ? min(dueMs, notBeforeMs) : dueMs
+            store[slot].dueMs = isScheduled ? min(dueMs, notBeforeMs) : dueMs
             let moved = Production(id: production.id, kind: .retry(tier: other))
             productions[moved.target].append(moved)
         }
@@ -170,7 +170,7 @@ struct Settlement: ~Copyable {
     /// Whether what is on its way to a tier only waits there for when it is to be sent: it is due no later than that.
     private func isScheduled(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
         let notBeforeMs = store.notBeforeMs(slot)
-        return notBeforeMs > 0 && store[slot].due <= notBeforeMs
+        return notBeforeMs > 0 && store[slot].dueMs <= notBeforeMs
     }
 
     /// Takes back what waits for the dead-token topic, and whose result waits as well, to be moved to a tier: either both
@@ -230,7 +230,7 @@ struct Settlement: ~Copyable {
         var reason = (isScheduled(slot, in: store) ? RetryOrder.scheduled : RetryOrder.held).lentBytes
         if isAttempt { reason = store[slot].reason.text?.lentBytes ?? texts[store[slot].reasonText] }
         let order = RetryOrder(
-            attempt: store[bodyOf: store[slot].record].attempt + (isAttempt ? 1 : 0), dueMs: store[slot].due,
+            attempt: store[bodyOf: store[slot].record].attempt + (isAttempt ? 1 : 0), dueMs: store[slot].dueMs,
             notBefore: store[bodyOf: store[slot].record].notBefore, reason: reason, sends: store[slot].sends,
             inDoubt: store[slot].inDoubt,
             triedApp: triedApp)

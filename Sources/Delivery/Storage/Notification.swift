@@ -118,9 +118,32 @@ struct Notification {
     var unregisteredAtMs: Int64 = 0
     /// Of Apple's answer, when none was sent.
     var answeredID = NotificationUUID.none
-    /// While it backs off: until when, in monotonic nanoseconds. On its way to a tier: when it is due there, in
-    /// milliseconds of the wall clock.
-    var due: Int64 = 0
+    /// `dueNs` while it backs off, `dueMs` once it is on its way to a tier: one word, since it is never both.
+    private var due: Int64 = 0
+
+    /// Until when it backs off. Monotonic.
+    var dueNs: Int64 {
+        @inline(__always) get {
+            assert(state == .backingOff, "what backs off has the end of its pause")
+            return due
+        }
+        @inline(__always) set {
+            assert(state == .backingOff, "what backs off has the end of its pause")
+            due = newValue
+        }
+    }
+
+    /// When it is due in the tier that it is on its way to, by the wall clock.
+    var dueMs: Int64 {
+        @inline(__always) get {
+            assert(state == .concluded, "what is on its way to a tier is decided")
+            return due
+        }
+        @inline(__always) set {
+            assert(state == .concluded, "what is on its way to a tier is decided")
+            due = newValue
+        }
+    }
 }
 
 /// A list through `previous` and `next` of notifications; each is in at most one.
