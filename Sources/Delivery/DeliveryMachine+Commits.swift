@@ -61,7 +61,7 @@ extension DeliveryMachine {
             }
             ledger.leaveReach(slot, partition, in: &store)
             // It waits nowhere, as when it was admitted: where its device queue turns it away, it is taken out of no list twice.
-            store[slot].state = .concluded
+            store.move(slot, to: .admitted)
             if let cause = store[slot].heldFor {
                 moveHeld(slot, cause)
             } else if settings.ordering == .device, !store[slot].isInDeviceQueue {

@@ -242,7 +242,7 @@ extension DeliveryMachine {
         let app = Int(store[slot].app)
         if asAttempt { journal.counters.apps[app].retries[tier] &+= 1 }
         leaveDeviceQueue(slot)
-        store[slot].state = .concluded
+        store.move(slot, to: .concluded)
         store[slot].dueMs = settlement.dueMs(slot, in: tier, store, nowMs: now.wallMs)
         settlement.produce(slot, .retry(tier: tier), in: &store)
     }

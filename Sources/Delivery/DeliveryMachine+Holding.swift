@@ -106,10 +106,10 @@ extension DeliveryMachine {
             if let partition = ledger.partitions.find(store[recordOf: slot].partition) {
                 ledger.leaveReach(slot, partition, in: &store)
             }
-        case .queued, .handed, .concluded:
+        case .admitted, .queued, .handed:
             break
-        case .free, .orphaned:
-            preconditionFailure("what is gone waits nowhere")
+        case .free, .orphaned, .concluded:
+            preconditionFailure("what is gone or decided waits nowhere")
         }
     }
 

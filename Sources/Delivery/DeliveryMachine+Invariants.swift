@@ -326,6 +326,7 @@ private struct Census {
         if notification.isDoubted { records[notification.record]?.doubts += 1 }
         switch notification.state {
         case .free: break
+        case .admitted: broken.append("what is admitted waits for something, or is decided")
         case .queued: hold(notification)
         case .behindReach: hold(notification)
         case .ready:

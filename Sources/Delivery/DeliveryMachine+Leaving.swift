@@ -22,7 +22,7 @@ extension DeliveryMachine {
                 machine.drop(slot)
             case .handed:
                 machine.dispatch.recall(slot, in: machine.store)
-            case .concluded, .orphaned, .free:
+            case .admitted, .concluded, .orphaned, .free:
                 break
             }
         }
@@ -117,11 +117,11 @@ extension DeliveryMachine {
             case .queued, .ready, .behindReach, .backingOff:
                 machine.drop(slot)
             case .handed:
-                machine.store[slot].state = .orphaned
+                machine.store.move(slot, to: .orphaned)
             case .concluded:
                 machine.releaseUnproduced(slot)
                 machine.free(slot)
-            case .orphaned, .free:
+            case .admitted, .orphaned, .free:
                 break
             }
         }

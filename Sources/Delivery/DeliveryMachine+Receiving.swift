@@ -166,7 +166,7 @@ extension DeliveryMachine {
     ) -> NotificationID {
         journal.counters.deadLetters &+= 1
         let slot = admitNotification(record: record, index: 0, app: -1)
-        store[slot].state = .concluded
+        store.move(slot, to: .concluded)
         store[slot].unacknowledged = 1
         store[slot].isDeadLetter = true
         ledger.countDeadLetter(of: record, in: store)

@@ -27,7 +27,7 @@ extension DeliveryMachine {
                 machine.dispatch.recall(slot, in: machine.store)
             case .concluded:
                 machine.store.noteLent(slot)
-            case .orphaned, .free:
+            case .admitted, .orphaned, .free:
                 break
             }
         }

@@ -356,7 +356,7 @@ extension DeliveryMachine {
     private mutating func handOut(_ slot: NotificationSlot, _ handedMs: UInt32) -> OutgoingRequest {
         let record = store[slot].record
         guard let place = store.place(of: record) else { preconditionFailure("what is ready has its bytes") }
-        store[slot].state = .handed
+        store.move(slot, to: .handed)
         store[slot].handedMs = handedMs
         store[record].handed += 1
         var headers = store[bodyOf: record].headers
@@ -378,7 +378,7 @@ extension DeliveryMachine {
         if isDeadToken, !isWritable(.unregistered), isAnyTierWritable { return hold(slot, .unwritable) }
         if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
         leaveDeviceQueue(slot)
-        store[slot].state = .concluded
+        store.move(slot, to: .concluded)
         let app = store[slot].app >= 0 ? Int(store[slot].app) : apps.count
         journal.counters.apps[app].outcomes[outcome.place] &+= 1
         if outcome == .invalid { journal.counters.apps[app].reasons[Int(store[slot].reason.rawValue)] &+= 1 }

@@ -26,7 +26,7 @@ struct DeviceQueuesTests {
         expect(queues.leave(slots[1], in: &store), is: nil)
         expect(queues.leave(slots[0], in: &store), is: slots[3])
         // Whose turn it is waits in no queue any more: the machine says where instead.
-        store[slots[3]].state = .ready
+        store.move(slots[3], to: .ready)
         expect(queues.leave(slots[0], in: &store), is: nil)
         expect(queues.leave(slots[2], in: &store), is: nil)
         expect(queues.leave(slots[3], in: &store), is: nil)
@@ -166,6 +166,7 @@ struct DispatchTests {
         expect(dispatch.room(0, nowNs: 0)?.free, is: 2)
         expect(dispatch.next(0, from: &store), is: slots[0])
         expect(dispatch.next(0, from: &store), is: slots[1])
+        for slot in slots[..<2] { store.move(slot, to: .handed) }
         dispatch.handed(0, 2, suspects: 1, nowNs: 0)
         expect(dispatch.handed(0), is: 2)
         expect(dispatch.room(0, nowNs: 0)?.free, is: 1)
@@ -313,6 +314,7 @@ struct SettlementTests {
         var store = NotificationStore.forTests()
         var settlement = Settlement(DeliverySettings())
         let slot = store.add("a")
+        store.move(slot, to: .concluded)
         let id = store.id(of: slot)
         settlement.produce(slot, .unregistered, in: &store)
         settlement.produce(slot, .result, in: &store)
@@ -332,6 +334,7 @@ struct SettlementTests {
         var settlement = Settlement(DeliverySettings())
         let slots = [store.add("a"), store.add("b")]
         for slot in slots {
+            store.move(slot, to: .concluded)
             settlement.produce(slot, .unregistered, in: &store)
             settlement.produce(slot, .result, in: &store)
         }
@@ -348,6 +351,7 @@ struct SettlementTests {
         var store = NotificationStore.forTests()
         var settlement = Settlement(DeliverySettings())
         let slot = store.add("a")
+        store.move(slot, to: .concluded)
         settlement.produce(slot, .retry(tier: 0), in: &store)
         _ = settlement.setWritable(.retry(tier: 0), false)
         settlement.emptyUnwritableTiers(in: &store, nowMs: 1_000)

@@ -209,7 +209,7 @@ extension SimulatedWorld {
             guard notification.app >= 0, notification.heldFor == nil, !notification.isProbe else { continue }
             switch notification.state {
             case .queued, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
-            case .free, .orphaned, .concluded: break
+            case .free, .admitted, .orphaned, .concluded: break
             }
         }
         for (app, count) in open.enumerated() where count > (settings.maxOpen + 1) / 2 {

@@ -72,7 +72,7 @@ struct DeviceQueues: ~Copyable {
             return .full(turnedAway: store[head].queueTurnedAway)
         }
         store[slot].isInDeviceQueue = true
-        store[slot].state = .queued
+        store.move(slot, to: .queued)
         store[store[head].queueTail].queueNext = slot
         store[head].queueTail = slot
         store[head].queueCount += 1

@@ -153,7 +153,7 @@ struct Dispatch: ~Copyable {
 
     /// It waits for a free stream; those that were sent before go first.
     mutating func becomeReady(_ slot: NotificationSlot, first: Bool, in store: inout NotificationStore, nowNs: Int64) {
-        store[slot].state = .ready
+        store.move(slot, to: .ready)
         if !first { store[slot].sinceNs = nowNs }
         let app = Int(store[slot].app)
         let group = Int(store[recordOf: slot].group)
@@ -166,7 +166,7 @@ struct Dispatch: ~Copyable {
 
     /// It waits before it is ready. All wait equally long, so that the list is in the order of their times.
     mutating func backOff(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
-        store[slot].state = .backingOff
+        store.move(slot, to: .backingOff)
         store[slot].dueNs = nowNs + Self.backOffNs
         backingOff.append(slot, in: &store)
     }

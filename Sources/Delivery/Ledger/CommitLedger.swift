@@ -360,7 +360,7 @@ struct CommitLedger: ~Copyable {
     mutating func queueBehindReach(
         _ slot: NotificationSlot, _ partition: PartitionSlot, in store: inout NotificationStore
     ) {
-        store[slot].state = .behindReach
+        store.move(slot, to: .behindReach)
         partitions[partition].behindReach.append(slot, in: &store)
     }
 

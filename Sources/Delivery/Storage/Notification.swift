@@ -3,8 +3,11 @@ import PushRecords
 /// One notification in the slab: what is needed on its way, in two cache lines. What it shares with its record's other
 /// notifications is in the record and its body.
 struct Notification {
-    enum State: UInt8 {
+    enum State: UInt8, CaseIterable {
         case free
+        /// In no list yet, or no more: before the call of the machine is over that admitted it, or that saw the reach
+        /// pass its record, it waits for something or is decided.
+        case admitted
         /// Behind another notification of its device.
         case queued
         /// In its app's queue for a free stream.
@@ -19,14 +22,38 @@ struct Notification {
         case orphaned
         /// Decided: its productions are under way.
         case concluded
+
+        /// The states that a notification of this one may come into: the table of <doc:StatesOfANotification>.
+        var followers: [State] {
+            switch self {
+            case .free: [.admitted]
+            case .admitted: [.queued, .ready, .behindReach, .backingOff, .concluded]
+            case .queued: [.ready, .behindReach, .backingOff, .concluded, .free]
+            case .ready: [.behindReach, .handed, .concluded, .free]
+            // Held while it waits, it may have to wait there again, behind the others.
+            case .behindReach: [.admitted, .behindReach, .concluded, .free]
+            case .backingOff: [.ready, .behindReach, .concluded, .free]
+            case .handed: [.queued, .ready, .behindReach, .backingOff, .orphaned, .concluded, .free]
+            case .orphaned: [.free]
+            // A dead token that cannot be written is decided anew.
+            case .concluded: [.concluded, .free]
+            }
+        }
     }
 
     /// Whether it is neither decided nor at a transport.
     var isWaiting: Bool {
         switch state {
         case .queued, .ready, .behindReach, .backingOff: true
-        case .free, .handed, .orphaned, .concluded: false
+        case .free, .admitted, .handed, .orphaned, .concluded: false
         }
+    }
+
+    /// As `NotificationStore.move`.
+    @inline(__always)
+    mutating func move(to next: State) {
+        assert(state.followers.contains(next), "what is \(state) does not become \(next)")
+        state = next
     }
 
     /// Whether it goes over the quarantine connection: connections died under it, or APNs would not process it.
@@ -40,7 +67,7 @@ struct Notification {
 
     /// Counts the uses of this slot.
     var generation: UInt32 = 0
-    var state = State.free
+    private(set) var state = State.free
     var isInDeviceQueue = false
     /// Whether it was handed to a transport in this worker before.
     var isResend = false

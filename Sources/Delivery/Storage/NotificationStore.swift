@@ -61,13 +61,18 @@ struct NotificationStore: ~Copyable {
         self[id.slot].generation == id.generation && self[id.slot].state == .concluded
     }
 
+    /// A notification comes into another state: the one place where that happens. Lists and counts are the caller's matter.
+    /// A debug build looks whether it may (`Notification.State.followers`).
+    @inline(__always)
+    mutating func move(_ slot: NotificationSlot, to state: Notification.State) { notifications[slot].move(to: state) }
+
     /// A slot of its own for one notification of a record, of which that counts one more.
     mutating func take(of record: RecordSlot, index: Int32, app: Int32) -> NotificationSlot {
         let slot = notifications.take()
         let generation = notifications[slot].generation &+ 1
         notifications[slot] = Notification()
         notifications[slot].generation = generation
-        notifications[slot].state = .concluded
+        notifications[slot].move(to: .admitted)
         notifications[slot].record = record
         notifications[slot].index = index
         notifications[slot].app = app
@@ -80,7 +85,7 @@ struct NotificationStore: ~Copyable {
         let record = notifications[slot].record
         records[record].unsettled -= 1
         if notifications[slot].isDoubted { records[record].doubts -= 1 }
-        notifications[slot].state = .free
+        notifications[slot].move(to: .free)
         notifications.giveBack(slot)
     }
 
