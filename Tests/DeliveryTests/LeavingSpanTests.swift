@@ -244,7 +244,10 @@ struct LeavingSpanTests {
         settings.metadataLimit = 64
         let rig = Rig(settings)
         // Open are a few, far apart.
-        let settled = (0..<18).map { Int64($0) * 200 + 1..<Int64($0) * 200 + 200 }
+        let settled = (0..<18).map { (number: Int64) -> Range<Int64> in
+            let open = number * 200
+            return open + 1..<open + 200
+        }
         let partition = rig.assign(committed: 0, map: CommitMap(reach: 3_600, settled: settled))
         rig.commit()
         var offset: Int64 = 0
