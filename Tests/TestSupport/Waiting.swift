@@ -16,9 +16,13 @@ package struct Waiting: SuiteTrait, TestTrait, TestScoping {
     package func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
-        await Room.shared.enter()
-        defer { Room.shared.leave() }
-        try await withTaskExecutorPreference(ThreadForEach.shared) { try await function() }
+        try await withTaskExecutorPreference(ThreadForEach.shared) {
+            // On a thread of its own already: who had a place, and then stood in line for a thread of all tests behind those
+            // that compute, would keep others from waiting meanwhile.
+            await Room.shared.enter()
+            defer { Room.shared.leave() }
+            try await function()
+        }
     }
 
     /// Lets in as many as there may be, and the others in their order.
