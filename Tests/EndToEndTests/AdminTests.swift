@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Commands {
+extension EndToEnd.Starts {
     /// The worker seen from outside: its pages over whole runs.
     @Suite(.serialized) struct AdminTests {
         /// Every metric against the topics and the server, after a run whose books agree.

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Deliveries {
+extension EndToEnd.Chaos {
     /// `Books/chaos.py`, for a minute; by hand it runs for hours:
     /// `Books/chaos.py --minutes 30 --seed 7 --rate 20000`.
     @Suite(.serialized) struct ChaosTests {
@@ -35,8 +35,8 @@ extension EndToEnd.Deliveries {
         }
 
         /// Two apps of the binary protocol beside the others: their gateway closes without a word, shuts down, and says late what
-        /// is wrong, while workers are killed. Nothing is lost, and what is sent again says so.
-        @Test(.needs(.worker, .broker, .python), .ownBroker, .timeLimit(.minutes(5)))
+        /// is wrong, while workers are killed. Nothing is lost, and what is sent again says so. `BinaryTests` shows each by itself.
+        @Test(.needs(.worker, .broker, .python), .ownBroker, .long, .timeLimit(.minutes(5)))
         func aGatewaysFaultsLoseNothing() throws {
             let ended = try chaos(
                 "--minutes", "0.4", "--every", "8", "--rate", "1000", "--poison", "0", "--no-topics", "--no-outages",

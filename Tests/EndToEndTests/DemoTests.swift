@@ -1,7 +1,7 @@
 import TestSupport
 import Testing
 
-extension EndToEnd.Commands {
+extension EndToEnd.Starts {
     /// `apns-worker demo`: no broker is needed, it has one of its own.
     @Suite(.serialized) struct DemoTests {
         @Test(.needs(.worker), .timeLimit(.minutes(3)))

@@ -3,14 +3,20 @@ import TestSupport
 import Testing
 
 /// The built worker as a process, between a real broker and a real server, with producers that are not ours. Rows of
-/// tests side by side, in each one after the other: one that loads the machine, and others that mostly wait. None should be
-/// much longer than the rest: the run takes as long as the longest.
+/// tests side by side, in each one after the other, as many rows at once as may wait (`Waiting`). None should be much longer
+/// than the rest: the run takes as long as the longest.
 @Suite(.waiting) enum EndToEnd {
     /// What becomes of notifications, at load; each run ends in the audit of three books.
     @Suite(.serialized) enum Deliveries {}
 
+    /// The same among faults that a seed chooses, at brokers of their own.
+    @Suite(.serialized) enum Chaos {}
+
     /// What becomes of each kind of record, however large or damaged.
     @Suite(.serialized) enum Records {}
+
+    /// What becomes of compressed batches, however large or damaged.
+    @Suite(.serialized) enum Batches {}
 
     /// What goes wrong around a worker: networks that swallow, members that come and go, deaths.
     @Suite(.serialized) enum Troubles {}
@@ -21,17 +27,26 @@ import Testing
     /// The binary protocol.
     @Suite(.serialized) enum Gateways {}
 
-    /// Topics that change, and what a broker says falsely of them.
+    /// Topics that change.
     @Suite(.serialized) enum Logs {}
+
+    /// What a broker says falsely, or does not say.
+    @Suite(.serialized) enum FalseAnswers {}
 
     /// At a broker that tests stop, freeze and take rights away at (`KafkaBroker.expendable`).
     @Suite(.serialized) enum Outages {}
 
-    /// Programs of others at both ends: clients in other languages, a database.
+    /// The feedback service, also while the broker is away.
+    @Suite(.serialized) enum Feedback {}
+
+    /// Programs of others: clients in other languages, one with our library, proxies, a database.
     @Suite(.serialized) enum Services {}
 
-    /// Commands, pages, reloads, stops, and what is said of a wrong start.
+    /// Commands beside `run`.
     @Suite(.serialized) enum Commands {}
+
+    /// Starts, also wrong ones, reloads, the pages, and the demo.
+    @Suite(.serialized) enum Starts {}
 }
 
 extension Trait where Self == ConditionTrait {

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Logs {
+extension EndToEnd.FalseAnswers {
     /// What a broker says falsely, or not at all, by a proxy before it (`Books/kafka_proxy.py`).
     @Suite(.serialized) struct FalseAnswersTests {
         /// A scene whose worker is behind the proxy; all else asks the broker itself.

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Commands {
+extension EndToEnd.Starts {
     /// What an operator sees when something is wrong at the start: one line that names it.
     @Suite(.serialized) struct FaultyStartTests {
         /// Before the worker itself takes signals; here it waits for its configuration, from a pipe that nobody writes.

@@ -63,7 +63,7 @@ extension Scene {
     }
 }
 
-extension EndToEnd.Commands {
+extension EndToEnd.Feedback {
     /// The feedback service beside a running worker, and the command that reads it.
     @Suite(.serialized) struct FeedbackTests {
         private func feedback(_ scene: Scene, _ more: String...) throws -> Scene.Finished {
@@ -156,9 +156,14 @@ extension EndToEnd.Commands {
     }
 }
 
-extension EndToEnd.Outages {
+extension EndToEnd.Feedback {
     /// The broker goes while the list is read, of which the service keeps nothing.
     @Suite(.serialized) struct FeedbackOutageTests {
+        /// Away for most of the time: others would wait for it.
+        private static let broker = Result<KafkaBroker, any Error> {
+            try KafkaBroker(home: try #require(KafkaBroker.home))
+        }
+
         private static let count = 40_000
 
         /// A service that waits after half of its list (`Books/feedback.py`).
@@ -181,7 +186,7 @@ extension EndToEnd.Outages {
             .needs(.worker, .broker, .python, .kcat), .ownBroker, .timeLimit(.minutes(4)),
             arguments: ["run", "feedback"])
         func whatWasReadArrivesWhenItIsBack(_ command: String) throws {
-            let broker = try KafkaBroker.expendable.get()
+            let broker = try Self.broker.get()
             let scene = try Scene("feedback", partitions: 4, on: broker)
             try scene.makeSigningKey(scene.configuration.keyFile)
             let service = try startService(scene)
@@ -208,7 +213,7 @@ extension EndToEnd.Outages {
         /// Where the broker does not come back in time, it is said how many nobody has.
         @Test(.needs(.worker, .broker, .python), .ownBroker, .timeLimit(.minutes(4)), arguments: ["run", "feedback"])
         func whatIsLostIsSaid(_ command: String) throws {
-            let broker = try KafkaBroker.expendable.get()
+            let broker = try Self.broker.get()
             let scene = try Scene("feedback", partitions: 4, on: broker)
             try scene.makeSigningKey(scene.configuration.keyFile)
             let service = try startService(scene)

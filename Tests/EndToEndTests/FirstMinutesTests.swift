@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Commands {
+extension EndToEnd.Starts {
     /// What a newcomer is told while something does not work yet.
     @Suite(.serialized) struct FirstMinutesTests {
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(2)))

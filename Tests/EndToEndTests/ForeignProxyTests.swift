@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Troubles {
+extension EndToEnd.Services {
     /// Through proxies that are not ours: tinyproxy, and squid where it is installed. What they refuse is said in words that
     /// tell what to do, and one that dies with requests on their way costs time and nothing else.
     @Suite(.serialized) struct ForeignProxyTests {

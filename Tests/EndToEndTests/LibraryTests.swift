@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Commands {
+extension EndToEnd.Services {
     /// `Tests/Library`: a program written from the README only, in a package of its own.
     @Suite(.serialized) struct LibraryTests {
         static let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
@@ -22,7 +22,8 @@ extension EndToEnd.Commands {
             let started = Date()
             let scratch = try Self.scratch()
             let arguments = [
-                "build", "--package-path", Self.package, "--scratch-path", scratch, "--disable-sandbox", "--quiet",
+                "build", "--package-path", Self.package, "--scratch-path", scratch, "--disable-sandbox",
+                "--disable-index-store", "--quiet",
             ]
             let built = try Scene.run("swift", arguments, within: 540)
             try #require(built.ending == .exited(0), "\(built.text)")

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Commands {
+extension EndToEnd.Starts {
     /// What brokers allow a client and no more.
     struct QuotaTests {
         @Test(.needs(.worker, .broker, .python, .curl), .ownBroker, .timeLimit(.minutes(2)))

@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Commands {
+extension EndToEnd.Starts {
     /// What SIGHUP and new files change in a running worker.
     @Suite(.serialized) struct ReloadTests {
         /// A second app of the configuration, with what a test adds to it.

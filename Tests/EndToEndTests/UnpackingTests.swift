@@ -2,7 +2,7 @@ import Foundation
 import TestSupport
 import Testing
 
-extension EndToEnd.Records {
+extension EndToEnd.Batches {
     /// Batches that are small in the log and large once unpacked: none kills the worker, makes it large, or stops it.
     @Suite(.serialized) struct UnpackingTests {
         /// Writes the batches and returns a line for each: partition, first and last offset, what it is.
