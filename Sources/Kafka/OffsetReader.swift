@@ -94,11 +94,18 @@ import CRdkafka
     // MARK: Questions; each waits at most `timeoutMs`
 
     /// These topics: `code` says why one cannot be used, `.topicAuthorizationFailed` among others. Creates none.
+    ///
+    /// - Parameter names: librdkafka keeps them, and looks for each among all that it keeps: some hundred, not thousands.
     package func topics(named names: [String], timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         for name in names { _ = try unsafe topic(name) }
         let found = try Metadata(of: client, onlyKnown: true, timeoutMs: timeoutMs).topics
         leaders.beginRound(found.values)
         return found
+    }
+
+    /// The names of all topics that one may see.
+    package func topicNames(timeoutMs: Int32) throws(KafkaError) -> Set<String> {
+        Set(try Metadata(of: client, onlyKnown: false, timeoutMs: timeoutMs).topics.keys)
     }
 
     /// The first offset that each partition holds, and the end of what can be read of it; those whose leaders did not tell

@@ -23,6 +23,8 @@ struct Gatherer {
     /// What is to be said of single records, until it is taken.
     private(set) var remarks: [String] = []
     private var memory: RequestMemory
+    /// Of the last topics that were asked for (`ReplayTopics`).
+    private var obstacles: [String: String?] = [:]
     /// Where the job went on: what stands below was done, and is only to be remembered.
     private let resumed: [TopicPartition: Int64]
     /// A dead letter that stands for many records, of which not all are in `batch` yet.
@@ -41,6 +43,7 @@ struct Gatherer {
         var last: Int64
         /// Only these, in their order; `nil`: all.
         var only: [Int64]?
+        var mark: LetterMark
 
         /// The next ones, `limit` at most.
         func offsets(_ limit: Int) -> ClosedRange<Int64> {
@@ -53,6 +56,9 @@ struct Gatherer {
     private static let pieceLimit = 64
     /// Of what a batch's letters hold in memory.
     private static let byteLimit = 16 << 20
+    /// Of what is to be said of single records, and of the bytes of each.
+    private static let (remarkLimit, remarkBytes) = (1_000, 1_000)
+    private static let topicLimit = 1_000
 
     init(_ order: ReplayOrder, _ progress: JobProgress, requestLimit: Int, memory: RequestMemory = RequestMemory()) {
         var order = order
@@ -69,7 +75,10 @@ struct Gatherer {
     // MARK: The batch
 
     /// Nothing more is to be told before the batch was taken.
-    var isFull: Bool { batch.requests >= requestLimit || batch.bytes >= Self.byteLimit || piece != nil }
+    var isFull: Bool {
+        batch.requests >= requestLimit || batch.bytes >= Self.byteLimit || piece != nil
+            || remarks.count >= Self.remarkLimit
+    }
 
     /// Some of what was told waits for the next batch.
     var hasMore: Bool { piece != nil || batch.requests > 0 }
@@ -98,8 +107,7 @@ struct Gatherer {
         guard let known = progress.partitions[partition], offset > known.position, !known.isDone else { return }
         var counts = ReplayCounts()
         counts.lost = min(offset, known.end) - known.position
-        remarks.append(
-            "\(counts.lost) offsets of \(partition) from \(known.position) on were gone before they were read")
+        remark("\(counts.lost) offsets of \(partition) from \(known.position) on were gone before they were read")
         progress.count(partition, counts)
         progress.moved(partition, to: offset)
     }
@@ -139,8 +147,12 @@ struct Gatherer {
             return
         }
         guard order.selection.matches(result) else { return }
+        guard LogBounds.has(result.request) else {
+            if !isKnown { spoil(record, "its request is no place in Kafka") }
+            return
+        }
         note(result.request.topic, result.request.partition, result.request.offset, result.request.index)
-        let isNew = memory.insert(result.request)
+        let isNew = memory.insert(result)
         guard !isKnown, count(record, isNew) else { return }
         let request = result.request
         let item = ReplayBatch.Item(
@@ -150,7 +162,11 @@ struct Gatherer {
             ReplayTally.Row(
                 topic: request.topic, app: result.app, outcome: result.outcome, reason: result.reason?.rawValue),
             at: item.place)
-        batch.append(item)
+        if let obstacle = obstacle(request.topic) {
+            refuse(record, item.place, obstacle)
+        } else {
+            batch.append(item)
+        }
     }
 
     /// The record of the worker's own cannot be read.
@@ -158,7 +174,30 @@ struct Gatherer {
         var counts = ReplayCounts()
         counts.unreadable = 1
         progress.count(record.partition, counts)
-        remarks.append("\(record.partition)/\(record.offset) cannot be read: \(reason)")
+        remark("\(record.partition)/\(record.offset) cannot be read: \(reason)")
+    }
+
+    /// What it is about is not to be asked for again.
+    private mutating func refuse(_ record: SourceRecord, _ place: String, _ obstacle: String) {
+        var counts = ReplayCounts()
+        counts.refused = 1
+        progress.count(record.partition, counts)
+        remark("\(place) is not asked for again: \(obstacle)")
+    }
+
+    /// Why nothing of this topic is asked for again.
+    private mutating func obstacle(_ topic: String) -> String? {
+        if let known = obstacles[topic] { return known }
+        if obstacles.count >= Self.topicLimit { obstacles = [:] }
+        let found = order.topics.obstacle(topic, of: order.source)
+        obstacles.updateValue(found, forKey: topic)
+        return found
+    }
+
+    private mutating func remark(_ line: String) {
+        remarks.append(
+            line.utf8.count > Self.remarkBytes
+                ? String(decoding: line.utf8.prefix(Self.remarkBytes), as: UTF8.self) : line)
     }
 
     /// Counts one that matched; whether it is to be asked for again.
@@ -193,32 +232,35 @@ struct Gatherer {
             note(letter.topic, letter.partition, offset, nil)
         }
         let log = TopicPartition(letter.topic, letter.partition)
-        let isNew = memory.insert(log, letter.offset, -1)
-        // Of one that was begun all was counted but its records.
-        guard !isKnown, within != nil || count(record, isNew) else { return }
-        if within == nil {
+        let isNew = memory.insert(letter)
+        // Of one that was begun all was counted but its records. Its topic may have been made anew since, with another one.
+        let begun = within.flatMap { $0 >= letter.offset && $0 <= letter.lastOffset ?? .min ? $0 : nil }
+        guard !isKnown, begun != nil || count(record, isNew) else { return }
+        if begun == nil {
             tally.add(ReplayTally.Row(topic: letter.topic, reason: letter.reason), at: letter.place)
         }
-        if let obstacle = Self.obstacle(letter) {
-            var counts = ReplayCounts()
-            counts.refused = 1
-            progress.count(record.partition, counts)
-            remarks.append("\(letter.place) is not asked for again: \(obstacle)")
-        } else if let last = letter.lastOffset, last >= letter.offset, last < .max {
+        if let obstacle = Self.obstacle(letter) ?? obstacle(letter.topic) {
+            refuse(record, letter.place, obstacle)
+        } else if let last = letter.lastOffset {
             let named = order.selection.places.filter { place in
                 place.topic == letter.topic && place.partition == letter.partition && place.offset >= letter.offset
                     && place.offset <= last
             }.map(\.offset).sorted()
             piece = Piece(
-                source: record.partition, letter: record.offset, log: log, next: within ?? letter.offset,
-                last: named.last ?? last, only: named.isEmpty ? nil : named)
+                source: record.partition, letter: record.offset, log: log, next: begun ?? letter.offset,
+                last: named.last ?? last, only: named.isEmpty ? nil : named,
+                mark: LetterMark(writtenMs: record.timestampMs, beganMs: progress.facts.beganMs))
             cut()
         } else {
-            let isWhole = letter.truncatedBytes == nil && letter.truncatedKeyBytes == nil
+            let isWhole =
+                letter.truncatedBytes == nil && letter.truncatedKeyBytes == nil && letter.reason != "unreadable-batch"
             batch.append(
                 ReplayBatch.Item(
                     source: record.partition, before: before, log: log, offsets: letter.offset...letter.offset,
-                    kind: isWhole ? .letter(whole(record, letter)) : .records(LetterMark(letter))))
+                    kind: isWhole
+                        ? .letter(whole(record, letter))
+                        : .records(
+                            LetterMark(letter, writtenMs: record.timestampMs, beganMs: progress.facts.beganMs))))
         }
     }
 
@@ -227,7 +269,8 @@ struct Gatherer {
         switch letter.reason {
         case "output-too-large", "output-refused": "it is a record that the worker wrote, and no request"
         case "unreadable-headers": "its headers cannot be read, and what it asks for with them is not known"
-        case _ where letter.offset < 0 || letter.partition < 0: "it does not say where it was"
+        case _ where !LogBounds.has(letter): "it does not say where it was"
+        case _ where LogBounds.span(letter) == nil: "its offsets are not those of one batch"
         default: nil
         }
     }
@@ -252,7 +295,7 @@ struct Gatherer {
             (now.position, now.within) = (piece.letter, piece.next)
             batch.append(
                 ReplayBatch.Item(
-                    source: piece.source, before: now, log: piece.log, offsets: offsets, kind: .records(nil)))
+                    source: piece.source, before: now, log: piece.log, offsets: offsets, kind: .records(piece.mark)))
             piece.next = offsets.upperBound + 1
         }
         let isWhole = piece.next > piece.last

@@ -60,7 +60,10 @@ struct PartitionProgress: Hashable, Sendable {
             guard parts.count == 2 else { return nil }
             values[parts[0]] = parts[1]
         }
-        func number(_ name: Substring) -> Int64? { values[name].flatMap { Int64($0) } }
+        // Whoever may commit for the group may have committed anything.
+        func number(_ name: Substring) -> Int64? {
+            values[name].flatMap { Int64($0) }.flatMap { LogBounds.offsets.contains($0) ? $0 : nil }
+        }
         guard let fingerprint = values["f"], let beganMs = number("b"), let start = number("start"),
             let end = number("end"), start >= 0, start <= offset, offset <= end
         else { return nil }
@@ -128,8 +131,8 @@ struct JobProgress {
     var counts: ReplayCounts { partitions.values.reduce(into: ReplayCounts()) { $0 += $1.counts } }
 
     /// Offsets looked at and to be looked at, of all partitions.
-    var passed: (done: Int64, all: Int64) {
-        partitions.values.reduce((0, 0)) { ($0.0 + $1.position - $1.start, $0.1 + $1.end - $1.start) }
+    var passed: (done: Double, all: Double) {
+        partitions.values.reduce((0, 0)) { ($0.0 + Double($1.position - $1.start), $0.1 + Double($1.end - $1.start)) }
     }
 
     // MARK: What is told

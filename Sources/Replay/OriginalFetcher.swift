@@ -37,6 +37,7 @@ final class OriginalFetcher {
     private let order: ReplayOrder
     private let reader: OffsetReader
     private let watch: ReplayWatch
+    private var lookup: TopicLookup
     private var writer: ReplayWriter
 
     /// More than that is not held in memory: a batch of several requests is done in two halves then.
@@ -48,6 +49,7 @@ final class OriginalFetcher {
         self.order = order
         self.watch = watch
         reader = try OffsetReader(cluster, fetchKilobytes: 64)
+        lookup = TopicLookup(reader, watch)
         writer = ReplayWriter(copyHeaders: order.copyHeaders)
     }
 
@@ -75,6 +77,8 @@ final class OriginalFetcher {
                 case .end(let offset): if !ended(log, at: offset, &round) { short = log }
                 case .outOfRange: lost = log
                 case .unreadable(_, let error): failure = cannotRead(log, error.text, &round)
+                // Deleted, or made anew with fewer partitions, since it was begun.
+                case .failed(let error) where error.code.isUnknownTopic: short = log
                 case .failed(let error):
                     failure = Denial.reading(log.topic, error.code)
                     if failure == nil { watch.trouble(error.text) }
@@ -104,11 +108,7 @@ final class OriginalFetcher {
     /// Starts reading these logs, where they are there.
     private func begin(_ logs: [TopicPartition], _ round: inout Round) throws(ReplayFailure) {
         guard !logs.isEmpty else { return }
-        let topics = try watch.patiently { _ in
-            nil
-        } _: { () throws(KafkaError) in
-            try reader.topics(named: Set(logs.map(\.topic)).sorted(), timeoutMs: Self.questionMs)
-        }
+        let topics = try lookup.topics(Set(logs.map(\.topic)))
         var there: [TopicPartition] = []
         for log in logs {
             let topic = topics[log.topic]
@@ -116,6 +116,7 @@ final class OriginalFetcher {
                 there.append(log)
             } else if topic?.code == KafkaCode.none || topic?.code.isUnknownTopic != false {
                 let findings = round.fetches[log]?.giveUp("there is no such topic or partition any more") ?? []
+                reader.stop(log)
                 round.fetches[log] = nil
                 note(findings, &round)
             } else if let code = topic?.code {
@@ -234,12 +235,19 @@ final class OriginalFetcher {
                 let place = RequestPlace(
                     topic: UnsafeRawBufferPointer(topic), partition: log.partition, offset: offset, index: 0)
                 if wishes.isEmpty {
+                    var isTaken = false
                     for item in items {
                         guard case .records(let mark) = item.kind else { continue }
-                        guard mark?.fits(value, timestampMs: timestampMs) ?? true else {
+                        guard mark.fits(value, timestampMs: timestampMs) else {
                             miss(item, "the record there is another one than its dead letter is about", &round)
                             continue
                         }
+                        // Another letter said the same of it in other words.
+                        if isTaken {
+                            round.fetched.count(item, \.repeated)
+                            continue
+                        }
+                        isTaken = true
                         let made = writer.whole(
                             key: key, value: value, headers: headers, place: place, isLetter: true)
                         append(made, item, "\(log)/\(offset)", &round)
@@ -254,10 +262,11 @@ final class OriginalFetcher {
                     switch verdict {
                     case .record(let made): append(made, item, item.place, &round)
                     case .another(let why): miss(item, "\(why)", &round)
+                    case .repeated: round.fetched.count(item, \.repeated)
                     case .expired: round.fetched.count(item, \.expired)
                     case .refused(let detail):
-                        let subject =
-                            detail.subject.isEmpty ? "" : ": \(String(decoding: detail.subject, as: UTF8.self))"
+                        let words = detail.subject.prefix(Detail.subjectLimit)
+                        let subject = words.isEmpty ? "" : ": \(String(decoding: words, as: UTF8.self))"
                         round.fetched.count(item, \.refused)
                         round.fetched.remarks.append("\(item.place) is not asked for again: \(detail.text)\(subject)")
                     }

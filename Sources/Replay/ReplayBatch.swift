@@ -8,8 +8,8 @@ struct ReplayBatch {
         enum Kind {
             /// A notification that a result is about.
             case notification(ReplayWish)
-            /// Whole records whose dead letter does not have all of them; `nil`: any.
-            case records(LetterMark?)
+            /// Whole records whose dead letter does not have all of them.
+            case records(LetterMark)
             /// A whole record, as its dead letter has it.
             case letter(OwnedRecord)
         }
@@ -97,7 +97,7 @@ struct ReplayBatch {
     }
 }
 
-/// By what a dead letter's record is known where the letter does not have all of it.
+/// By what a dead letter's records are known where the letter does not have all of them.
 struct LetterMark: Hashable, Sendable {
     /// -1: it has none.
     private var timestampMs: Int64
@@ -105,16 +105,34 @@ struct LetterMark: Hashable, Sendable {
     private var valueSize: Int?
     /// The first bytes; `nil`: not told.
     private var valueStart: [UInt8]?
+    /// Its record was there when the letter was written, and when the job began.
+    private var latestMs: Int64
 
-    init(_ letter: DeadLetter) {
+    /// A producer's clock may be ahead of that of who wrote the letter.
+    private static let clockMs: Int64 = 60_000
+
+    init(_ letter: DeadLetter, writtenMs: Int64, beganMs: Int64) {
+        self.init(writtenMs: writtenMs, beganMs: beganMs)
         timestampMs = letter.timestampMs
         valueSize = letter.truncatedBytes
         valueStart = letter.value
     }
 
+    /// Of the records of a batch, of which nothing else is known.
+    ///
+    /// - Parameters:
+    ///   - writtenMs: the letter's own timestamp.
+    ///   - beganMs: when the job began: what it writes itself comes later, by the same clock.
+    init(writtenMs: Int64, beganMs: Int64) {
+        timestampMs = RecordTime.unknown
+        let writtenMs = RecordTime.adding(Self.clockMs, to: writtenMs)
+        latestMs = writtenMs == RecordTime.unknown ? beganMs - 1 : min(writtenMs, beganMs - 1)
+    }
+
     func fits(_ value: UnsafeRawBufferPointer, timestampMs: Int64) -> Bool {
         let (one, other) = (RecordTime.checked(self.timestampMs), RecordTime.checked(timestampMs))
         return (one == RecordTime.unknown || one == other)
+            && other <= latestMs
             && valueSize.map { $0 == value.count } ?? true
             && valueStart.map { value.prefix($0.count).elementsEqual($0) } ?? true
     }

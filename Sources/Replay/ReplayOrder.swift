@@ -6,6 +6,8 @@ package struct ReplayOrder: Sendable {
     /// The topic of the results or dead letters.
     package var topic: String
     package var selection: ReplaySelection
+    /// Those that requests may be of.
+    package var topics: ReplayTopics
     /// Where the requests go; `nil`: to the topic that each came from.
     package var target: String?
     /// Whether to ask again for what has expired.
@@ -22,11 +24,13 @@ package struct ReplayOrder: Sendable {
     package var fingerprint: String
 
     package init(
-        _ source: ReplaySource, topic: String, _ selection: ReplaySelection, group: String, fingerprint: String
+        _ source: ReplaySource, topic: String, _ selection: ReplaySelection, of topics: ReplayTopics, group: String,
+        fingerprint: String
     ) {
         self.source = source
         self.topic = topic
         self.selection = selection
+        self.topics = topics
         self.group = group
         self.fingerprint = fingerprint
     }

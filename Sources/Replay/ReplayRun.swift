@@ -293,8 +293,13 @@ package final class ReplayRun {
 
     /// - Parameter progress: `nil`: nothing was done since the last call.
     private func note(_ progress: JobProgress?, read: JobProgress) {
-        if let progress { report.counts = progress.counts }
+        if let progress {
+            report.counts = progress.counts
+        } else if order.isDryRun {
+            // There are no commits that it would have to agree with.
+            report.counts = read.at(read.partitions, plus: done).counts
+        }
         let passed = read.passed
-        report.part = passed.all == 0 ? 1 : Double(passed.done) / Double(passed.all)
+        report.part = passed.all == 0 ? 1 : passed.done / passed.all
     }
 }

@@ -16,6 +16,8 @@ package struct ReplayTally: Sendable {
     /// More rows than that are put together in one.
     private static let rowLimit = 1_000
     private static let firstLimit = 10
+    /// Of a word, such as it is.
+    private static let wordLimit = 256
 
     private var counts: [Row: Int64] = [:]
     /// Of rows beyond the limit.
@@ -26,12 +28,20 @@ package struct ReplayTally: Sendable {
     package init() {}
 
     mutating func add(_ row: Row, at place: String) {
-        if first.count < Self.firstLimit { first.append(place) }
+        if first.count < Self.firstLimit { first.append(Self.word(place)) }
+        var row = row
+        row.topic = Self.word(row.topic)
+        row.app = row.app.map(Self.word)
+        row.reason = row.reason.map(Self.word)
         if counts[row] == nil, counts.count >= Self.rowLimit {
             others += 1
         } else {
             counts[row, default: 0] += 1
         }
+    }
+
+    private static func word(_ text: String) -> String {
+        text.utf8.count > wordLimit ? String(decoding: text.utf8.prefix(wordLimit), as: UTF8.self) : text
     }
 
     /// The most frequent first.

@@ -12,6 +12,9 @@ final class ReplayTransactions {
     /// By the name of a topic that is written, how many partitions it has.
     private var partitions: [String: Int] = [:]
     private let reader: OffsetReader
+    private var lookup: TopicLookup
+    /// How often topics that are not there are waited for yet, half a second each: however many are made up, it ends.
+    private var patience = 20
     /// What the group has committed, as far as is known.
     private var committed: JobProgress?
     /// What the report of a record that was not written said, by its place in the batch.
@@ -25,6 +28,8 @@ final class ReplayTransactions {
     private static let questionMs: Int32 = 10_000
     /// More records than that of one batch are not found out one by one.
     private static let refusalLimit = 20
+    /// How often a topic that is not there is asked for.
+    private static let lookLimit = 6
 
     /// - Parameter reader: has the job's group.
     init(
@@ -33,6 +38,7 @@ final class ReplayTransactions {
         self.order = order
         self.cluster = cluster
         self.reader = reader
+        lookup = TopicLookup(reader, watch)
         self.watch = watch
         producer = try Self.makeProducer(order, cluster, isAlone: false)
     }
@@ -97,7 +103,7 @@ final class ReplayTransactions {
         var refusals = 0
         while true {
             try watch.check()
-            try look(for: batch)
+            try look(for: &batch)
             let progress = Self.progress(after, batch)
             let ending = try transact(batch, progress)
             switch ending {
@@ -248,24 +254,42 @@ final class ReplayTransactions {
 
     private func targets(of batch: FetchedBatch) -> [String] { Set(batch.records.map { target(of: $0.log) }).sorted() }
 
-    /// Makes sure that the topics that are to be written are there, before anything is.
-    private func look(for batch: FetchedBatch) throws(ReplayFailure) {
-        for name in targets(of: batch) where topics[name] == nil {
-            let found = try watch.patiently { _ in
-                nil
-            } _: { () throws(KafkaError) in
-                try reader.topics(named: [name], timeoutMs: Self.questionMs)
+    /// Makes sure that the topics that are to be written are there, before anything is. What came from one that is not there
+    /// any more is gone with it, and holds nothing else up.
+    private func look(for batch: inout FetchedBatch) throws(ReplayFailure) {
+        let names = Set(targets(of: batch).filter { topics[$0] == nil })
+        if names.isEmpty { return }
+        let descriptions = try descriptions(of: names)
+        for name in names.sorted() {
+            let found = descriptions[name]
+            let code = found?.code ?? .unknownTopic
+            if code.isUnknownTopic, order.target == nil {
+                batch.lose(from: name)
+                continue
             }
-            let code = found[name]?.code ?? .unknownTopic
             if let failure = Denial.writing([name], code) { throw failure }
             guard code == .none else { throw ReplayFailure("topic \(name) cannot be written: \(code.text)") }
-            partitions[name] = found[name]?.partitions ?? 0
+            partitions[name] = found?.partitions ?? 0
             do throws(KafkaError) {
                 topics[name] = try producer.topic(name)
             } catch {
                 throw ReplayFailure("topic \(name): \(error)")
             }
         }
+    }
+
+    /// What is not there is asked for again: it may just be made anew, or its broker have begun a moment ago.
+    private func descriptions(of names: Set<String>) throws(ReplayFailure) -> [String: TopicDescription] {
+        var found: [String: TopicDescription] = [:]
+        var left = names
+        for _ in 0..<Self.lookLimit {
+            found.merge(try lookup.topics(left)) { $1 }
+            left = left.filter { found[$0]?.code.isUnknownTopic ?? true }
+            guard !left.isEmpty, patience > 0 else { break }
+            patience -= 1
+            try watch.pause(ms: 500)
+        }
+        return found
     }
 
     // MARK: Another producer
@@ -290,6 +314,15 @@ extension FetchedBatch {
         var all = counts
         for record in records { all[record.source, default: ReplayCounts()].produced += 1 }
         return all
+    }
+
+    /// Their topic is not there any more.
+    mutating func lose(from topic: String) {
+        for record in records where record.log.topic == topic {
+            counts[record.source, default: ReplayCounts()].gone += 1
+            remarks.append("\(record.place) is gone: there is no topic \(topic) any more")
+        }
+        records.removeAll { $0.log.topic == topic }
     }
 
     /// The topic does not take that one.

@@ -11,6 +11,7 @@ import Testing
     private enum Said: Equatable {
         case record(key: String?, value: String?, headers: [String])
         case another(String)
+        case repeated
         case expired
         case refused(String)
     }
@@ -47,6 +48,7 @@ import Testing
                 switch verdict {
                 case .record(let record): said.append(Self.copied(record))
                 case .another(let words): said.append(.another(words.description))
+                case .repeated: said.append(.repeated)
                 case .expired: said.append(.expired)
                 case .refused(let detail): said.append(.refused("\(detail.text): \(text(detail.subject))"))
                 }
@@ -192,6 +194,9 @@ import Testing
         #expect(
             replay(record, [wish(requestedAtMs: Self.timeMs - 1)])
                 == [.another("the record there has another time than the result says")])
+        #expect(
+            replay(record, [wish(requestedAtMs: 0)])
+                == [.another("the record there has another time than the result says")])
         #expect(replay(record, [wish(tokenB)]) == [.another("the record there is for another device")])
         #expect(replay(record, [wish(index: 1)]) == [.another("the record there has no such notification")])
         #expect(
@@ -205,13 +210,28 @@ import Testing
     /// A record without a time, and a result that names no device (a topic's limit may leave no room for it).
     @Test func whatIsNotToldIsNoDifference() {
         for said in [
-            replay(TestRecord(key: tokenA, hi), [wish(requestedAtMs: 0)]),
+            replay(TestRecord(key: tokenA, hi), [wish(requestedAtMs: 0)], timestampMs: -1),
             replay(TestRecord(key: tokenA, hi), [wish()], timestampMs: -1),
             replay(TestRecord(key: tokenA, hi), [wish("")]),
             // Cut, and with what is no UTF-8 replaced, in its result.
             replay(TestRecord(key: "k", hi, [("push-device-token", "no\u{1}token")]), [wish("no?token")]),
         ] {
             guard case .record? = said.first else {
+                Issue.record("\(said)")
+                continue
+            }
+        }
+    }
+
+    /// Several results say different things of one notification; one of them may be right, wherever it stands.
+    @Test func ofOneNotificationOneIsTaken() {
+        let other = "the record there is for another device"
+        let list = TestRecord(#"{"device_tokens":["\#(tokenB)","\#(tokenA)"],"payload":{"aps":{}}}"#)
+        for (record, index) in [(TestRecord(key: tokenA, hi), 0), (list, 1)] as [(TestRecord, Int32)] {
+            let wrong = wish(String(repeating: "0", count: 64), index: index)
+            let said = replay(record, [wrong, wish(index: index), wish("", index: index), wrong])
+            #expect(said.count == 4 && said[0] == .another(other) && said[2] == .repeated && said[3] == .another(other))
+            guard case .record = said[1] else {
                 Issue.record("\(said)")
                 continue
             }

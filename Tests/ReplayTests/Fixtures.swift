@@ -10,25 +10,26 @@ let device = String(repeating: "a1", count: 32)
 /// A result as the worker writes it.
 func result(
     _ offset: Int64, index: Int32 = 0, partition: Int32 = 3, outcome: Outcome = .rejected,
-    reason: String? = "BadTopic", app: String? = "shop", settledAtMs: Int64 = 5_000
+    reason: String? = "BadTopic", app: String? = "shop", settledAtMs: Int64 = 5_000, requestedAtMs: Int64 = 1_000,
+    topic: String = "apns.requests", device: String = device
 ) -> String {
     func text(_ word: String?) -> String { word.map { "\"\($0)\"" } ?? "null" }
     return """
         {"outcome":"\(outcome.rawValue)","reason":\(text(reason)),"app":\(text(app)),"device_token":"\(device)",
-         "requested_at_ms":1000,"settled_at_ms":\(settledAtMs),
-         "request":{"topic":"apns.requests","partition":\(partition),"offset":\(offset),"index":\(index)}}
+         "requested_at_ms":\(requestedAtMs),"settled_at_ms":\(settledAtMs),
+         "request":{"topic":"\(topic)","partition":\(partition),"offset":\(offset),"index":\(index)}}
         """
 }
 
 /// A dead letter as the worker writes it.
 func letter(
     _ reason: String, offset: Int64 = 7, last: Int64? = nil, truncated: Int? = nil, value: String? = "{",
-    own: [(String, String)] = []
+    own: [(String, String)] = [], topic: String = "apns.requests", partition: Int32 = 3, atMs: Int64 = 1_000
 ) -> OwnedRecord {
     var headers =
         own + [
-            ("push-dlq-reason", reason), ("push-dlq-topic", "apns.requests"), ("push-dlq-partition", "3"),
-            ("push-dlq-offset", "\(offset)"), ("push-dlq-timestamp", "1000"),
+            ("push-dlq-reason", reason), ("push-dlq-topic", topic), ("push-dlq-partition", "\(partition)"),
+            ("push-dlq-offset", "\(offset)"), ("push-dlq-timestamp", "\(atMs)"),
         ]
     if let last { headers.append(("push-dlq-last-offset", "\(last)")) }
     if let truncated { headers.append(("push-dlq-truncated", "\(truncated)")) }
@@ -40,7 +41,9 @@ func letter(
 func order(_ from: ReplaySource = .results, _ change: (inout ReplaySelection) -> Void = { _ in }) -> ReplayOrder {
     var selection = ReplaySelection()
     change(&selection)
-    return ReplayOrder(from, topic: "apns.results", selection, group: "g.replay.j", fingerprint: "0123456789abcdef")
+    let topics = ReplayTopics(retries: ["apns.retry.30s"]) { $0 == "apns.requests" }
+    return ReplayOrder(
+        from, topic: "apns.results", selection, of: topics, group: "g.replay.j", fingerprint: "0123456789abcdef")
 }
 
 func facts(since sinceMs: Int64? = nil) -> JobFacts {

@@ -153,7 +153,8 @@ import Testing
             switch item.kind {
             case .letter(let record):
                 "letter \(record.headers.map { "\(String(decoding: $0.name, as: UTF8.self))=\(String(decoding: $0.value ?? [], as: UTF8.self))" })"
-            case .records(let mark): "\(item.place) \(mark == nil ? "any" : "known")"
+            case .records(let mark):
+                "\(item.place) \(mark == LetterMark(writtenMs: 5_000, beganMs: 9_000) ? "any" : "known")"
             case .notification: "notification"
             }
         }
@@ -223,7 +224,7 @@ import Testing
             headers: letter("worker-crashed", truncated: 6).headers.map {
                 HeaderField(String(decoding: $0.name, as: UTF8.self), $0.value ?? [])
             })
-        let mark = LetterMark(cut)
+        let mark = LetterMark(cut, writtenMs: 5_000, beganMs: 9_000)
         func fits(_ value: String, _ timestampMs: Int64) -> Bool {
             Array(value.utf8).withUnsafeBytes { mark.fits($0, timestampMs: timestampMs) }
         }

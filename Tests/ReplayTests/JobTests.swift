@@ -109,20 +109,48 @@ import Testing
     private final class Remembering {
         var memory = RequestMemory(limit: 3)
 
-        func isNew(_ offset: Int64, _ index: Int32 = 0, partition: Int32 = 0) -> Bool {
-            memory.insert(DeliveryResult.Request(topic: "t", partition: partition, offset: offset, index: index))
+        func isNew(
+            _ offset: Int64, _ index: Int32 = 0, partition: Int32 = 0, atMs: Int64 = 1_000, device name: String = device
+        ) throws -> Bool {
+            let text = result(offset, index: index, partition: partition, requestedAtMs: atMs, device: name)
+            return memory.insert(try DeliveryResult(json: Array(text.utf8)))
         }
     }
 
-    @Test func aRequestIsNewOnce() {
+    @Test func aRequestIsNewOnce() throws {
         let memory = Remembering()
-        #expect(memory.isNew(1) && !memory.isNew(1))
-        #expect(memory.isNew(1, 1) && memory.isNew(1, partition: 1))
+        #expect(try memory.isNew(1) && !memory.isNew(1))
+        #expect(try memory.isNew(1, 1) && memory.isNew(1, partition: 1))
         // The last three at least are known, whatever comes.
         for offset in 2..<100 as Range<Int64> {
-            #expect(memory.isNew(offset))
-            for known in max(2, offset - 2)...offset { #expect(!memory.isNew(known), "\(known) of \(offset)") }
+            #expect(try memory.isNew(offset))
+            for known in max(2, offset - 2)...offset { #expect(try !memory.isNew(known), "\(known) of \(offset)") }
         }
-        #expect(memory.isNew(1), "what is long ago is forgotten")
+        #expect(try memory.isNew(1), "what is long ago is forgotten")
+    }
+
+    /// Another record was at that place before, or somebody says so.
+    @Test func whatIsSaidOfAnotherRecordHidesNothing() throws {
+        let memory = Remembering()
+        #expect(try memory.isNew(1, atMs: 900) && memory.isNew(1) && !memory.isNew(1, atMs: 900))
+        #expect(try memory.isNew(1, device: "00") && !memory.isNew(1))
+    }
+
+    // MARK: What others may have committed
+
+    /// Whoever may commit for the group may commit any number.
+    @Test(arguments: [
+        "m=9223372036854775807", "within=-9223372036854775808", "within=9223372036854775807", "p=-1",
+    ])
+    func absurdNumbersOfCommitsAreNone(word: String) throws {
+        let bytes = Array("replay1 f=0123456789abcdef b=9000 start=0 end=100 \(word)".utf8)
+        let read = try #require(PartitionProgress.read(5, bytes)).progress
+        #expect(read.within == nil && read.counts == ReplayCounts() && read.position == 5)
+    }
+
+    @Test func partsOfAbsurdLogsAreTold() throws {
+        let ends: [TopicPartition: Range<Int64>] = [source: 0..<(1 << 62) - 1, other: 0..<(1 << 62) - 1]
+        #expect(JobProgress(facts(), ends).passed.all > 9e18)
+        #expect(PartitionProgress.read(5, Array("replay1 f=0 b=1 start=0 end=\(Int64.max)".utf8)) == nil)
     }
 }

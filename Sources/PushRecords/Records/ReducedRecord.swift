@@ -63,6 +63,9 @@ package enum ReducedRecord {
         }
     }
 
+    /// Of dead letters of records of the worker's own, beside those of `DeadLetterReason`.
+    package static let outputReasons = ["output-too-large", "output-refused"]
+
     /// The dead letter of a record of the worker's own which its topic refuses, as too large in every form it has
     /// (`output-too-large`) or for another reason (`output-refused`): its key and value as they are, and the place of the request that it is about. A record that does not say
     /// where that was has the topic which refused it, and -1 for partition and offset.

@@ -14,11 +14,17 @@ package struct ReplayWish: Hashable, Sendable {
         self.requestedAtMs = requestedAtMs
     }
 
+    /// A device token or channel that is longer than any is cut, so that it still is none.
     package init(_ result: DeliveryResult) {
+        let target = result.deviceToken ?? result.channelID ?? ""
         self.init(
-            index: result.request.index, target: result.deviceToken ?? result.channelID ?? "",
+            index: result.request.index,
+            target: target.utf8.count > Self.targetLimit
+                ? String(decoding: target.utf8.prefix(Self.targetLimit), as: UTF8.self) : target,
             requestedAtMs: result.requestedAtMs)
     }
+
+    private static let targetLimit = max(RecordLimits.deviceToken, RecordLimits.channelID) + 1
 }
 
 /// What becomes of a wish.
@@ -27,6 +33,8 @@ package enum ReplayVerdict {
     case record(EncodedRecord)
     /// The record at that place is another one than the result is about: its topic was made anew. In words.
     case another(StaticString)
+    /// The same notification is a record already, by another wish that fits it.
+    case repeated
     /// Its `apns-expiration` has passed: the worker would not send it.
     case expired
     /// It cannot be asked for by itself. In words.
@@ -77,7 +85,7 @@ package struct ReplayWriter: ~Copyable {
     /// - Parameters:
     ///   - timestampMs: the record's.
     ///   - place: the record's; the index is the wishes'.
-    ///   - wishes: in the order of their indexes, each once.
+    ///   - wishes: in the order of their indexes; of one index several results may speak, of which at most one is taken.
     ///   - expiredToo: whether to ask again for what has expired.
     ///   - body: gets the place of the wish among the wishes.
     package mutating func write(
@@ -90,13 +98,22 @@ package struct ReplayWriter: ~Copyable {
             !expiredToo && request.headers.expiration.map { $0 > 0 && nowMs >= Int64($0) * 1_000 } ?? false
         let obstacle = request.target == .devices ? self.obstacle(of: request) : nil
         var cursor = TokenCursor()
+        var last: (index: Int32, target: Target?, isTaken: Bool)?
         for (number, wish) in wishes.enumerated() {
             var place = place
             place.index = wish.index
-            let found = target(of: wish.index, in: request, &cursor)
+            if last?.index != wish.index { last = (wish.index, target(of: wish.index, in: request, &cursor), false) }
+            let found = last?.target
             if let difference = difference(wish, found, timestampMs) {
                 body(number, .another(difference))
-            } else if hasExpired {
+                continue
+            }
+            if last?.isTaken == true {
+                body(number, .repeated)
+                continue
+            }
+            last?.isTaken = true
+            if hasExpired {
                 body(number, .expired)
             } else if request.target != .devices {
                 body(
@@ -147,9 +164,8 @@ package struct ReplayWriter: ~Copyable {
 
     private func difference(_ wish: ReplayWish, _ found: Target?, _ timestampMs: Int64) -> StaticString? {
         let (one, other) = (RecordTime.checked(wish.requestedAtMs), RecordTime.checked(timestampMs))
-        if one != RecordTime.unknown, other != RecordTime.unknown, one != other {
-            return "the record there has another time than the result says"
-        }
+        // Of a record that has a time no result is without.
+        if other != RecordTime.unknown, one != other { return "the record there has another time than the result says" }
         guard let found else { return "the record there has no such notification" }
         // What is no token stands in a result as far as it could be written.
         guard found.isToken, !wish.target.isEmpty, !wish.target.utf8.elementsEqual(found.text) else { return nil }

@@ -106,7 +106,7 @@ extension RecordSchema {
         "properties": [
             "push-dlq-reason": text(
                 RecordLimits.reason,
-                (DeadLetterReason.allCases.map(\.text.description) + ["output-too-large", "output-refused"])
+                (DeadLetterReason.allCases.map(\.text.description) + ReducedRecord.outputReasons)
                     .joined(separator: ", ")),
             "push-dlq-detail": text(RecordLimits.detail, "For people"),
             "push-dlq-topic": TextRule.kafkaTopic.schema(isMember: false),

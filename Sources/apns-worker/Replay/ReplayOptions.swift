@@ -60,12 +60,13 @@ struct ReplayOptions {
         },
         .init(
             "since", value: "TIME",
-            "What settled, or became a dead letter, at this time or later: 2026-01-31T12:00:00Z, or how long ago, such as 2h."
+            "What settled, or became a dead letter, at this time or later: 2026-01-31T12:00:00Z or 2026-01-31T13:00:00+01:00; or how long ago, in h, m, s or ms, such as 48h or 90m. All of yesterday: --since \"$(date -d yesterday +%FT00:00:00%:z)\" --until \"$(date +%FT00:00:00%:z)\"."
         ) { options, text throws(UsageError) in
             options.since = try OptionValue.moment(text)
             options.conditions.append("since=\(text)")
         },
-        .init("until", value: "TIME", "What did so before this time.") { options, text throws(UsageError) in
+        .init("until", value: "TIME", "What did so before this time, in the same forms.") {
+            options, text throws(UsageError) in
             options.until = try OptionValue.moment(text)
             options.conditions.append("until=\(text)")
         },
@@ -113,7 +114,7 @@ struct ReplayOptions {
             guard isRight else { throw UsageError("expected 1 to 100 letters, digits, dots, hyphens or underscores") }
             options.name = text
         },
-        .init("deadline", value: "TIME", "Stop after this time, such as 10m (default: never).") {
+        .init("deadline", value: "TIME", "Stop after this time, in h, m, s or ms, such as 10m (default: never).") {
             options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
         },
         .init("format", value: "NAME", "text (default) or json: one object at the end.") {
@@ -156,6 +157,33 @@ struct ReplayOptions {
         return "--to: the worker writes topic \(target) itself (\(output.path)), and it takes no requests"
     }
 
+    /// Those that the workers read.
+    private static func topics(_ configuration: WorkerConfiguration) -> ReplayTopics {
+        let (entries, outputs) = (configuration.requestTopics, Set(configuration.outputTopics.map(\.name)))
+        return ReplayTopics(retries: Set(configuration.retry.tiers.map(\.topic))) { topic in
+            !outputs.contains(topic) && entries.contains { !$0.matching([topic]).isEmpty }
+        }
+    }
+
+    /// What is to be said of reasons that no record has, as far as is known. They are no mistake for sure: Apple may have new
+    /// ones, and so may a later version.
+    func hints(_ source: ReplaySource) -> [String] {
+        let letters = DeadLetterReason.allCases.map(\.text.description) + ReducedRecord.outputReasons
+        let apples = ReasonCode.allCases.compactMap(\.text?.description)
+        let (known, others) = source == .results ? (apples, letters) : (letters, apples)
+        let things = source == .results ? "results" : "dead letters"
+        return selection.reasons.sorted().compactMap { reason in
+            if known.contains(reason) { return nil }
+            let word = printable(reason)
+            if others.contains(reason) {
+                return
+                    "\(word) is a reason of \(source == .results ? "dead letters" : "results"), and no \(things) have it"
+            }
+            let meant = nearest(to: reason, among: known).map { "; did you mean \($0)?" } ?? ""
+            return "no \(things) are known to have the reason \(word)\(meant)"
+        }
+    }
+
     func order(_ source: ReplaySource, _ configuration: WorkerConfiguration, nowMs: Int64) -> ReplayOrder {
         let topic = source == .results ? configuration.results.topic : configuration.deadLetters.topic
         let fingerprint = ReplayOrder.fingerprint([source.rawValue, topic] + conditions)
@@ -163,7 +191,7 @@ struct ReplayOptions {
         selection.sinceMs = since?.ms(nowMs: nowMs)
         selection.untilMs = until?.ms(nowMs: nowMs)
         var order = ReplayOrder(
-            source, topic: topic, selection,
+            source, topic: topic, selection, of: Self.topics(configuration),
             group: "\(configuration.kafka.groupID).replay.\(name ?? "\(source.rawValue)-\(fingerprint)")",
             fingerprint: fingerprint)
         order.target = target
