@@ -45,6 +45,7 @@ private func replay(
     let began = LoopTime.read()
     let order = options.order(source, configuration, nowMs: began.wallMs)
     let screen = ReplayScreen(order)
+    for hint in options.hints(source) { screen.tell("apns-worker replay: \(hint)") }
     var troubles = Troubles()
     let watch = ReplayWatch(isStopped: { signals.came }) { text in
         screen.clear()
@@ -67,7 +68,7 @@ private func replay(
             return .failed
         }
         complain(
-            "apns-worker replay: \(signals.isOver ? "--deadline came" : "stopped") before all was done; the same command goes on"
+            "apns-worker replay: \(signals.isOver ? "--deadline came" : "stopped") before all was \(order.isDryRun ? "looked at" : "done; the same command goes on")"
         )
     }
     for place in last.unmatched { screen.tell("\(place): nothing of it matches") }

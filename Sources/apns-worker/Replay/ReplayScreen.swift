@@ -61,9 +61,17 @@ extension ReplayOrder {
         add(counts.unreadable, "cannot be read")
         add(counts.refused, "cannot be asked for again")
         add(counts.lost, "offsets of \(topic) were gone before they were read")
-        let sum = "of \(counts.matched) \(things) that matched: \(parts.joined(separator: ", "))"
+        let isPart = isDryRun && !report.isDone
+        let sum =
+            "of \(counts.matched) \(things) that matched\(isPart ? " so far" : ""): \(parts.joined(separator: ", "))"
         let time = String(seconds.rounded(toPlaces: 1))
-        if isDryRun { return "\(sum); nothing was written\n" + table(report) }
+        if isDryRun {
+            let end =
+                isPart
+                ? "; that is not all: \(Int(report.part * 100)) % was read in \(time) s, and not all of their requests"
+                : ""
+            return "\(sum); nothing was written\(end)\n" + table(report)
+        }
         if report.wasDone {
             return "job \(job) was done before, and nothing is produced; \(sum). Another one takes another --name\n"
         }
@@ -90,7 +98,7 @@ extension ReplayOrder {
             return "  " + cells.joined(separator: "  ") + "\n"
         }.joined()
         if report.tally.others > 0 { text += "  and \(report.tally.others) of other kinds\n" }
-        return text + "the first: \(report.tally.first.joined(separator: ", "))\n"
+        return text + "the first: \(report.tally.first.map { printable($0, limit: 300) }.joined(separator: ", "))\n"
     }
 
     /// One object.
