@@ -27,6 +27,9 @@ struct Gatherer {
     private var obstacles: [String: String?] = [:]
     /// Where the job went on: what stands below was done, and is only to be remembered.
     private let resumed: [TopicPartition: Int64]
+    /// Those of which not all that was done was read yet. Before it was, of all partitions, nothing new is taken: of two
+    /// results of one notification it was the one in another partition, perhaps.
+    private(set) var toRemember: Set<TopicPartition>
     /// A dead letter that stands for many records, of which not all are in `batch` yet.
     private var piece: Piece?
     /// Of the places that the selection names, those of which nothing matched yet.
@@ -69,6 +72,7 @@ struct Gatherer {
         self.memory = memory
         self.requestLimit = requestLimit
         resumed = progress.partitions.mapValues(\.position)
+        toRemember = Set(progress.partitions.filter { $0.value.position > $0.value.start }.keys)
         unmatched = order.selection.places
     }
 
@@ -104,6 +108,7 @@ struct Gatherer {
 
     /// The log has nothing below this offset any more.
     mutating func begins(_ partition: TopicPartition, at offset: Int64) {
+        remembered(partition, to: offset)
         guard let known = progress.partitions[partition], offset > known.position, !known.isDone else { return }
         var counts = ReplayCounts()
         counts.lost = min(offset, known.end) - known.position
@@ -114,11 +119,21 @@ struct Gatherer {
 
     /// Nothing stands between what was told last and this offset.
     mutating func ends(_ partition: TopicPartition, at offset: Int64) {
+        if !toRemember.isEmpty { return remembered(partition, to: offset) }
         guard let known = progress.partitions[partition], offset > known.position, piece == nil else { return }
         progress.moved(partition, to: offset)
     }
 
+    private mutating func remembered(_ partition: TopicPartition, to offset: Int64) {
+        if offset >= resumed[partition] ?? 0 { toRemember.remove(partition) }
+    }
+
+    /// What is new while something is still to be remembered is passed over, and is to be told again.
     mutating func take(_ record: SourceRecord) {
+        if !toRemember.isEmpty {
+            remembered(record.partition, to: record.offset + 1)
+            guard record.offset < resumed[record.partition] ?? 0 else { return }
+        }
         guard let known = progress.partitions[record.partition], record.offset < known.end else {
             progress.moved(record.partition, to: .max)
             return

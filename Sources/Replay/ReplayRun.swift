@@ -96,8 +96,10 @@ package final class ReplayRun {
         _ progress: JobProgress, _ bounds: [TopicPartition: Range<Int64>]
     ) throws(ReplayFailure) {
         var gatherer = Gatherer(order, progress, requestLimit: pace.batchLimit)
-        var reading = try start(&gatherer, bounds)
+        var reading: Set<TopicPartition> = []
         defer { for partition in reading { source.stop(partition) } }
+        try remember(&gatherer, bounds, &reading)
+        try start(gatherer, bounds, &reading)
         repeat {
             try gather(&gatherer, &reading)
             try finish(gatherer.takeBatch(), gatherer.progress)
@@ -159,21 +161,29 @@ package final class ReplayRun {
 
     // MARK: Reading results
 
-    private func start(
-        _ gatherer: inout Gatherer, _ bounds: [TopicPartition: Range<Int64>]
-    ) throws(ReplayFailure) -> Set<TopicPartition> {
-        var reading: Set<TopicPartition> = []
+    /// What was done, to know what of it comes once more.
+    private func remember(
+        _ gatherer: inout Gatherer, _ bounds: [TopicPartition: Range<Int64>], _ reading: inout Set<TopicPartition>
+    ) throws(ReplayFailure) {
         for (partition, progress) in gatherer.progress.partitions {
             guard let range = bounds[partition], progress.end <= range.upperBound else {
                 throw ReplayFailure(Self.changed(partition, progress))
             }
             gatherer.begins(partition, at: range.lowerBound)
-            if gatherer.isDone(partition) { continue }
-            // From its beginning on, to remember what was asked for again before.
+            guard gatherer.toRemember.contains(partition) else { continue }
             try read(partition, from: max(progress.start, range.lowerBound))
             reading.insert(partition)
         }
-        return reading
+        try gather(&gatherer, &reading, isRemembering: true)
+    }
+
+    private func start(
+        _ gatherer: Gatherer, _ bounds: [TopicPartition: Range<Int64>], _ reading: inout Set<TopicPartition>
+    ) throws(ReplayFailure) {
+        for (partition, progress) in gatherer.progress.partitions where !progress.isDone {
+            try read(partition, from: max(progress.position, bounds[partition]?.lowerBound ?? 0))
+            reading.insert(partition)
+        }
     }
 
     private static func changed(_ partition: TopicPartition, _ progress: PartitionProgress) -> String {
@@ -189,10 +199,13 @@ package final class ReplayRun {
         }
     }
 
-    /// Until the batch is full, or nothing is left to read.
+    /// Until the batch is full, or nothing is left to read, or to be remembered.
     private func gather(
-        _ gatherer: inout Gatherer, _ reading: inout Set<TopicPartition>
+        _ gatherer: inout Gatherer, _ reading: inout Set<TopicPartition>, isRemembering: Bool = false
     ) throws(ReplayFailure) {
+        func isPassed(_ partition: TopicPartition, _ gatherer: Gatherer) -> Bool {
+            isRemembering ? !gatherer.toRemember.contains(partition) : gatherer.isDone(partition)
+        }
         /// Since when a log seems to end before where it ended.
         var short: [TopicPartition: Int64] = [:]
         while !gatherer.isFull, !reading.isEmpty {
@@ -211,7 +224,7 @@ package final class ReplayRun {
                     case .end(let offset):
                         gatherer.ends(partition, at: offset)
                         moved = partition
-                        if !gatherer.isDone(partition) { short[partition] = short[partition] ?? watch.nowNs }
+                        if !isPassed(partition, gatherer) { short[partition] = short[partition] ?? watch.nowNs }
                     case .outOfRange: outside = partition
                     case .unreadable(let offset, let error):
                         failure = ReplayFailure(
@@ -223,8 +236,11 @@ package final class ReplayRun {
                     }
                 }
                 if let failure { throw failure }
-                if let outside { try startAgain(outside, &gatherer) }
-                if let moved, gatherer.isDone(moved) {
+                if let outside {
+                    try startAgain(outside, &gatherer, isRemembering)
+                    moved = outside
+                }
+                if let moved, isPassed(moved, gatherer) {
                     source.stop(moved)
                     reading.remove(moved)
                 }
@@ -244,13 +260,15 @@ package final class ReplayRun {
     }
 
     /// The log has lost its beginning meanwhile.
-    private func startAgain(_ partition: TopicPartition, _ gatherer: inout Gatherer) throws(ReplayFailure) {
-        guard let range = try bounds(of: [partition])[partition], let progress = gatherer.progress.partitions[partition]
+    private func startAgain(
+        _ partition: TopicPartition, _ gatherer: inout Gatherer, _ isRemembering: Bool
+    ) throws(ReplayFailure) {
+        guard let range = try bounds(of: [partition])[partition], let before = gatherer.progress.partitions[partition]
         else { return }
-        guard progress.end <= range.upperBound else { throw ReplayFailure(Self.changed(partition, progress)) }
+        guard before.end <= range.upperBound else { throw ReplayFailure(Self.changed(partition, before)) }
         gatherer.begins(partition, at: range.lowerBound)
-        if gatherer.isDone(partition) { return }
-        try read(partition, from: max(progress.start, range.lowerBound))
+        guard let progress = gatherer.progress.partitions[partition] else { return }
+        try read(partition, from: max(isRemembering ? progress.start : progress.position, range.lowerBound))
     }
 
     private static func lend(

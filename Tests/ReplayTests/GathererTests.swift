@@ -88,6 +88,37 @@ import Testing
         #expect(remarks.isEmpty)
     }
 
+    /// Partitions are read in any order, and two results of one notification may be in two: what was done is read before.
+    @Test func whatWasDoneElsewhereIsRememberedFirst() {
+        var progress = job([source: 100, other: 100])
+        progress.moved(source, to: 50)
+        progress.moved(other, to: 3)
+        var gatherer = Gatherer(order(), progress, requestLimit: 100)
+        #expect(gatherer.toRemember == [source, other])
+        gatherer.take(2, result(2), of: other)
+        #expect(gatherer.toRemember == [source])
+        gatherer.take(3, result(1), of: other)
+        gatherer.ends(other, at: 100)
+        gatherer.take(40, result(1))
+        // Marks of transactions are no records.
+        gatherer.ends(source, at: 50)
+        #expect(gatherer.toRemember.isEmpty && gatherer.progress.partitions[other]?.position == 3)
+        gatherer.take(3, result(1), of: other)
+        gatherer.take(50, result(5))
+        let batch = gatherer.takeBatch()
+        #expect(batch.places == ["apns.requests/3/5/0"] && batch.after[other]?.counts.repeated == 1)
+        // What retention took needs no remembering.
+        gatherer = Gatherer(order(), progress, requestLimit: 100)
+        gatherer.begins(source, at: 50)
+        #expect(gatherer.toRemember == [other] && gatherer.progress.counts.lost == 0)
+        // The first that is behind it may be new, and is told again.
+        gatherer.take(9, result(9), of: other)
+        #expect(gatherer.toRemember.isEmpty)
+        gatherer.take(9, result(9), of: other)
+        let last = gatherer.takeBatch()
+        #expect(last.places == ["apns.requests/3/9/0"])
+    }
+
     @Test func theJobsOwnTimesCount() {
         var progress = JobProgress(facts(since: 6_000), [source: 0..<100])
         progress.moved(source, to: 0)

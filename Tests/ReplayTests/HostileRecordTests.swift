@@ -122,6 +122,7 @@ import Testing
         var progress = job()
         progress.moved(source, to: 1, within: within)
         var gatherer = Gatherer(order(.deadLetters), progress, requestLimit: 1_000)
+        gatherer.take(0, letter("not-json", offset: 1))
         gatherer.take(1, letter("unreadable-batch", offset: 1_000, last: 1_249))
         let batch = gatherer.takeBatch()
         #expect(batch.items.first?.offsets.lowerBound == 1_000 && batch.items.last?.offsets.upperBound == 1_249)
