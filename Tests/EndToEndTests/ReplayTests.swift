@@ -259,6 +259,38 @@ extension EndToEnd.Records {
             #expect(late.text.contains(" 10 are gone"), "\(late.text)")
         }
 
+        /// Whoever may write to the topics of results and dead letters may say anything there.
+        @Test(.needs(.worker, .broker, .python, .openssl), .timeLimit(.minutes(4)))
+        func hostileRecordsEndHoldUpAndHideNothing() throws {
+            let scene = try Self.scene("replay-hostile")
+            let count = try #require(
+                Int(try scene.replays("hostile", scene.servers, scene.name).split(separator: "\n").last ?? ""))
+            let sink = "\(scene.name).sink"
+            try scene.books("create", "--partitions", "1", "--topics", sink)
+            for source in ["results", "dead-letters"] {
+                let command = ["replay", source, "--config", scene.file("worker.yaml"), "--all", "--to", sink]
+                for _ in 0..<2 {
+                    let process = try ChildProcess(Tool.worker.path(), command + ["--rate", "80/s"])
+                    Thread.sleep(forTimeInterval: Double.random(in: 0.3..<1.5))
+                    if process.ended == nil { try process.killNow() }
+                }
+                let ended = try scene.replay(source, "--all", "--to", sink)
+                #expect(ended.ending == .exited(1) && ended.text.contains("is done after"), "\(ended.text)")
+            }
+            let found = try scene.records(of: sink)
+            let keys = found.filter { $0.value == "{}" }.map(\.key)
+            #expect(keys.count == count && Set(keys).count == count)
+            let numbers = found.compactMap { $0.value.flatMap { Int($0) } }
+            #expect(numbers.sorted() == Array(0..<200) && found.count == count + 200)
+            // The hint is none of the job's, and a dry run that is stopped says that it is not all.
+            let mistyped = try scene.replay("results", "--reason", "BadTopc", "--dry-run")
+            #expect(mistyped.text.contains("did you mean BadTopic?"), "\(mistyped.text)")
+            let short = try scene.replay("results", "--reason", "BadTopic", "--dry-run", "--deadline", "1ms")
+            #expect(
+                short.ending == .exited(1) && short.text.contains("that matched so far")
+                    && short.text.contains("that is not all"), "\(short.text)")
+        }
+
         @Test(.needs(.worker, .broker, .python, .openssl), .timeLimit(.minutes(4)))
         func deadLettersAreReplayedAsTheirRecordsWere() throws {
             let scene = try Self.scene("replay-letters")
