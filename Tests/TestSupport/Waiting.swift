@@ -8,8 +8,13 @@ package import Testing
 /// Tests share as many threads as there are cores. One that waits there, and all of ours wait in the kernel, keeps its
 /// thread from every other test, and the machine idles.
 package struct Waiting: SuiteTrait, TestTrait, TestScoping {
-    /// How many wait at once: what each has beside it (a client library's threads, mock brokers) computes, too.
-    private static let limit = 12
+    /// Of the modules' tests. What each has beside it (a client library's threads, mock brokers) computes, too.
+    fileprivate static let modules = Waiting(atOnce: 12)
+
+    private let room: Room
+
+    /// - Parameter limit: how many tests of this very trait wait at once.
+    package init(atOnce limit: Int) { room = Room(limit) }
 
     package var isRecursive: Bool { true }
 
@@ -19,22 +24,22 @@ package struct Waiting: SuiteTrait, TestTrait, TestScoping {
         try await withTaskExecutorPreference(ThreadForEach.shared) {
             // On a thread of its own already: who had a place, and then stood in line for a thread of all tests behind those
             // that compute, would keep others from waiting meanwhile.
-            await Room.shared.enter()
-            defer { Room.shared.leave() }
+            await room.enter()
+            defer { room.leave() }
             try await function()
         }
     }
 
     /// Lets in as many as there may be, and the others in their order.
     private final class Room: Sendable {
-        static let shared = Room()
-
         private struct State {
-            var free = Waiting.limit
+            var free: Int
             var queue: [CheckedContinuation<Void, Never>] = []
         }
 
-        private let state = Mutex(State())
+        private let state: Mutex<State>
+
+        init(_ limit: Int) { state = Mutex(State(free: limit)) }
 
         func enter() async {
             await withCheckedContinuation { continuation in
@@ -74,5 +79,5 @@ package struct Waiting: SuiteTrait, TestTrait, TestScoping {
 
 extension Trait where Self == Waiting {
     /// The tests wait more than they compute.
-    package static var waiting: Self { Waiting() }
+    package static var waiting: Self { .modules }
 }
