@@ -1,4 +1,4 @@
-import Foundation
+import Glibc
 import Testing
 
 @testable import Delivery
@@ -7,18 +7,27 @@ import Testing
 struct StateTests {
     /// State and followers, as the article's second table has them.
     private static func rows() throws -> [String: Set<String>] {
-        let place = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-            .appending(path: "../../Sources/Delivery/Delivery.docc/StatesOfANotification.md").standardizedFileURL
-        let article = try String(contentsOf: place, encoding: .utf8)
-        let table = article.components(separatedBy: "| from | to | when |\n")[1].components(separatedBy: "\n\n")[0]
+        let here = try #require(#filePath.ranges(of: "Tests/DeliveryTests/").last)
+        let root = String(#filePath[..<here.lowerBound])
+        let article = try text(of: root + "Sources/Delivery/Delivery.docc/StatesOfANotification.md")
+        let table = try #require(article.split(separator: "| from | to | when |\n").last).split(separator: "\n\n")[0]
         var rows: [String: Set<String>] = [:]
         for line in table.split(separator: "\n").dropFirst() {
-            let cells = line.split(separator: "|").map { $0.components(separatedBy: "`") }
-            // What stands between the first two backquotes, the next two, and so on.
-            let names = cells.map { parts in parts.indices.filter { $0 % 2 == 1 }.map { parts[$0] } }
+            let cells = line.split(separator: "|")
+            let names = cells.map { cell in
+                cell.split(separator: ",").map { String($0.filter { $0 != " " && $0 != "`" }) }
+            }
             rows[names[0][0]] = Set(names[1])
         }
         return rows
+    }
+
+    private static func text(of path: String) throws -> String {
+        let file = try #require(fopen(path, "r"))
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 16)
+        let count = fread(&bytes, 1, bytes.count, file)
+        return String(decoding: bytes[..<count], as: UTF8.self)
     }
 
     @Test("The article has every state, and what it leads to")
