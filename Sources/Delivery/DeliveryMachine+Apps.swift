@@ -19,7 +19,7 @@ extension DeliveryMachine {
             forgetProbe(probe)
         }
         room.setStreams(dispatch.capacity)
-        breakers.endStrayProbes(in: &store)
+        breakers.endStrayProbes(in: store)
         for probe in breakers.closeLeft(nowNs: now.ns, journal: &journal) { forgetProbe(probe) }
         holdWaiting(of: breakers.gated)
         return mapping
@@ -108,7 +108,7 @@ extension DeliveryMachine {
         breakers.tellFault(app, reason, nowNs: now.ns, journal: &journal)
         switch breakers.credentialFault(app, reason, handedNs: now.ns, nowNs: now.ns, journal: &journal) {
         case .opened: holdWaiting(of: breakers.sharing(app))
-        case .none: breakers.probeRefused(app, in: &store, nowNs: now.ns)
+        case .none: breakers.probeRefused(app, in: store, nowNs: now.ns)
         case .outdated: break
         }
     }

@@ -27,7 +27,7 @@ extension DeliveryMachine {
         }
         if completion.sentAtMs != 0 { store[slot].sentAtMs = completion.sentAtMs }
         store[slot].isResend = true
-        if store[slot].isProbe, completion.kind != .answered { breakers.failTrial(slot, in: &store, nowNs: now.ns) }
+        if completion.kind != .answered { breakers.failTrial(slot, in: store, nowNs: now.ns) }
         switch completion.kind {
         case .notProcessed:
             handleReturn(slot, completion)
@@ -133,14 +133,7 @@ extension DeliveryMachine {
         if completion.status == 429, completion.reason.subject != .ourTokens {
             devices.slow(slot, untilNs: now.ns + Dispatch.backOffNs, in: store)
         }
-        let wasProbe = store[slot].isProbe
-        if wasProbe { answerProbe(slot, verdict, completion) }
-        // Of a probe, too: one that tried the host of an app that was cut off has tried the credential with it.
-        if breakers.isGated(app), verdict != .credentialFault, completion.status != 403,
-            !wasProbe || Self.isOfCredential(completion)
-        {
-            forgetProbe(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), nowNs: now.ns, journal: &journal))
-        }
+        if breakers.isGated(app) { tellCircuits(slot, app, verdict, completion) }
         if isUndecided, sendOn(slot) { return }
         switch verdict {
         case .accept:
@@ -160,6 +153,20 @@ extension DeliveryMachine {
             retry(slot, delayMs: row.delayMs)
         case .credentialFault:
             handleCredentialFault(slot, completion.reason)
+        }
+    }
+
+    /// An answer for an app that may be behind an open circuit.
+    private mutating func tellCircuits(
+        _ slot: NotificationSlot, _ app: Int, _ verdict: Verdict, _ completion: Completion
+    ) {
+        let wasProbe = breakers.isProbe(slot, in: store)
+        if wasProbe { answerProbe(slot, verdict, completion) }
+        // Of a probe, too: one that tried the host of an app that was cut off has tried the credential with it.
+        if breakers.isGated(app), verdict != .credentialFault, completion.status != 403,
+            !wasProbe || Self.isOfCredential(completion)
+        {
+            forgetProbe(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), nowNs: now.ns, journal: &journal))
         }
     }
 

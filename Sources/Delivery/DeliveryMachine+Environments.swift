@@ -46,7 +46,7 @@ extension DeliveryMachine {
 
     /// It is another app's from now on, and in no device queue.
     private mutating func change(_ slot: NotificationSlot, to app: Int) {
-        if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
+        breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)
         room.move(slot, to: app, in: store)
         store[slot].app = Int32(app)

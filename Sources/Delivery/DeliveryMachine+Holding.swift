@@ -11,7 +11,7 @@ extension DeliveryMachine {
     /// Why this notification may not be sent now; `nil`: it may. It may become a circuit's probe.
     @inline(__always)
     mutating func causeToHold(_ slot: NotificationSlot) -> HeldCause? {
-        breakers.causeToHold(slot, in: &store, nowNs: now.ns)
+        breakers.causeToHold(slot, in: store, nowNs: now.ns)
     }
 
     // MARK: Held
@@ -19,7 +19,6 @@ extension DeliveryMachine {
     /// Moves a notification to a retry tier without using up an attempt. Its device's order is given up.
     mutating func hold(_ slot: NotificationSlot, _ cause: HeldCause) {
         takeOut(slot)
-        if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
         leaveDeviceQueue(slot)
         if store.isNowOrNever(slot), isDue(slot) {
             conclude(slot, .expired)
@@ -44,6 +43,7 @@ extension DeliveryMachine {
 
     /// To the tier for its cause, without using up an attempt.
     mutating func moveHeld(_ slot: NotificationSlot, _ cause: HeldCause) {
+        breakers.endProbe(slot, in: store)
         // No later commit may say that it cannot have been sent.
         if let partition = ledger.partitions.find(store[recordOf: slot].partition) {
             ledger.advanceReach(slot, partition, in: store)
@@ -162,14 +162,13 @@ extension DeliveryMachine {
     /// Its circuit, closed by now, needs it no more: it is like any other again, and may be behind another circuit.
     mutating func forgetProbe(_ probe: NotificationID?) {
         guard let probe, store[probe.slot].generation == probe.generation else { return }
-        store[probe.slot].isProbe = false
         if store[probe.slot].isWaiting, let cause = causeToHold(probe.slot) { hold(probe.slot, cause) }
     }
 
     /// The probe was answered: its circuit closes, or waits longer.
     mutating func settleProbe(_ slot: NotificationSlot, fault: ReasonCode?) {
         let probe = breakers.settleProbe(
-            slot, fault: fault, in: &store, ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
+            slot, fault: fault, in: store, ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
         forgetProbe(probe)
     }
 

@@ -224,13 +224,11 @@ extension DeliveryMachine {
     // MARK: Circuits
 
     private func checkCircuits(_ census: inout Census) {
-        for slot in store.slots where store[slot].state != .free && store[slot].isProbe {
-            census.expect(breakers.isProbe(store.id(of: slot)), "a circuit waits for each probe")
-        }
         for probe in breakers.probes {
             census.expect(
                 store[probe.slot].generation == probe.generation && store[probe.slot].state != .free
-                    && store[probe.slot].isProbe, "a circuit's probe is there")
+                    && breakers.isProbe(probe.slot, in: store),
+                "a circuit's probe is there, and of an app of the circuit's")
         }
         for app in apps.indices {
             census.expect(
@@ -247,9 +245,6 @@ extension CircuitBreakers {
     var probes: [NotificationID] {
         credentials.compactMap(\.circuit.probe) + topics.compactMap(\.circuit.probe) + apps.compactMap(\.trial.probe)
     }
-
-    /// Whether a circuit waits for its answer.
-    func isProbe(_ id: NotificationID) -> Bool { probes.contains(id) }
 }
 
 /// What a walk over all slots finds of a machine.

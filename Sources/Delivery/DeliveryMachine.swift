@@ -319,7 +319,6 @@ extension DeliveryMachine {
         precondition(store.hasBody(record), "what is ready has its bytes")
         guard store[bodyOf: record].notBeforeMs <= now.wallMs else {
             // By a clock that was set back since it was read.
-            if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
             moveHeld(slot, .scheduled)
             return false
         }
@@ -347,7 +346,7 @@ extension DeliveryMachine {
     mutating func waitForReach(_ slot: NotificationSlot, _ partition: PartitionSlot) {
         ledger.waitForReach(slot, partition, in: &store)
         // The commit may never come, and a circuit waits for its probe: another one may try.
-        if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
+        breakers.endProbe(slot, in: store)
         if ledger.partitions[partition].commits.isImpossible || ledger.partitions[partition].besideQueues > 0 {
             letOthersPass(slot, partition)
         }
@@ -376,7 +375,7 @@ extension DeliveryMachine {
         if let deadSinceMs { store[slot].unregisteredAtMs = deadSinceMs }
         // It was shown to nobody, and will be answered so again.
         if isDeadToken, !isWritable(.unregistered), isAnyTierWritable { return hold(slot, .unwritable) }
-        if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
+        breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)
         store.move(slot, to: .concluded)
         let app = store[slot].app >= 0 ? Int(store[slot].app) : apps.count
@@ -429,7 +428,7 @@ extension DeliveryMachine {
 
     /// Gives a notification's slot back and takes it out of every count. It is in no list and no device queue any more.
     mutating func free(_ slot: NotificationSlot) {
-        if store[slot].isProbe { breakers.endProbe(slot, in: &store) }
+        breakers.endProbe(slot, in: store)
         ledger.countGone(slot, in: store)
         room.giveBackBytes(slot, in: &store)
         room.giveBack(group: Int(store[recordOf: slot].group), app: Int(store[slot].app))

@@ -90,20 +90,21 @@ struct CircuitBreakersTests {
         breakers.addApp(.named("shop"))
         let first = store.add("a")
         let second = store.add("b")
-        expect(breakers.causeToHold(first, in: &store, nowNs: 0), is: nil)
+        expect(breakers.causeToHold(first, in: store, nowNs: 0), is: nil)
         expect(
             breakers.credentialFault(0, .invalidProviderToken, handedNs: 0, nowNs: 0, journal: &journal), is: .opened)
-        expect(breakers.causeToHold(first, in: &store, nowNs: 0), is: .credential)
+        expect(breakers.causeToHold(first, in: store, nowNs: 0), is: .credential)
         let later = Circuit.firstDelayNs
-        expect(breakers.causeToHold(first, in: &store, nowNs: later), is: nil)
-        expect(store[first].isProbe, is: true)
-        expect(breakers.isProbe(store.id(of: first)), is: true)
-        expect(breakers.causeToHold(second, in: &store, nowNs: later), is: .credential)
+        expect(breakers.causeToHold(first, in: store, nowNs: later), is: nil)
+        expect([first, second].map { breakers.isProbe($0, in: store) }, is: [true, false])
+        expect(breakers.probes, is: [store.id(of: first)])
+        expect(breakers.causeToHold(second, in: store, nowNs: later), is: .credential)
         // A probe that ends without an answer gives its place to another.
-        breakers.endProbe(first, in: &store)
-        expect(breakers.causeToHold(second, in: &store, nowNs: later), is: nil)
+        breakers.endProbe(first, in: store)
+        expect(breakers.isProbe(first, in: store), is: false)
+        expect(breakers.causeToHold(second, in: store, nowNs: later), is: nil)
         let probe = breakers.settleProbe(
-            second, fault: nil, in: &store, ofMany: false, nowNs: later, journal: &journal)
+            second, fault: nil, in: store, ofMany: false, nowNs: later, journal: &journal)
         expect(probe, is: store.id(of: second))
         expect(breakers.isClosed(0) || !breakers.probes.isEmpty || breakers.isGated(0), is: false)
         expect(journal.counters.circuitsOpened, is: 1)
@@ -123,9 +124,9 @@ struct CircuitBreakersTests {
         expect(breakers.cutOff(isBusy: [false, false], nowNs: nowNs - 1, journal: &journal), is: [false, false])
         expect(breakers.cutOff(isBusy: [false, false], nowNs: nowNs, journal: &journal), is: [true, false])
         let slot = store.add("a")
-        expect(breakers.causeToHold(slot, in: &store, nowNs: nowNs), is: .unreachable)
+        expect(breakers.causeToHold(slot, in: store, nowNs: nowNs), is: .unreachable)
         _ = breakers.setReachable(0, true, ofMany: true, nowNs: nowNs, journal: &journal)
-        expect(breakers.causeToHold(slot, in: &store, nowNs: nowNs), is: nil)
+        expect(breakers.causeToHold(slot, in: store, nowNs: nowNs), is: nil)
     }
 
     @Test("How long an app has been held counts per cause, until that ends")

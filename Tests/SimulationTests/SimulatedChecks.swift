@@ -206,7 +206,8 @@ extension SimulatedWorld {
         var open = [Int](repeating: 0, count: worker.machine.apps.count)
         for slot in worker.machine.store.slots {
             let notification = worker.machine.store[slot]
-            guard notification.app >= 0, notification.heldFor == nil, !notification.isProbe else { continue }
+            guard notification.app >= 0, notification.heldFor == nil else { continue }
+            guard !worker.machine.breakers.isProbe(slot, in: worker.machine.store) else { continue }
             switch notification.state {
             case .queued, .ready, .behindReach, .backingOff, .handed: open[Int(notification.app)] += 1
             case .free, .admitted, .orphaned, .concluded: break

@@ -73,13 +73,13 @@ extension SimulatedWorld {
         if machine.apps.isRemoved(app) || route.isPaused || machine.breakers.isCutOff(app) {
             breaks("something was sent for an app that is removed, paused or cut off")
         }
-        if machine.breakers.openCircuit(app) != nil, !notification.isProbe {
+        let isProbe = machine.breakers.isProbe(id.slot, in: machine.store)
+        if machine.breakers.openCircuit(app) != nil, !isProbe {
             breaks("something that is no probe was sent behind an open circuit")
         }
-        if machine.breakers.topicCircuit(of: id.slot, in: machine.store) != nil, !notification.isProbe {
+        if machine.breakers.topicCircuit(of: id.slot, in: machine.store) != nil, !isProbe {
             breaks("something that is no probe was sent behind the open circuit of its topic")
         }
-        if notification.isProbe, !machine.breakers.isProbe(id) { breaks("a probe that no circuit knows") }
         let rate = route.rateLimit
         guard rate > 0 else { return }
         var book = worker.rates[app] ?? (sinceNs: ns, sent: 0)

@@ -49,9 +49,11 @@ struct CircuitBreakers: ~Copyable {
 
     /// Why this notification may not be sent now; `nil`: it may. It may become a circuit's probe.
     @inline(__always)
-    mutating func causeToHold(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) -> HeldCause? {
+    mutating func causeToHold(
+        _ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64
+    ) -> HeldCause? {
         let app = Int(store[slot].app)
-        return apps[app].isGated ? gatedCause(slot, app, in: &store, nowNs: nowNs) : nil
+        return apps[app].isGated ? gatedCause(slot, app, in: store, nowNs: nowNs) : nil
     }
 
     /// Some of what is to be sent may have to be held: `causeToHold` says which.
@@ -59,25 +61,20 @@ struct CircuitBreakers: ~Copyable {
     func isGated(_ app: Int) -> Bool { apps[app].isGated }
 
     private mutating func gatedCause(
-        _ slot: NotificationSlot, _ app: Int, in store: inout NotificationStore, nowNs: Int64
+        _ slot: NotificationSlot, _ app: Int, in store: borrowing NotificationStore, nowNs: Int64
     ) -> HeldCause? {
         if apps[app].isRemoved { return .removed }
         if apps[app].isPaused { return .paused }
+        if apps[app].isCutOff, !apps[app].isConnected { return .unreachable }
+        if isProbe(slot, in: store) { return nil }
         let id = store.id(of: slot)
-        if apps[app].isCutOff {
-            guard apps[app].isConnected else { return .unreachable }
-            guard store[slot].isProbe || apps[app].trial.admits(id, nowNs: nowNs) else { return .unreachable }
-            store[slot].isProbe = true
-        }
-        if store[slot].isProbe { return nil }
+        if apps[app].isCutOff { return apps[app].trial.admits(id, nowNs: nowNs) ? nil : .unreachable }
         let place = apps[app].credential
         if credentials[place].circuit.isOpen {
-            store[slot].isProbe = credentials[place].circuit.admits(id, nowNs: nowNs)
-            return store[slot].isProbe ? nil : .credential
+            return credentials[place].circuit.admits(id, nowNs: nowNs) ? nil : .credential
         }
         if let place = topicCircuit(of: slot, in: store) {
-            store[slot].isProbe = topics[place].circuit.admits(id, nowNs: nowNs)
-            return store[slot].isProbe ? nil : .topic
+            return topics[place].circuit.admits(id, nowNs: nowNs) ? nil : .topic
         }
         return nil
     }
@@ -143,11 +140,11 @@ struct CircuitBreakers: ~Copyable {
     var gated: [Bool] { apps.map(\.isGated) }
 
     /// After a reload: the probe of an app that has another credential by now says nothing about the old one.
-    mutating func endStrayProbes(in store: inout NotificationStore) {
+    mutating func endStrayProbes(in store: borrowing NotificationStore) {
         for place in credentials.indices {
             guard let probe = credentials[place].circuit.probe, apps[Int(store[probe.slot].app)].credential != place
             else { continue }
-            endProbe(probe.slot, in: &store)
+            credentials[place].circuit.probeEnded()
         }
     }
 
@@ -238,11 +235,10 @@ struct CircuitBreakers: ~Copyable {
     }
 
     /// The credential was refused without an answer: that is so of its circuit's probe, if it is under way.
-    mutating func probeRefused(_ app: Int, in store: inout NotificationStore, nowNs: Int64) {
+    mutating func probeRefused(_ app: Int, in store: borrowing NotificationStore, nowNs: Int64) {
         let place = apps[app].credential
         // The probe's connection ended so: no other answer to it will come.
         guard let probe = credentials[place].circuit.probe, store[probe.slot].state == .handed else { return }
-        store[probe.slot].isProbe = false
         credentials[place].circuit.probeFailed(nowNs: nowNs)
     }
 
@@ -296,15 +292,42 @@ struct CircuitBreakers: ~Copyable {
 
     // MARK: Probes
 
+    /// A circuit, by its index among its kind.
+    // Not private: Swift 6.3.1 crashes on a private type inside a ~Copyable one.
+    enum CircuitIndex { case credential(Int), topic(Int), connection(app: Int) }
+
+    /// Whether an open circuit lets this notification try, and waits for its answer. Only the circuit knows.
+    @inline(__always)
+    func isProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
+        mayBeProbe(slot, in: store) && circuit(probedBy: slot, in: store) != nil
+    }
+
+    /// False of nearly all: no circuit is open that could stop it.
+    @inline(__always)
+    private func mayBeProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
+        let app = Int(store[slot].app)
+        return app >= 0 && apps[app].isGated
+    }
+
+    /// The circuit that waits for its answer: one of its own app's.
+    private func circuit(probedBy slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitIndex? {
+        let id = store.id(of: slot)
+        let app = Int(store[slot].app)
+        let place = apps[app].credential
+        if credentials[place].circuit.probe == id { return .credential(place) }
+        if apps[app].trial.probe == id { return .connection(app: app) }
+        guard apps[app].openTopics > 0 else { return nil }
+        return topics.firstIndex { $0.app == app && $0.circuit.probe == id }.map { .topic($0) }
+    }
+
     /// The probe was answered: its circuit closes, or waits longer.
     ///
     /// - Returns: a probe that is one no more.
     mutating func settleProbe(
-        _ slot: NotificationSlot, fault: ReasonCode?, in store: inout NotificationStore, ofMany: Bool, nowNs: Int64,
+        _ slot: NotificationSlot, fault: ReasonCode?, in store: borrowing NotificationStore, ofMany: Bool, nowNs: Int64,
         journal: inout Journal
     ) -> NotificationID? {
-        guard let found = takeProbe(slot, in: &store) else { return nil }
-        switch found {
+        switch circuit(probedBy: slot, in: store) {
         case .credential(let place):
             guard let fault, fault.subject != .topic else {
                 return closeCircuit(at: place, nowNs: nowNs, journal: &journal)
@@ -316,21 +339,26 @@ struct CircuitBreakers: ~Copyable {
         case .connection(let app):
             // Whatever it was: the transport says so as well.
             return setReachable(app, true, ofMany: ofMany, nowNs: nowNs, journal: &journal)
+        case nil: break
         }
         return nil
     }
 
     /// A try came back without an answer: where that is what it was to bring, its app stays cut off.
-    mutating func failTrial(_ slot: NotificationSlot, in store: inout NotificationStore, nowNs: Int64) {
+    mutating func failTrial(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
         let app = Int(store[slot].app)
         guard apps[app].trial.probe == store.id(of: slot) else { return }
-        store[slot].isProbe = false
         apps[app].trial.probeFailed(nowNs: nowNs)
     }
 
-    /// The probe ends without an answer: another one may try.
-    mutating func endProbe(_ slot: NotificationSlot, in store: inout NotificationStore) {
-        switch takeProbe(slot, in: &store) {
+    /// It is decided, goes another way, or is gone: where a circuit waits for its answer, another one may try.
+    @inline(__always)
+    mutating func endProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
+        if mayBeProbe(slot, in: store) { endGatedProbe(slot, in: store) }
+    }
+
+    private mutating func endGatedProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
+        switch circuit(probedBy: slot, in: store) {
         case .credential(let place): credentials[place].circuit.probeEnded()
         case .topic(let place): topics[place].circuit.probeEnded()
         case .connection(let app): apps[app].trial.probeEnded()
@@ -347,17 +375,6 @@ struct CircuitBreakers: ~Copyable {
         let place = apps[app].credential
         guard credentials[place].circuit.isDisproved(byTryHandedNs: handedNs) else { return nil }
         return closeCircuit(at: place, nowNs: nowNs, journal: &journal)
-    }
-
-    enum ProbePlace { case credential(Int), topic(Int), connection(Int) }
-
-    private func takeProbe(_ slot: NotificationSlot, in store: inout NotificationStore) -> ProbePlace? {
-        store[slot].isProbe = false
-        let id = store.id(of: slot)
-        if let place = credentials.firstIndex(where: { $0.circuit.probe == id }) { return .credential(place) }
-        if let place = topics.firstIndex(where: { $0.circuit.probe == id }) { return .topic(place) }
-        let app = Int(store[slot].app)
-        return apps[app].trial.probe == id ? .connection(app) : nil
     }
 
     // MARK: Hosts

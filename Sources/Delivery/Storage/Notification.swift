@@ -73,8 +73,6 @@ struct Notification {
     var isResend = false
     /// Counted in its record's doubts.
     var isDoubted = false
-    /// An open circuit lets it try, and waits for its answer.
-    var isProbe = false
     /// Goes to a tier, not to a connection, when the reach has passed its record.
     var heldFor: HeldCause?
     /// Bytes of the block of its own that holds the token; 0: it is in the record's block.

@@ -1,8 +1,8 @@
-/// Slots of plain values, named by their own type (`Place`), given out and taken back in constant time; memory doubles when all are taken and never
-/// shrinks. Slots are reused most recent first, so that a small working set stays in the cache.
+/// Slots of plain values, named by a type of their own, given out and taken back in constant time; memory doubles when
+/// all are taken and never shrinks. Slots are reused most recent first, so that a small working set stays in the cache.
 ///
 /// The slab does not clear what it gives out: the caller initializes it, and may leave a generation in place.
-struct Slab<Element, Place: Slot>: ~Copyable {
+struct Slab<Element, ElementSlot: Slot>: ~Copyable {
     /// Valid until the next `take`.
     private(set) var base: UnsafeMutablePointer<Element>
     private var free: UnsafeMutablePointer<UInt32>
@@ -29,18 +29,18 @@ struct Slab<Element, Place: Slot>: ~Copyable {
 
     var count: Int { capacity - freeCount }
 
-    subscript(slot: Place) -> Element {
+    subscript(slot: ElementSlot) -> Element {
         @inline(__always) unsafeAddress { UnsafePointer(base + Int(slot.number)) }
         @inline(__always) unsafeMutableAddress { base + Int(slot.number) }
     }
 
-    mutating func take() -> Place {
+    mutating func take() -> ElementSlot {
         if freeCount == 0 { grow() }
         freeCount -= 1
-        return Place(free[freeCount])
+        return ElementSlot(free[freeCount])
     }
 
-    mutating func giveBack(_ slot: Place) {
+    mutating func giveBack(_ slot: ElementSlot) {
         precondition(freeCount < capacity, "no more slots are given back than were taken")
         free[freeCount] = slot.number
         freeCount += 1

@@ -1,4 +1,4 @@
-/// The number of a place in one of the machine's tables. Each table has a type of its own for it, so that the compiler
+/// The number of an entry of one of the machine's tables. Each table has a type of its own for it, so that the compiler
 /// finds who takes one for another's.
 package protocol Slot: Hashable, Comparable, Sendable {
     var number: UInt32 { get }
@@ -34,7 +34,7 @@ package struct PartitionSlot: Slot {
 }
 
 /// The slots of a table from the first on, in their order, used or not.
-struct SlotWalk<Place: Slot>: Sequence, IteratorProtocol {
+struct SlotWalk<ElementSlot: Slot>: Sequence, IteratorProtocol {
     private var number: UInt32 = 0
     private let end: UInt32
 
@@ -42,9 +42,9 @@ struct SlotWalk<Place: Slot>: Sequence, IteratorProtocol {
     init(count: Int) { end = UInt32(count) }
 
     @inline(__always)
-    mutating func next() -> Place? {
+    mutating func next() -> ElementSlot? {
         guard number < end else { return nil }
         number += 1
-        return Place(number - 1)
+        return ElementSlot(number - 1)
     }
 }
