@@ -190,8 +190,10 @@ import Testing
         try world.connect()
         world.sendSuspects([10_000])
         world.run("completion") { world.completions.count == 1 }
+        #expect(world.connections.open == 2 && world.connections.dialing == 0)
         world.run("closed") { world.server.peers[1].isClosed }
         #expect(!world.server.peers[0].isClosed)
+        world.run("told") { world.connections.open == 1 && world.connections.draining == 0 }
         world.sendSuspects([10_001])
         world.run("completion") { world.completions.count == 2 }
         #expect(world.server.peers.count == 3)

@@ -143,8 +143,9 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
             case .giveBack: owner?.giveBackSuspects()
             case .forget: owner?.forgetSuspects()
             }
-            sayConnections()
         }
+        // Also where there is nothing to do: it opened, or is gone.
+        sayConnections()
     }
 
     /// Connections made with what was replaced finish what is on them, and say nothing about the host.
