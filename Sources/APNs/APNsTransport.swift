@@ -194,6 +194,8 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
 
     func connectionAnswered(_ connection: Connection) { pool.answered(connection) }
 
+    func connectionWentOn(_ connection: Connection) { pool.wentOn(connection) }
+
     func connectionRetires(_ connection: Connection, isFault: Bool) { pool.retired(connection, isFault: isFault) }
 
     func connectionIdle(_ connection: Connection) { pool.idle(connection) }

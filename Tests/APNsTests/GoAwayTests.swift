@@ -184,6 +184,30 @@ import Testing
         world.close()
     }
 
+    /// One way to the host is dead and another good, as it was before: what is answered on that shows that the host is of use.
+    @Test func oneThatGoesOnIsTheHostsWordWhileOthersEnd() throws {
+        let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
+        world.configuration.minimumConnections = 2
+        world.server.onRequest = { peer, request in
+            if peer.number == 0 { peer.respond(request.stream) } else { peer.channel.cut() }
+        }
+        try world.connect()
+        var next: UInt32 = 0
+        world.run("others ended") {
+            // One on each.
+            if world.connections.open == 2, world.completions.count == next {
+                world.send(next..<next + 2)
+                next += 2
+            }
+            return world.notes.count { if case .disconnected(_, _, unanswered: 1) = $0 { true } else { false } } == 5
+        }
+        world.send(next..<next + 1)
+        world.run("answered") { world.completionOf[next]?.status == 200 }
+        #expect(world.server.peers.count { !$0.isClosed } >= 1 && !world.server.peers[0].isClosed)
+        #expect(world.reachable == [true])
+        world.close()
+    }
+
     /// Answers between them: streams that are refused are about their requests.
     @Test func refusedStreamsAmongAnswersLeaveTheConnectionAlone() throws {
         let world = try World()

@@ -65,6 +65,24 @@ private let second: Int64 = 1_000_000_000
         #expect(plan.failures == 0)
     }
 
+    /// Another one failed, and the one that goes on being answered shows that the host is of use.
+    @Test func whatIsAnsweredAgainAfterAFailureMaySleep() {
+        var plan = PoolPlan(minimum: 0, maximum: 2)
+        Self.run(
+            &plan,
+            [
+                (.wanted, [.dial(0, firstAddress: 0)]), (.opened(0), []), (.answered(0), []),
+                (.crowded, [.dial(1, firstAddress: 1)]), (.opened(1), []), (.wentOn(0), []), (.closed(1), [Self.wait]),
+                (.idle(0), []),
+            ])
+        #expect(!plan.isOnDemand)
+        Self.run(&plan, [(.wentOn(0), [])])
+        // It speaks for no other: those are waited for ever longer.
+        #expect(plan.failures == 1)
+        Self.run(&plan, [(.idle(0), [.drain(0)]), (.due, []), (.closed(0), [])])
+        #expect(plan.isAsleep && plan.isOnDemand)
+    }
+
     @Test func aPoolOfNoMinimumSleepsUntilOneIsWanted() {
         var plan = PoolPlan(minimum: 0, maximum: 4)
         Self.run(&plan, [(.start, []), (.saturated, [])])

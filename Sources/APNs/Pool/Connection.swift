@@ -16,6 +16,8 @@ protocol ConnectionOwner: AnyObject {
     func settingsReceived(_ connection: Connection)
     /// Its first response came that was no fault of the connection.
     func connectionAnswered(_ connection: Connection)
+    /// Responses came, no server errors, on one that was answered before.
+    func connectionWentOn(_ connection: Connection)
     /// Responses with a status came, whatever they say. Late ones, too: somebody answers.
     func requestsAnswered(_ connection: Connection)
     /// The peer ended a stream without an answer.
@@ -363,6 +365,7 @@ final class Connection: PooledConnection, ByteChannelDelegate {
                 hasGood = false
                 goodNs = nowNs
                 errorStreak.answered()
+                if isAnswered { owner.connectionWentOn(self) }
             }
         }
     }

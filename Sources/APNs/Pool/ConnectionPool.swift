@@ -182,6 +182,17 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
         tell(.answered(connection.id))
     }
 
+    /// It was answered before, and goes on while others may fail: the host is of use. How long is waited for those stays as
+    /// it is, or one bad way among good ones is tried again and again.
+    func wentOn(_ connection: Connection) {
+        guard plan.failures > 0 || reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine,
+            isCurrent(connection)
+        else { return }
+        reachability.answered()
+        owner?.reachMayHaveChanged()
+        tell(.wentOn(connection.id))
+    }
+
     /// It must take no more requests.
     func retired(_ connection: Connection, isFault: Bool) {
         if connection.isQuarantine { return tellQuarantine(.retired(isFault: isFault)) }

@@ -17,6 +17,8 @@ package struct PoolPlan: Sendable {
         case opened(ConnectionID)
         /// Its first response came.
         case answered(ConnectionID)
+        /// It was answered once, and is answered again.
+        case wentOn(ConnectionID)
         /// It takes no more requests: GOAWAY, stream ids at their end, an answer that asks for a new connection.
         case retired(ConnectionID, isFault: Bool)
         /// It is gone, or never came to be.
@@ -67,6 +69,8 @@ package struct PoolPlan: Sendable {
     private var growthBackOff: BackOff
     private var waiting: Waiting?
     private var isOnProbation = false
+    /// One that was answered before was answered again since the last failure.
+    private var hasGoneOn = false
     /// The wait asked for last.
     package private(set) var lastWaitNs: Int64 = 0
     private var isClosing = false
@@ -102,6 +106,9 @@ package struct PoolPlan: Sendable {
                 connections[index].wasAnswered = true
             }
             return []
+        case .wentOn:
+            hasGoneOn = true
+            return []
         case .retired(let id, let isFault): return retire(id, isFault: isFault, using: &random)
         case .closed(let id): return remove(id, using: &random)
         case .saturated:
@@ -116,8 +123,10 @@ package struct PoolPlan: Sendable {
             wanted += 1
         case .idle(let id):
             guard let index = index(id), connections[index].phase == .open, live > minimum,
-                live > 1 || backOff.failures == 0
+                live > 1 || backOff.failures == 0 || hasGoneOn
             else { return [] }
+            // What is asleep dials at once when it is wanted.
+            if live == 1 { backOff.succeeded() }
             connections[index].phase = .draining
             wanted = max(minimum, live)
             return [.drain(id)]
@@ -206,6 +215,7 @@ package struct PoolPlan: Sendable {
         // Several lost at once are one failure.
         if waiting == .toConnect { return [] }
         waiting = .toConnect
+        hasGoneOn = false
         wanted = max(1, wanted)
         lastWaitNs = backOff.failed(using: &random)
         return [.wake(afterNs: lastWaitNs)]
