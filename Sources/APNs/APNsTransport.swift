@@ -43,11 +43,13 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
     /// - Parameters:
     ///   - token: shared by the apps of one key on this loop; `nil`: the TLS context's client certificate says who sends.
     ///   - dialer: opens the channels of its connections, on the loop.
+    ///   - random: decides how long it is waited after a failure, within limits.
     ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: refusals of the
     ///     credential, then completions, then the others.
     package init(
         app: AppIndex, configuration: APNsConfiguration, token: ProviderToken?, loop: Loop,
-        dialer: any ChannelDialer, emit: @escaping ([TransportEvent]) -> Void
+        dialer: any ChannelDialer, random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
+        emit: @escaping ([TransportEvent]) -> Void
     ) {
         self.app = app
         self.configuration = configuration
@@ -57,7 +59,8 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
         headers = RequestHeaders(authority: configuration.authority, hasToken: token != nil)
         pool = ConnectionPool(
             app: app, host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop, emit: emit)
+            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop,
+            random: random, emit: emit)
         answers = AnswerWatch(limitNs: configuration.unansweredNs)
         errorRetirement = ErrorRetirement(spanNs: configuration.errorSpanNs)
         answersAlarm = Alarm(loop: loop) { [unowned self] in

@@ -31,14 +31,18 @@ final class TestTime {
 
     var nowNs: Int64 { clock.now.monotonicNs }
 
-    /// One turn. Where nothing went on in two of them, it is as late as the next timer wants it, or as `limitNs`.
-    func turn(limitNs: Int64) {
+    /// One turn. Where nothing went on in two of them, it is as late as the next timer wants it, or as `limitNs`, which is asked
+    /// for after it.
+    func turn(limitNs: @autoclosure () -> Int64) {
         clock.move(toNs: clock.now.monotonicNs + Self.turnNs)
         loop.runOnce()
         let nextNs = loop.nextDeadlineNs ?? .max
         quietTurns = nextNs > clock.now.monotonicNs + Self.turnNs ? quietTurns + 1 : 0
-        if quietTurns > 1 { clock.move(toNs: min(nextNs, limitNs)) }
+        if quietTurns > 1 { clock.move(toNs: min(nextNs, limitNs())) }
     }
+
+    /// The process stands still: nothing turns meanwhile.
+    func standStill(forNs: Int64) { clock.move(toNs: clock.now.monotonicNs + forNs) }
 }
 
 /// What a scripted server does to a client, beyond HTTP/2.
@@ -86,13 +90,15 @@ final class MemoryChannel: ServerChannel, TurnEnder {
 
     /// A client's end; in the next turn it is connected to one that `accept` is given, or ends where that throws.
     ///
-    /// - Parameter accept: takes the server's end and says who hears of it.
+    /// - Parameters:
+    ///   - afterNs: the connection takes so long.
+    ///   - accept: takes the server's end and says who hears of it.
     static func dial(
-        _ loop: Loop, _ delegate: any ByteChannelDelegate,
+        _ loop: Loop, _ delegate: any ByteChannelDelegate, afterNs: Int64 = 0,
         accept: @escaping () throws(ChannelEnd) -> (delegate: any ByteChannelDelegate, take: (MemoryChannel) -> Void)
     ) -> MemoryChannel {
         let client = MemoryChannel(loop, delegate)
-        loop.schedule(afterNs: 0) {
+        loop.schedule(afterNs: afterNs) {
             guard client.end == nil else { return }
             do throws(ChannelEnd) {
                 let accepted = try accept()

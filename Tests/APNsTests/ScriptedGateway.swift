@@ -29,7 +29,8 @@ struct ReadFrame: Equatable {
         return frames
     }
 
-    private static func first(_ bytes: [UInt8]) -> (ReadFrame, Int)? {
+    /// The first, and how many bytes it takes, where it is whole.
+    static func first(_ bytes: [UInt8]) -> (ReadFrame, Int)? {
         var at = 0
         func number(_ count: Int) -> Int? {
             guard at + count <= bytes.count else { return nil }

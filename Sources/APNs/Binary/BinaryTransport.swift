@@ -27,9 +27,11 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
     ///
     /// - Parameters:
     ///   - dialer: opens the channels of its connections, on the loop.
+    ///   - random: decides how long it is waited after a failure, within limits.
     ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: completions, then the others.
     package init(
         app: AppIndex, configuration: BinaryConfiguration, loop: Loop, dialer: any ChannelDialer,
+        random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
         emit: @escaping ([TransportEvent]) -> Void
     ) {
         self.configuration = configuration
@@ -39,7 +41,8 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         patience = BinaryPatience(configuration.window)
         pool = ConnectionPool(
             app: app, host: configuration.host, minimum: configuration.minimumConnections,
-            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop, emit: emit)
+            maximum: configuration.maximumConnections, backOff: configuration.backOff, loop: loop,
+            random: random, emit: emit)
         pool.start(for: self)
     }
 

@@ -58,7 +58,7 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     private let loop: Loop
     private let emit: ([TransportEvent]) -> Void
     private unowned var owner: Owner?
-    private var random = SystemRandomNumberGenerator()
+    private var random: any RandomNumberGenerator
     private var wakeAlarm: Alarm?
     private var quarantine: Quarantine
     private var quarantineAlarm: Alarm?
@@ -75,14 +75,17 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     @exclusivity(unchecked) private var asksForTurnEnd = false
     private var saturation = Saturation()
 
-    /// - Parameter emit: called at the end of a turn with that turn's events.
+    /// - Parameters:
+    ///   - random: spreads the dials of many workers.
+    ///   - emit: called at the end of a turn with that turn's events.
     init(
         app: AppIndex, host: String, minimum: Int, maximum: Int, backOff: BackOff.Limits, loop: Loop,
-        emit: @escaping ([TransportEvent]) -> Void
+        random: any RandomNumberGenerator, emit: @escaping ([TransportEvent]) -> Void
     ) {
         self.app = app
         self.host = host
         self.loop = loop
+        self.random = random
         self.emit = emit
         plan = PoolPlan(minimum: minimum, maximum: maximum, backOff: BackOff(limits: backOff))
         quarantine = Quarantine(backOff: BackOff(limits: backOff))

@@ -1,0 +1,285 @@
+import Delivery
+import EventLoop
+
+@testable import APNs
+
+/// What holds of a transport, whatever its host does.
+extension TransportWorld {
+    /// What happened lately; dials are counted within the first wait after a failure.
+    struct Recent {
+        var replacementsNs: [Int64] = []
+        var answeredEndsNs: [Int64] = []
+        var dialsNs: [Int64] = []
+        /// The last dial for all but suspects, and for suspects.
+        var last: WorldConnection?
+        var lastQuarantine: WorldConnection?
+
+        mutating func forget(before ns: Int64) {
+            replacementsNs.removeAll { $0 < ns }
+            answeredEndsNs.removeAll { $0 < ns }
+            dialsNs.removeAll { $0 < ns }
+        }
+    }
+
+    // MARK: Dials
+
+    /// Before the connection is there.
+    func dialled(_ new: WorldConnection) {
+        let nowNs = new.dialledNs
+        let others = host.standing.filter { $0.isQuarantine == new.isQuarantine }
+        chronicle.check(!told.isClosed && !isClosed(new), "a dial after the end")
+        if new.isQuarantine {
+            chronicle.check(others.allSatisfy { $0.stage == .gone }, "two quarantine connections")
+        } else {
+            chronicle.check(!others.contains { $0.stage == .dialing }, "two dials at once")
+            let live = others.count(where: \.isLive) + 1
+            chronicle.check(live <= maximum, "\(live) connections, and \(maximum) are the most")
+            countDial(nowNs)
+        }
+        let last = new.isQuarantine ? recent.lastQuarantine : recent.last
+        if let last, last.generation == new.generation, !last.wasReady, !last.wasAnotherReady,
+            let goneNs = last.goneNs, !hasAnotherGone(since: last)
+        {
+            chronicle.check(
+                nowNs - goneNs >= backOff.firstNs,
+                "#\(new.number) was dialled \((nowNs - goneNs) / 1_000_000) ms after a dial had failed")
+        }
+        if new.isQuarantine { recent.lastQuarantine = new } else { recent.last = new }
+    }
+
+    /// Several lost at once are one failure, and are waited for once.
+    private func hasAnotherGone(since last: WorldConnection) -> Bool {
+        host.connections.contains { $0 !== last && $0.goneNs.map { $0 >= last.dialledNs } ?? false }
+    }
+
+    private func isClosed(_ new: WorldConnection) -> Bool { isClosing && core.isMailTaken }
+
+    /// However badly the host behaves, it is not dialled again and again.
+    private func countDial(_ nowNs: Int64) {
+        recent.forget(before: nowNs - backOff.firstNs + 1)
+        recent.dialsNs.append(nowNs)
+        let most = maximum + 2 + recent.answeredEndsNs.count + recent.replacementsNs.count * (maximum + 1)
+        chronicle.check(
+            recent.dialsNs.count <= most,
+            "\(recent.dialsNs.count) dials within \(backOff.firstNs / 1_000_000) ms, and there is cause for \(most)")
+    }
+
+    // MARK: What is told
+
+    func take(_ events: [TransportEvent]) {
+        chronicle.nowNs = time.loop.now.monotonicNs
+        chronicle.check(!told.isClosed, "something is told after the end: \(events)")
+        var rank = 0
+        for event in events {
+            let own =
+                switch event {
+                case .credentialRefused: 0
+                case .completions: 1
+                default: 2
+                }
+            chronicle.check(own >= rank, "refusals, completions, the rest; not in that order: \(events)")
+            rank = own
+            take(event)
+        }
+    }
+
+    private func take(_ event: TransportEvent) {
+        switch event {
+        case .completions(let batch):
+            for completion in batch.completions {
+                judge(completion)
+                core.completed(completion, nowNs: time.loop.now.monotonicNs)
+            }
+        case .capacity(_, let requests):
+            chronicle.trace("capacity \(requests)")
+            chronicle.check(requests >= 0, "a capacity of \(requests)")
+            core.capacity = requests
+        case .reachable(_, let isReachable): reachable(isReachable)
+        case .credentialRefused(_, let reason):
+            chronicle.note("credential refused")
+            chronicle.trace("\(reason)")
+        case .unanswered(_, let how): if how != nil { chronicle.note("unanswered") }
+        case .connections(_, let counts): told.connections = counts
+        case .note(_, let note): heed(note)
+        case .closed:
+            chronicle.trace("closed")
+            chronicle.check(isClosing, "it ended, and nobody had asked for that")
+            told.isClosed = true
+        }
+    }
+
+    private func heed(_ note: TransportNote) {
+        chronicle.trace("\(note)")
+        switch note {
+        case .windowTooShort(_, _, let lostAtMost, _):
+            chronicle.note("window too short")
+            told.lostAtMost += lostAtMost
+        case .noStreams: chronicle.note("no streams")
+        case .replacing(let why):
+            if why.contains("topics") {
+                chronicle.note("renewed for a topic")
+                recent.replacementsNs.append(time.loop.now.monotonicNs)
+                told.endsInRow = 0
+            } else {
+                chronicle.note("erring connection replaced")
+            }
+        case .disconnected(_, let reason, _): if reason.contains("token of zeros") { chronicle.note("asked for proof") }
+        default: break
+        }
+    }
+
+    private func reachable(_ isReachable: Bool) {
+        chronicle.trace("reachable \(isReachable)")
+        chronicle.check(told.reachable != isReachable, "reachable \(isReachable) is said again")
+        if isReachable {
+            chronicle.check(
+                host.standing.contains { $0.wasReady && !$0.isQuarantine },
+                "within reach, and there is no connection that says so")
+            chronicle.check(
+                told.endsInRow < Reachability.endsLimit,
+                "within reach after \(told.endsInRow) connections in a row that answered nothing, and none has since")
+        } else {
+            chronicle.note("out of reach")
+        }
+        told.reachable = isReachable
+    }
+
+    // MARK: Completions
+
+    /// Whether it is what the peer knows.
+    private func judge(_ completion: Completion) {
+        guard let held = core.held(completion.id) else { return }
+        let connection = held.connection
+        let name = "try \(held.serial) on \(connection.map { "#\($0.number)" } ?? "no connection")"
+        switch completion.kind {
+        case .answered where isBinary: judgeGateway(completion, held, name)
+        case .answered:
+            chronicle.check(
+                held.statusSaid == completion.status,
+                "\(completion.status) for \(name), of which its peer said \(held.statusSaid.map { "\($0)" } ?? "nothing")"
+            )
+        case .notProcessed:
+            chronicle.check(
+                !held.isDelivered || held.isDenied || connection?.lies == true,
+                "not processed, and its peer has delivered it: \(name)")
+        case .inDoubt:
+            chronicle.check(completion.sentAtMs != 0, "in doubt, and was on no connection: \(name)")
+            guard completion.connectionDied, let connection else { return }
+            chronicle.check(
+                connection.channel?.isOpen != true, "its connection died, and is open: \(name)")
+        }
+        if completion.kind != .answered || completion.status != 200 { return }
+        connection?.answers += isBinary ? 1 : 0
+        told.endsInRow = 0
+    }
+
+    private func judgeGateway(_ completion: Completion, _ held: WorldTry, _ name: String) {
+        guard let connection = held.connection else {
+            // What a gateway would refuse is not sent.
+            return chronicle.check(
+                completion.status == 7 || held.isBroadcast, "\(completion.status) for \(name), which never came")
+        }
+        let nowNs = time.loop.now.monotonicNs
+        if completion.isPresumed {
+            let silentNs = held.acknowledgedNs.map { nowNs - $0 } ?? -1
+            chronicle.check(
+                silentNs >= binary.window.durationNs,
+                "silence of \(silentNs / 1_000_000) ms accepted \(name); the window is \(binary.window.durationNs / 1_000_000)"
+            )
+        } else if completion.status == 200 {
+            chronicle.check(held.isDelivered || connection.lies, "accepted, and not delivered: \(name)")
+        } else if !connection.lies {
+            let said = held.statusSaid.map { GatewayAnswer(status: UInt8($0), identifier: 0).resultStatus }
+            chronicle.check(
+                said == completion.status, "\(completion.status) for \(name), of which its gateway said \(said ?? 0)")
+        }
+    }
+
+    /// What an answer showed to be accepted falsely was told.
+    func checkFalselyAccepted() {
+        chronicle.check(
+            host.falselyAccepted <= told.lostAtMost,
+            "silence accepted \(host.falselyAccepted) that were not delivered; told of \(told.lostAtMost)")
+    }
+
+    // MARK: Each turn
+
+    /// The time of the turn that was; the next one may be later.
+    private var turnNs: Int64 { time.loop.now.monotonicNs }
+
+    func check() {
+        chronicle.nowNs = turnNs
+        host.look()
+        for gone in host.takeGone() where !gone.isQuarantine { ended(gone) }
+        if !isClosing {
+            checkCounts()
+            checkRoom()
+        }
+        for peer in host.peers { peer.check(turn: turns) }
+        guard turns & 63 == 0, let (oldest, waitedNs) = core.longestNs(nowNs: turnNs) else { return }
+        chronicle.check(
+            waitedNs < Self.longestNs, "try \(oldest.serial) was handed over \(waitedNs / 1_000_000_000) s ago")
+    }
+
+    /// With all the times that a world may stand still, and all that it waits for.
+    private static let longestNs: Int64 = 200_000_000_000
+
+    private func ended(_ gone: WorldConnection) {
+        if gone.answers > 0 {
+            recent.answeredEndsNs.append(turnNs)
+            told.endsInRow = 0
+        }
+        guard gone.generation == recent.last?.generation, !isClosing else { return }
+        if gone.answers == 0, gone.wasReady, gone.wasAsked, gone.endedByPeer, !isBinary { told.endsInRow += 1 }
+        if !gone.wasReady, !host.standing.contains(where: { !$0.isQuarantine && $0.stage != .dialing }) {
+            chronicle.check(
+                told.reachable == false,
+                "#\(gone.number) could not be made, none is ready, and it is not said out of reach")
+        }
+    }
+
+    /// The connections that there are are those that were said to be there.
+    private func checkCounts() {
+        var counts = ConnectionCounts()
+        for connection in host.standing {
+            switch connection.stage {
+            case .dialing: counts.dialing += 1
+            case .ready: counts.open += 1
+            case .draining: counts.draining += 1
+            case .gone: break
+            }
+        }
+        counts.streams = told.connections.streams
+        var said = told.connections
+        if isBinary {
+            // One that is to prove itself is of the pool's still, and takes no requests.
+            counts.open += counts.draining
+            counts.draining = 0
+            said.open += said.draining
+            said.draining = 0
+        }
+        chronicle.check(counts == said, "told of \(said), and there are \(counts)")
+        let dialing = host.standing.count { $0.stage == .dialing && !$0.isQuarantine }
+        chronicle.check(dialing <= 1, "\(dialing) dials at once")
+        let live = liveCount
+        chronicle.check(live <= maximum, "\(live) connections, and \(maximum) are the most")
+        let sinceNs = live > 0 || isBinary || minimum == 0 ? nil : told.noneSinceNs ?? turnNs
+        told.noneSinceNs = sinceNs
+        guard let sinceNs else { return }
+        // Where the process stands still, the alarm is late as well.
+        chronicle.check(
+            turnNs - sinceNs <= backOff.lastNs + 10_000_000 || hasJustStoodStill,
+            "no connection, nor a dial, for \((turnNs - sinceNs) / 1_000_000) ms")
+    }
+
+    /// Without a connection that takes requests, and none being made anew, nothing is taken.
+    private func checkRoom() {
+        guard !isBinary, minimum > 0, let last = recent.last, last.goneNs != nil,
+            !host.standing.contains(where: { $0.stage == .ready && !$0.isQuarantine })
+        else { return }
+        chronicle.check(core.capacity == 0, "room for \(core.capacity), and no connection that takes them")
+    }
+
+    /// For all but suspects.
+    var liveCount: Int { host.standing.count { $0.isLive && !$0.isQuarantine } }
+}

@@ -1,0 +1,59 @@
+@testable import APNs
+
+/// A connection that the transport dialled, as the world sees it.
+final class WorldConnection {
+    enum Stage { case dialing, ready, draining, gone }
+
+    let number: Int
+    let dialledNs: Int64
+    let isQuarantine: Bool
+    let generation: Int
+    private weak var client: Connection?
+    private weak var binaryClient: BinaryConnection?
+    /// The client's end.
+    var channel: MemoryChannel?
+    /// When it was seen to be gone.
+    var goneNs: Int64?
+    var wasReady = false
+    /// The peer ended it.
+    var endedByPeer = false
+    /// Another one was ready when it went.
+    var wasAnotherReady = false
+    /// Something came over it.
+    var wasAsked = false
+    /// What the peer answered on it, or its silence accepted.
+    var answers = 0
+    /// The peer's word is not to be believed.
+    var lies = false
+
+    init(number: Int, dialledNs: Int64, delegate: AnyObject) {
+        self.number = number
+        self.dialledNs = dialledNs
+        client = delegate as? Connection
+        binaryClient = delegate as? BinaryConnection
+        isQuarantine = client?.isQuarantine ?? binaryClient?.isQuarantine ?? false
+        generation = client?.credentialGeneration ?? binaryClient?.credentialGeneration ?? 0
+    }
+
+    var stage: Stage {
+        if let client {
+            return switch client.phase {
+            case .dialing, .opening: .dialing
+            case .ready: .ready
+            case .draining: .draining
+            case .closed: .gone
+            }
+        }
+        guard let binaryClient else { return .gone }
+        return switch binaryClient.phase {
+        case .dialing: .dialing
+        case .ready: .ready
+        case .draining: .draining
+        case .closed: .gone
+        }
+    }
+
+    /// Nothing holds the transport's object any more.
+    var isFreed: Bool { client == nil && binaryClient == nil }
+    var isLive: Bool { stage == .dialing || stage == .ready }
+}

@@ -1,0 +1,181 @@
+import Delivery
+import EventLoop
+import Network
+import TLS
+
+@testable import APNs
+
+/// The far end of one connection in a world.
+protocol WorldPeer: ByteChannelDelegate {
+    var connection: WorldConnection { get }
+    var isClosed: Bool { get }
+    /// What silence accepted here, and an answer that came to the client says was not delivered.
+    var falselyAccepted: Int { get }
+    func take(_ channel: MemoryChannel)
+    /// Something befalls it, as the mood has it.
+    func misbehave()
+    /// From now on it does what a good one does.
+    func becomeWell()
+    /// Whenever the world turns.
+    func turn()
+    /// What holds of it between turns.
+    func check(turn: Int)
+}
+
+/// What a transport of a world dials: it has peers, moods, and a time of its own that passes while the worker stands still.
+final class WorldHost: ChannelDialer {
+    let chronicle: WorldChronicle
+    let loop: Loop
+    private let makePeer: (WorldHost, WorldConnection) -> any WorldPeer
+    /// By serial number, as they were made.
+    var tries: [WorldTry] = []
+    /// Connections die under these.
+    var poisons: Set<UInt32> = []
+    private(set) var mood = WorldMood.well
+    private(set) var isWell = false
+    private(set) var connections: [WorldConnection] = []
+    /// Those that are not seen to be gone.
+    private(set) var standing: [WorldConnection] = []
+    private(set) var peers: [any WorldPeer] = []
+    private var gone: [WorldConnection] = []
+    /// What silence accepted, and an answer that came said was not delivered: of peers that are gone.
+    private(set) var falselyAccepted = 0
+    /// Told of each dial, before there is a channel.
+    var onDial: (WorldConnection) -> Void = { _ in }
+    private var agenda: [(ns: Int64, body: () -> Void)] = []
+    /// The time of what happens now.
+    private(set) var nowNs: Int64 = TestClock.start.monotonicNs
+
+    init(
+        _ chronicle: WorldChronicle, loop: Loop, makePeer: @escaping (WorldHost, WorldConnection) -> any WorldPeer
+    ) {
+        self.chronicle = chronicle
+        self.loop = loop
+        self.makePeer = makePeer
+    }
+
+    // MARK: Time
+
+    func at(_ ns: Int64, _ body: @escaping () -> Void) {
+        var place = agenda.count
+        while place > 0, agenda[place - 1].ns > ns { place -= 1 }
+        agenda.insert((ns, body), at: place)
+    }
+
+    func after(_ ns: Int64, _ body: @escaping () -> Void) { at(nowNs + ns, body) }
+
+    var nextNs: Int64 { agenda.first?.ns ?? .max }
+
+    /// What was to happen until then happens, each thing at its time.
+    func advance(to ns: Int64) {
+        while let first = agenda.first, first.ns <= ns {
+            agenda.removeFirst()
+            nowNs = max(nowNs, first.ns)
+            first.body()
+        }
+        nowNs = ns
+        for peer in peers { peer.turn() }
+    }
+
+    // MARK: Moods
+
+    func changeMood() {
+        guard !isWell else { return }
+        mood = WorldMood.drawn(chronicle)
+        chronicle.trace("mood \(mood)")
+    }
+
+    func becomeWell() {
+        chronicle.trace("all is well")
+        isWell = true
+        mood = .well
+        for peer in peers where !peer.isClosed { peer.becomeWell() }
+    }
+
+    // MARK: Dials
+
+    func open(
+        _ target: DialTarget, context: ClientContext, options: ChannelOptions,
+        delegate: any ByteChannelDelegate & SecureChannelDelegate
+    ) -> any ByteChannel {
+        let connection = WorldConnection(number: connections.count, dialledNs: loop.now.monotonicNs, delegate: delegate)
+        onDial(connection)
+        connections.append(connection)
+        standing.append(connection)
+        let isRefused = chronicle.chance(mood.refusesDial)
+        let afterNs = chronicle.chance(mood.slowDial) ? chronicle.ms(1...3_000) : 0
+        chronicle.trace(
+            "#\(connection.number) dialled\(connection.isQuarantine ? " for suspects" : "")\(isRefused ? ", refused" : "")"
+        )
+        if isRefused { chronicle.note("dial refused") }
+        if afterNs > 0 { chronicle.note("slow dial") }
+        let channel = MemoryChannel.dial(loop, delegate, afterNs: afterNs) { [unowned self] () throws(ChannelEnd) in
+            if isRefused { throw ChannelEnd(.unreachable, "world: Connection refused") }
+            let peer = makePeer(self, connection)
+            return (
+                peer,
+                { [self] in
+                    peers.append(peer)
+                    peer.take($0)
+                    befall(peer)
+                }
+            )
+        }
+        connection.channel = channel
+        return channel
+    }
+
+    private func befall(_ peer: any WorldPeer) {
+        after(chronicle.ms(20...2_000)) { [self] in
+            guard !peer.isClosed, !isWell else { return }
+            peer.misbehave()
+            befall(peer)
+        }
+    }
+
+    /// Looks which connections are gone.
+    func look() {
+        for connection in standing {
+            switch connection.stage {
+            case .ready: connection.wasReady = true
+            case .gone:
+                connection.goneNs = loop.now.monotonicNs
+                chronicle.trace("#\(connection.number) gone")
+            case .dialing, .draining: break
+            }
+        }
+        guard standing.contains(where: { $0.goneNs != nil }) else { return }
+        for gone in standing where gone.goneNs != nil {
+            gone.wasAnotherReady = standing.contains { $0.goneNs == nil && !$0.isQuarantine && $0.wasReady }
+        }
+        gone += standing.filter { $0.goneNs != nil }
+        standing.removeAll { $0.goneNs != nil }
+        for peer in peers where peer.isClosed && peer.connection.goneNs != nil {
+            falselyAccepted += peer.falselyAccepted
+        }
+        peers.removeAll { $0.isClosed && $0.connection.goneNs != nil }
+    }
+
+    /// Those that were seen to be gone since the last call.
+    func takeGone() -> [WorldConnection] {
+        defer { gone = [] }
+        return gone
+    }
+
+    /// A request came over that connection.
+    func came(_ arrived: WorldTry, over connection: WorldConnection) {
+        connection.wasAsked = true
+        chronicle.check(arrived.handedNs != nil, "try \(arrived.serial) came, and was not handed over")
+        chronicle.check(arrived.connection == nil, "try \(arrived.serial) came twice")
+        chronicle.check(
+            arrived.isSuspect == connection.isQuarantine,
+            "\(arrived.isSuspect ? "a suspect" : "no suspect"), and it came over \(connection.isQuarantine ? "the" : "no") "
+                + "quarantine connection: try \(arrived.serial)")
+        if let recalledNs = arrived.recalledNs, let handedNs = arrived.handedNs, recalledNs >= handedNs {
+            chronicle.check(
+                connection.dialledNs <= recalledNs,
+                "try \(arrived.serial) was asked back, and came over #\(connection.number), which was dialled later")
+        }
+        arrived.connection = connection
+    }
+}
