@@ -460,6 +460,23 @@ struct BinaryTransportTests {
         world.close()
     }
 
+    /// That nobody used them says nothing about the gateway, however soon they close.
+    @Test func connectionsThatNobodyUsedAreNoEndsOfTheHost() throws {
+        let world = try GatewayWorld()
+        world.configuration.minimumConnections = 3
+        world.configuration.idleConnectionNs = 5_000_000_000
+        world.connect()
+        world.configuration.minimumConnections = 0
+        world.transport.replace(configuration: world.configuration)
+        world.run("asleep") { world.gateway.peers.count == 6 && world.gateway.peers.allSatisfy(\.isClosed) }
+        world.runFor(seconds: 1)
+        #expect(world.reachable == [true] && world.capacity > 0)
+        world.gateway.answersFences = true
+        world.send(0..<1)
+        world.run("settled") { world.completions.count == 1 }
+        world.close()
+    }
+
     @Test func aNewCredentialIsForNewConnections() throws {
         let world = try GatewayWorld()
         world.connect()

@@ -63,6 +63,8 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     private var quarantine: Quarantine
     private var quarantineAlarm: Alarm?
     private var dirty: [Connection] = []
+    /// We close these since nobody uses them, which says nothing about the host.
+    private var unused: Set<PoolPlan.ConnectionID> = []
     /// Nothing is left of the plan's connections, after `close`.
     private var isFinished = false
     /// What was said last; `nil`: nothing yet.
@@ -126,7 +128,9 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
             switch action {
             case .dial(let id, let firstAddress):
                 if let owner { connections.append(owner.dial(id, firstAddress: firstAddress, isQuarantine: false)) }
-            case .drain(let id): connections.first { $0.id == id }?.drain()
+            case .drain(let id):
+                if case .idle = event { unused.insert(id) }
+                connections.first { $0.id == id }?.drain()
             case .wake(let afterNs): wakeAlarm?.set(afterNs: afterNs)
             case .finished:
                 isFinished = true
@@ -216,11 +220,12 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
         if connection.isQuarantine { return quarantineClosed(connection, why: why) }
         askForTurnEnd()
         connections.removeAll { $0 === connection }
+        let wasUnused = unused.remove(connection.id) != nil
         let failures = plan.failures
         tell(.closed(connection.id))
         guard !isClosing else { return }
         var reason = plan.failures > failures && !connection.wasReady ? why : nil
-        if isCurrent(connection) {
+        if isCurrent(connection), !wasUnused {
             if connection.wasReady {
                 end()
                 if reachability.isOnProbation { reason = reachability.why(last: why) }
