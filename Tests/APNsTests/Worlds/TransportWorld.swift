@@ -158,18 +158,12 @@ final class TransportWorld {
     private func calm() throws {
         host.becomeWell()
         core.isWell = true
-        // However much there is, it goes on.
-        while core.open > 0 || !core.isNothingHanded {
-            let open = core.open
-            try expect("one more is completed", withinMs: 120_000) {
-                core.open < open || core.open == 0 && core.isNothingHanded
-            }
-        }
+        try completeAll()
         try expect("there is room again", withinMs: 120_000) { core.capacity > 0 }
         let (accepted, fresh) = (core.accepted, 20)
         let ended = core.ended
         core.add(fresh, at: time.nowNs)
-        try expect("what comes then is completed", withinMs: 120_000) { core.open == 0 }
+        try completeAll()
         // Of the binary protocol, some are refused here.
         chronicle.check(
             core.accepted + (isBinary ? core.ended - ended : 0) == accepted + fresh,
@@ -186,7 +180,7 @@ final class TransportWorld {
         if minimum == 0, liveCount > 0 {
             // One that was made after a failure, and never asked, is to show whether the host is of use.
             core.add(5, at: time.nowNs)
-            try expect("what comes once more is completed", withinMs: 120_000) { core.open == 0 }
+            try completeAll()
             try restLong()
         }
         let dials = host.connections.count
@@ -196,6 +190,16 @@ final class TransportWorld {
             "\(liveCount) connections that nobody uses, and a minimum of \(minimum); room for \(core.capacity)")
         chronicle.check(host.connections.count == dials, "\(host.connections.count - dials) dials for nobody")
         try look()
+    }
+
+    private func completeAll() throws {
+        // However much there is, it goes on.
+        while core.open > 0 || !core.isNothingHanded {
+            let open = core.open
+            try expect("one more is completed", withinMs: 120_000) {
+                core.open < open || core.open == 0 && core.isNothingHanded
+            }
+        }
     }
 
     /// In the calm: whatever was begun is over.

@@ -35,6 +35,7 @@ extension TransportWorld {
             let live = others.count(where: \.isLive) + 1
             chronicle.check(live <= maximum, "\(live) connections, and \(maximum) are the most")
             countDial(nowNs)
+            told.noneSinceNs = nil
         }
         let last = new.isQuarantine ? recent.lastQuarantine : recent.last
         if let last, last.generation == new.generation, !last.wasReady, !last.wasAnotherReady,
@@ -58,7 +59,9 @@ extension TransportWorld {
     private func countDial(_ nowNs: Int64) {
         recent.forget(before: nowNs - backOff.firstNs + 1)
         recent.dialsNs.append(nowNs)
-        let most = maximum + 2 + recent.answeredEndsNs.count + recent.replacementsNs.count * (maximum + 1)
+        let leaving = host.standing.count { $0.answers > 0 && $0.stage == .draining && !$0.isQuarantine }
+        let most =
+            maximum + 2 + leaving + recent.answeredEndsNs.count + recent.replacementsNs.count * (maximum + 1)
         chronicle.check(
             recent.dialsNs.count <= most,
             "\(recent.dialsNs.count) dials within \(backOff.firstNs / 1_000_000) ms, and there is cause for \(most)")
@@ -186,6 +189,10 @@ extension TransportWorld {
                 silentNs >= binary.window.durationNs,
                 "silence of \(silentNs / 1_000_000) ms accepted \(name); the window is \(binary.window.durationNs / 1_000_000)"
             )
+            let waitedNs = connection.waitingSinceNs.map { nowNs - $0 } ?? 0
+            chronicle.check(
+                waitedNs < 1_050_000_000,
+                "\(name) was accepted by the silence of a peer that has read nothing for \(waitedNs / 1_000_000) ms")
         } else if completion.status == 200 {
             chronicle.check(held.isDelivered || connection.lies, "accepted, and not delivered: \(name)")
         } else if !connection.lies {
@@ -230,8 +237,15 @@ extension TransportWorld {
             told.endsInRow = 0
         }
         guard gone.generation == recent.last?.generation, !isClosing else { return }
-        if gone.answers == 0, gone.wasReady, gone.wasAsked, gone.endedByPeer, !isBinary { told.endsInRow += 1 }
-        if !gone.wasReady, !host.standing.contains(where: { !$0.isQuarantine && $0.stage != .dialing }) {
+        // Of `simple`, the end may be the answer.
+        if gone.answers == 0, gone.wasSeenReady, gone.endedByPeer, !isBinary || binary.format != .simple,
+            gone.wasAsked || turnNs - gone.dialledNs < Reachability.shortLifeNs
+        {
+            told.endsInRow += 1
+        }
+        if !gone.wasReady, !gone.wasAnotherReady,
+            !host.standing.contains(where: { !$0.isQuarantine && $0.stage != .dialing })
+        {
             chronicle.check(
                 told.reachable == false,
                 "#\(gone.number) could not be made, none is ready, and it is not said out of reach")
@@ -274,6 +288,9 @@ extension TransportWorld {
 
     /// Without a connection that takes requests, and none being made anew, nothing is taken.
     private func checkRoom() {
+        if core.capacity == 0, !host.standing.contains(where: { !$0.isQuarantine }) {
+            chronicle.check(core.held == 0, "\(core.held) are kept, without room and without a connection")
+        }
         guard !isBinary, minimum > 0, let last = recent.last, last.goneNs != nil,
             !host.standing.contains(where: { $0.stage == .ready && !$0.isQuarantine })
         else { return }

@@ -17,6 +17,10 @@ final class WorldConnection {
     var wasReady = false
     /// The peer ended it.
     var endedByPeer = false
+    /// It was seen to take requests.
+    var wasSeenReady = false
+    /// Since when something waits here that the peer's kernel has not acknowledged; `nil`: nothing does.
+    var waitingSinceNs: Int64?
     /// Another one was ready when it went.
     var wasAnotherReady = false
     /// Something came over it.

@@ -39,7 +39,8 @@ final class WorldCore {
     /// Given up, or answered otherwise.
     private(set) var ended = 0
     private(set) var open = 0
-    private(set) var handed = 0
+    /// With the transport, suspects left out.
+    private(set) var held = 0
     /// Handed over, oldest first; what is completed is left out when it is looked at.
     private var handedTries: [WorldTry] = []
 
@@ -127,7 +128,7 @@ final class WorldCore {
             mailbox.removeFirst()
             for handed in first.tries { handed.handedNs = nowNs }
             handedTries += first.tries
-            handed += first.tries.count
+            held += first.tries.count { !$0.isSuspect }
             if case .recall(let ids) = first.command {
                 for case let held? in ids.map(held) where held.handedNs != nil { held.recalledNs = nowNs }
             }
@@ -160,7 +161,10 @@ final class WorldCore {
         chronicle.trace("try \(serial) of \(number): \(completion.kind) \(completion.status) \(completion.unprocessed)")
         completed.isPresumed = completion.isPresumed
         completed.takeBack()
-        if !completed.isSuspect { outstanding -= 1 }
+        if !completed.isSuspect {
+            outstanding -= 1
+            held -= 1
+        }
         guard !isDone(completion, number) else {
             if completion.kind == .answered, completion.status == 200 { accepted += 1 } else { ended += 1 }
             notifications[number].state = .done

@@ -12,6 +12,7 @@ final class WorldGatewayPeer: WorldPeer {
         var held: WorldTry?
         /// Where it ends in the connection's bytes.
         var end: Int64
+        var arrivedNs: Int64
     }
 
     let connection: WorldConnection
@@ -82,7 +83,10 @@ final class WorldGatewayPeer: WorldPeer {
     func channelClosed(_ end: ChannelEnd) { isClosed = true }
 
     private func came(_ frame: ReadFrame, end: Int64) {
-        if frame.isFence { return frames.append(Frame(identifier: frame.identifier, held: nil, end: end)) }
+        if frame.isFence {
+            return frames.append(
+                Frame(identifier: frame.identifier, held: nil, end: end, arrivedNs: host.loop.now.monotonicNs))
+        }
         let digits = frame.token.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
         guard let serial = WorldTry.serial(ofToken: digits.utf8), Int(serial) < host.tries.count,
             host.tries[Int(serial)].isPayload(frame.payload)
@@ -93,7 +97,7 @@ final class WorldGatewayPeer: WorldPeer {
             "two suspects at once: try \(serial) came over #\(connection.number)")
         host.came(held, over: connection)
         chronicle.trace("#\(connection.number) frame \(frame.identifier): try \(serial) of \(held.number)")
-        frames.append(Frame(identifier: frame.identifier, held: held, end: end))
+        frames.append(Frame(identifier: frame.identifier, held: held, end: end, arrivedNs: host.loop.now.monotonicNs))
     }
 
     /// What the kernel took beyond what it has room for is not acknowledged.
@@ -107,6 +111,7 @@ final class WorldGatewayPeer: WorldPeer {
             frames[acknowledged].held?.acknowledgedNs = host.loop.now.monotonicNs
             acknowledged += 1
         }
+        connection.waitingSinceNs = acknowledged < frames.count ? frames[acknowledged].arrivedNs : nil
     }
 
     func turn() { if !isClosed { acknowledge() } }

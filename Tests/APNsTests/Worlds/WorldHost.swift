@@ -137,7 +137,9 @@ final class WorldHost: ChannelDialer {
     func look() {
         for connection in standing {
             switch connection.stage {
-            case .ready: connection.wasReady = true
+            case .ready:
+                connection.wasReady = true
+                connection.wasSeenReady = true
             case .gone:
                 connection.goneNs = loop.now.monotonicNs
                 chronicle.trace("#\(connection.number) gone")
@@ -146,7 +148,7 @@ final class WorldHost: ChannelDialer {
         }
         guard standing.contains(where: { $0.goneNs != nil }) else { return }
         for gone in standing where gone.goneNs != nil {
-            gone.wasAnotherReady = standing.contains { $0.goneNs == nil && !$0.isQuarantine && $0.wasReady }
+            gone.wasAnotherReady = standing.contains { $0 !== gone && !$0.isQuarantine && $0.wasReady }
         }
         gone += standing.filter { $0.goneNs != nil }
         standing.removeAll { $0.goneNs != nil }

@@ -272,6 +272,7 @@ final class WorldServerPeer: WorldPeer {
 
     private func pass() {
         guard !isMute, !isClosed else { return }
+        connection.wasReady = true
         output += session.output
         session.consumeOutput(session.output.count)
         guard !isPassing else { return }
