@@ -92,11 +92,11 @@ extension DeliveryMachine {
     package mutating func credentialReplaced(_ credential: Int, now: DeliveryTime) {
         self.now = now
         guard credential != AppRoute.ownCredential else { return }
-        for place in breakers.circuits(of: credential) {
-            forgetProbe(breakers.closeCredential(at: place, nowNs: now.ns, journal: &journal))
-            breakers.replaceCredential(at: place, nowNs: now.ns)
+        for index in breakers.circuits(of: credential) {
+            forgetProbe(breakers.closeCredential(at: index, nowNs: now.ns, journal: &journal))
+            breakers.replaceCredential(at: index, nowNs: now.ns)
             var probe: NotificationID?
-            while breakers.closeTopic(ofCredentialAt: place, probe: &probe, journal: &journal) { forgetProbe(probe) }
+            while breakers.closeTopic(ofCredentialAt: index, probe: &probe, journal: &journal) { forgetProbe(probe) }
         }
     }
 

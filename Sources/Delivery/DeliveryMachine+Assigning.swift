@@ -101,9 +101,9 @@ extension DeliveryMachine {
             map.reach = sentEnd
             map.reachIndexes = .max
         }
-        let place = begin(role, topic: topic)
+        let share = begin(role, topic: topic)
         ledger.begin(
-            id, topic: topic, number: number, group: place.group, tierDelayMs: place.delayMs, committed: base, map: map,
+            id, topic: topic, number: number, group: share.group, tierDelayMs: share.delayMs, committed: base, map: map,
             said: said)
         setShared(id.slot, true)
         return id

@@ -39,7 +39,7 @@ package struct DeliveryMachine: ~Copyable {
     static let admissionPiece = 256
 
     private let inPlace = InPlace()
-    let settings: DeliverySettings
+    let settings: MachineSettings
     var parser: RequestParser
     var directory: AppDirectory
     var apps = AppList()
@@ -63,7 +63,7 @@ package struct DeliveryMachine: ~Copyable {
     /// As last told.
     var now = DeliveryTime(ns: 0, wallMs: 0)
 
-    package init(settings: DeliverySettings, apps routes: [AppRoute]) {
+    package init(settings: MachineSettings, apps routes: [AppRoute]) {
         self.settings = settings
         parser = RequestParser(copyHeaders: settings.copiedHeaders)
         directory = AppDirectory([])
@@ -379,7 +379,7 @@ extension DeliveryMachine {
         leaveDeviceQueue(slot)
         store.move(slot, to: .concluded)
         let app = store[slot].app >= 0 ? Int(store[slot].app) : apps.count
-        journal.counters.apps[app].outcomes[outcome.place] &+= 1
+        journal.counters.apps[app].outcomes[outcome.index] &+= 1
         if outcome == .invalid { journal.counters.apps[app].reasons[Int(store[slot].reason.rawValue)] &+= 1 }
 
         if outcome == .accepted, settings.publishesOnlyFailures, store[slot].inDoubt == 0 {

@@ -26,7 +26,7 @@ package enum Receipt {
 package enum ProductionTarget: Hashable, Sendable {
     case results
     case unregistered
-    /// By its place in `DeliverySettings.tiers`.
+    /// By its place in `MachineSettings.tiers`.
     case retry(tier: Int)
     /// Has no productions: its records are the publisher's from `Receipt.deadLetter` on.
     case deadLetters
@@ -38,7 +38,7 @@ package struct Production: Sendable, Equatable {
         case result
         /// The dead-token record.
         case unregistered
-        /// A retry record to `DeliverySettings.tiers[tier]`.
+        /// A retry record to `MachineSettings.tiers[tier]`.
         case retry(tier: Int)
     }
 
@@ -85,7 +85,7 @@ package enum CommitOutcome: Sendable, Equatable {
     /// For now: the newest state is committed after a pause of this partition's own.
     case refused
     /// The group, or its coordinator, takes no commit of any partition now: the newest state is committed after a second at
-    /// most, sooner than what is sent ahead of commits stops for want of one (`DeliverySettings.leaseNs`).
+    /// most, sooner than what is sent ahead of commits stops for want of one (`MachineSettings.leaseNs`).
     case refusedByGroup
     /// The error may be another partition's (librdkafka copies one partition's error onto all): this one is asked again
     /// at once, by itself.

@@ -19,7 +19,7 @@ import Testing
         var options = SimulatorOptions()
         options.controlPort = nil
         options.latency = try #require(Latency(text: latency))
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxAttempts = maxAttempts
         let simulator = try Simulator(options)
         let courier = try Courier(simulator, settings)
@@ -77,7 +77,7 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
     private(set) var committed: Int64 = 0
 
     /// Over TLS.
-    convenience init(_ simulator: Simulator, _ settings: DeliverySettings) throws {
+    convenience init(_ simulator: Simulator, _ settings: MachineSettings) throws {
         let loop = try Loop()
         let resolver = try Resolver()
         let configuration = APNsConfiguration(
@@ -90,7 +90,7 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
     }
 
     /// In memory.
-    convenience init(_ server: ScriptedServer, _ settings: DeliverySettings) throws {
+    convenience init(_ server: ScriptedServer, _ settings: MachineSettings) throws {
         let time = try TestTime()
         let configuration = APNsConfiguration(
             host: "127.0.0.1", port: server.port, tls: try ClientContext(ClientOptions(trust: .anyone)))
@@ -100,7 +100,7 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
     }
 
     private init(
-        _ settings: DeliverySettings, _ loop: Loop, _ time: TestTime?, _ configuration: APNsConfiguration,
+        _ settings: MachineSettings, _ loop: Loop, _ time: TestTime?, _ configuration: APNsConfiguration,
         _ token: ProviderToken, _ dialer: any ChannelDialer, _ resolver: Resolver?
     ) {
         self.loop = loop

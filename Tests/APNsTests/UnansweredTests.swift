@@ -105,7 +105,7 @@ import Testing
     func whatIsNeverAnsweredEndsInATier(code: ErrorCode, sends: Int, tier: Int) throws {
         let server = ScriptedServer()
         server.onRequest = { try? $0.session.reset(stream: $1.stream, code) }
-        let courier = try Courier(server, DeliverySettings())
+        let courier = try Courier(server, MachineSettings())
         defer { courier.stop() }
         let count = 50
         for number in 0..<count { courier.receive(World.token(UInt32(number))) }

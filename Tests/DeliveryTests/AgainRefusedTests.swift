@@ -113,7 +113,7 @@ struct AgainRefusedTests {
     @Test("Without a greatest age each holding is an attempt, so that it ends")
     func attempts() {
         for attempt in [0, 5] {
-            var settings = DeliverySettings()
+            var settings = MachineSettings()
             settings.maxAgeMs = 0
             let rig = Rig(settings)
             let partition = rig.assignReady(topic: "retry.30s", role: .retry(delayMs: 30_000))
@@ -133,7 +133,7 @@ struct AgainRefusedTests {
 
     @Test("Expiration 0: refused ten times it is expired")
     func nowOrNever() {
-        let rig = AgainTests.ready(DeliverySettings(), ["apns-expiration": "0"])
+        let rig = AgainTests.ready(MachineSettings(), ["apns-expiration": "0"])
         #expect(Self.refuseAll(rig, "a").tries == 10)
         #expect(rig.settle().map(\.outcome) == [.expired])
     }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Machine: again")
 struct AgainTests {
-    static func ready(_ settings: DeliverySettings = DeliverySettings(), _ headers: [String: String] = [:]) -> Rig {
+    static func ready(_ settings: MachineSettings = MachineSettings(), _ headers: [String: String] = [:]) -> Rig {
         let rig = Rig(settings)
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a", headers: headers)
@@ -54,7 +54,7 @@ struct AgainTests {
 
     @Test("in_doubt: abandon")
     func abandon() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.inDoubt = .abandon
         let rig = Self.ready(settings)
         rig.doubt("a")
@@ -160,15 +160,15 @@ struct AgainTests {
     @Test("Expiration 0 never goes to a tier: not processed is resent for 30 s, all else expires")
     func nowOrNever() {
         let now = ["apns-expiration": "0"]
-        let retried = Self.ready(DeliverySettings(), now)
+        let retried = Self.ready(MachineSettings(), now)
         retried.answer("a", 503, .shutdown)
         #expect(retried.settle().map(\.outcome) == [.expired])
 
-        let doubted = Self.ready(DeliverySettings(), now)
+        let doubted = Self.ready(MachineSettings(), now)
         doubted.doubt("a")
         #expect(doubted.settle().map(\.description) == ["a expired  sends 1 doubt 1"])
 
-        let returned = Self.ready(DeliverySettings(), now)
+        let returned = Self.ready(MachineSettings(), now)
         returned.wait(ms: 29_000)
         returned.giveBack("a")
         #expect(returned.send() == ["a"])

@@ -10,7 +10,7 @@ struct EnvironmentsTests {
         name: "shop-dev", environment: .development, bundleIDs: ["com.example.shop"], guardPolicy: .off)
 
     static func rig(
-        _ settings: DeliverySettings = DeliverySettings(), guardPolicy: AppRoute.GuardPolicy = .off,
+        _ settings: MachineSettings = MachineSettings(), guardPolicy: AppRoute.GuardPolicy = .off,
         returns: Bool = false, capacity: Int = 1_000
     ) -> Rig {
         var apps = [first, other]
@@ -20,8 +20,8 @@ struct EnvironmentsTests {
         return Rig(settings, apps: apps, capacity: capacity)
     }
 
-    static func badTokensIncluded() -> DeliverySettings {
-        var settings = DeliverySettings()
+    static func badTokensIncluded() -> MachineSettings {
+        var settings = MachineSettings()
         settings.includesBadTokens = true
         return settings
     }
@@ -63,7 +63,7 @@ struct EnvironmentsTests {
         #expect(written.map(\.app) == [1])
         #expect(written.map(\.detail) == ["BadDeviceToken in production first"])
         expect(rig.machine.counters.apps[0].sentOn, is: 1)
-        expect(rig.machine.counters.apps[1].outcomes[Outcome.accepted.place], is: 1)
+        expect(rig.machine.counters.apps[1].outcomes[Outcome.accepted.index], is: 1)
         rig.wait(ms: 50)
         #expect(rig.commit().map(\.offset) == [2])
         #expect(rig.isEmpty)
@@ -83,13 +83,13 @@ struct EnvironmentsTests {
         #expect(written.map(\.reason) == ["BadDeviceToken", "BadDeviceToken"])
         #expect(written.map(\.app) == [0, 0])
         #expect(written.map(\.detail).last == "the device token is bad in both environments")
-        expect(rig.machine.counters.apps[0].outcomes[Outcome.rejected.place], is: 1)
+        expect(rig.machine.counters.apps[0].outcomes[Outcome.rejected.index], is: 1)
         #expect(rig.isEmpty)
     }
 
     @Test("verdicts: {BadDeviceToken: unregister} ends so only once both say it")
     func overridden() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.verdicts = ["BadDeviceToken": .unregister]
         let rig = Self.rig(settings)
         rig.receive(rig.assignReady(), 0, "a")
@@ -325,7 +325,7 @@ struct EnvironmentsTests {
 
     @Test("Half of the room at most is given to the other app; the rest is held for it")
     func share() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 10
         let rig = Self.rig(settings)
         let partition = rig.assignReady()
@@ -437,7 +437,7 @@ struct EnvironmentsTests {
 
     @Test("Large records whose notifications were all sent on leave the rest of their topic its room")
     func bytes() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpenBytes = 64 * 1_024
         let rig = Self.rig(settings)
         let partition = rig.assignReady()

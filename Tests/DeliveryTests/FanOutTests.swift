@@ -65,7 +65,7 @@ struct FanOutTests {
 
     @Test("A large one is admitted piece by piece; its partition is not read meanwhile, others are")
     func pieces() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 8
         let rig = Rig(settings)
         let large = rig.assignReady(0, topic: "large")
@@ -93,7 +93,7 @@ struct FanOutTests {
 
     @Test("Records read behind a fan-out that waits keep their order, also of one device")
     func behind() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings)
         let partition = rig.assignReady()
@@ -142,7 +142,7 @@ struct FanOutTests {
 
     @Test("What each result of a list repeats counts as bytes, until it is settled; one at a time always goes on")
     func repeated() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpenBytes = 8 * 1_024
         settings.copiedHeaders = ["note"]
         let rig = Rig(settings)

@@ -41,7 +41,7 @@ struct FloodTests {
 
     @Test("A device queue that was empty turns away anew, the one that goes on counts on")
     func counts() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.deviceQueueLimit = 2
         settings.tiers = [.init(delayMs: 1_000), .init(delayMs: 6_000), .init(delayMs: 9_000)]
         let rig = Rig(settings)
@@ -70,7 +70,7 @@ struct FloodTests {
 
     @Test("What exceeds an app's share by far goes to longer tiers, and anew when a round is over")
     func share() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 8
         settings.tiers = [.init(delayMs: 1_000), .init(delayMs: 6_000), .init(delayMs: 9_000)]
         let rig = Rig(settings, apps: [Rig.app, Rig.news], capacity: 0)
@@ -110,7 +110,7 @@ private final class Flood {
     private var next: [Int]
 
     init(tiersMs: [Int64], answerMs: Int64) {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.tiers = tiersMs.map { .init(delayMs: $0) }
         settings.maxAgeMs = 0
         rig = Rig(settings, capacity: 10_000)

@@ -29,7 +29,7 @@ struct MachineHoldingTests {
 
     @Test("What exceeds a share goes to the shortest tier, after five minutes without a pause to 15m, for that cause")
     func share() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 2
         let rig = Rig(settings, apps: [Rig.app, Rig.news], capacity: 0)
         let partition = rig.assignReady()
@@ -63,7 +63,7 @@ struct MachineHoldingTests {
 
     @Test("A share counts bytes too: large payloads of one app leave room for the others")
     func bytes() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpenBytes = 32 * 1_024
         let rig = Rig(settings, apps: [Rig.app, Rig.news])
         rig.machine.setCapacity(AppIndex(0), requests: 0)
@@ -88,7 +88,7 @@ struct MachineHoldingTests {
 
     @Test("An app whose tries come back again and again does not make others wait for longer")
     func comesBack() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings, apps: [Rig.app, Rig.news])
         let partition = rig.assignReady()
@@ -109,7 +109,7 @@ struct MachineHoldingTests {
 
     @Test("An app whose notifications are all in flight, unanswered, makes others wait for five seconds, no longer")
     func allInFlight() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 8
         let rig = Rig(settings, apps: [Rig.app, Rig.news])
         let partition = rig.assignReady()
@@ -135,7 +135,7 @@ struct MachineHoldingTests {
 
     @Test("An app that is full and does not send wakes nobody when something else is waited for")
     func noDeadline() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 8
         let rig = Rig(settings, apps: [Rig.app, Rig.news], capacity: 0)
         let partition = rig.assignReady()
@@ -156,7 +156,7 @@ struct MachineHoldingTests {
 
     @Test("With one app there is nobody to protect: it waits, however long")
     func oneApp() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings, capacity: 0)
         let partition = rig.assignReady()
@@ -171,7 +171,7 @@ struct MachineHoldingTests {
 struct WeightTests {
     @Test("Half the room is reserved by weight between topics, all tiers together one of weight 1, the other half free")
     func room() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 120
         let rig = Rig(settings, capacity: 0)
         let campaign = rig.assignReady(0, topic: "campaign")

@@ -10,7 +10,7 @@ struct ImpossibleCommitTests {
     static func denied(
         maxOpen: Int = 20_000, deviceQueueLimit: Int = 100
     ) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = maxOpen
         settings.deviceQueueLimit = deviceQueueLimit
         let rig = Rig(settings)
@@ -47,7 +47,7 @@ struct ImpossibleCommitTests {
 
     /// The commit of `denied` is taken, and no other; `other`'s are.
     static func deniedLater(_ apps: [AppRoute] = [Rig.app]) -> (rig: Rig, denied: PartitionID, other: PartitionID) {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 200
         settings.reachMargin = 10
         let rig = Rig(settings, apps: apps)
@@ -254,7 +254,7 @@ struct ImpossibleCommitTests {
 
     @Test("What comes while a part of its device's is sent again and the rest still waits goes behind the rest")
     func orderBehindTheRest() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.reachMargin = 1
         let rig = Rig(settings)
         let denied = rig.assign(0)
@@ -286,7 +286,7 @@ struct ImpossibleCommitTests {
 
     @Test("What passed the reach and was not sent before the lease was over goes before what waits still")
     func orderAfterALeaseThatEnded() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.reachMargin = 1
         settings.leaseNs = 1_000_000_000
         let rig = Rig(settings)

@@ -30,7 +30,7 @@ struct LeavingSpanTests {
 
     @Test("What a device queue held and a map could not name is moved to its tier, not dropped")
     func heldByDeviceQueue() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.deviceQueueLimit = 1
         settings.reachMargin = 1
         settings.metadataLimit = 64
@@ -65,7 +65,7 @@ struct LeavingSpanTests {
 
     @Test("Thousands of a rate-limited app wait among settled ones: a successor sends nothing that was accepted")
     func rateLimited() throws {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.ordering = .none
         settings.maxAgeMs = 0
         let rig = Rig(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
@@ -123,7 +123,7 @@ struct LeavingSpanTests {
 
     @Test("What a graceful stop's last map could not name is held; that map names the rest")
     func heldByStop() throws {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.ordering = .none
         settings.metadataLimit = 64
         settings.reachMargin = 1_000
@@ -157,7 +157,7 @@ struct LeavingSpanTests {
 
     @Test("A cut map raises the reach: what it does not name is marked when it is sent again")
     func cutMapRaisesReach() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.metadataLimit = 64
         settings.reachMargin = 1
         let rig = Rig(settings, capacity: 10_000)
@@ -185,7 +185,7 @@ struct LeavingSpanTests {
 
     @Test("An old notification that waits while the map fills is held, and the map shrinks")
     func oldOnesAreHeld() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.ordering = .none
         settings.metadataLimit = 1_000
         let rig = Rig(settings, apps: [Rig.app, Self.slow], capacity: 10_000)
@@ -208,7 +208,7 @@ struct LeavingSpanTests {
 
     @Test("What comes back after the lease ended is held by a commit that nothing else asks for")
     func heldWithoutLease() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.metadataLimit = 64
         settings.leaseNs = 1_000_000_000
         let rig = Rig(settings, capacity: 10_000)
@@ -240,7 +240,7 @@ struct LeavingSpanTests {
 
     @Test("A full map that was read back is read through, although nothing is open")
     func fullMapAtAssignment() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.metadataLimit = 64
         let rig = Rig(settings)
         // Open are a few, far apart.

@@ -314,7 +314,7 @@ struct LeavingTests {
 
     @Test("The rest of a fan-out is dropped, and what settled of it is named")
     func fanOut() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings)
         let partition = rig.assignReady()

@@ -141,7 +141,7 @@ struct LedgerCommitTests {
     // MARK: The lease
 
     static func leased() -> (Rig, PartitionID) {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.leaseNs = 8_000_000_000
         let rig = Rig(settings)
         return (rig, rig.assignReady())
@@ -185,7 +185,7 @@ struct LedgerCommitTests {
 
     @Test("What is to be held waits for the lease as well: the tier would send it")
     func heldWithinLease() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.leaseNs = 8_000_000_000
         var paused = Rig.app
         paused.isPaused = true

@@ -129,7 +129,7 @@ struct LogChangeTests {
 
     @Test("What lies above the old reach is sent once a commit of the new beginning names it")
     func detachedAboveReach() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.reachMargin = 1
         let rig = Rig(settings)
         let old = rig.assignReady()
@@ -149,7 +149,7 @@ struct LogChangeTests {
 
     @Test("Where the new beginning cannot be committed, it does not wait for that")
     func detachedForEver() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.reachMargin = 1
         let rig = Rig(settings)
         let old = rig.assignReady()
@@ -261,7 +261,7 @@ struct LogChangeTests {
 
     @Test("Of a topic that is gone nothing is left to be told: what waited for a commit is sent")
     func detachedOfNothing() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.reachMargin = 1
         let rig = Rig(settings)
         let old = rig.assignReady()

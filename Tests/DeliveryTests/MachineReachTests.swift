@@ -23,7 +23,7 @@ struct MachineReachTests {
 
     @Test("A map cut before anything was read: what the owner before had settled is marked when sent again")
     func cutAtAssignment() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.metadataLimit = 64
         settings.reachMargin = 1
         let rig = Rig(settings)
@@ -58,7 +58,7 @@ struct MachineReachTests {
 
     @Test("What is held moves to its tier only when a commit has named it: the tier will send it")
     func heldBeyond() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.deviceQueueLimit = 1
         let rig = Rig(settings)
         let partition = rig.assignReady()

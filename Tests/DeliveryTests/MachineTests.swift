@@ -124,7 +124,7 @@ struct MachineTests {
 
     @Test("ordering: none sends them all at once")
     func unordered() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.ordering = .none
         let rig = Rig(settings)
         let partition = rig.assignReady()
@@ -145,7 +145,7 @@ struct MachineTests {
 
     @Test("What is held moves to its tier once a commit names its record as sent, and not before")
     func heldBehindReach() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.deviceQueueLimit = 1
         let rig = Rig(settings)
         let partition = rig.assign()
@@ -169,7 +169,7 @@ struct MachineTests {
 
     @Test("What is held and not moved yet is dropped when its partition is revoked")
     func heldBehindReachRevoked() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.deviceQueueLimit = 1
         let rig = Rig(settings)
         let partition = rig.assign()
@@ -186,7 +186,7 @@ struct MachineTests {
 
     @Test("What was moved to a tier stays below the reach, which a later commit would not have named so high")
     func movedStaysBelowReach() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.deviceQueueLimit = 1
         let rig = Rig(settings, capacity: 10)
         let partition = rig.assignReady()
@@ -202,7 +202,7 @@ struct MachineTests {
 
     @Test("What exceeds a device queue is held: shortest tier, no attempt, its place in the order given up")
     func deviceQueueLimit() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.deviceQueueLimit = 3
         let rig = Rig(settings)
         let partition = rig.assignReady()
@@ -275,7 +275,7 @@ struct MachineTests {
 
     @Test("unregistered.include_bad_tokens")
     func badTokens() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.includesBadTokens = true
         let rig = Rig(settings)
         let partition = rig.assignReady()
@@ -287,7 +287,7 @@ struct MachineTests {
 
     @Test("publish: failures counts an accepted without doubt, and settles it with its verdict")
     func onlyFailures() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.publishesOnlyFailures = true
         let rig = Rig(settings)
         let partition = rig.assignReady()
@@ -380,7 +380,7 @@ struct MachineTests {
 
     @Test("Room shrinks with what is open, and comes back")
     func room() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 10
         let rig = Rig(settings)
         let partition = rig.assignReady()
@@ -395,7 +395,7 @@ struct MachineTests {
 
     @Test("Bytes are a limit of their own, and go as soon as they are produced")
     func bytes() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpenBytes = 20_000
         let rig = Rig(settings)
         let partition = rig.assignReady()
@@ -432,7 +432,7 @@ struct MachineTests {
 
     @Test("With several apps, one holds at most half; the rest waits five seconds, then it is held")
     func appShare() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 8
         let rig = Rig(settings, apps: [Rig.app, Rig.news])
         rig.machine.setCapacity(AppIndex(0), requests: 0)

@@ -15,7 +15,7 @@ struct MachineTopicTests {
         return ids
     }
 
-    static func answered(_ devices: [(String, UInt16, ReasonCode)], _ settings: DeliverySettings = DeliverySettings())
+    static func answered(_ devices: [(String, UInt16, ReasonCode)], _ settings: MachineSettings = MachineSettings())
         -> Rig
     {
         let rig = Rig(settings)
@@ -130,7 +130,7 @@ struct MachineTopicTests {
     func deadTokensAgain() {
         let delays: [Int64] = [1_000, 60_000, 900_000]
         func kinds(readFrom tier: Int?, writable: [Bool] = [true, true, true]) -> [Production.Kind] {
-            var settings = DeliverySettings()
+            var settings = MachineSettings()
             settings.tiers = delays.map { .init(delayMs: $0) }
             let rig = Rig(settings)
             for (tier, isWritable) in writable.enumerated() {
@@ -178,7 +178,7 @@ struct MachineTopicTests {
     @Test("include_bad_tokens: a bad token is held like a dead one; without it its result is written")
     func badTokens() {
         for isIncluded in [false, true] {
-            var settings = DeliverySettings()
+            var settings = MachineSettings()
             settings.includesBadTokens = isIncluded
             let rig = Rig(settings)
             rig.machine.setWritable(.unregistered, false, now: rig.now)

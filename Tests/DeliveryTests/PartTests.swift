@@ -313,7 +313,7 @@ struct SettlementTests {
     @Test("A notification is settled once all of its records are acknowledged")
     func settled() {
         var store = NotificationStore.forTests()
-        var settlement = Settlement(DeliverySettings())
+        var settlement = Settlement(MachineSettings())
         let slot = store.add("a")
         store.move(slot, to: .concluded)
         let id = store.id(of: slot)
@@ -332,7 +332,7 @@ struct SettlementTests {
     @Test("A dead token is taken back where its result waits as well, and what was queued for it is void")
     func deadTokens() {
         var store = NotificationStore.forTests()
-        var settlement = Settlement(DeliverySettings())
+        var settlement = Settlement(MachineSettings())
         let slots = [store.add("a"), store.add("b")]
         for slot in slots {
             store.move(slot, to: .concluded)
@@ -350,7 +350,7 @@ struct SettlementTests {
     @Test("What waits for a tier that cannot be written goes to one that can")
     func tiers() {
         var store = NotificationStore.forTests()
-        var settlement = Settlement(DeliverySettings())
+        var settlement = Settlement(MachineSettings())
         let slot = store.add("a")
         store.move(slot, to: .concluded)
         settlement.produce(slot, .retry(tier: 0), in: &store)

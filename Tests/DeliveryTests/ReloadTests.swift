@@ -68,7 +68,7 @@ struct ReloadTests {
 
     @Test("The rest of a fan-out of a removed app is held as it is admitted")
     func removedFanOut() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings, apps: [Rig.app])
         let partition = rig.assignReady()

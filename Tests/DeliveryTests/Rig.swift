@@ -48,7 +48,7 @@ final class Rig {
     static let news = AppRoute(
         name: "news", environment: .production, bundleIDs: ["com.example.news"], guardPolicy: .off)
 
-    init(_ settings: DeliverySettings = DeliverySettings(), apps: [AppRoute] = [Rig.app], capacity: Int = 1_000) {
+    init(_ settings: MachineSettings = MachineSettings(), apps: [AppRoute] = [Rig.app], capacity: Int = 1_000) {
         machine = DeliveryMachine(settings: settings, apps: apps)
         for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity) }
     }

@@ -139,7 +139,7 @@ struct ScheduledTests {
     @Test(
         "max_age counts from that time where it is later, else from the record's timestamp; without one it never ends")
     func age() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxAgeMs = Self.hourMs
         let rig = Rig(settings)
         let partition = rig.assignReady(0, topic: "retry.30s", role: .retry(delayMs: 30_000))
@@ -189,7 +189,7 @@ struct ScheduledTests {
 
     @Test("Further ahead than max_ahead it is invalid, and says what to do; what was taken once goes on")
     func tooFarAhead() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxAheadMs = Self.hourMs
         let rig = Rig(settings)
         let partition = rig.assignReady()

@@ -62,7 +62,7 @@ struct ScheduledWayTests {
     @Test("An envelope of 10,000 becomes as many retry records, within the limits, and all are sent in time")
     func fanOut() {
         let inMs: Int64 = 45_000
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 1_000
         settings.maxOpenBytes = 1 << 20
         let world = TieredWorld(settings: settings)
@@ -147,7 +147,7 @@ private final class TieredWorld {
     private(set) var mostBytes = 0
 
     init(
-        _ delays: [Int64] = [30_000, 900_000, 7_200_000], settings: DeliverySettings = DeliverySettings(),
+        _ delays: [Int64] = [30_000, 900_000, 7_200_000], settings: MachineSettings = MachineSettings(),
         left: [Int64: [Entry]] = [:], from other: TieredWorld? = nil
     ) {
         var settings = settings

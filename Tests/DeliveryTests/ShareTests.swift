@@ -17,7 +17,7 @@ struct ShareTests {
 
     @Test("A topic that is read no longer leaves its share of the bytes to the others")
     func leftTopic() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpenBytes = 256 * 1_024
         let alone = Rig(settings)
         let whole = Self.taken(alone, alone.assignReady())

@@ -309,7 +309,7 @@ struct SuspendedTests {
 
     @Test("A fan-out whose rest was not admitted yet")
     func restOfFanOut() {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 4
         let rig = Rig(settings)
         let partition = Self.assign(rig, nil)
@@ -475,7 +475,7 @@ struct SuspendedTests {
     }
 
     private static func another(_ hashSeed: UInt64) -> Rig {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.hashSeed = hashSeed
         return Rig(settings)
     }

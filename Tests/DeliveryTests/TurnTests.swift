@@ -95,7 +95,7 @@ struct TurnTests {
 
     @Test("The next turn comes with the machine's deadline, or after half a second; what is left unread asks for one")
     func deadline() throws {
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 2
         let rig = Rig(settings)
         let first = try rig.turn()

@@ -170,7 +170,7 @@ final class SimulatedWorker {
     /// Of apps with a `rate_limit`: since when, and what was sent since.
     var rates: [Int: (sinceNs: Int64, sent: Int)] = [:]
 
-    init(_ number: Int, _ settings: DeliverySettings, apps: [AppRoute], capacity: Int) {
+    init(_ number: Int, _ settings: MachineSettings, apps: [AppRoute], capacity: Int) {
         self.number = number
         var settings = settings
         settings.hashSeed &+= UInt64(number) &* 0xD134_2543_DE82_EF95

@@ -13,7 +13,7 @@ final class SimulatedWorld {
 
     var random: SplitMix64
     let faults: SimulatedFaults
-    let settings: DeliverySettings
+    let settings: MachineSettings
     /// As they are configured now.
     var apps: [AppRoute]
     /// As they were, and will be in the end.
@@ -125,7 +125,7 @@ final class SimulatedWorld {
         let faults = SimulatedFaults.of(seed: seed)
         random = SplitMix64(seed: seed &* 0x9E37_79B9_7F4A_7C15 ^ 0x1234_5678_9ABC_DEF0)
         self.faults = faults
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.ordering = random.chance(80) ? .device : .none
         settings.tiers = [.init(delayMs: 200), .init(delayMs: 1_000)]
         settings.maxAttempts = 3

@@ -149,7 +149,7 @@ private final class Scene {
         app = try LoadedApp(settings)
         loop = try Loop()
         machine = DeliveryMachine(
-            settings: DeliverySettings(),
+            settings: MachineSettings(),
             // One more, for one that is added.
             apps: (0...count).map {
                 AppRoute(

@@ -30,7 +30,7 @@ struct CommitterTests {
         private(set) var ids: [PartitionID] = []
 
         init(partitions: Int) {
-            machine = DeliveryMachine(settings: Delivery.DeliverySettings(), apps: [])
+            machine = DeliveryMachine(settings: MachineSettings(), apps: [])
             committer = OffsetCommitter(
                 .requests, name: "worker", sessionMs: 10_000, logger: Logger(sink: MemorySink()))
             for number in 0..<Int32(partitions) {

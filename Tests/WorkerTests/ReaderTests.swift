@@ -64,7 +64,7 @@ import Testing
                 roleOfTopic: { _ in role })
             let group: CommitGroup = if case .retry = role { .retries } else { .requests }
             committer = OffsetCommitter(group, name: "group", sessionMs: 6_000, logger: logger)
-            var machineSettings = Delivery.DeliverySettings()
+            var machineSettings = MachineSettings()
             machineSettings.maxOpen = 100
             machine = DeliveryMachine(settings: machineSettings, apps: [])
             reader.onLogDoubted = { [unowned self] in doubted.append($0) }

@@ -34,7 +34,7 @@ package struct DeviceTable: ~Copyable {
 
     package mutating func insert(hash: UInt32, head: NotificationSlot) {
         if (count + 1) * 2 > Int(mask) + 1 { grow() }
-        place(Entry(hash: hash, head: head))
+        put(Entry(hash: hash, head: head))
         count += 1
     }
 
@@ -70,7 +70,7 @@ package struct DeviceTable: ~Copyable {
         return index
     }
 
-    private mutating func place(_ entry: Entry) {
+    private mutating func put(_ entry: Entry) {
         var index = entry.hash & mask
         while entries[Int(index)].head != .none { index = (index + 1) & mask }
         entries[Int(index)] = entry
@@ -82,7 +82,7 @@ package struct DeviceTable: ~Copyable {
         entries = .allocate(capacity: oldCapacity * 2)
         entries.initialize(repeating: Entry(hash: 0, head: .none), count: oldCapacity * 2)
         mask = UInt32(oldCapacity * 2 - 1)
-        for index in 0..<oldCapacity where old[index].head != .none { place(old[index]) }
+        for index in 0..<oldCapacity where old[index].head != .none { put(old[index]) }
         old.deallocate()
     }
 }

@@ -69,12 +69,12 @@ struct CircuitBreakers: ~Copyable {
         if isProbe(slot, in: store) { return nil }
         let id = store.id(of: slot)
         if apps[app].isCutOff { return apps[app].trial.admits(id, nowNs: nowNs) ? nil : .unreachable }
-        let place = apps[app].credential
-        if credentials[place].circuit.isOpen {
-            return credentials[place].circuit.admits(id, nowNs: nowNs) ? nil : .credential
+        let credential = apps[app].credential
+        if credentials[credential].circuit.isOpen {
+            return credentials[credential].circuit.admits(id, nowNs: nowNs) ? nil : .credential
         }
-        if let place = topicCircuit(of: slot, in: store) {
-            return topics[place].circuit.admits(id, nowNs: nowNs) ? nil : .topic
+        if let topic = topicCircuit(of: slot, in: store) {
+            return topics[topic].circuit.admits(id, nowNs: nowNs) ? nil : .topic
         }
         return nil
     }
@@ -103,7 +103,7 @@ struct CircuitBreakers: ~Copyable {
     mutating func addApp(_ route: AppRoute) {
         apps.append(App(isPaused: route.isPaused))
         let app = apps.count - 1
-        apps[app].credential = place(of: route, app: app)
+        apps[app].credential = credentialIndex(of: route, app: app)
         refreshGate(of: app)
     }
 
@@ -126,10 +126,10 @@ struct CircuitBreakers: ~Copyable {
         _ app: Int, _ route: AppRoute, ofMany: Bool, nowNs: Int64, journal: inout Journal
     ) -> NotificationID? {
         if !apps[app].isRemoved {
-            let place = place(of: route, app: app)
+            let credential = credentialIndex(of: route, app: app)
             // Another credential was not refused yet.
-            if place != apps[app].credential { endHolding(.credential, of: app) }
-            apps[app].credential = place
+            if credential != apps[app].credential { endHolding(.credential, of: app) }
+            apps[app].credential = credential
         }
         let probe = watchConnection(of: app, ofMany: ofMany, nowNs: nowNs, journal: &journal)
         refreshGate(of: app)
@@ -141,10 +141,11 @@ struct CircuitBreakers: ~Copyable {
 
     /// After a reload: the probe of an app that has another credential by now says nothing about the old one.
     mutating func endStrayProbes(in store: borrowing NotificationStore) {
-        for place in credentials.indices {
-            guard let probe = credentials[place].circuit.probe, apps[Int(store[probe.slot].app)].credential != place
+        for credential in credentials.indices {
+            guard let probe = credentials[credential].circuit.probe,
+                apps[Int(store[probe.slot].app)].credential != credential
             else { continue }
-            credentials[place].circuit.probeEnded()
+            credentials[credential].circuit.probeEnded()
         }
     }
 
@@ -152,19 +153,19 @@ struct CircuitBreakers: ~Copyable {
     ///
     /// - Returns: probes that are none any more.
     mutating func closeLeft(nowNs: Int64, journal: inout Journal) -> [NotificationID] {
-        var probes = credentials.indices.compactMap { place in
-            let isUsed = apps.contains { $0.credential == place && !$0.isRemoved }
-            return isUsed ? nil : closeCredential(at: place, nowNs: nowNs, journal: &journal)
+        var probes = credentials.indices.compactMap { credential in
+            let isUsed = apps.contains { $0.credential == credential && !$0.isRemoved }
+            return isUsed ? nil : closeCredential(at: credential, nowNs: nowNs, journal: &journal)
         }
         // They would count towards the limit for ever: nothing of a removed app is sent that could close them.
-        for place in topics.indices.reversed() where apps[topics[place].app].isRemoved {
-            if let probe = closeTopicCircuit(at: place, journal: &journal) { probes.append(probe) }
+        for topic in topics.indices.reversed() where apps[topics[topic].app].isRemoved {
+            if let probe = closeTopicCircuit(at: topic, journal: &journal) { probes.append(probe) }
         }
         return probes
     }
 
     /// The place of the circuit of an app's credential, made where it is new.
-    private mutating func place(of route: AppRoute, app: Int) -> Int {
+    private mutating func credentialIndex(of route: AppRoute, app: Int) -> Int {
         let owner = route.credential == AppRoute.ownCredential ? app : -1
         let known = credentials.firstIndex {
             $0.credential == route.credential && $0.environment == route.environment && $0.owner == owner
@@ -184,27 +185,29 @@ struct CircuitBreakers: ~Copyable {
 
     /// The apps whose credential has the circuit of this app's.
     func sharing(_ app: Int) -> [Bool] {
-        let place = apps[app].credential
-        return apps.map { $0.credential == place }
+        let credential = apps[app].credential
+        return apps.map { $0.credential == credential }
     }
 
     /// Closes a circuit, if it is open.
     ///
     /// - Returns: its probe, which is one no more.
-    mutating func closeCredential(at place: Int, nowNs: Int64, journal: inout Journal) -> NotificationID? {
-        credentials[place].circuit.isOpen ? closeCircuit(at: place, nowNs: nowNs, journal: &journal) : nil
+    mutating func closeCredential(at credential: Int, nowNs: Int64, journal: inout Journal) -> NotificationID? {
+        credentials[credential].circuit.isOpen ? closeCircuit(at: credential, nowNs: nowNs, journal: &journal) : nil
     }
 
     /// The circuit's credential is another one from now on.
-    mutating func replaceCredential(at place: Int, nowNs: Int64) { credentials[place].circuit.replaced(nowNs: nowNs) }
+    mutating func replaceCredential(at credential: Int, nowNs: Int64) {
+        credentials[credential].circuit.replaced(nowNs: nowNs)
+    }
 
     /// Closes an open circuit of a topic of the apps with this circuit, the last one; false: there is none.
     ///
     /// - Parameter probe: its probe, which is one no more.
     mutating func closeTopic(
-        ofCredentialAt place: Int, probe: inout NotificationID?, journal: inout Journal
+        ofCredentialAt credential: Int, probe: inout NotificationID?, journal: inout Journal
     ) -> Bool {
-        guard let index = topics.lastIndex(where: { apps[$0.app].credential == place }) else { return false }
+        guard let index = topics.lastIndex(where: { apps[$0.app].credential == credential }) else { return false }
         probe = closeTopicCircuit(at: index, journal: &journal)
         return true
     }
@@ -222,31 +225,31 @@ struct CircuitBreakers: ~Copyable {
     mutating func credentialFault(
         _ app: Int, _ reason: ReasonCode, handedNs: Int64, nowNs: Int64, journal: inout Journal
     ) -> Circuit.Effect {
-        let place = apps[app].credential
-        let effect = credentials[place].circuit.fault(reason, handedNs: handedNs, nowNs: nowNs)
+        let credential = apps[app].credential
+        let effect = credentials[credential].circuit.fault(reason, handedNs: handedNs, nowNs: nowNs)
         if case .opened = effect {
             journal.counters.circuitsOpened &+= 1
-            let first = apps.firstIndex { $0.credential == place } ?? app
-            credentials[place].name = first
+            let first = apps.firstIndex { $0.credential == credential } ?? app
+            credentials[credential].name = first
             journal.events.append(.circuitOpened(.credential(of: AppIndex(first)), reason: reason))
-            for app in apps.indices where apps[app].credential == place { refreshGate(of: app) }
+            for app in apps.indices where apps[app].credential == credential { refreshGate(of: app) }
         }
         return effect
     }
 
     /// The credential was refused without an answer: that is so of its circuit's probe, if it is under way.
     mutating func probeRefused(_ app: Int, in store: borrowing NotificationStore, nowNs: Int64) {
-        let place = apps[app].credential
+        let credential = apps[app].credential
         // The probe's connection ended so: no other answer to it will come.
-        guard let probe = credentials[place].circuit.probe, store[probe.slot].state == .handed else { return }
-        credentials[place].circuit.probeFailed(nowNs: nowNs)
+        guard let probe = credentials[credential].circuit.probe, store[probe.slot].state == .handed else { return }
+        credentials[credential].circuit.probeFailed(nowNs: nowNs)
     }
 
-    private mutating func closeCircuit(at place: Int, nowNs: Int64, journal: inout Journal) -> NotificationID? {
-        let probe = credentials[place].circuit.probe
-        credentials[place].circuit.close(nowNs: nowNs)
-        journal.events.append(.circuitClosed(.credential(of: AppIndex(credentials[place].name))))
-        for app in apps.indices where apps[app].credential == place {
+    private mutating func closeCircuit(at credential: Int, nowNs: Int64, journal: inout Journal) -> NotificationID? {
+        let probe = credentials[credential].circuit.probe
+        credentials[credential].circuit.close(nowNs: nowNs)
+        journal.events.append(.circuitClosed(.credential(of: AppIndex(credentials[credential].name))))
+        for app in apps.indices where apps[app].credential == credential {
             endHolding(.credential, of: app)
             refreshGate(of: app)
         }
@@ -277,8 +280,8 @@ struct CircuitBreakers: ~Copyable {
         return .opened
     }
 
-    private mutating func closeTopicCircuit(at place: Int, journal: inout Journal) -> NotificationID? {
-        let closed = topics.remove(at: place)
+    private mutating func closeTopicCircuit(at topic: Int, journal: inout Journal) -> NotificationID? {
+        let closed = topics.remove(at: topic)
         apps[closed.app].openTopics -= 1
         journal.events.append(.circuitClosed(name(of: closed)))
         if apps[closed.app].openTopics == 0 { endHolding(.topic, of: closed.app) }
@@ -313,8 +316,8 @@ struct CircuitBreakers: ~Copyable {
     private func circuit(probedBy slot: NotificationSlot, in store: borrowing NotificationStore) -> CircuitIndex? {
         let id = store.id(of: slot)
         let app = Int(store[slot].app)
-        let place = apps[app].credential
-        if credentials[place].circuit.probe == id { return .credential(place) }
+        let credential = apps[app].credential
+        if credentials[credential].circuit.probe == id { return .credential(credential) }
         if apps[app].trial.probe == id { return .connection(app: app) }
         guard apps[app].openTopics > 0 else { return nil }
         return topics.firstIndex { $0.app == app && $0.circuit.probe == id }.map { .topic($0) }
@@ -328,14 +331,14 @@ struct CircuitBreakers: ~Copyable {
         journal: inout Journal
     ) -> NotificationID? {
         switch circuit(probedBy: slot, in: store) {
-        case .credential(let place):
+        case .credential(let credential):
             guard let fault, fault.subject != .topic else {
-                return closeCircuit(at: place, nowNs: nowNs, journal: &journal)
+                return closeCircuit(at: credential, nowNs: nowNs, journal: &journal)
             }
-            credentials[place].circuit.probeFailed(nowNs: nowNs)
-        case .topic(let place):
-            if fault == nil { return closeTopicCircuit(at: place, journal: &journal) }
-            topics[place].circuit.probeFailed(nowNs: nowNs)
+            credentials[credential].circuit.probeFailed(nowNs: nowNs)
+        case .topic(let topic):
+            if fault == nil { return closeTopicCircuit(at: topic, journal: &journal) }
+            topics[topic].circuit.probeFailed(nowNs: nowNs)
         case .connection(let app):
             // Whatever it was: the transport says so as well.
             return setReachable(app, true, ofMany: ofMany, nowNs: nowNs, journal: &journal)
@@ -359,8 +362,8 @@ struct CircuitBreakers: ~Copyable {
 
     private mutating func endGatedProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore) {
         switch circuit(probedBy: slot, in: store) {
-        case .credential(let place): credentials[place].circuit.probeEnded()
-        case .topic(let place): topics[place].circuit.probeEnded()
+        case .credential(let credential): credentials[credential].circuit.probeEnded()
+        case .topic(let topic): topics[topic].circuit.probeEnded()
         case .connection(let app): apps[app].trial.probeEnded()
         case nil: break
         }
@@ -372,9 +375,9 @@ struct CircuitBreakers: ~Copyable {
     mutating func noteGoodAnswer(
         _ app: Int, handedNs: Int64, nowNs: Int64, journal: inout Journal
     ) -> NotificationID? {
-        let place = apps[app].credential
-        guard credentials[place].circuit.isDisproved(byTryHandedNs: handedNs) else { return nil }
-        return closeCircuit(at: place, nowNs: nowNs, journal: &journal)
+        let credential = apps[app].credential
+        guard credentials[credential].circuit.isDisproved(byTryHandedNs: handedNs) else { return nil }
+        return closeCircuit(at: credential, nowNs: nowNs, journal: &journal)
     }
 
     // MARK: Hosts

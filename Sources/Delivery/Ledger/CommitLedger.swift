@@ -22,9 +22,9 @@ struct CommitLedger: ~Copyable {
     private(set) var admittingCount = 0
     /// Notifications of all partitions that wait for the reach beside their device queues.
     private(set) var besideQueues = 0
-    private let settings: DeliverySettings
+    private let settings: MachineSettings
 
-    init(_ settings: DeliverySettings) { self.settings = settings }
+    init(_ settings: MachineSettings) { self.settings = settings }
 
     // MARK: Assignments
 
@@ -367,17 +367,17 @@ struct CommitLedger: ~Copyable {
     /// What waits beside its device queue stands in the order of its records again: what passed the reach, and could not be
     /// sent before the lease was over, came back behind others.
     mutating func orderBehindReach(_ partition: PartitionSlot, in store: inout NotificationStore) {
-        func place(_ slot: NotificationSlot) -> (Int64, Int32) { (store[recordOf: slot].offset, store[slot].index) }
+        func position(_ slot: NotificationSlot) -> (Int64, Int32) { (store[recordOf: slot].offset, store[slot].index) }
         var waiting: [NotificationSlot] = []
         var isInOrder = true
         var next = partitions[partition].behindReach.head
         while next != .none {
-            if let last = waiting.last, place(next) < place(last) { isInOrder = false }
+            if let last = waiting.last, position(next) < position(last) { isInOrder = false }
             waiting.append(next)
             next = store[next].next
         }
         guard !isInOrder else { return }
-        waiting.sort { place($0) < place($1) }
+        waiting.sort { position($0) < position($1) }
         partitions[partition].behindReach = NotificationList()
         for slot in waiting { partitions[partition].behindReach.append(slot, in: &store) }
     }
@@ -426,41 +426,41 @@ struct CommitLedger: ~Copyable {
     mutating func takeCommit(
         of group: CommitGroup, in store: borrowing NotificationStore, nowNs: Int64, journal: inout Journal
     ) -> [PartitionID] {
-        let place = group.rawValue
-        guard flights[place].partitions.isEmpty else { return [] }
+        let flight = group.rawValue
+        guard flights[flight].partitions.isEmpty else { return [] }
         var isTime = false
         var alone: PartitionSlot?
-        for partition in partitions.slots where isReadyToCommit(partition, place, nowNs) {
-            guard nowNs >= flights[place].nextNs || partitions[partition].isUrgent else { continue }
+        for partition in partitions.slots where isReadyToCommit(partition, flight, nowNs) {
+            guard nowNs >= flights[flight].nextNs || partitions[partition].isUrgent else { continue }
             if !partitions[partition].commits.isAlone {
                 isTime = true
-            } else if alone == nil || partition > flights[place].lastAlone {
+            } else if alone == nil || partition > flights[flight].lastAlone {
                 // The next one in turn: the first above the last, else the first of all.
-                if let alone, alone > flights[place].lastAlone { continue }
+                if let alone, alone > flights[flight].lastAlone { continue }
                 alone = partition
             }
         }
-        if let alone, !isTime || !flights[place].isAlone {
-            flights[place].begin(nowNs, intervalNs: nil)
-            flights[place].lastAlone = alone
+        if let alone, !isTime || !flights[flight].isAlone {
+            flights[flight].begin(nowNs, intervalNs: nil)
+            flights[flight].lastAlone = alone
             writeEntry(alone, in: store, journal: &journal)
         } else if isTime {
-            flights[place].begin(nowNs, intervalNs: settings.commitIntervalNs)
-            for partition in partitions.slots where isReadyToCommit(partition, place, nowNs) {
+            flights[flight].begin(nowNs, intervalNs: settings.commitIntervalNs)
+            for partition in partitions.slots where isReadyToCommit(partition, flight, nowNs) {
                 if !partitions[partition].commits.isAlone { writeEntry(partition, in: store, journal: &journal) }
             }
         } else {
             return []
         }
         journal.counters.commits += 1
-        return flights[place].partitions
+        return flights[flight].partitions
     }
 
     /// The commit that was begun, as it is to be sent.
     func entries(of group: CommitGroup) -> [PartitionCommit] { flights[group.rawValue].entries }
 
-    private func isReadyToCommit(_ partition: PartitionSlot, _ place: Int, _ nowNs: Int64) -> Bool {
-        partitions[partition].flight == place && nowNs >= partitions[partition].commits.untilNs
+    private func isReadyToCommit(_ partition: PartitionSlot, _ flight: Int, _ nowNs: Int64) -> Bool {
+        partitions[partition].flight == flight && nowNs >= partitions[partition].commits.untilNs
             && partitions[partition].wantsCommit
     }
 
@@ -540,13 +540,13 @@ struct CommitLedger: ~Copyable {
     /// A reply came: `replied` for each of these partitions, then `endReply`. When replies slow down, so do commits: at
     /// most half of the time one is under way.
     mutating func beginReply(of group: CommitGroup, nowNs: Int64) -> [PartitionID] {
-        let place = group.rawValue
-        guard !flights[place].partitions.isEmpty else { return [] }
-        if !flights[place].isAlone {
-            let replyNs = nowNs - flights[place].sentNs
-            flights[place].nextNs = max(flights[place].nextNs, nowNs + min(replyNs, Self.widestPauseNs))
+        let flight = group.rawValue
+        guard !flights[flight].partitions.isEmpty else { return [] }
+        if !flights[flight].isAlone {
+            let replyNs = nowNs - flights[flight].sentNs
+            flights[flight].nextNs = max(flights[flight].nextNs, nowNs + min(replyNs, Self.widestPauseNs))
         }
-        return flights[place].partitions
+        return flights[flight].partitions
     }
 
     mutating func endReply(of group: CommitGroup) {
@@ -568,16 +568,16 @@ struct CommitLedger: ~Copyable {
         _ id: PartitionID, _ outcome: CommitOutcome, longest: Int, nowNs: Int64, journal: inout Journal
     ) -> Reply {
         guard let partition = partitions.find(id), let pending = partitions[partition].pending else { return .nothing }
-        let place = partitions[partition].flight
+        let flight = partitions[partition].flight
         partitions[partition].pending = nil
         if outcome != .acknowledged { partitions[partition].keepUnsure(pending.said) }
         switch outcome {
         case .acknowledged:
-            flights[place].provenNs = flights[place].sentNs
+            flights[flight].provenNs = flights[flight].sentNs
             return acknowledge(pending, partition, journal: &journal)
         case .metadataTooLarge:
             partitions[partition].isDirty = true
-            flights[place].nextNs = nowNs
+            flights[flight].nextNs = nowNs
             guard pending.characters * 2 > longest else { return .nothing }
             journal.events.append(.metadataRefused(id, characters: pending.characters))
             halve(partition, pending, nowNs: nowNs, journal: &journal)
@@ -692,10 +692,10 @@ struct CommitLedger: ~Copyable {
     var nextDeadlineNs: Int64? {
         var next: Int64?
         for partition in partitions.slots where partitions[partition].wantsCommit {
-            let place = partitions[partition].flight
-            guard flights[place].partitions.isEmpty else { continue }
+            let flight = partitions[partition].flight
+            guard flights[flight].partitions.isEmpty else { continue }
             let dueNs = max(
-                partitions[partition].isUrgent ? 0 : flights[place].nextNs, partitions[partition].commits.untilNs)
+                partitions[partition].isUrgent ? 0 : flights[flight].nextNs, partitions[partition].commits.untilNs)
             next = min(next ?? .max, dueNs)
         }
         guard unassignedCount > 0 else { return next }

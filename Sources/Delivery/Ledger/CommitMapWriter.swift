@@ -207,10 +207,10 @@ package struct CommitMapWriter {
     /// With the reach's indexes among them, after those that are settled of the same record.
     private mutating func appendPartials(below reach: Int64, indexes: Int64) {
         Self.append(Int64(partials.count + 1), to: &bytes)
-        let place = partials.firstIndex { $0.offset >= reach } ?? partials.count
+        let position = partials.firstIndex { $0.offset >= reach } ?? partials.count
         var last = base
         for partial in 0...partials.count {
-            if partial == place {
+            if partial == position {
                 Self.append(reach - 1 - last, to: &bytes)
                 Self.append(indexes, to: &bytes)
                 Self.append(0, to: &bytes)

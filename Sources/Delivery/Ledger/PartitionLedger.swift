@@ -103,7 +103,7 @@ package struct PartitionLedger: ~Copyable {
     }
 
     /// The first entry that begins at `offset` or above.
-    private func place(of offset: Int64) -> UInt64 {
+    private func position(of offset: Int64) -> UInt64 {
         var low = entries.head
         var high = entries.tail
         while low != high {
@@ -114,7 +114,7 @@ package struct PartitionLedger: ~Copyable {
     }
 
     private func openRecord(at offset: Int64) -> RecordSlot? {
-        let low = place(of: offset)
+        let low = position(of: offset)
         guard low != entries.tail, entries[low].offset == offset, entries[low].record != Self.settledMark else {
             return nil
         }
@@ -183,7 +183,7 @@ package struct PartitionLedger: ~Copyable {
         var left = amount
         var seen: Int64 = 0
         let first = start.offset - (start.indexes == .max ? 0 : 1)
-        var position = place(of: first)
+        var position = position(of: first)
         while position != entries.tail {
             let entry = entries[position]
             position += 1
@@ -222,21 +222,21 @@ package struct PartitionLedger: ~Copyable {
     /// Settled neighbours become one entry, from the end backwards. At most two entries for each open record are left,
     /// so this happens again only after a number of settlements, or receipts, in proportion to what it costs.
     private mutating func compact(_ moved: (_ record: RecordSlot, _ position: UInt64) -> Void) {
-        var place = entries.tail
+        var kept = entries.tail
         var position = entries.tail
         while position != entries.head {
             position &-= 1
             let entry = entries[position]
-            if place != entries.tail, let merged = Self.merge(entry, entries[place]) {
-                entries[place] = merged
+            if kept != entries.tail, let merged = Self.merge(entry, entries[kept]) {
+                entries[kept] = merged
                 continue
             }
-            place &-= 1
-            guard place != position else { continue }
-            entries[place] = entry
-            if entry.record != Self.settledMark { moved(entry.record, place) }
+            kept &-= 1
+            guard kept != position else { continue }
+            entries[kept] = entry
+            if entry.record != Self.settledMark { moved(entry.record, kept) }
         }
-        while entries.head != place { entries.removeFirst() }
+        while entries.head != kept { entries.removeFirst() }
     }
 
     /// The caller's name of the record at the watermark; `nil`: nothing is open.

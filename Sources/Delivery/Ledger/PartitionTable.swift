@@ -46,7 +46,7 @@ struct PartitionTable: ~Copyable {
     struct Slots: Sequence, IteratorProtocol {
         private let places: UnsafePointer<UnsafeMutablePointer<Partition>?>
         private let count: Int
-        private var place = 0
+        private var index = 0
 
         fileprivate init(places: UnsafePointer<UnsafeMutablePointer<Partition>?>, count: Int) {
             self.places = places
@@ -55,9 +55,9 @@ struct PartitionTable: ~Copyable {
 
         @inline(__always)
         mutating func next() -> PartitionSlot? {
-            while place < count {
-                place += 1
-                if places[place - 1] != nil { return PartitionSlot(UInt32(place - 1)) }
+            while index < count {
+                index += 1
+                if places[index - 1] != nil { return PartitionSlot(UInt32(index - 1)) }
             }
             return nil
         }
@@ -81,9 +81,9 @@ struct PartitionTable: ~Copyable {
         let slot = Int(partition.id.slot.number)
         if slot == capacity { grow() }
         precondition(slot <= count && (slot == count || places[slot] == nil), "an assignment has a slot of its own")
-        let place = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
-        place.initialize(to: partition)
-        places[slot] = place
+        let pointer = UnsafeMutablePointer<Partition>.allocate(capacity: 1)
+        pointer.initialize(to: partition)
+        places[slot] = pointer
         count = max(count, slot + 1)
     }
 

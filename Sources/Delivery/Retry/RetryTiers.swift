@@ -1,11 +1,11 @@
 /// Which tier a notification to be tried again goes to. One whose topic cannot be written is passed over.
 package struct RetryTiers: Sendable {
-    private let tiers: [DeliverySettings.Tier]
+    private let tiers: [MachineSettings.Tier]
     private var isWritable: [Bool]
     package private(set) var isAnyWritable = true
 
     /// - Parameter tiers: ascending by delay, at least one.
-    package init(_ tiers: [DeliverySettings.Tier]) {
+    package init(_ tiers: [MachineSettings.Tier]) {
         precondition(!tiers.isEmpty, "there is at least one retry tier")
         precondition(
             zip(tiers, tiers.dropFirst()).allSatisfy { $0.delayMs < $1.delayMs }, "retry tiers ascend by their delays")

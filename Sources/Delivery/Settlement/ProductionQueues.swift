@@ -12,7 +12,7 @@ struct ProductionQueues: ~Copyable {
         self.tiers = tiers
         let count = Self.firstTier + tiers
         queues = .allocate(capacity: count)
-        for place in 0..<count { (queues + place).initialize(to: RingBuffer(capacity: place == 0 ? 1_024 : 64)) }
+        for index in 0..<count { (queues + index).initialize(to: RingBuffer(capacity: index == 0 ? 1_024 : 64)) }
         writable = Array(repeating: true, count: count + 1)
     }
 
@@ -24,27 +24,27 @@ struct ProductionQueues: ~Copyable {
     /// All that waits, what became void since it was queued included.
     var count: Int {
         var sum = 0
-        for place in 0..<Self.firstTier + tiers { sum += queues[place].count }
+        for index in 0..<Self.firstTier + tiers { sum += queues[index].count }
         return sum
     }
 
     /// The queue of a target that has one: dead letters have none.
     subscript(target: ProductionTarget) -> RingBuffer<Production> {
-        @inline(__always) unsafeAddress { UnsafePointer(queues + place(of: target)) }
-        @inline(__always) unsafeMutableAddress { queues + place(of: target) }
+        @inline(__always) unsafeAddress { UnsafePointer(queues + index(of: target)) }
+        @inline(__always) unsafeMutableAddress { queues + index(of: target) }
     }
 
-    func isWritable(_ target: ProductionTarget) -> Bool { writable[place(of: target)] }
+    func isWritable(_ target: ProductionTarget) -> Bool { writable[index(of: target)] }
 
     mutating func setWritable(_ target: ProductionTarget, _ isWritable: Bool) {
-        writable[place(of: target)] = isWritable
+        writable[index(of: target)] = isWritable
     }
 
     /// Of the tiers, in their order.
     var writableTiers: ArraySlice<Bool> { writable[Self.firstTier..<Self.firstTier + tiers] }
 
     @inline(__always)
-    private func place(of target: ProductionTarget) -> Int {
+    private func index(of target: ProductionTarget) -> Int {
         switch target {
         case .results: return 0
         case .unregistered: return 1

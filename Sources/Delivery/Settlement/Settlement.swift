@@ -13,7 +13,7 @@ struct Settlement: ~Copyable {
     private let includesBadTokens: Bool
     private let derivesIDs: Bool
 
-    init(_ settings: DeliverySettings) {
+    init(_ settings: MachineSettings) {
         productions = ProductionQueues(tiers: settings.tiers.count)
         tiers = RetryTiers(settings.tiers)
         verdicts = VerdictTable(overrides: settings.verdicts)
@@ -278,8 +278,8 @@ struct Settlement: ~Copyable {
 }
 
 extension Outcome {
-    /// Its place in `allCases`.
-    package var place: Int {
+    /// Its index in `allCases`.
+    package var index: Int {
         switch self {
         case .accepted: 0
         case .unregistered: 1

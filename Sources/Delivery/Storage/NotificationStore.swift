@@ -242,8 +242,8 @@ struct NotificationStore: ~Copyable {
     /// Whether an index is settled, or under way since before its record was read again.
     func isTaken(_ index: Int32, of record: RecordSlot) -> Bool {
         guard let words = records[record].settledIndexes else { return false }
-        let place = Int(index / 64)
-        let word = words[place] | (records[record].lentIndexes.map { $0[place] } ?? 0)
+        let wordIndex = Int(index / 64)
+        let word = words[wordIndex] | (records[record].lentIndexes.map { $0[wordIndex] } ?? 0)
         return word >> UInt64(index % 64) & 1 == 1
     }
 

@@ -61,7 +61,7 @@ struct MetricsText {
             "Notifications that ended, by app (empty: none could be told) and outcome.")
         for (name, counters) in countersByName {
             for outcome in Outcome.allCases {
-                out.sample(["app": name, "outcome": outcome.rawValue], counters.outcomes[outcome.place])
+                out.sample(["app": name, "outcome": outcome.rawValue], counters.outcomes[outcome.index])
             }
         }
         out.family(

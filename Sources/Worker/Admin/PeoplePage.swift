@@ -52,7 +52,7 @@ struct PeoplePage {
             let counters = snapshot.counters.apps[index]
             let counts =
                 [app.connections.open, app.status?.handed ?? 0, app.status?.ready ?? 0]
-                + Outcome.allCases.map { counters.outcomes[$0.place] } + [counters.inDoubt, counters.held]
+                + Outcome.allCases.map { counters.outcomes[$0.index] } + [counters.inDoubt, counters.held]
             let cells = counts.map { "<td>\($0)</td>" }.joined()
             let pause = app.status?.isPaused == true ? ", <strong>paused</strong>" : ""
             rows += "<tr><td>\(escaped(app.name)) (\(app.environment.text))\(pause)</td>\(cells)</tr>\n"

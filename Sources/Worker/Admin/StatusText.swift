@@ -112,7 +112,7 @@ struct StatusText: ~Copyable {
             json.member("waiting", app.status?.ready ?? 0)
             json.member("outcomes") { json in
                 for outcome in Outcome.allCases {
-                    json.member(outcome.rawValue, counters.outcomes[outcome.place])
+                    json.member(outcome.rawValue, counters.outcomes[outcome.index])
                 }
             }
             json.member("in_doubt", counters.inDoubt)

@@ -4,8 +4,8 @@ internal import PushRecords
 
 extension WorkerConfiguration {
     /// What of the configuration the Delivery machine decides by.
-    var machineSettings: Delivery.DeliverySettings {
-        var settings = Delivery.DeliverySettings()
+    var machineSettings: MachineSettings {
+        var settings = MachineSettings()
         settings.ordering = delivery.ordering == .device ? .device : .none
         settings.derivesIDs = delivery.apnsID == .derived
         settings.inDoubt = delivery.inDoubt == .resend ? .resend : .abandon
@@ -20,7 +20,7 @@ extension WorkerConfiguration {
         settings.publishesOnlyFailures = results.publish == .failures
         settings.copiedHeaders = results.copyHeaders
         settings.includesBadTokens = unregistered.includeBadTokens
-        settings.tiers = retry.tiers.map { Delivery.DeliverySettings.Tier(delayMs: $0.delay.milliseconds) }
+        settings.tiers = retry.tiers.map { MachineSettings.Tier(delayMs: $0.delay.milliseconds) }
         settings.maxAttempts = retry.maxAttempts
         for (reason, verdict) in delivery.verdicts {
             settings.verdicts[reason.rawValue] =

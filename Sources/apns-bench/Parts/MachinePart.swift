@@ -27,7 +27,7 @@ final class MachinePart: PartRun {
 
     init(tokensPerRecord: Int) {
         let app = AppRoute(name: "bench", environment: .production, bundleIDs: [Traffic.bundleID])
-        machine = DeliveryMachine(settings: DeliverySettings(), apps: [app])
+        machine = DeliveryMachine(settings: MachineSettings(), apps: [app])
         if tokensPerRecord == 1 {
             recordsPerPartition = DeliveryTurn.partitionRecords
             let payload = PartInputs.lasting(Traffic.payload(7))

@@ -77,7 +77,7 @@ final class WorldCore {
     func recall() {
         let percent = chronicle.pick([5, 50, 100])
         let numbers = notifications.indices.filter { _ in chronicle.chance(percent) }
-        post(.recall(numbers.map { NotificationID(slot: UInt32($0), generation: 3) }))
+        post(.recall(numbers.map { NotificationID(slot: NotificationSlot(UInt32($0)), generation: 3) }))
     }
 
     /// When it has something to do next.
@@ -144,7 +144,9 @@ final class WorldCore {
 
     /// The try that a completion is about; `nil`: none.
     func held(_ id: NotificationID) -> WorldTry? {
-        guard Int(id.slot) < notifications.count, case .out(let serial) = notifications[Int(id.slot)].state else {
+        guard Int(id.slot.number) < notifications.count,
+            case .out(let serial) = notifications[Int(id.slot.number)].state
+        else {
             return nil
         }
         return host.tries[serial]
@@ -153,7 +155,7 @@ final class WorldCore {
     // MARK: Completions
 
     func completed(_ completion: Completion, nowNs: Int64) {
-        let number = Int(completion.id.slot)
+        let number = Int(completion.id.slot.number)
         guard number < notifications.count, completion.id.generation == 3,
             case .out(let serial) = notifications[number].state, host.tries[serial].handedNs != nil
         else { return chronicle.broke("\(completion.kind) for \(number), which was not handed over, or is completed") }

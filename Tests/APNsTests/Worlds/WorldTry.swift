@@ -59,7 +59,7 @@ final class WorldTry {
 
     nonisolated(unsafe) private static let topic = Lent("com.example.shop")
 
-    var id: NotificationID { NotificationID(slot: number, generation: 3) }
+    var id: NotificationID { NotificationID(slot: NotificationSlot(number), generation: 3) }
 
     /// It is completed: the bytes that were lent are another one's from now on.
     func takeBack() {

@@ -40,7 +40,7 @@ private struct MachineDriver: ~Copyable {
     init(_ bytes: UnsafeRawBufferPointer) {
         reader = FuzzReader(bytes)
         let flags = reader.byte()
-        var settings = DeliverySettings()
+        var settings = MachineSettings()
         settings.maxOpen = 64
         settings.maxOpenBytes = 1 << 16
         settings.reachMargin = flags & 1 == 0 ? 500 : 3

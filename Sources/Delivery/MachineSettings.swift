@@ -14,7 +14,7 @@ package struct DeliveryTime: Sendable, Equatable {
 }
 
 /// The part of the configuration that the machine decides by (its sections `delivery` and `retry`).
-package struct DeliverySettings: Sendable {
+package struct MachineSettings: Sendable {
     package enum Ordering: Sendable { case device, none }
     package enum InDoubtPolicy: Sendable { case resend, abandon }
 
