@@ -11,8 +11,9 @@ let strict: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
-/// Every unsafe use is marked with its own word: in the modules over a C library, and in those that call the kernel. Not in
-/// `PushRecords`, `Delivery`, `APNs`, `APNsSimulator` and `Worker`, where 1,700 expressions take lent bytes, nor in programs.
+/// Every unsafe use is marked with its own word: in the modules over a C library, and in those that call the kernel.
+/// Not in `PushRecords`, `Delivery`, `APNs`, `APNsSimulator` and `Worker`, where 1,700 expressions take lent bytes, nor
+/// in programs.
 let wrapper = strict + [.strictMemorySafety()]
 
 /// Tests are not optimized: compiling them would take longer than running them saves. What they test is.
@@ -131,7 +132,8 @@ let package = Package(
         ] + fuzzer
 )
 
-// `APNS_WORKER_ONLY=DeliveryTests swift test` plans, builds and links these targets (commas between) and what they need.
+// `APNS_WORKER_ONLY=DeliveryTests swift test` plans, builds and links these targets (commas between) and what they
+// need.
 if let names = Context.environment["APNS_WORKER_ONLY"] {
     var wanted = Set(names.split(separator: ",").map(String.init))
     var known = -1

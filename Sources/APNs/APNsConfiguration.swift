@@ -13,8 +13,8 @@ package struct APNsConfiguration: Sendable {
     package var maximumConnections = 8
     /// A request that has no response so long after END_STREAM was sent is in doubt.
     package var responseTimeoutNs: Int64 = 30_000_000_000
-    /// A host that was asked and answered nothing for so long is told of (`TransportEvent.unanswered`). Above what a slow
-    /// answer takes, and below the 10 s within which what is wrong is named.
+    /// A host that was asked and answered nothing for so long is told of (`TransportEvent.unanswered`). Above what a
+    /// slow answer takes, and below the 10 s within which what is wrong is named.
     package var unansweredNs: Int64 = 9_000_000_000
     /// See `AuthorizationIndexing`: 155 bytes less a request.
     package var indexAuthorization = true

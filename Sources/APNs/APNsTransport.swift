@@ -6,8 +6,8 @@ internal import PushRecords
 
 /// Sends one app's notifications to APNs over HTTP/2: a pool of connections on one loop. Loop's thread.
 ///
-/// Every request of `TransportCommand.send` is answered by exactly one completion, gathered with those of the same turn. It
-/// keeps itself and its connections alive until `close` was answered by `TransportEvent.closed`.
+/// Every request of `TransportCommand.send` is answered by exactly one completion, gathered with those of the same
+/// turn. It keeps itself and its connections alive until `close` was answered by `TransportEvent.closed`.
 package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwner {
     private let app: AppIndex
     private var configuration: APNsConfiguration
@@ -25,7 +25,8 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
     private var suspects = SuspectQueue()
     /// When connections were made anew for a topic; `nil`: never.
     private var topicRenewalNs: Int64?
-    /// Some connections answer nothing but server errors (5xx, or without a reason); looked at until they are gone, or well.
+    /// Some connections answer nothing but server errors (5xx, or without a reason); looked at until they are gone, or
+    /// well.
     private var hasErring = false
     private var errorRetirement: ErrorRetirement
     private var answers: AnswerWatch
@@ -41,7 +42,8 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
     /// Dials the first connections at once; with a minimum of 0, when something is to be sent.
     ///
     /// - Parameters:
-    ///   - token: shared by the apps of one key on this loop; `nil`: the TLS context's client certificate says who sends.
+    ///   - token: shared by the apps of one key on this loop; `nil`: the TLS context's client certificate says who
+    ///     sends.
     ///   - dialer: opens the channels of its connections, on the loop.
     ///   - random: decides how long it is waited after a failure, within limits.
     ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: refusals of the
@@ -92,9 +94,9 @@ package final class APNsTransport: Transport, ConnectionOwner, ConnectionPoolOwn
         }
     }
 
-    /// Makes all connections anew, with this configuration and token from now on: another credential, host or proxy. The
-    /// old ones take no more requests and finish what is on them; what waits here waits for the first new connection, or
-    /// until that cannot be made. Loop's thread.
+    /// Makes all connections anew, with this configuration and token from now on: another credential, host or proxy.
+    /// The old ones take no more requests and finish what is on them; what waits here waits for the first new
+    /// connection, or until that cannot be made. Loop's thread.
     ///
     /// The back-off's limits stay those of the first configuration.
     package func replace(configuration: APNsConfiguration, token: ProviderToken?) {

@@ -23,8 +23,8 @@ enum Files {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Keeps other processes from what they lock the same directory for, until the descriptor that is returned is closed;
-    /// waits for them 10 s.
+    /// Keeps other processes from what they lock the same directory for, until the descriptor that is returned is
+    /// closed; waits for them 10 s.
     static func lock(_ directory: String) throws(SimulatorError) -> Int32 {
         let fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard fd >= 0 else { throw failure("cannot open the directory \(directory)") }

@@ -1,7 +1,7 @@
 import Glibc
 
-/// A value that one thread waits for and another gives, once. It is touched under the mutex only: that is what `@unchecked
-/// Sendable` stands for.
+/// A value that one thread waits for and another gives, once. It is touched under the mutex only: that is what
+/// `@unchecked Sendable` stands for.
 final class Handoff<Value>: @unchecked Sendable {
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)

@@ -5,8 +5,8 @@ import PushRecords
 import Synchronization
 import TLS
 
-/// An APNs that runs here: TLS, HTTP/2, Apple's checks and answers, and whatever goes wrong on request. Beside it, where they
-/// are asked for, Apple's retired binary gateway and feedback service.
+/// An APNs that runs here: TLS, HTTP/2, Apple's checks and answers, and whatever goes wrong on request. Beside it,
+/// where they are asked for, Apple's retired binary gateway and feedback service.
 ///
 /// It has a thread of its own and one for the control endpoint; everything here may be used from any thread. Block the
 /// signals that other threads handle before it is made.
@@ -144,15 +144,16 @@ package final class Simulator: Sendable {
         return ids
     }
 
-    /// Lets the feedback service tell of a device token, in hex, that lost the app at that time: once, to whoever asks next.
+    /// Lets the feedback service tell of a device token, in hex, that lost the app at that time: once, to whoever asks
+    /// next.
     ///
     /// - Throws: one line, when it is no token.
     package func addFeedback(token: String, atSeconds seconds: UInt32) throws(SimulatorError) {
         try feedback.add(SimulatorOptions.FeedbackItem(token: token, seconds: seconds))
     }
 
-    /// Stops listening, says GOAWAY on every connection (status 10 on the gateway's) and closes it, answers outstanding;
-    /// returns when all threads are gone. The books stay. Calling it again does nothing.
+    /// Stops listening, says GOAWAY on every connection (status 10 on the gateway's) and closes it, answers
+    /// outstanding; returns when all threads are gone. The books stay. Calling it again does nothing.
     package func stop() {
         guard !isStopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
         control?.stop()

@@ -1,5 +1,5 @@
-/// The 64-bit hash FNV-1a (Fowler, Noll and Vo; RFC 9923): the same everywhere and for ever, so it may be stored and sent.
-/// No protection against whoever looks for collisions.
+/// The 64-bit hash FNV-1a (Fowler, Noll and Vo; RFC 9923): the same everywhere and for ever, so it may be stored and
+/// sent. No protection against whoever looks for collisions.
 package struct FNV1a: Sendable {
     package var value: UInt64
 

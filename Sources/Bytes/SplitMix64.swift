@@ -1,5 +1,5 @@
-/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): one seed, one sequence, on
-/// every machine. For simulations, traffic and tests; never for secrets.
+/// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014): one seed, one sequence,
+/// on every machine. For simulations, traffic and tests; never for secrets.
 package struct SplitMix64: RandomNumberGenerator, Sendable {
     private var state: UInt64
 

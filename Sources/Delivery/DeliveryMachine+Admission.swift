@@ -1,7 +1,8 @@
 import PushRecords
 
 extension DeliveryMachine {
-    /// Goes on with the records that are not wholly admitted, as far as there is room; partitions in turn, a piece each.
+    /// Goes on with the records that are not wholly admitted, as far as there is room; partitions in turn, a piece
+    /// each.
     mutating func admitWaiting() {
         var progress = ledger.admittingCount > 0
         while progress {
@@ -67,8 +68,9 @@ extension DeliveryMachine {
         return Int(max(0, below - store[record].cursor.index)) + roomAboveReach(partition, at: offset)
     }
 
-    /// A record that is not admitted because of the reach has no notification that could wait for a commit, so it asks for one
-    /// itself: at once where its app has free streams, and after 5 s where other apps' records may be stuck behind it.
+    /// A record that is not admitted because of the reach has no notification that could wait for a commit, so it asks
+    /// for one itself: at once where its app has free streams, and after 5 s where other apps' records may be stuck
+    /// behind it.
     private mutating func raiseReach(to record: RecordSlot, _ partition: PartitionSlot) {
         guard ledger.partitions[partition].behindReach.isEmpty else { return }
         let app = store.hasBody(record) ? Int(store[bodyOf: record].app) : -1
@@ -77,7 +79,8 @@ extension DeliveryMachine {
         ledger.raiseReach(to: record, partition, in: store)
     }
 
-    /// When a record that waits for its app's share is held instead, or when one that waits for the reach has it raised.
+    /// When a record that waits for its app's share is held instead, or when one that waits for the reach has it
+    /// raised.
     func shareWaitEndNs(_ record: RecordSlot) -> Int64? {
         let partition = ledger.partitions.find(store[record].partition)
         let reach = partition.map { ledger.partitions[$0].reach.allowed } ?? .none

@@ -81,8 +81,8 @@ extension DeliveryMachine {
             case .beginning(because: .nothingCommitted), .at:
                 if isIgnored { journal.events.append(.metadataIgnored(id)) }
             }
-            // One that ends below what the map names was cut, too. Nobody knows where, and it may have grown since: no record
-            // in it need be the one that was settled at its offset.
+            // One that ends below what the map names was cut, too. Nobody knows where, and it may have grown since: no
+            // record in it need be the one that was settled at its offset.
             if let logEnd, map.end > (isCut ? 0 : logEnd) {
                 map.doubt()
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
@@ -92,9 +92,10 @@ extension DeliveryMachine {
                 map.reachIndexes = .max
             }
         }
-        // The group has nothing of what was committed before, or what no worker wrote. Whoever had the partition last, and
-        // lost it or goes on with records of its log, knows how far it was sent. So it is where the group has an older commit
-        // than its last one, since the group's own log was cut: what was sent after that is known here alone.
+        // The group has nothing of what was committed before, or what no worker wrote. Whoever had the partition last,
+        // and lost it or goes on with records of its log, knows how far it was sent. So it is where the group has an
+        // older commit than its last one, since the group's own log was cut: what was sent after that is known here
+        // alone.
         if let lostOwner, map.owner == lostOwner { isTold = false }
         let sentEnd = min(sentBefore, logEnd ?? OffsetLimit.highest)
         if !isTold, sentEnd > max(base ?? logStart ?? 0, map.reach ?? 0) {
@@ -112,13 +113,15 @@ extension DeliveryMachine {
     /// The log of an assignment is another one than it was (`Receipt.below`): everything in it is new.
     ///
     /// What is open of the old log goes on to its end and has its results, but commits nothing. What may have been sent
-    /// of the offsets below is marked in doubt when it comes. Some of the old log may be left in the new one, and be read
-    /// by whoever comes after us: what lies at or above the old reach is sent once a commit of the new beginning names it.
+    /// of the offsets below is marked in doubt when it comes. Some of the old log may be left in the new one, and be
+    /// read by whoever comes after us: what lies at or above the old reach is sent once a commit of the new beginning
+    /// names it.
     ///
     /// - Parameters:
     ///   - start: where it is read from, which is committed at once; `nil`: unknown, what comes first tells.
     ///   - logEnd: of the log as it is now; `nil`: unknown.
-    /// - Returns: the new assignment, which the records belong to from now on; the same one when it is gone or draining.
+    /// - Returns: the new assignment, which the records belong to from now on; the same one when it is gone or
+    ///   draining.
     package mutating func beginAnew(
         _ id: PartitionID, from start: Int64? = nil, logEnd: Int64?, now: DeliveryTime
     ) -> PartitionID {

@@ -60,7 +60,8 @@ extension DeliveryMachine {
                 continue
             }
             ledger.leaveReach(slot, partition, in: &store)
-            // It waits nowhere, as when it was admitted: where its device queue turns it away, it is taken out of no list twice.
+            // It waits nowhere, as when it was admitted: where its device queue turns it away, it is taken out of no
+            // list twice.
             store.move(slot, to: .admitted)
             if let cause = store[slot].heldFor {
                 moveHeld(slot, cause)
@@ -81,8 +82,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// It waits for a commit that is impossible, and lets others of its device go first, which other partitions brought.
-    /// Those of its own leave the device queue with it: they come back in their order.
+    /// It waits for a commit that is impossible, and lets others of its device go first, which other partitions
+    /// brought. Those of its own leave the device queue with it: they come back in their order.
     mutating func letOthersPass(_ slot: NotificationSlot, _ partition: PartitionSlot) {
         ledger.markBesideQueue(slot, partition, in: &store)
         guard store[slot].isInDeviceQueue else { return }

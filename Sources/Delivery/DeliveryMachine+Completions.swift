@@ -40,10 +40,10 @@ extension DeliveryMachine {
 
     // MARK: Not processed
 
-    /// Tried again for as long as nobody ever saw it: that is the network's fault. What APNs itself refuses is not tried
-    /// for ever: thrice at once, then once a second; after six in a row alone over the quarantine
-    /// connection, and after `heldRefusals` it is held in a tier. So it holds its partition's watermark back for six
-    /// pauses of a second and ten tries, the quarantine connection's dialling (at most a minute) among them.
+    /// Tried again for as long as nobody ever saw it: that is the network's fault. What APNs itself refuses is not
+    /// tried for ever: thrice at once, then once a second; after six in a row alone over the quarantine connection, and
+    /// after `heldRefusals` it is held in a tier. So it holds its partition's watermark back for six pauses of a second
+    /// and ten tries, the quarantine connection's dialling (at most a minute) among them.
     ///
     /// Held, it uses up no attempt: what APNs refuses of everybody for an hour must not be abandoned. It ends by its
     /// expiration or `maxAgeMs`; where that is 0, each holding is an attempt.
@@ -180,8 +180,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Whether an answer says anything of the credential: it was looked at, and taken or refused. An overloaded server, or
-    /// one that is not APNs, may not have looked.
+    /// Whether an answer says anything of the credential: it was looked at, and taken or refused. An overloaded server,
+    /// or one that is not APNs, may not have looked.
     private static func isOfCredential(_ completion: Completion) -> Bool {
         completion.reason.subject != .ourTokens && !VerdictTable.isOfHost(completion.status, completion.reason)
     }
@@ -213,7 +213,8 @@ extension DeliveryMachine {
         Int64(UInt32(truncatingIfNeeded: now.ns / 1_000_000) &- store[slot].handedMs)
     }
 
-    /// What APNs refused goes behind what was not: were its refusal to end the connection, others had been answered first.
+    /// What APNs refused goes behind what was not: were its refusal to end the connection, others had been answered
+    /// first.
     func goesFirst(_ slot: NotificationSlot) -> Bool { store[slot].refusals == 0 }
 
     /// After an answer or in doubt; too often is one attempt.

@@ -1,8 +1,9 @@
 import PushRecords
 
-// A device token belongs to one environment, and only APNs can tell which: the other one calls it bad. An app whose tokens are
-// mixed has a companion, an app of the other environment (`AppRoute.otherEnvironment`), to which such a notification goes
-// once. From then on it is one of that app: its connections, its circuits, its retry tiers. Where it was first is in its record.
+// A device token belongs to one environment, and only APNs can tell which: the other one calls it bad. An app whose
+// tokens are mixed has a companion, an app of the other environment (`AppRoute.otherEnvironment`), to which such a
+// notification goes once. From then on it is one of that app: its connections, its circuits, its retry tiers. Where it
+// was first is in its record.
 extension DeliveryMachine {
     /// Whether another environment has been asked about the token, or can be.
     func hasOtherEnvironment(_ slot: NotificationSlot) -> Bool {
@@ -11,8 +12,8 @@ extension DeliveryMachine {
         return apps.other(Int(store[slot].app)) != nil && !store[bodyOf: record].isBroadcast
     }
 
-    /// Sends on what its app calls a bad token, and says whether it did. What both call so is the first one's again, to be
-    /// decided there.
+    /// Sends on what its app calls a bad token, and says whether it did. What both call so is the first one's again, to
+    /// be decided there.
     mutating func sendOn(_ slot: NotificationSlot) -> Bool {
         let app = Int(store[slot].app)
         let first = store[bodyOf: store[slot].record].firstApp
@@ -62,8 +63,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// For its retry record: the name of the app that called the token bad before; empty: none did. A name that is not known here
-    /// is one that no app can have, so that it is sent on no more.
+    /// For its retry record: the name of the app that called the token bad before; empty: none did. A name that is not
+    /// known here is one that no app can have, so that it is sent on no more.
     func triedApp(_ slot: NotificationSlot) -> UnsafeRawBufferPointer {
         let first = store[bodyOf: store[slot].record].firstApp
         if first == store[slot].app { return UnsafeRawBufferPointer(start: nil, count: 0) }

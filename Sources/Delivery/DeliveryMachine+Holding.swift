@@ -5,7 +5,8 @@ extension DeliveryMachine {
     private static let shorteningAgeNs: Int64 = 1_000_000_000
     /// Once an app's notifications have been held for so long, they go to the tier of 15 minutes.
     private static let longHoldingNs: Int64 = 300_000_000_000
-    /// A device that is sent one after the other takes them no faster than one in so long, as far as is known beforehand.
+    /// A device that is sent one after the other takes them no faster than one in so long, as far as is known
+    /// beforehand.
     private static let deviceQueueStepMs: Int64 = 50
 
     /// Why this notification may not be sent now; `nil`: it may. It may become a circuit's probe.
@@ -27,8 +28,9 @@ extension DeliveryMachine {
         guard let partition = ledger.partitions.find(store[recordOf: slot].partition) else {
             preconditionFailure("what is held has an assignment")
         }
-        // Its tier will send it, so a successor that reads the record again must know that it may have been sent: the reach has
-        // to cover it first. Not needed for one that was answered (`unwritable`), for which no commit may come: its session may be lost.
+        // Its tier will send it, so a successor that reads the record again must know that it may have been sent: the
+        // reach has to cover it first. Not needed for one that was answered (`unwritable`), for which no commit may
+        // come: its session may be lost.
         guard cause == .unwritable || ledger.reachAllows(slot, partition, in: store) else {
             store[slot].heldFor = cause
             waitForReach(slot, partition)
@@ -82,8 +84,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Where the notification waits that a full device queue turned away after so many others: as many as a device queue
-    /// takes pass each time it is tried.
+    /// Where the notification waits that a full device queue turned away after so many others: as many as a device
+    /// queue takes pass each time it is tried.
     func deviceQueueTier(_ turnedAway: UInt16) -> UInt8 {
         let limit = max(1, settings.deviceQueueLimit)
         let roundMs = max(settlement.tiers.patienceMs, Int64(limit) * Self.deviceQueueStepMs)

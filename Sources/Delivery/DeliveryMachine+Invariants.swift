@@ -1,7 +1,7 @@
 import PushRecords
 
-// What holds between any two calls: what the parts count as they go is what a walk over all slots and lists finds. For simulated
-// worlds and tests, after each of their steps; the product never calls it.
+// What holds between any two calls: what the parts count as they go is what a walk over all slots and lists finds. For
+// simulated worlds and tests, after each of their steps; the product never calls it.
 extension DeliveryMachine {
     /// The rules that do not hold, in words; empty: all do. Costs as much as there are slots.
     package func checkInvariants() -> [String] {

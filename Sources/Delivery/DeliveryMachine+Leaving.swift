@@ -69,9 +69,9 @@ extension DeliveryMachine {
     /// Forgets assignments: lost ones at once, revoked ones when they are drained or nothing more can be done. What
     /// still comes back for them is dropped, and counted as late.
     ///
-    /// What is open of a log that one of them was read from before (`beginAnew`) is nobody else's: it goes on to its end
-    /// (`hasDetached`). Where the last commit was not acknowledged, only what is on connections does, since no commit
-    /// names the rest to whoever comes after us.
+    /// What is open of a log that one of them was read from before (`beginAnew`) is nobody else's: it goes on to its
+    /// end (`hasDetached`). Where the last commit was not acknowledged, only what is on connections does, since no
+    /// commit names the rest to whoever comes after us.
     package mutating func release(_ ids: [PartitionID]) {
         for id in ids {
             guard let partition = ledger.partitions.find(id) else { continue }
@@ -95,7 +95,8 @@ extension DeliveryMachine {
             guard let partition = ledger.partitions.find(id) else { continue }
             isChosen[Int(partition.number)] = true
             dropWaitingRecords(partition)
-            // What comes back of it was named when it was sent first, and no other commit will come that it could wait for.
+            // What comes back of it was named when it was sent first, and no other commit will come that it could wait
+            // for.
             ledger.allowAll(partition)
         }
         forEachNotification(in: isChosen) { machine, slot in

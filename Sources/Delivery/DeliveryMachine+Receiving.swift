@@ -11,8 +11,8 @@ extension DeliveryMachine {
         return min(room.records(for: ledger.partitions[partition].group), most)
     }
 
-    /// How many records may be read beside a commit that may never be taken: those below the reach, and a share of those
-    /// above. While its commits are taken, one more: what waits to be admitted has the reach raised.
+    /// How many records may be read beside a commit that may never be taken: those below the reach, and a share of
+    /// those above. While its commits are taken, one more: what waits to be admitted has the reach raised.
     private func recordsBehindCommit(_ partition: PartitionSlot) -> Int {
         let next = ledger.partitions[partition].nextOffset
         let below = max(0, ledger.partitions[partition].reach.allowed.offset - next)
@@ -25,8 +25,8 @@ extension DeliveryMachine {
             open: ledger.partitions[partition].openAboveReach(at: offset), partitions: ledger.partitions.count)
     }
 
-    /// The highest of these offsets that is not settled; `nil`: all are, as the commit read back says. For records that are
-    /// passed by unread: one dead letter, under that offset, stands for them.
+    /// The highest of these offsets that is not settled; `nil`: all are, as the commit read back says. For records that
+    /// are passed by unread: one dead letter, under that offset, stands for them.
     package func lastUnsettled(_ id: PartitionID, of offsets: ClosedRange<Int64>) -> Int64? {
         guard let partition = ledger.partitions.find(id) else { return nil }
         if ledger.partitions[partition].ledger.highestReceived >= offsets.upperBound {
@@ -54,8 +54,8 @@ extension DeliveryMachine {
             return .known
         }
         guard Int(store[record].count) == request.tokenCount else {
-            // Nobody can read any more what was dropped of it, or another record stands there, which the watch tells: it
-            // must not stay open for ever.
+            // Nobody can read any more what was dropped of it, or another record stands there, which the watch tells:
+            // it must not stay open for ever.
             store[record].isDropped = false
             store[record].cursor.index = store[record].count
             guard request.target == .none else {

@@ -46,8 +46,8 @@ extension DeliveryMachine {
         return id
     }
 
-    /// What was dropped when the partition was lost, and does not come again: retention or compaction took it meanwhile,
-    /// so nobody will have it any more. What is on connections goes on to its end.
+    /// What was dropped when the partition was lost, and does not come again: retention or compaction took it
+    /// meanwhile, so nobody will have it any more. What is on connections goes on to its end.
     mutating func passOver(_ partition: PartitionSlot, below offset: Int64) {
         for record in ledger.passedOver(partition, below: offset) where store[record].isDropped {
             store[record].isDropped = false
@@ -56,7 +56,8 @@ extension DeliveryMachine {
         }
     }
 
-    /// Detached assignments are over when nothing of them is open, suspended ones when they were not given back in time.
+    /// Detached assignments are over when nothing of them is open, suspended ones when they were not given back in
+    /// time.
     mutating func endUnassigned() {
         let (over, late) = ledger.endedUnassigned(nowNs: now.ns)
         if !over.isEmpty { release(over, because: nil) }

@@ -22,8 +22,8 @@ package import PushRecords
 /// Costs O(1) amortized per notification and allocates nothing per notification in the steady state. Closures given to
 /// it must not call it.
 ///
-/// It is put together of parts that own their state and do not know each other. What one of them finds out comes back as a
-/// value, and the machine acts on it, so that this file reads as the way of a notification.
+/// It is put together of parts that own their state and do not know each other. What one of them finds out comes back
+/// as a value, and the machine acts on it, so that this file reads as the way of a notification.
 package struct DeliveryMachine: ~Copyable {
     /// How long a notification with expiration 0 may be tried.
     static let nowOrNeverMs: Int64 = 30_000
@@ -114,8 +114,8 @@ package struct DeliveryMachine: ~Copyable {
     }
 }
 
-// The way of a notification: it is received, has its turn among those of its device, is handed to a transport, and comes back
-// with a completion (`handle`); decided, it is produced, acknowledged, and settled.
+// The way of a notification: it is received, has its turn among those of its device, is handed to a transport, and
+// comes back with a completion (`handle`); decided, it is produced, acknowledged, and settled.
 extension DeliveryMachine {
     // MARK: Received
 
@@ -126,7 +126,8 @@ extension DeliveryMachine {
     ///
     /// - Parameters:
     ///   - unread: not even look at it: it is a dead letter for this reason.
-    ///   - letterRoom: bytes of key, value and headers that a dead letter may have now. What is received as one has to be
+    ///   - letterRoom: bytes of key, value and headers that a dead letter may have now. What is received as one has to
+    ///     be
     ///     produced: until it is acknowledged it stays open.
     package mutating func receive(
         _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
@@ -156,11 +157,11 @@ extension DeliveryMachine {
             ?? parser.parse(key: key, value: value, headers: headers, role: isRetry ? .retry : .request)
         if let retry = request.retry, timestampMs != RecordTime.unknown {
             let delayMs = ledger.partitions[partition].tierDelayMs
-            // The header is by a worker's clock, the timestamp may be by a broker's (LogAppendTime): what is held by a worker
-            // whose clock is off must not come back at once, again and again.
+            // The header is by a worker's clock, the timestamp may be by a broker's (LogAppendTime): what is held by a
+            // worker whose clock is off must not come back at once, again and again.
             if retry.dueMs > now.wallMs, retry.dueMs - now.wallMs <= delayMs { return .notDue(untilMs: retry.dueMs) }
-            // Whatever a skewed clock wrote into the header. One that wrote a time still to come was ahead, by more than
-            // the tier is long: who knows when that was, so nobody waits for it.
+            // Whatever a skewed clock wrote into the header. One that wrote a time still to come was ahead, by more
+            // than the tier is long: who knows when that was, so nobody waits for it.
             let dueMs = min(retry.dueMs, RecordTime.adding(delayMs, to: timestampMs))
             if dueMs > now.wallMs, timestampMs - now.wallMs <= delayMs { return .notDue(untilMs: dueMs) }
         }
@@ -245,9 +246,9 @@ extension DeliveryMachine {
         }
     }
 
-    /// The partition for whose commit it must wait outside of its device queue: some of that partition's notifications have
-    /// left their queues and come before it. `nil`: it may join its queue. (It needs not wait, or one of its partition that
-    /// waits is still in that queue, and it goes behind that.)
+    /// The partition for whose commit it must wait outside of its device queue: some of that partition's notifications
+    /// have left their queues and come before it. `nil`: it may join its queue. (It needs not wait, or one of its
+    /// partition that waits is still in that queue, and it goes behind that.)
     private func partitionToWaitFor(_ slot: NotificationSlot, beside head: NotificationSlot?) -> PartitionSlot? {
         guard let partition = ledger.partitions.find(store[recordOf: slot].partition),
             ledger.partitions[partition].besideQueues > 0, !ledger.reachAllows(slot, partition, in: store)
@@ -334,8 +335,8 @@ extension DeliveryMachine {
         return false
     }
 
-    /// Whether a notification with expiration 0 was tried for long enough: since its record was written or its time came, or,
-    /// when that is not known, since it came here.
+    /// Whether a notification with expiration 0 was tried for long enough: since its record was written or its time
+    /// came, or, when that is not known, since it came here.
     private func isLate(_ record: RecordSlot) -> Bool {
         let startMs = RecordTime.start(store[bodyOf: record].firstMs, notBefore: store[bodyOf: record].notBefore)
         if startMs != RecordTime.unknown { return RecordTime.age(of: startMs, nowMs: now.wallMs) > Self.nowOrNeverMs }

@@ -8,7 +8,8 @@ package enum Receipt {
     /// No notification can be read: produce key, value and headers to the dead-letter topic under `id` (its
     /// acknowledgement goes to `acknowledged`). It is not among the `productions`.
     case deadLetter(id: NotificationID, reason: DeadLetterReason, detail: Detail)
-    /// It would be a dead letter, and there is no room for one (`letterRoom`): not received. Give it again when there is.
+    /// It would be a dead letter, and there is no room for one (`letterRoom`): not received. Give it again when there
+    /// is.
     case noLetterRoom
     /// A retry record whose time has not come: not received. Seek back to it and read on at `untilMs` (wall clock).
     case notDue(untilMs: Int64)
@@ -84,8 +85,8 @@ package enum CommitOutcome: Sendable, Equatable {
     case metadataTooLarge
     /// For now: the newest state is committed after a pause of this partition's own.
     case refused
-    /// The group, or its coordinator, takes no commit of any partition now: the newest state is committed after a second at
-    /// most, sooner than what is sent ahead of commits stops for want of one (`MachineSettings.leaseNs`).
+    /// The group, or its coordinator, takes no commit of any partition now: the newest state is committed after a
+    /// second at most, sooner than what is sent ahead of commits stops for want of one (`MachineSettings.leaseNs`).
     case refusedByGroup
     /// The error may be another partition's (librdkafka copies one partition's error onto all): this one is asked again
     /// at once, by itself.

@@ -4,8 +4,8 @@ package protocol RequestSource {
 
     /// Takes what Kafka said of the groups: partitions that are given and taken back, replies to commits.
     ///
-    /// - Returns: the time afterwards: it may have waited for brokers, and what is sent next counts on a lease that may be
-    ///   over meanwhile.
+    /// - Returns: the time afterwards: it may have waited for brokers, and what is sent next counts on a lease that may
+    ///   be over meanwhile.
     /// - Throws: when it cannot go on. The turn ends there: nothing more is read, sent or committed.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) throws(Failure) -> DeliveryTime
 

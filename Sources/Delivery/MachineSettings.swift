@@ -41,8 +41,8 @@ package struct MachineSettings: Sendable {
     /// Notifications of one device open at once; what exceeds it is held.
     package var deviceQueueLimit = 100
     package var commitIntervalNs: Int64 = 20_000_000
-    /// How long an acknowledged commit proves, from when it was sent, that this worker is a member of its group: less than
-    /// the session timeout. Nothing is handed out on an older proof. `Int64.max`: for ever.
+    /// How long an acknowledged commit proves, from when it was sent, that this worker is a member of its group: less
+    /// than the session timeout. Nothing is handed out on an older proof. `Int64.max`: for ever.
     package var leaseNs = Int64.max
     /// How long what a lost partition knew is kept.
     package var suspendedLimitNs: Int64 = 600_000_000_000
@@ -63,7 +63,8 @@ package struct MachineSettings: Sendable {
     package var maxAttempts = 5
     /// `delivery.verdicts`: overrides by Apple's word.
     package var verdicts: [String: Verdict] = [:]
-    /// Seeds the hash of the device queues (any number; chosen by the caller so that the machine has no chance of its own).
+    /// Seeds the hash of the device queues (any number; chosen by the caller so that the machine has no chance of its
+    /// own).
     package var hashSeed: UInt64 = 0
 
     package init() {}
@@ -95,8 +96,8 @@ package struct AppRoute: Sendable {
     /// Requests a second, resends included; 0: as many as the transport takes.
     package var rateLimit: Int
     package var guardPolicy: GuardPolicy
-    /// The app that has the same bundle ids in the other environment, to which what is BadDeviceToken here is sent once;
-    /// `nil`: to none.
+    /// The app that has the same bundle ids in the other environment, to which what is BadDeviceToken here is sent
+    /// once; `nil`: to none.
     package var otherEnvironment: String?
 
     package init(

@@ -4,20 +4,20 @@ package import PushRecords
 // What the Delivery machine and a transport say to each other: batches of requests in, batches of completions out.
 // The transport runs on another thread; both sides pass whole batches through a mailbox.
 
-/// Sends one app's notifications to Apple. A worker knows no more of it, whatever it speaks: HTTP/2, or a protocol of frames
-/// that are answered only where something is wrong, and in which silence for long enough counts as acceptance.
+/// Sends one app's notifications to Apple. A worker knows no more of it, whatever it speaks: HTTP/2, or a protocol of
+/// frames that are answered only where something is wrong, and in which silence for long enough counts as acceptance.
 ///
-/// Called on one thread, the transport's own. What it has to tell goes to whoever made it, for each turn of that thread at
-/// once: refusals of the credential, then completions, then the rest. It says how many requests it takes before it is
-/// given any.
+/// Called on one thread, the transport's own. What it has to tell goes to whoever made it, for each turn of that thread
+/// at once: refusals of the credential, then completions, then the rest. It says how many requests it takes before it
+/// is given any.
 package protocol Transport: AnyObject {
     /// Takes what the core has for it. Every request of a `send` is answered by exactly one completion, and `close` by
     /// `closed`.
     func handle(_ command: TransportCommand)
 }
 
-/// One notification: its slot in the machine and that slot's generation. It is the same for each of its tries, so a transport
-/// answers each request exactly once. A completion for a slot that was used again since finds nobody.
+/// One notification: its slot in the machine and that slot's generation. It is the same for each of its tries, so a
+/// transport answers each request exactly once. A completion for a slot that was used again since finds nobody.
 package struct NotificationID: Hashable, Sendable {
     package var slot: NotificationSlot
     package var generation: UInt32
@@ -85,8 +85,8 @@ package struct Completion: Sendable {
         /// APNs said so: REFUSED_STREAM, or a GOAWAY whose last stream is below it. Again and again, that is about the
         /// notification: it is counted, and ends in a tier.
         case refusedByPeer
-        /// The peer had read it, and threw it away unprocessed because of another one before it, about which it said what
-        /// is wrong. That one is decided, so this goes on: it is sent again at once.
+        /// The peer had read it, and threw it away unprocessed because of another one before it, about which it said
+        /// what is wrong. That one is decided, so this goes on: it is sent again at once.
         case discarded
         /// The same, of an app that does not have such ones sent again.
         case discardedForGood
@@ -176,16 +176,17 @@ package enum TransportEvent: Sendable {
     /// A completion frees one, suspects take none. The transport may report less than is outstanding: then nothing is
     /// handed over until it fits.
     case capacity(app: AppIndex, requests: Int)
-    /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, when one
-    /// connection after the other ended without an answer, or when all that are ready allow no stream; true when one
-    /// became ready that allows some, but after ends without an answer only once one was answered. Not said before the first dial has ended.
+    /// Whether APNs can be reached, whenever that changes: false when a dial failed and no connection is ready, when
+    /// one connection after the other ended without an answer, or when all that are ready allow no stream; true when
+    /// one became ready that allows some, but after ends without an answer only once one was answered. Not said before
+    /// the first dial has ended.
     case reachable(app: AppIndex, Bool)
     /// APNs refused the app's credential without answering a request: a GOAWAY whose debug data says so
     /// (`BadCertificate`, `BadCertificateEnvironment` and their like). Said of a connection with the credential of now
     /// only, and before the completions of that turn, so that nothing is sent again first.
     case credentialRefused(app: AppIndex, reason: ReasonCode)
-    /// That the host takes requests and has answered none for 9 s, whenever that or how it does so changes; `nil`: it is not
-    /// so any more (one was answered, or nothing is asked of it, or it is another host now).
+    /// That the host takes requests and has answered none for 9 s, whenever that or how it does so changes; `nil`: it
+    /// is not so any more (one was answered, or nothing is asked of it, or it is another host now).
     case unanswered(app: AppIndex, Unanswered?)
     /// How many connections there are, whenever that changes.
     case connections(app: AppIndex, ConnectionCounts)
@@ -202,8 +203,9 @@ package struct ConnectionCounts: Sendable, Equatable {
     package var open = 0
     /// Finishing what is on them.
     package var draining = 0
-    /// What the open ones allow at once: streams of HTTP/2, undecided notifications of the binary protocol. The transport may
-    /// take some more, so that none of them is idle while the core hears of an answer (`TransportEvent.capacity`).
+    /// What the open ones allow at once: streams of HTTP/2, undecided notifications of the binary protocol. The
+    /// transport may take some more, so that none of them is idle while the core hears of an answer
+    /// (`TransportEvent.capacity`).
     package var streams = 0
 
     package init() {}
@@ -212,8 +214,8 @@ package struct ConnectionCounts: Sendable, Equatable {
 /// How a host leaves requests without an answer.
 package struct Unanswered: Sendable, Equatable {
     package var host: String
-    /// With what it ends them, in the protocol's word: the error code of HTTP/2 (PROTOCOL_ERROR also where a stream ends without
-    /// a status). `nil`: it does not end them.
+    /// With what it ends them, in the protocol's word: the error code of HTTP/2 (PROTOCOL_ERROR also where a stream
+    /// ends without a status). `nil`: it does not end them.
     package var endedBy: String?
 
     package init(host: String, endedBy: String?) {
@@ -231,14 +233,14 @@ package enum TransportNote: Sendable, Equatable {
     /// Every connection that is ready takes no request (of HTTP/2: allows no stream): nothing can be sent.
     case noStreams(host: String)
     case disconnected(address: String, reason: String, unanswered: Int)
-    /// The peer ends a connection in order (of HTTP/2: GOAWAY; of the binary protocol: status 10); `unprocessed` are sent
-    /// again.
+    /// The peer ends a connection in order (of HTTP/2: GOAWAY; of the binary protocol: status 10); `unprocessed` are
+    /// sent again.
     case peerCloses(address: String, reason: String, unprocessed: Int)
-    /// An error named a notification that the gateway's silence had accepted: it, and at most so many after it, were not
-    /// delivered, though their results say so.
+    /// An error named a notification that the gateway's silence had accepted: it, and at most so many after it, were
+    /// not delivered, though their results say so.
     case windowTooShort(address: String, status: UInt16, lostAtMost: Int, windowMs: Int64)
-    /// The peer's answer, in a protocol in which that is one for many: `accepted` came before the one that it names, and
-    /// `discarded` after it.
+    /// The peer's answer, in a protocol in which that is one for many: `accepted` came before the one that it names,
+    /// and `discarded` after it.
     case answered(address: String, status: UInt16, isOfFence: Bool, accepted: Int, discarded: Int)
     /// Since the last time, silence accepted so many; so many are still open. Once a second at most.
     case silent(address: String, accepted: Int, open: Int)

@@ -3,7 +3,8 @@ internal import Glibc
 
 /// An eventfd(2) that somebody else's code writes to when there is something to do: librdkafka's queues, for one.
 package final class Doorbell {
-    /// What to hand to whoever rings: 8 bytes with the number 1 each time. Non-blocking; open as long as the doorbell lives.
+    /// What to hand to whoever rings: 8 bytes with the number 1 each time. Non-blocking; open as long as the doorbell
+    /// lives.
     package let descriptor: Int32
     private let loop: Loop
     private var registration: Registration?

@@ -1,9 +1,9 @@
 internal import CLinux
 internal import Glibc
 
-/// Reads files on a thread of its own, one body after the other: a network file system that hangs answers neither open(2)
-/// nor stat(2) nor read(2) for as long as it likes, and no deadline ends that. Regular files only: opened without waiting,
-/// since a pipe would be waited for (`linux_open_to_read`). Loop's thread.
+/// Reads files on a thread of its own, one body after the other: a network file system that hangs answers neither
+/// open(2) nor stat(2) nor read(2) for as long as it likes, and no deadline ends that. Regular files only: opened
+/// without waiting, since a pipe would be waited for (`linux_open_to_read`). Loop's thread.
 ///
 /// A body that hangs keeps its thread until the file system answers, or the process ends.
 package final class FileReading {
@@ -37,7 +37,8 @@ package final class FileReading {
     /// Whether a body is at work, or hangs.
     package var isBusy: Bool { work != nil }
 
-    /// The file that is read now, empty where none was yet, and since when the body is at work (monotonic); `nil`: none is.
+    /// The file that is read now, empty where none was yet, and since when the body is at work (monotonic); `nil`: none
+    /// is.
     package var underWay: (path: String, sinceNs: Int64)? {
         work.map { ($0.path.withLock { $0 }, startedNs) }
     }

@@ -5,9 +5,9 @@ internal import Glibc
 /// Tells when files have new contents: stat(2) and, when that differs, a hash of the contents, every ten seconds.
 ///
 /// It follows symbolic links, since Kubernetes replaces mounted secrets by swapping one; inotify would miss that, and
-/// network file systems. A file that cannot be read for a while is no news; new contents afterwards are, and so is what is
-/// no regular file: it is not opened, since a pipe would be waited for. The files are looked at on a thread of their own
-/// (`FileReading`), since a file system may hang; while it does, no file is. Loop's thread.
+/// network file systems. A file that cannot be read for a while is no news; new contents afterwards are, and so is what
+/// is no regular file: it is not opened, since a pipe would be waited for. The files are looked at on a thread of their
+/// own (`FileReading`), since a file system may hang; while it does, no file is. Loop's thread.
 package final class FileWatch {
     /// More than this of a file is not looked at.
     package static let hashedLimit = 1 << 20
@@ -48,8 +48,8 @@ package final class FileWatch {
 
     /// Reports, on the loop's thread, the paths of files that hold something else than is remembered of them.
     ///
-    /// - Parameter files: each file's path, and the hash of the contents that were taken over from it: of the bytes that
-    ///   were read, since a file may be replaced before it is watched. `nil`: whatever it holds is news.
+    /// - Parameter files: each file's path, and the hash of the contents that were taken over from it: of the bytes
+    ///   that were read, since a file may be replaced before it is watched. `nil`: whatever it holds is news.
     /// - Parameter reading: looks at the files; what it is at, it ends first. `nil`: one of its own.
     package init(
         _ files: [(path: String, hash: UInt64?)], loop: Loop, reading: FileReading? = nil,

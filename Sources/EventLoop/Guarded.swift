@@ -2,8 +2,9 @@ internal import Glibc
 
 /// A value that one thread at a time may touch.
 ///
-/// In place of Synchronization's `Mutex`: that one takes the futex in code ThreadSanitizer does not see, so that all that
-/// passes through it counts as a race (Swift 6.3); pthread_mutex_lock(3) it knows. Both cost some 20 ns uncontended.
+/// In place of Synchronization's `Mutex`: that one takes the futex in code ThreadSanitizer does not see, so that all
+/// that passes through it counts as a race (Swift 6.3); pthread_mutex_lock(3) it knows. Both cost some 20 ns
+/// uncontended.
 @safe package final class Guarded<Value>: @unchecked Sendable {
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private var value: Value

@@ -3,8 +3,8 @@ internal import Glibc
 
 /// One thread's event loop over epoll(7): descriptors (level-triggered), timers, mailboxes.
 ///
-/// A turn: wait; read both clocks; deliver ready descriptors, then mailboxes, then due timers; then the ends of the turn
-/// (`onTurnEnd` bodies in the order given, then whoever asked by `atTurnEnd`).
+/// A turn: wait; read both clocks; deliver ready descriptors, then mailboxes, then due timers; then the ends of the
+/// turn (`onTurnEnd` bodies in the order given, then whoever asked by `atTurnEnd`).
 ///
 /// Everything is used on the loop's thread (the one in `run`; before that, the one that sets it up), except `stop`,
 /// `perform` and mailboxes, which any thread may use. That is what `@unchecked Sendable` stands for.
@@ -63,8 +63,8 @@ internal import Glibc
     /// The wake-up descriptor's name among the ready ones.
     private static let wakeUpName = UInt64.max
 
-    /// - Parameter clock: read once a turn, and to see how long a turn took. Another one than the machine's is for whoever turns
-    ///   the loop by `runOnce`, without waiting.
+    /// - Parameter clock: read once a turn, and to see how long a turn took. Another one than the machine's is for
+    ///   whoever turns the loop by `runOnce`, without waiting.
     package init(clock: @escaping () -> LoopTime = { LoopTime.read() }) throws(SystemError) {
         self.clock = clock
         now = clock()

@@ -17,7 +17,8 @@ package final class Mailbox<Element: Sendable>: Sendable, Deliverable {
 
     /// - Parameters:
     ///   - capacity: most elements that wait; `post` then refuses. Leave it out only where another limit holds.
-    ///   - handler: called on the loop's thread with all that waited. The array's storage is used again: read it, do not
+    ///   - handler: called on the loop's thread with all that waited. The array's storage is used again: read it, do
+    ///     not
     ///     keep it.
     package init(loop: Loop, capacity: Int = .max, handler: @escaping ([Element]) -> Void) {
         self.loop = loop

@@ -1,11 +1,12 @@
 internal import CLinux
 internal import Glibc
 
-/// Signals as events of a loop, taken by a thread of their own (sigwait(3)): so that a second one to stop ends the process
-/// whatever the loop's thread is doing, or after it ended.
+/// Signals as events of a loop, taken by a thread of their own (sigwait(3)): so that a second one to stop ends the
+/// process whatever the loop's thread is doing, or after it ended.
 ///
-/// A signal reaches that thread only while it is blocked in every other one: make it before any other thread is started;
-/// threads inherit the mask, and so do child processes (a child that is to be killed by SIGTERM unblocks it before exec).
+/// A signal reaches that thread only while it is blocked in every other one: make it before any other thread is
+/// started; threads inherit the mask, and so do child processes (a child that is to be killed by SIGTERM unblocks it
+/// before exec).
 package final class Signals {
     /// The one that takes them; it lives to the process's end.
     let thread: pthread_t
@@ -29,10 +30,11 @@ package final class Signals {
         unsafe pthread_sigmask(SIG_BLOCK, &set, nil)
     }
 
-    /// Blocks the signals in the calling thread and hands each that comes to the handler, on the loop's thread. The handler
-    /// is kept for as long as the process lives.
+    /// Blocks the signals in the calling thread and hands each that comes to the handler, on the loop's thread. The
+    /// handler is kept for as long as the process lives.
     ///
-    /// - Parameter stopping: of these, all taken together, the second ends the process at once, with 128 and its number.
+    /// - Parameter stopping: of these, all taken together, the second ends the process at once, with 128 and its
+    ///   number.
     package init(
         _ signals: [Int32], stopping: [Int32] = [], loop: Loop, handler: @escaping (_ signal: Int32) -> Void
     ) throws(SystemError) {

@@ -134,8 +134,8 @@ enum ClientCallbacks {
         return 0
     }
 
-    /// `:status` is the only pseudo-header of a response (RFC 9113, 8.3.2): three digits, the first one counts. Anything
-    /// else leaves it at 0: no answer.
+    /// `:status` is the only pseudo-header of a response (RFC 9113, 8.3.2): three digits, the first one counts.
+    /// Anything else leaves it at 0: no answer.
     private static func setStatus(
         _ session: OpaquePointer?, _ frame: UnsafePointer<nghttp2_frame>, _ name: OpaquePointer?,
         _ value: OpaquePointer?, _ state: State

@@ -4,8 +4,9 @@ internal import CNghttp2
 package enum ClientEvent: BitwiseCopyable, Sendable, Equatable {
     /// A complete response; its headers and body can be read until the next `nextEvent`. The last event of its stream.
     case response(user: UInt32, status: UInt16)
-    /// The stream ended without a complete response; `status` is 0 when no final one (200 or above) came. The last event of its
-    /// stream. `refusedStream` means never processed, whether the peer reset the stream or a GOAWAY was below it.
+    /// The stream ended without a complete response; `status` is 0 when no final one (200 or above) came. The last
+    /// event of its stream. `refusedStream` means never processed, whether the peer reset the stream or a GOAWAY was
+    /// below it.
     case ended(user: UInt32, code: ErrorCode, status: UInt16)
     /// A body that had waited for flow control is in the output up to its END_STREAM, at this position of the output.
     case bodySent(user: UInt32, end: Int64)
@@ -113,8 +114,8 @@ package final class ClientSession {
     /// Body bytes that the whole connection can take before the peer's next WINDOW_UPDATE.
     package var connectionWindow: Int { unsafe max(0, Int(nghttp2_session_get_remote_window_size(session))) }
 
-    /// Whether the connection's window is worth a request with so many body bytes: they all fit, or as many of them as make
-    /// the peer give window back. Anything else would only hold up what is behind it.
+    /// Whether the connection's window is worth a request with so many body bytes: they all fit, or as many of them as
+    /// make the peer give window back. Anything else would only hold up what is behind it.
     package func hasWindow(for bodyCount: Int) -> Bool {
         let window = connectionWindow
         return unsafe window >= bodyCount || window >= state.pointee.untilHalf(window: window)
@@ -203,8 +204,8 @@ package final class ClientSession {
 
     /// Takes bytes of the peer; copies what it keeps.
     ///
-    /// - Throws: when the session broke beyond an answer. A peer that merely broke the protocol leads to a GOAWAY in the
-    ///   output and `isFinished`.
+    /// - Throws: when the session broke beyond an answer. A peer that merely broke the protocol leads to a GOAWAY in
+    ///   the output and `isFinished`.
     package func receive(_ bytes: UnsafeRawBufferPointer) throws(HTTP2Error) {
         guard unsafe !bytes.isEmpty else { return }
         let base = unsafe bytes.baseAddress!.assumingMemoryBound(to: UInt8.self)

@@ -67,11 +67,12 @@ struct ClientState {
         unsafe early.free()
     }
 
-    /// Body bytes until the peer has taken a half of its window since it gave back last; `window` is what is left of it.
+    /// Body bytes until the peer has taken a half of its window since it gave back last; `window` is what is left of
+    /// it.
     ///
     /// A peer gives window back once a half of it was used, and looks when a DATA frame ends (nghttp2 does; updates of
-    /// Apple's of 32,822 bytes say the same). A frame that crosses the half leaves less than the other half in the window:
-    /// the peer then waits, and only one half goes round in a round trip. So frames end at the halves.
+    /// Apple's of 32,822 bytes say the same). A frame that crosses the half leaves less than the other half in the
+    /// window: the peer then waits, and only one half goes round in a round trip. So frames end at the halves.
     func untilHalf(window: Int) -> Int {
         let half = unsafe wholeWindow / 2
         return unsafe half - (wholeWindow - window) % half

@@ -2,8 +2,8 @@ import CMicrohttpd
 
 // libmicrohttpd's callbacks. All are called on the server's own thread.
 
-/// MHD_AccessHandlerCallback: called once when the headers are there (`*requestContext` is NULL), then for each piece of
-/// the body, then with a size of 0, when the response is due.
+/// MHD_AccessHandlerCallback: called once when the headers are there (`*requestContext` is NULL), then for each piece
+/// of the body, then with a size of 0, when the response is due.
 @c func answerRequest(
     _ context: UnsafeMutableRawPointer?, _ connection: OpaquePointer?, _ url: UnsafePointer<CChar>?,
     _ method: UnsafePointer<CChar>?, _ version: UnsafePointer<CChar>?, _ data: UnsafePointer<CChar>?,

@@ -1,8 +1,8 @@
-/// The connections there are, and which of them have to go, so that no client keeps another from being answered. Decides
-/// only; no clock, no I/O. Times are monotonic.
+/// The connections there are, and which of them have to go, so that no client keeps another from being answered.
+/// Decides only; no clock, no I/O. Times are monotonic.
 ///
-/// Whoever has not sent its whole request in time goes, however it trickles. Beyond the limit the one goes that has waited
-/// for the longest, of the address with the most connections.
+/// Whoever has not sent its whole request in time goes, however it trickles. Beyond the limit the one goes that has
+/// waited for the longest, of the address with the most connections.
 struct ClientTable {
     private struct Client {
         /// Who it is; the port is no part of it.

@@ -87,8 +87,8 @@ final class Pages: @unchecked Sendable {
     }
 }
 
-/// Lets libmicrohttpd work whenever it has something to do, and closes the connections that have to go. It is made by one
-/// thread and touched by the server's alone from then on: that is what `@unchecked Sendable` stands for.
+/// Lets libmicrohttpd work whenever it has something to do, and closes the connections that have to go. It is made by
+/// one thread and touched by the server's alone from then on: that is what `@unchecked Sendable` stands for.
 @safe private final class ServerTurns: @unchecked Sendable {
     private let daemon: OpaquePointer
     private let pages: Pages

@@ -2,8 +2,8 @@
 ///
 /// Not thread-safe. What `bytes` lends is valid until the next append or `removeAll`.
 ///
-/// Public, although nothing outside this package is meant to use it: Swift 6.3 inlines `@inlinable public` functions into
-/// other modules but not `@inlinable package` ones, and a result is made of some forty appends.
+/// Public, although nothing outside this package is meant to use it: Swift 6.3 inlines `@inlinable public` functions
+/// into other modules but not `@inlinable package` ones, and a result is made of some forty appends.
 @safe public struct ByteWriter: ~Copyable {
     @usableFromInline var storage: UnsafeMutableRawPointer
     @usableFromInline var capacity: Int

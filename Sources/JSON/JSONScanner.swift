@@ -23,8 +23,8 @@ package struct JSONScan: Sendable {
     package var kind: JSONKind
     /// How many members the object has, also those for which there was no room.
     package var memberCount: Int
-    /// Where the first escape is that spells half a surrogate pair, in bytes from the start; `nil`: there is none. It is JSON
-    /// by the grammar, and no text: RFC 8259, 8.2, calls what becomes of it unpredictable.
+    /// Where the first escape is that spells half a surrogate pair, in bytes from the start; `nil`: there is none. It
+    /// is JSON by the grammar, and no text: RFC 8259, 8.2, calls what becomes of it unpredictable.
     package var halfSurrogate: Int?
 }
 
@@ -103,8 +103,8 @@ package enum JSONScanner {
     // MARK: - Objects and arrays
     //
     // `last` is the last closing bracket there is, and nothing is read beyond it but the ends of strings, words and
-    // numbers, which look for themselves. So while `p <= last`, white space, commas, colons and opening brackets need no
-    // look at the end: each is followed by one byte more.
+    // numbers, which look for themselves. So while `p <= last`, white space, commas, colons and opening brackets need
+    // no look at the end: each is followed by one byte more.
 
     /// Past the outermost object or array; `nil` and an error when it is not well-formed.
     private static func root(

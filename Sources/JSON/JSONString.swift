@@ -121,7 +121,8 @@ enum JSONString {
         return unit & 0xFC00 == 0xDC00
     }
 
-    /// Length of the UTF-8 sequence at `p`, which begins with a byte of 0x80 or more; 0 when it is not one (RFC 3629, 4).
+    /// Length of the UTF-8 sequence at `p`, which begins with a byte of 0x80 or more; 0 when it is not one (RFC 3629,
+    /// 4).
     static func utf8Length(_ p: UnsafeRawPointer, _ end: UnsafeRawPointer) -> Int {
         let left = unsafe end - p
         let first = unsafe p.load(as: UInt8.self)

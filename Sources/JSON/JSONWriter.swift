@@ -1,7 +1,7 @@
 /// Writes JSON into a reused buffer (`ByteWriter`).
 ///
-/// Two ways at once: the structured calls (`beginObject`, `name`, `value`…) put the commas; the hot path appends constant
-/// parts to `out` by itself and uses only `escaped`. Not thread-safe. Public for `ByteWriter`'s reason.
+/// Two ways at once: the structured calls (`beginObject`, `name`, `value`…) put the commas; the hot path appends
+/// constant parts to `out` by itself and uses only `escaped`. Not thread-safe. Public for `ByteWriter`'s reason.
 @safe public struct JSONWriter: ~Copyable {
     public var out: ByteWriter
     private var needsComma = false

@@ -1,7 +1,7 @@
 import CRdkafka
 
-/// A client that tells what stands at an offset, by fetching from there. It joins no group, needs only the right to read the
-/// topic, and changes nothing. One thread.
+/// A client that tells what stands at an offset, by fetching from there. It joins no group, needs only the right to
+/// read the topic, and changes nothing. One thread.
 @safe package final class BatchProbe {
     /// What comes first when a partition is read from an offset on, records of open and aborted transactions included.
     package enum Finding: Hashable, Sendable {

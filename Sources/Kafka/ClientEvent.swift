@@ -50,8 +50,8 @@ package enum ClientEvent: Sendable, Hashable {
     }
 
     /// A sentence of librdkafka's; of one that says what to do only to whoever knows it, what is to be done
-    /// (rdkafka_broker.c, rd_kafka_broker_handle_SaslHandshake). A broker that says nothing to the first question is hardly
-    /// one of before 2016, as it guesses (rd_kafka_broker_handle_ApiVersion).
+    /// (rdkafka_broker.c, rd_kafka_broker_handle_SaslHandshake). A broker that says nothing to the first question is
+    /// hardly one of before 2016, as it guesses (rd_kafka_broker_handle_ApiVersion).
     static func explained(_ text: String) -> String {
         let text = text.replacing(
             ": probably due to broker version < 0.10 (see api.version.request configuration)", with: "")
@@ -90,8 +90,9 @@ package enum ClientEvent: Sendable, Hashable {
         case RD_KAFKA_EVENT_ERROR:
             // A fatal error comes as _FATAL, or as what caused it with a mark (rdkafka_event.c, rd_kafka_event_setup).
             let error = error
-            // What is wrong with each broker comes by itself. This one counts those that were named in `bootstrap.servers` and
-            // told their own names twice, and comes whenever all connections are down for a moment.
+            // What is wrong with each broker comes by itself. This one counts those that were named in
+            // `bootstrap.servers` and told their own names twice, and comes whenever all connections are down for a
+            // moment.
             if error.code == .allBrokersDown {
                 return .log(severity: 7, facility: "ALLDOWN", text: "no broker is connected")
             }

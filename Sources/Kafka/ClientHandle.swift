@@ -11,8 +11,8 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
     package var description: String { text }
 }
 
-/// The one owner of a `rd_kafka_t`: whoever keeps something of the client (a queue, a topic) keeps the handle, so that it
-/// is destroyed last.
+/// The one owner of a `rd_kafka_t`: whoever keeps something of the client (a queue, a topic) keeps the handle, so that
+/// it is destroyed last.
 @safe final class ClientHandle {
     enum Kind {
         case producer, consumer
@@ -31,9 +31,9 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         unsafe Self.containDeaths(of: configuration)
         unsafe quotaDelays.listen(in: configuration)
         var text = [CChar](repeating: 0, count: 512)
-        // On success the client owns the configuration, else it is still ours (rdkafka.h, rd_kafka_new). It is left where it
-        // is, some 10 KB: a failure may have freed our interceptors in it, and rd_kafka_conf_destroy would do so again
-        // (librdkafka's issue 4142, mended by its pull request 5240).
+        // On success the client owns the configuration, else it is still ours (rdkafka.h, rd_kafka_new). It is left
+        // where it is, some 10 KB: a failure may have freed our interceptors in it, and rd_kafka_conf_destroy would do
+        // so again (librdkafka's issue 4142, mended by its pull request 5240).
         guard let raw = unsafe rd_kafka_new(kind.c, configuration, &text, text.count) else {
             let code = KafkaCode(rd_kafka_last_error())
             throw KafkaError(
@@ -42,8 +42,8 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
         unsafe self.raw = raw
     }
 
-    /// Does not leave the group and commits nothing: a consumer that is to leave was closed before. Waits for librdkafka's
-    /// threads, a second at most; every queue and topic of the client must be gone.
+    /// Does not leave the group and commits nothing: a consumer that is to leave was closed before. Waits for
+    /// librdkafka's threads, a second at most; every queue and topic of the client must be gone.
     deinit { unsafe ClientReaper.destroy(raw) }
 
     /// Sends the client's log to one of its queues.
@@ -115,8 +115,8 @@ package struct InvalidProperty: Error, Hashable, Sendable, CustomStringConvertib
 }
 
 extension KafkaProperties {
-    /// Throws for the first property of the user's that the librdkafka that runs does not know, or whose value it does not
-    /// take.
+    /// Throws for the first property of the user's that the librdkafka that runs does not know, or whose value it does
+    /// not take.
     package func validate() throws(InvalidProperty) {
         for list in [common, consumer, producer] { try ClientHandle.validate(list) }
     }
@@ -126,7 +126,8 @@ extension KafkaLibrary {
     /// A property that the library that runs knows.
     package struct KnownProperty: Sendable {
         package let name: String
-        /// The values it takes, as librdkafka's table has them: `none, gzip, snappy, lz4, zstd`, `0 .. 900000`; empty: any text.
+        /// The values it takes, as librdkafka's table has them: `none, gzip, snappy, lz4, zstd`, `0 .. 900000`; empty:
+        /// any text.
         package let range: String
     }
 

@@ -89,8 +89,8 @@ package struct ConsumerSettings: Sendable, Equatable {
     /// Topics that no pattern fits, nor are they read by their names: as if the cluster had none such.
     package var ignoredTopics: [String] = []
 
-    /// Keys and values read ahead by a consumer of request topics that has all partitions; at least 64 for each, and one
-    /// response of a broker more. In memory a record of 200 bytes takes three times as much (<doc:KafkaFacts>).
+    /// Keys and values read ahead by a consumer of request topics that has all partitions; at least 64 for each, and
+    /// one response of a broker more. In memory a record of 200 bytes takes three times as much (<doc:KafkaFacts>).
     private static let readAheadKilobytes = 1_024
 
     package init(
@@ -160,16 +160,17 @@ package struct ConsumerSettings: Sendable, Equatable {
 }
 
 extension ClusterSettings {
-    /// A connection on which nothing comes back, though others can be made, stands for so long: librdkafka's 60 s would be
-    /// those of all its partitions. What a broker answers late is asked for again; the group's own requests have their limits
-    /// beside it.
+    /// A connection on which nothing comes back, though others can be made, stands for so long: librdkafka's 60 s would
+    /// be those of all its partitions. What a broker answers late is asked for again; the group's own requests have
+    /// their limits beside it.
     fileprivate static let patience = KafkaProperty("socket.timeout.ms", "10000")
 }
 
 /// A producer: the worker's, or one that writes in transactions.
 package struct ProducerSettings: Sendable, Equatable {
     package var cluster: ClusterSettings
-    /// Each record is sent by itself, and at once: a broker that refuses a batch as too large refuses all that is in it.
+    /// Each record is sent by itself, and at once: a broker that refuses a batch as too large refuses all that is in
+    /// it.
     package var sendsEachAlone: Bool
     /// `nil`: it has none, and each record counts by itself.
     package var transaction: Transaction?
@@ -178,8 +179,8 @@ package struct ProducerSettings: Sendable, Equatable {
     package struct Transaction: Sendable, Equatable {
         /// Of producers with the same one the last that began is the only one that may write.
         package var id: String
-        /// Within which a transaction is to end, else the brokers abort it: so long it holds up readers of committed records
-        /// when the producer dies.
+        /// Within which a transaction is to end, else the brokers abort it: so long it holds up readers of committed
+        /// records when the producer dies.
         package var timeoutMs: Int
 
         package init(id: String, timeoutMs: Int) {
@@ -215,8 +216,9 @@ package struct ProducerSettings: Sendable, Equatable {
         if sendsEachAlone {
             fixed += [
                 KafkaProperty("batch.num.messages", "1"), KafkaProperty("linger.ms", "0"),
-                // Its first requests are those that may be refused. One behind them, already under way, could be taken as the
-                // first of a new producer, and librdkafka would count those before it as written (KafkaFacts, Producing).
+                // Its first requests are those that may be refused. One behind them, already under way, could be taken
+                // as the first of a new producer, and librdkafka would count those before it as written (KafkaFacts,
+                // Producing).
                 KafkaProperty("max.in.flight.requests.per.connection", "1"),
             ]
         }
@@ -224,7 +226,8 @@ package struct ProducerSettings: Sendable, Equatable {
             fixed += [
                 KafkaProperty("transactional.id", transaction.id),
                 KafkaProperty("transaction.timeout.ms", "\(transaction.timeoutMs)"),
-                // A record waits no longer than its transaction (CONFIGURATION.md): what is over is aborted and comes again.
+                // A record waits no longer than its transaction (CONFIGURATION.md): what is over is aborted and comes
+                // again.
                 KafkaProperty("message.timeout.ms", "\(transaction.timeoutMs)"),
             ]
         }

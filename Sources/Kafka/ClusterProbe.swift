@@ -7,8 +7,8 @@ package enum StampedRecord: Hashable, Sendable {
     case at(Int64)
 }
 
-/// A client that only asks: which topics there are, where they end, and whether a group may read them. It joins no group,
-/// fetches nothing, creates nothing, and changes nothing. One thread.
+/// A client that only asks: which topics there are, where they end, and whether a group may read them. It joins no
+/// group, fetches nothing, creates nothing, and changes nothing. One thread.
 @safe package final class ClusterProbe {
     private let client: ClientHandle
     private let queue: OpaquePointer
@@ -81,8 +81,9 @@ package enum StampedRecord: Hashable, Sendable {
         return found
     }
 
-    // What follows is asked of the partitions' leaders. One that does not answer hides nothing of the others: each of them is
-    // asked by itself then, and the silent one apart from them, once after each call of `topics(named:timeoutMs:)`.
+    // What follows is asked of the partitions' leaders. One that does not answer hides nothing of the others: each of
+    // them is asked by itself then, and the silent one apart from them, once after each call of
+    // `topics(named:timeoutMs:)`.
 
     /// The offset that the next record of each partition gets; those whose leaders did not tell are left out.
     package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [TopicPartition: Int64] {
@@ -94,8 +95,8 @@ package enum StampedRecord: Hashable, Sendable {
         client.offsets(.start, of: partitions, by: &leaders, timeoutMs: timeoutMs)
     }
 
-    /// The first record of each partition that is stamped so (milliseconds since the epoch) or later; those whose leaders
-    /// did not tell are left out.
+    /// The first record of each partition that is stamped so (milliseconds since the epoch) or later; those whose
+    /// leaders did not tell are left out.
     package func firstRecords(
         since times: [TopicPartition: Int64], timeoutMs: Int32
     ) -> [TopicPartition: StampedRecord] {
@@ -132,12 +133,13 @@ package enum StampedRecord: Hashable, Sendable {
         try client.configurations(of: topics, timeoutMs: timeoutMs)
     }
 
-    /// Whether the group may read and commit these topics: `.none`, or why not; those that were not answered for are left
-    /// out.
+    /// Whether the group may read and commit these topics: `.none`, or why not; those that were not answered for are
+    /// left out.
     ///
     /// Its coordinator is asked to commit a partition that does not exist. It refuses that whoever asks; but before, it
-    /// looks at the right to read the group, and then at the one to read the topic. (Its other answers ask for the right to
-    /// describe them only.) One question for each topic: librdkafka 2.0.2 copies one partition's error onto all.
+    /// looks at the right to read the group, and then at the one to read the topic. (Its other answers ask for the
+    /// right to describe them only.) One question for each topic: librdkafka 2.0.2 copies one partition's error onto
+    /// all.
     package func rights(to topics: [String], timeoutMs: Int32) -> [String: KafkaCode] {
         let waiting = Set(asked.values)
         for topic in topics where !waiting.contains(topic) {

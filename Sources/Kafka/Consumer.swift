@@ -2,9 +2,9 @@ import CRdkafka
 
 /// A member of a consumer group that splits its assignment into one queue for each partition.
 ///
-/// Everything is done on one thread: librdkafka 2.0.2 may lose messages when reading, assigning, seeking and pausing run
-/// concurrently. `serve` is to be called after every wake-up and at least once a second: rebalances and errors arrive there,
-/// and it feeds `max.poll.interval.ms`.
+/// Everything is done on one thread: librdkafka 2.0.2 may lose messages when reading, assigning, seeking and pausing
+/// run concurrently. `serve` is to be called after every wake-up and at least once a second: rebalances and errors
+/// arrive there, and it feeds `max.poll.interval.ms`.
 @safe package final class Consumer {
     private let client: ClientHandle
     private let settings: ConsumerSettings
@@ -51,7 +51,8 @@ import CRdkafka
         try check(unsafe rd_kafka_subscribe(client.raw, list.raw))
     }
 
-    /// Leaves the group and joins it again, so that what is assigned is given out anew: first it is revoked by an event.
+    /// Leaves the group and joins it again, so that what is assigned is given out anew: first it is revoked by an
+    /// event.
     package func rejoin(_ topics: [String]) throws(KafkaError) {
         try check(unsafe rd_kafka_unsubscribe(client.raw))
         try subscribe(to: topics)
@@ -59,7 +60,8 @@ import CRdkafka
 
     // MARK: Events
 
-    /// Hands what has happened to `handler`, waiting at most `timeoutMs` for the first event; returns how many there were.
+    /// Hands what has happened to `handler`, waiting at most `timeoutMs` for the first event; returns how many there
+    /// were.
     @discardableResult
     package func serve(timeoutMs: Int32 = 0, _ handler: (ConsumerEvent) -> Void) -> Int {
         var count = 0
@@ -129,7 +131,8 @@ import CRdkafka
 
     /// Whether partitions move one by one (cooperative) and not all at once (eager).
     ///
-    /// librdkafka's main thread is asked until it has joined the group, and waited for; then that does not change any more.
+    /// librdkafka's main thread is asked until it has joined the group, and waited for; then that does not change any
+    /// more.
     package var isCooperative: Bool {
         if let knownToBeCooperative { return knownToBeCooperative }
         let word = unsafe rd_kafka_rebalance_protocol(client.raw).map { unsafe String(cString: $0) }
@@ -160,8 +163,8 @@ import CRdkafka
     /// Answers `revoked`: gives the partitions up; their queues are closed. To be called again when it throws.
     package func unassign() throws(KafkaError) {
         if isCooperative {
-            // The group may have given more than was assigned, and takes that back, too: librdkafka refuses to give up any
-            // while one is among them that it does not read (rdkafka_assignment.c).
+            // The group may have given more than was assigned, and takes that back, too: librdkafka refuses to give up
+            // any while one is among them that it does not read (rdkafka_assignment.c).
             let ours = revoked.filter { queues[$0] != nil }
             for partition in ours { queues[partition]?.close() }
             let list = PartitionList(ours)
@@ -175,8 +178,8 @@ import CRdkafka
         revoked = []
     }
 
-    /// Reads a partition on from another offset; what came of it and was not read is dropped. Waits for nothing: where the
-    /// partition is not read just now, it goes on as before (rdkafka_partition.c, rd_kafka_toppar_seek).
+    /// Reads a partition on from another offset; what came of it and was not read is dropped. Waits for nothing: where
+    /// the partition is not read just now, it goes on as before (rdkafka_partition.c, rd_kafka_toppar_seek).
     package func seek(_ partition: TopicPartition, to offset: Int64) throws(KafkaError) {
         let list = PartitionList(capacity: 1)
         list.add(partition, offset: offset)
@@ -191,14 +194,14 @@ import CRdkafka
         try client.committed(partitions, timeoutMs: timeoutMs)
     }
 
-    /// The offset that the next record of each partition gets, as its leader says (of read-committed records); `nil`: it
-    /// did not say. Waits for the brokers, at most `timeoutMs`.
+    /// The offset that the next record of each partition gets, as its leader says (of read-committed records); `nil`:
+    /// it did not say. Waits for the brokers, at most `timeoutMs`.
     package func ends(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
         (try? client.offsets(.end, of: partitions, timeoutMs: timeoutMs)) ?? partitions.map { _ in nil }
     }
 
-    /// The first offset that each partition holds, and the one its next record gets; those whose leaders did not tell are left
-    /// out. Waits at most `timeoutMs` for each answer: with leaders that are silent for some of them.
+    /// The first offset that each partition holds, and the one its next record gets; those whose leaders did not tell
+    /// are left out. Waits at most `timeoutMs` for each answer: with leaders that are silent for some of them.
     ///
     /// - Parameter topics: as the metadata has them; who leads nothing is not asked.
     package func bounds(
@@ -213,8 +216,8 @@ import CRdkafka
     }
 
     /// Where each partition's log ends, records of transactions that are still open included; `nil`: its leader did not
-    /// say. By a client that is made for this question and asks as one that reads uncommitted records: a question of ours
-    /// ends at the last stable offset. Waits at most `timeoutMs` for the answer.
+    /// say. By a client that is made for this question and asks as one that reads uncommitted records: a question of
+    /// ours ends at the last stable offset. Waits at most `timeoutMs` for the answer.
     package func highWatermarks(of partitions: [TopicPartition], timeoutMs: Int32) -> [Int64?] {
         let properties = settings.cluster.all(
             ours: [], users: settings.cluster.properties.consumer,
@@ -254,8 +257,8 @@ import CRdkafka
         return CommitReply(tag: tag, code: code, results: results)
     }
 
-    /// The first offset there is and the next that will be written, as far as the last fetch told; -1: not known yet. For
-    /// metrics; asks no broker.
+    /// The first offset there is and the next that will be written, as far as the last fetch told; -1: not known yet.
+    /// For metrics; asks no broker.
     package func watermarks(of partition: TopicPartition) -> (low: Int64, high: Int64) {
         var low: Int64 = -1
         var high: Int64 = -1
@@ -268,8 +271,8 @@ import CRdkafka
 
     // MARK: Leaving
 
-    /// Begins to leave: what is assigned is revoked once more by an event, and after its answer `isClosed` becomes true,
-    /// while `serve` is called. A static member leaves its group by its session timeout only.
+    /// Begins to leave: what is assigned is revoked once more by an event, and after its answer `isClosed` becomes
+    /// true, while `serve` is called. A static member leaves its group by its session timeout only.
     package func startClosing() throws(KafkaError) {
         unsafe try check(rd_kafka_consumer_close_queue(client.raw, mainQueue))
     }

@@ -2,16 +2,16 @@
 package enum ConsumerEvent: Sendable {
     /// The group gave us partitions: to be answered, now or later, by `Consumer.assign`.
     case assigned([TopicPartition])
-    /// The group takes partitions away: to be answered, now or later, by `Consumer.unassign`. Heartbeats go on meanwhile;
-    /// until an assignment or revocation is answered, librdkafka pauses all partitions and drops what was not read
-    /// (rdkafka_cgrp.c, rd_kafka_rebalance_op), so nothing new arrives on their queues.
-    /// `lost`: another member may own them already; nothing can be committed.
+    /// The group takes partitions away: to be answered, now or later, by `Consumer.unassign`. Heartbeats go on
+    /// meanwhile; until an assignment or revocation is answered, librdkafka pauses all partitions and drops what was
+    /// not read (rdkafka_cgrp.c, rd_kafka_rebalance_op), so nothing new arrives on their queues. `lost`: another member
+    /// may own them already; nothing can be committed.
     case revoked([TopicPartition], lost: Bool)
     /// The answer to `Consumer.commit`.
     case committed(CommitReply)
-    /// A broker said that an offset of a partition does not exist, and reading went to the log's beginning: records may have
-    /// been skipped (retention overtook the group) or come again (the topic was made anew, or the broker is wrong). `text` is
-    /// librdkafka's sentence.
+    /// A broker said that an offset of a partition does not exist, and reading went to the log's beginning: records may
+    /// have been skipped (retention overtook the group) or come again (the topic was made anew, or the broker is
+    /// wrong). `text` is librdkafka's sentence.
     case offsetReset(TopicPartition, text: String)
     /// Reading a partition failed; librdkafka goes on trying.
     case partitionFailed(TopicPartition, KafkaError)
@@ -26,8 +26,8 @@ package struct CommitReply: Sendable, Hashable {
     package let tag: UInt64
     /// Something that went wrong; `.none`: every partition was committed.
     package let code: KafkaCode
-    /// One for each partition of the commit. `.none`: it was committed. When one partition is refused (its metadata is too
-    /// large), librdkafka gives the others its code, although they may have been committed: commit them again.
+    /// One for each partition of the commit. `.none`: it was committed. When one partition is refused (its metadata is
+    /// too large), librdkafka gives the others its code, although they may have been committed: commit them again.
     package let results: [CommitResult]
 
     package init(tag: UInt64, code: KafkaCode, results: [CommitResult]) {

@@ -12,9 +12,9 @@ import CRdkafka
 
     /// `.none`: all replicas have it. Anything else: it never settles, and is produced again.
     ///
-    /// `.inconsistent`: librdkafka concludes that it was written, since one behind it was, but no broker said where. A broker
-    /// that knows nothing of a producer takes whichever sequence comes first, and so the second of two requests, the first
-    /// of which it has just refused: the conclusion may be wrong.
+    /// `.inconsistent`: librdkafka concludes that it was written, since one behind it was, but no broker said where. A
+    /// broker that knows nothing of a producer takes whichever sequence comes first, and so the second of two requests,
+    /// the first of which it has just refused: the conclusion may be wrong.
     package var code: KafkaCode {
         let code = unsafe KafkaCode(raw.pointee.err)
         return code == .none && offset < 0 ? .inconsistent : code
@@ -127,8 +127,8 @@ import CRdkafka
         return unsafe bytes.withUnsafeBytes { unsafe body($0) }
     }
 
-    /// Adds one to the number that a header says, up to `limit`; nothing happens where there is no such header, or it says
-    /// no number.
+    /// Adds one to the number that a header says, up to `limit`; nothing happens where there is no such header, or it
+    /// says no number.
     package func raiseHeader(_ name: String, limit: Int64) {
         var bytes: UnsafeRawPointer?
         var size = 0

@@ -2,13 +2,13 @@ import CRdkafka
 
 /// Wakes the fetchers of a librdkafka older than 2.2.0 while records are taken out of their queues. Consumer's thread.
 ///
-/// A broker's thread that finds the queues of all its partitions above their limits goes to sleep for up to a second, however
-/// soon they are read (2.2.0 has `fetch.queue.backoff.ms` for that). Of all calls that wake it, setting the SASL
-/// credentials is the one that asks nothing of a broker and touches nothing that was fetched (rdkafka.h:
-/// "will not disconnect existing connections"): they are set to what they are.
+/// A broker's thread that finds the queues of all its partitions above their limits goes to sleep for up to a second,
+/// however soon they are read (2.2.0 has `fetch.queue.backoff.ms` for that). Of all calls that wake it, setting the
+/// SASL credentials is the one that asks nothing of a broker and touches nothing that was fetched (rdkafka.h: "will not
+/// disconnect existing connections"): they are set to what they are.
 @safe final class FetchWaker {
-    /// What is taken between two calls: less than the queues of all partitions hold, so that they never run dry, and enough
-    /// that waking the thread of each broker, a few hundred times a second at full load, costs next to nothing.
+    /// What is taken between two calls: less than the queues of all partitions hold, so that they never run dry, and
+    /// enough that waking the thread of each broker, a few hundred times a second at full load, costs next to nothing.
     private static let portionBytes = 128 << 10
 
     private let client: ClientHandle

@@ -138,8 +138,8 @@ package enum KafkaLibrary {
     /// As `RD_KAFKA_VERSION`: 0xMMmmrrff.
     package static var version: Int32 { rd_kafka_version() }
 
-    /// Whether a fetcher above its limits looks again by itself (`fetch.queue.backoff.ms`, since 2.2.0), or sleeps until it
-    /// is woken (`FetchWaker`).
+    /// Whether a fetcher above its limits looks again by itself (`fetch.queue.backoff.ms`, since 2.2.0), or sleeps
+    /// until it is woken (`FetchWaker`).
     static var hasFetchQueueBackOff: Bool { version >= 0x0202_0000 }
 
     typealias LeaderEpochOfMessage = @convention(c) (UnsafePointer<rd_kafka_message_t>) -> Int32

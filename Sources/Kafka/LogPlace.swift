@@ -7,8 +7,8 @@ enum LogPlace: Int64 {
 }
 
 extension ClientHandle {
-    /// Asks so that a leader that does not answer hides nothing of the others; those whose leaders did not tell are left out.
-    /// Waits at most `timeoutMs` for each answer.
+    /// Asks so that a leader that does not answer hides nothing of the others; those whose leaders did not tell are
+    /// left out. Waits at most `timeoutMs` for each answer.
     func offsets(
         _ place: LogPlace, of partitions: [TopicPartition], by leaders: inout PartitionLeaders, timeoutMs: Int32
     ) -> [TopicPartition: Int64] {
@@ -20,9 +20,9 @@ extension ClientHandle {
         }
     }
 
-    /// Asks the partitions' leaders, waiting at most `timeoutMs`; `nil` where one says that it cannot tell. Throws where one of
-    /// them does not answer in time, or one partition has no leader: librdkafka drops the answers of all others then
-    /// (rdkafka.c, rd_kafka_offsets_for_times).
+    /// Asks the partitions' leaders, waiting at most `timeoutMs`; `nil` where one says that it cannot tell. Throws
+    /// where one of them does not answer in time, or one partition has no leader: librdkafka drops the answers of all
+    /// others then (rdkafka.c, rd_kafka_offsets_for_times).
     func offsets(
         _ place: LogPlace, of partitions: [TopicPartition], timeoutMs: Int32
     ) throws(KafkaError) -> [Int64?] {
@@ -38,8 +38,8 @@ extension ClientHandle {
         return partitions.map { found[$0] }
     }
 
-    /// For each partition the first record with this timestamp (milliseconds since the epoch) or a later one; partitions
-    /// that have none are left out.
+    /// For each partition the first record with this timestamp (milliseconds since the epoch) or a later one;
+    /// partitions that have none are left out.
     func offsets(
         of partitions: [TopicPartition], fromMs timestampMs: Int64, timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Int64] {

@@ -8,9 +8,9 @@ package enum LogState: Hashable, Sendable {
     case there(first: Int64, end: Int64)
 }
 
-/// A client that only asks whether a log is there and which offsets it has, records of open transactions included: what one
-/// broker's answer to a reader or to a commit is checked against. It joins no group, fetches nothing, and changes nothing.
-/// One thread.
+/// A client that only asks whether a log is there and which offsets it has, records of open transactions included: what
+/// one broker's answer to a reader or to a commit is checked against. It joins no group, fetches nothing, and changes
+/// nothing. One thread.
 @safe package final class LogProbe {
     private let client: ClientHandle
     /// Those asked for, kept because librdkafka asks for those it knows.

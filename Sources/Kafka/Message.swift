@@ -72,7 +72,8 @@ import Glibc
     /// The topic's handle, which stays its owner's.
     var topic: OpaquePointer { unsafe raw.pointee.rkt }
 
-    /// The epoch of the leader that wrote the record: it never falls in one log. `nil`: not known (before librdkafka 2.1.0).
+    /// The epoch of the leader that wrote the record: it never falls in one log. `nil`: not known (before librdkafka
+    /// 2.1.0).
     package var leaderEpoch: Int32? {
         guard let ask = unsafe KafkaLibrary.leaderEpochOfMessage else { return nil }
         let epoch = unsafe ask(raw)

@@ -1,7 +1,7 @@
 import CRdkafka
 
-/// librdkafka's in-process brokers: real TCP ports that other processes can use, nothing durable, no scale (<doc:KafkaFacts>).
-/// Topics are made on first use with 4 partitions, or by `create`.
+/// librdkafka's in-process brokers: real TCP ports that other processes can use, nothing durable, no scale
+/// (<doc:KafkaFacts>). Topics are made on first use with 4 partitions, or by `create`.
 @safe package final class MockCluster {
     private let client: ClientHandle
     private let raw: OpaquePointer

@@ -1,11 +1,12 @@
 import CRdkafka
 
-/// Reads partitions of any topics from offsets of one's own choice, and goes to others at any time: what a consumer of a
-/// group cannot do without losing track (<doc:KafkaFacts>, Reading). It is no member, commits nothing, and sees committed
-/// records only. One thread.
+/// Reads partitions of any topics from offsets of one's own choice, and goes to others at any time: what a consumer of
+/// a group cannot do without losing track (<doc:KafkaFacts>, Reading). It is no member, commits nothing, and sees
+/// committed records only. One thread.
 ///
-/// All partitions that are read share one queue, and what librdkafka reads ahead is bounded for all of them together. With
-/// eight of them at a time 1,000 single records at random places took 0.5 s (librdkafka 2.0.2, one broker beside it).
+/// All partitions that are read share one queue, and what librdkafka reads ahead is bounded for all of them together.
+/// With eight of them at a time 1,000 single records at random places took 0.5 s (librdkafka 2.0.2, one broker beside
+/// it).
 @safe package final class OffsetReader {
     /// What is told of a partition in the place of a record.
     package enum Trouble: Hashable, Sendable {
@@ -46,7 +47,8 @@ import CRdkafka
     ///
     /// - Parameters:
     ///   - group: whose commits `committed(_:timeoutMs:)` tells; `nil`: none, and no right to it is needed.
-    ///   - fetchKilobytes: what is fetched of a partition at once, at least one batch: little where one goes from place to
+    ///   - fetchKilobytes: what is fetched of a partition at once, at least one batch: little where one goes from place
+    ///     to
     ///     place, much where all is read.
     package init(_ cluster: ClusterSettings, group: String? = nil, fetchKilobytes: Int) throws(KafkaError) {
         var fixed = [
@@ -95,7 +97,8 @@ import CRdkafka
 
     /// These topics: `code` says why one cannot be used, `.topicAuthorizationFailed` among others. Creates none.
     ///
-    /// - Parameter names: librdkafka keeps them, and looks for each among all that it keeps: some hundred, not thousands.
+    /// - Parameter names: librdkafka keeps them, and looks for each among all that it keeps: some hundred, not
+    ///   thousands.
     package func topics(named names: [String], timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         for name in names { _ = try unsafe topic(name) }
         let found = try Metadata(of: client, onlyKnown: true, timeoutMs: timeoutMs).topics
@@ -108,8 +111,8 @@ import CRdkafka
         Set(try Metadata(of: client, onlyKnown: false, timeoutMs: timeoutMs).topics.keys)
     }
 
-    /// The first offset that each partition holds, and the end of what can be read of it; those whose leaders did not tell
-    /// are left out. Their topics are to be among those of `topics(named:timeoutMs:)`.
+    /// The first offset that each partition holds, and the end of what can be read of it; those whose leaders did not
+    /// tell are left out. Their topics are to be among those of `topics(named:timeoutMs:)`.
     package func bounds(of partitions: [TopicPartition], timeoutMs: Int32) -> [TopicPartition: Range<Int64>] {
         let ends = client.offsets(.end, of: partitions, by: &leaders, timeoutMs: timeoutMs)
         let starts = client.offsets(
@@ -117,8 +120,8 @@ import CRdkafka
         return starts.reduce(into: [:]) { $0[$1.key] = $1.value..<max($1.value, ends[$1.key] ?? 0) }
     }
 
-    /// For each partition the first record with this timestamp (milliseconds since the epoch) or a later one; partitions
-    /// that have none are left out.
+    /// For each partition the first record with this timestamp (milliseconds since the epoch) or a later one;
+    /// partitions that have none are left out.
     package func offsets(
         of partitions: [TopicPartition], fromMs timestampMs: Int64, timeoutMs: Int32
     ) throws(KafkaError) -> [TopicPartition: Int64] {
@@ -149,8 +152,8 @@ import CRdkafka
         guard let topic = unsafe topics[partition.topic],
             unsafe partitions.removeValue(forKey: Key(topic, partition.partition)) != nil
         else { return }
-        // Answered by the client's own main thread: there is no offset to be stored. What stands in the queue is of an older
-        // version then, and librdkafka passes it over (rdkafka_queue.c).
+        // Answered by the client's own main thread: there is no offset to be stored. What stands in the queue is of an
+        // older version then, and librdkafka passes it over (rdkafka_queue.c).
         unsafe rd_kafka_consume_stop(topic, partition.partition)
     }
 

@@ -1,5 +1,5 @@
-/// Who leads which partition, and which leaders were silent: librdkafka answers a question about many partitions with nothing
-/// where one of their leaders does not answer in time. Decides only who is asked about what; no clock, no I/O.
+/// Who leads which partition, and which leaders were silent: librdkafka answers a question about many partitions with
+/// nothing where one of their leaders does not answer in time. Decides only who is asked about what; no clock, no I/O.
 struct PartitionLeaders {
     private var leaders: [String: [Int32]] = [:]
     /// They did not answer when they were asked last.

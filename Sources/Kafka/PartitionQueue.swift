@@ -39,16 +39,16 @@ import CRdkafka
     package var isClosed: Bool { unsafe queue == nil }
 
     /// At most how many records may be read without waiting: librdkafka counts marks of its own too (one at each
-    /// assignment and seek). A queue that was not read until this is 0 wakes nobody again: whoever leaves something behind
-    /// comes back by itself.
+    /// assignment and seek). A queue that was not read until this is 0 wakes nobody again: whoever leaves something
+    /// behind comes back by itself.
     package var count: Int {
         guard let queue = unsafe queue else { return 0 }
         return unsafe kept.count + rd_kafka_queue_length(queue)
     }
 
-    /// Lends at most `max` records to `body`, in offset order, each only for its call, without waiting; returns how many
-    /// it took. `body` returns false for a record it does not take: that one and what follows are kept for the next
-    /// call. Consuming and assigning are not to be done from `body`.
+    /// Lends at most `max` records to `body`, in offset order, each only for its call, without waiting; returns how
+    /// many it took. `body` returns false for a record it does not take: that one and what follows are kept for the
+    /// next call. Consuming and assigning are not to be done from `body`.
     @discardableResult
     package func read(max: Int, _ body: (borrowing Message) -> Bool) -> Int {
         guard max > 0, let queue = unsafe queue else { return 0 }
@@ -168,8 +168,8 @@ struct KeptRecords {
         var isRefused = false
     }
 
-    /// Takes at most `max` messages off `queue` without waiting and lends each record to `body`, what is none to `report`;
-    /// from the first that `body` does not take on they go to `kept`.
+    /// Takes at most `max` messages off `queue` without waiting and lends each record to `body`, what is none to
+    /// `report`; from the first that `body` does not take on they go to `kept`.
     func read(
         from queue: OpaquePointer, max: Int, keep kept: inout KeptRecords, _ report: (borrowing Message) -> Void,
         _ body: (borrowing Message) -> Bool

@@ -3,9 +3,9 @@ import CRdkafka
 /// Why a step of a transaction was not done.
 package struct TransactionError: Error, Hashable, Sendable, CustomStringConvertible {
     package let error: KafkaError
-    /// The same call may be made again, after a pause: nothing is lost, it may go on in the background. Else nothing can be
-    /// done with this producer any more: a new one begins anew (`Producer.initializeTransactions`), which undoes what this
-    /// one left open; whether its last transaction was committed the group's offsets tell.
+    /// The same call may be made again, after a pause: nothing is lost, it may go on in the background. Else nothing
+    /// can be done with this producer any more: a new one begins anew (`Producer.initializeTransactions`), which undoes
+    /// what this one left open; whether its last transaction was committed the group's offsets tell.
     package let isPassing: Bool
 
     package init(_ error: KafkaError, isPassing: Bool) {
@@ -26,9 +26,9 @@ package struct TransactionError: Error, Hashable, Sendable, CustomStringConverti
 
     /// Takes over and frees an error object (rdkafka.h, "Transactional producer API").
     ///
-    /// One that asks for rd_kafka_abort_transaction counts as one that does not pass: the producer that did so was refused by
-    /// brokers afterwards, as one that had left out records (<doc:KafkaFacts>, Producing). Of errors that say nothing of
-    /// themselves rdkafka.h recommends to take them for fatal.
+    /// One that asks for rd_kafka_abort_transaction counts as one that does not pass: the producer that did so was
+    /// refused by brokers afterwards, as one that had left out records (<doc:KafkaFacts>, Producing). Of errors that
+    /// say nothing of themselves rdkafka.h recommends to take them for fatal.
     init(adopting error: OpaquePointer) {
         isPassing =
             unsafe rd_kafka_error_txn_requires_abort(error) == 0 && rd_kafka_error_is_retriable(error) != 0
@@ -36,15 +36,15 @@ package struct TransactionError: Error, Hashable, Sendable, CustomStringConverti
     }
 }
 
-/// Transactions (KIP-98): what a producer with `ProducerSettings.transaction` writes, and the offsets that it commits with
-/// it, are all there or not at all, for readers of committed records, as the worker's are.
+/// Transactions (KIP-98): what a producer with `ProducerSettings.transaction` writes, and the offsets that it commits
+/// with it, are all there or not at all, for readers of committed records, as the worker's are.
 ///
-/// The order is `initializeTransactions` once, then again and again `beginTransaction`, `produce`, `serve` until nothing is
-/// outstanding, `addOffsets`, `commitTransaction`. All on the producer's thread; each call that asks brokers waits for them. Nothing undoes a
-/// transaction but its end: a new producer's beginning, or its time limit.
+/// The order is `initializeTransactions` once, then again and again `beginTransaction`, `produce`, `serve` until
+/// nothing is outstanding, `addOffsets`, `commitTransaction`. All on the producer's thread; each call that asks brokers
+/// waits for them. Nothing undoes a transaction but its end: a new producer's beginning, or its time limit.
 extension Producer {
-    /// Ends what an earlier producer with the same id left open, and keeps it from writing any more: the last one to call
-    /// this is the one that counts. Waits at most `timeoutMs`; after an error that passes it goes on where it was.
+    /// Ends what an earlier producer with the same id left open, and keeps it from writing any more: the last one to
+    /// call this is the one that counts. Waits at most `timeoutMs`; after an error that passes it goes on where it was.
     ///
     /// What the other one had committed is committed when this returns, so the group's offsets are to be asked for
     /// afterwards, and not before.
@@ -73,8 +73,8 @@ extension Producer {
     /// Commits what was produced since `beginTransaction`, and the offsets that were added, together.
     ///
     /// Nothing may be outstanding: librdkafka would wait for reports that nobody serves meanwhile (rdkafka.h,
-    /// rd_kafka_commit_transaction). It waits for the brokers for what is left of the transaction's time, as is recommended
-    /// there. After an error that does not pass nobody knows whether it was committed.
+    /// rd_kafka_commit_transaction). It waits for the brokers for what is left of the transaction's time, as is
+    /// recommended there. After an error that does not pass nobody knows whether it was committed.
     package func commitTransaction() throws(TransactionError) {
         precondition(outstanding == 0, "a transaction is committed while records are outstanding")
         try again { () throws(TransactionError) in
@@ -82,8 +82,8 @@ extension Producer {
         }
     }
 
-    /// Whether an event tells that the transaction has failed; why, its next step throws. Records that were not sent yet
-    /// wait on, and have no report (rdkafka_txnmgr.c, rd_kafka_txn_set_abortable_error).
+    /// Whether an event tells that the transaction has failed; why, its next step throws. Records that were not sent
+    /// yet wait on, and have no report (rdkafka_txnmgr.c, rd_kafka_txn_set_abortable_error).
     package static func tellsFailedTransaction(_ event: ClientEvent) -> Bool {
         if case .log(_, "TXNERR", _) = event { true } else { false }
     }

@@ -50,10 +50,11 @@ package struct ProducerTopic: Hashable, Sendable {
 
     // MARK: Producing
 
-    /// Queues a record; its bytes are copied before this returns. A `nil` base address of key, value or a header's value
-    /// means null. `timestampMs` 0: now. `partition` -1: by the key. `tag` comes back in the report.
+    /// Queues a record; its bytes are copied before this returns. A `nil` base address of key, value or a header's
+    /// value means null. `timestampMs` 0: now. `partition` -1: by the key. `tag` comes back in the report.
     ///
-    /// `.none`: a report will come. `.queueFull`: nothing was queued; try again after reports were served. `.fatal`: rebuild.
+    /// `.none`: a report will come. `.queueFull`: nothing was queued; try again after reports were served. `.fatal`:
+    /// rebuild.
     package func produce(
         to topic: ProducerTopic, partition: Int32 = -1, key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer,
         headers: UnsafeBufferPointer<MessageHeader>, timestampMs: Int64 = 0, tag: UInt64
@@ -113,8 +114,8 @@ package struct ProducerTopic: Hashable, Sendable {
     /// Records whose report was not handed out yet.
     package var outstanding: Int { former.reduce(client.outstanding) { $0 + $1.outstanding } }
 
-    /// Hands out what has happened, waiting at most `timeoutMs` for the first of it; returns how many reports there were.
-    /// `report` may produce.
+    /// Hands out what has happened, waiting at most `timeoutMs` for the first of it; returns how many reports there
+    /// were. `report` may produce.
     @discardableResult
     package func serve(
         timeoutMs: Int32 = 0, report: (borrowing DeliveryReport) -> Void, event: (ClientEvent) -> Void
@@ -128,8 +129,8 @@ package struct ProducerTopic: Hashable, Sendable {
     }
 
     /// Makes a new client in the place of one that met a fatal error. Every record that the old one still held has its
-    /// report from `serve`, mostly the next: its code says that it was purged, whether or not a broker has it. Waits for
-    /// nothing. Throws, with nothing changed, when no new client can be made.
+    /// report from `serve`, mostly the next: its code says that it was purged, whether or not a broker has it. Waits
+    /// for nothing. Throws, with nothing changed, when no new client can be made.
     package func rebuild() throws(KafkaError) {
         let fresh = try ProducerClient(settings, wakeUpDescriptor: wakeUpDescriptor)
         for (index, name) in topicNames.enumerated() { try fresh.add(name, index: index) }

@@ -1,7 +1,7 @@
 import CRdkafka
 
-/// What a broker said about a quota that this client exceeds (`throttle_time_ms`, KIP-219): for so long it takes no further
-/// request on the connection. librdkafka tells it of Produce and Fetch.
+/// What a broker said about a quota that this client exceeds (`throttle_time_ms`, KIP-219): for so long it takes no
+/// further request on the connection. librdkafka tells it of Produce and Fetch.
 package struct QuotaDelay: Sendable, Hashable {
     /// As librdkafka names it: `host:port/node`.
     package let broker: String
@@ -22,8 +22,8 @@ package struct QuotaDelay: Sendable, Hashable {
     }
 }
 
-/// Where librdkafka leaves the delays of a client's brokers, as a callback: it has no event for them. It is called from the
-/// client's own polls only, so on the thread that polls.
+/// Where librdkafka leaves the delays of a client's brokers, as a callback: it has no event for them. It is called from
+/// the client's own polls only, so on the thread that polls.
 final class QuotaDelays {
     private var delays: [QuotaDelay] = []
 
@@ -42,7 +42,8 @@ final class QuotaDelays {
         }
     }
 
-    /// Has the client that is made of `configuration` tell this object, which must live as long as the client is polled.
+    /// Has the client that is made of `configuration` tell this object, which must live as long as the client is
+    /// polled.
     func listen(in configuration: OpaquePointer) {
         unsafe rd_kafka_conf_set_opaque(configuration, Unmanaged.passUnretained(self).toOpaque())
         unsafe rd_kafka_conf_set_throttle_cb(configuration) { _, name, node, milliseconds, opaque in

@@ -36,8 +36,8 @@ package struct TopicDescription: Hashable, Sendable {
         self.replicas = replicas
     }
 
-    /// The partitions that a broker leads, and that take nothing with `acks=all`: fewer replicas are in sync than that, or
-    /// than there are, where they are fewer.
+    /// The partitions that a broker leads, and that take nothing with `acks=all`: fewer replicas are in sync than that,
+    /// or than there are, where they are fewer.
     ///
     /// - Parameter least: `min.insync.replicas`.
     package func outOfSync(least: Int) -> [Int32] {
@@ -210,8 +210,9 @@ extension ClientHandle {
 /// One request to the brokers' administration, with the queue its answer comes to.
 ///
 /// Never one for a group's coordinator (offsets, members): when that is not to be reached within the time limit, the
-/// request is dismantled, and librdkafka 2.0.2 aborts as the coordinator comes back: `rd_kafka_admin_coord_request` frees
-/// what is left of it and fails, and its failure is answered through the same (rdkafka_coord.c, rd_kafka_coord_req_fsm).
+/// request is dismantled, and librdkafka 2.0.2 aborts as the coordinator comes back: `rd_kafka_admin_coord_request`
+/// frees what is left of it and fails, and its failure is answered through the same (rdkafka_coord.c,
+/// rd_kafka_coord_req_fsm).
 @safe private struct AdminRequest: ~Copyable {
     let queue: OpaquePointer
     let options: OpaquePointer

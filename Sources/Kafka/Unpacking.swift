@@ -41,8 +41,8 @@ package enum BatchFailure: Sendable, Hashable {
 
     /// There was no memory for it (`Unpacking.limit`), or for one alike of another partition.
     case putOff(Batch)
-    /// Where it ends is not known (`BatchProbe` can ask): it is damaged, of snappy, which is a part of librdkafka, or was unpacked
-    /// where nobody looked (a librdkafka with its decompressors built in, a message of before Kafka 0.11).
+    /// Where it ends is not known (`BatchProbe` can ask): it is damaged, of snappy, which is a part of librdkafka, or
+    /// was unpacked where nobody looked (a librdkafka with its decompressors built in, a message of before Kafka 0.11).
     case endUnknown(Batch)
     /// What it may have been, all with the same first offset: several where partitions have batches alike. Never empty.
     case unreadable([UnreadableBatch])
@@ -56,8 +56,8 @@ package enum Unpacking {
     /// For the process. Before the first thread is started.
     package static func tuneMalloc() { unpacking_tune_malloc() }
 
-    /// Sets the limits of all consumers; false: they are not in force, as with a librdkafka that has its decompressors built
-    /// in.
+    /// Sets the limits of all consumers; false: they are not in force, as with a librdkafka that has its decompressors
+    /// built in.
     ///
     /// - Parameters:
     ///   - batchBytes: of one batch, unpacked, with `recordBytes` for each record.
@@ -67,12 +67,13 @@ package enum Unpacking {
         return unsafe unpacking_limit(batchBytes, heapBytes, function)
     }
 
-    /// Looks at what librdkafka's clients receive from now on: no batch is handed up whose checksum is wrong; of batches that
-    /// librdkafka unpacks by itself, or that are not compressed, none whose records are not those of its header, or which is too
-    /// large (`limit`, which is to come before). Such ones count as batches that cannot be unpacked.
+    /// Looks at what librdkafka's clients receive from now on: no batch is handed up whose checksum is wrong; of
+    /// batches that librdkafka unpacks by itself, or that are not compressed, none whose records are not those of its
+    /// header, or which is too large (`limit`, which is to come before). Such ones count as batches that cannot be
+    /// unpacked.
     ///
-    /// - Parameter protocolName: librdkafka's `security.protocol`; with SSL, connections are seen only where it calls another
-    ///   library for that.
+    /// - Parameter protocolName: librdkafka's `security.protocol`; with SSL, connections are seen only where it calls
+    ///   another library for that.
     /// - Returns: whether such connections are looked at.
     package static func watch(protocolName: String) -> Bool {
         guard let function = unsafe dlsym(nil, "rd_kafka_version") else { return false }
@@ -80,8 +81,9 @@ package enum Unpacking {
         return protocolName.lowercased().contains("ssl") ? watch.tls : watch.plain
     }
 
-    /// Whether any batch was seen since `watch`. Where records were read and this is false, it sees nothing, as with a librdkafka
-    /// that receives in other pieces, or by another version of Fetch, or with batches of a format older than Kafka 0.11's.
+    /// Whether any batch was seen since `watch`. Where records were read and this is false, it sees nothing, as with a
+    /// librdkafka that receives in other pieces, or by another version of Fetch, or with batches of a format older than
+    /// Kafka 0.11's.
     package static var hasSeenBatches: Bool { unpacking_fetch_count() > 0 }
 
     /// How often a batch was refused because it is too large.
@@ -93,8 +95,8 @@ package enum Unpacking {
     /// How often a batch was unpacked in spite of that, by `grant`.
     package static var grantedCount: Int { Int(clamping: unpacking_granted_count()) }
 
-    /// Lets the batch be unpacked whatever is allocated, once, when librdkafka asks for it again in this time: what its topic has in
-    /// reserve.
+    /// Lets the batch be unpacked whatever is allocated, once, when librdkafka asks for it again in this time: what its
+    /// topic has in reserve.
     package static func grant(_ batch: BatchFailure.Batch, forNs: Int64) {
         unpacking_grant(batch.baseOffset, batch.size, forNs)
     }
@@ -120,7 +122,8 @@ package enum Unpacking {
         }
     }
 
-    /// Whether librdkafka's sentence about a batch (as below) is of one that is compressed with snappy, as damaged ones seem to be.
+    /// Whether librdkafka's sentence about a batch (as below) is of one that is compressed with snappy, as damaged ones
+    /// seem to be.
     static func isSnappy(inText text: String) -> Bool { text.contains("Decompression (codec 0x2)") }
 
     /// Reads `… of SIZE bytes failed: …` of librdkafka's sentence about a batch (rdkafka_msgset_reader.c,

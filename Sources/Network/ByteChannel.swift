@@ -2,8 +2,8 @@ package import TLS
 
 /// Bytes to and from one peer, in order, on one loop: what a connection to APNs stands on.
 ///
-/// `SecureChannel` is the one over TLS and TCP. Tests have one in memory, and so has the guard of `apns-bench`, so that both run
-/// the code that the worker runs. Loop's thread. Whoever drops one first calls `close` or `abort`.
+/// `SecureChannel` is the one over TLS and TCP. Tests have one in memory, and so has the guard of `apns-bench`, so that
+/// both run the code that the worker runs. Loop's thread. Whoever drops one first calls `close` or `abort`.
 package protocol ByteChannel: AnyObject {
     /// It takes and delivers bytes.
     var isOpen: Bool { get }

@@ -13,8 +13,8 @@ package protocol SecureChannelDelegate: AnyObject {
     func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd)
 }
 
-/// Who looks on while a channel is made, for a trace. Loop's thread; it must call neither the channel nor the session, but for
-/// what it is lent in `channelOpened`.
+/// Who looks on while a channel is made, for a trace. Loop's thread; it must call neither the channel nor the session,
+/// but for what it is lent in `channelOpened`.
 package protocol ChannelObserver: AnyObject {
     /// TCP is there, and the proxy's tunnel where there is one; with the peer's address, or the proxy's.
     func channelConnected(to address: SocketAddress)
@@ -34,7 +34,8 @@ package struct ChannelOptions: Sendable {
     package var closeTimeoutNs: Int64 = 5_000_000_000
     /// TCP_USER_TIMEOUT: written data not acknowledged for so long ends the connection.
     package var userTimeoutMs: Int32 = 15_000
-    /// TCP_NOTSENT_LOWAT: bytes that the kernel takes beyond what it has sent; 0: as many as it has room for. Of a dialled one.
+    /// TCP_NOTSENT_LOWAT: bytes that the kernel takes beyond what it has sent; 0: as many as it has room for. Of a
+    /// dialled one.
     package var unsentLimit: Int32 = 0
 
     package init() {}

@@ -25,7 +25,8 @@ package struct DialTarget: Hashable, Sendable {
     /// What is connected to in the end, whatever is between.
     var text: String { Self.text(host, port) }
 
-    /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not its own.
+    /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not
+    /// its own.
     package func text(reachedAt address: SocketAddress?) -> String {
         guard let address else { return text }
         return proxy == nil ? "\(address)" : "\(text) through the proxy \(address)"

@@ -1,8 +1,8 @@
 package import EventLoop
 internal import Glibc
 
-/// Resolves names with getaddrinfo(3), which blocks its thread for as long as name servers are silent: so each name has a
-/// thread of its own meanwhile, and one that hangs holds up no other. Any thread.
+/// Resolves names with getaddrinfo(3), which blocks its thread for as long as name servers are silent: so each name has
+/// a thread of its own meanwhile, and one that hangs holds up no other. Any thread.
 ///
 /// However many hang, some threads are left for names that were answered before, and some more for new ones. Where name
 /// servers are silent about a name that they knew, its last addresses stand.
@@ -131,9 +131,9 @@ package final class Resolver: Sendable {
 
     /// All addresses of a name, IPv4 and IPv6, in getaddrinfo's order (RFC 6724), at most 64; literals need no lookup.
     ///
-    /// The answer comes once, on the loop's thread, never from inside this call. It takes as long as resolv.conf says (some
-    /// 5 to 40 s when name servers are silent): the caller has its own deadline. A name that was answered once, and slowly
-    /// the last time, has its last addresses at once, while it is looked up for the next time.
+    /// The answer comes once, on the loop's thread, never from inside this call. It takes as long as resolv.conf says
+    /// (some 5 to 40 s when name servers are silent): the caller has its own deadline. A name that was answered once,
+    /// and slowly the last time, has its last addresses at once, while it is looked up for the next time.
     package func resolve(
         host: String, port: UInt16, loop: Loop, then: @escaping @Sendable (Answer) -> Void
     ) {

@@ -6,8 +6,8 @@ package import TLS
 /// A TCP connection with TLS on one loop: dials or adopts, shakes hands, carries bytes both ways.
 ///
 /// `send` gathers: plaintext becomes TLS records of 16 KB, which are written at the end of the turn in one system call
-/// (or sooner, each time 64 KB are there). Loop's thread. It lives, and keeps its delegate alive, until `channelClosed`:
-/// whoever drops it first calls `close` or `abort`.
+/// (or sooner, each time 64 KB are there). Loop's thread. It lives, and keeps its delegate alive, until
+/// `channelClosed`: whoever drops it first calls `close` or `abort`.
 @safe package final class SecureChannel: TurnEnder {
     package enum State: Hashable, Sendable {
         case dialing, handshaking, open
@@ -362,8 +362,8 @@ package import TLS
 
     // MARK: Closing
 
-    /// Closes in order: no more is taken or delivered; what was sent drains, then close_notify. `channelClosed` follows,
-    /// at the latest after the close timeout.
+    /// Closes in order: no more is taken or delivered; what was sent drains, then close_notify. `channelClosed`
+    /// follows, at the latest after the close timeout.
     package func close() { closeWriting(notify: true) }
 
     /// Ends the TCP stream after what was sent, but without close_notify, as a peer that dies (for simulated faults).

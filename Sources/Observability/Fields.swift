@@ -1,6 +1,7 @@
 /// The `name=value` pairs of a log line, in the order they were given.
 ///
-/// A name is never `time`, `level`, `part`, `message`, or one that begins with `repeated`: JSON lines hold those beside the fields.
+/// A name is never `time`, `level`, `part`, `message`, or one that begins with `repeated`: JSON lines hold those beside
+/// the fields.
 package struct Fields: ExpressibleByDictionaryLiteral, Sendable {
     package enum Value: Hashable, Sendable {
         /// Cut to 1,000 bytes; control characters are escaped.

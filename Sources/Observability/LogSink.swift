@@ -9,8 +9,8 @@ package protocol LogSink: Sendable {
 
 /// A file descriptor, written with write(2): no buffer that a crash could lose.
 ///
-/// Whoever logs must not stand still with a reader that lags, or is gone: it is waited for 100 ms in ten seconds at most,
-/// all lines together, and not at all while the last line could not be written.
+/// Whoever logs must not stand still with a reader that lags, or is gone: it is waited for 100 ms in ten seconds at
+/// most, all lines together, and not at all while the last line could not be written.
 package final class DescriptorSink: LogSink {
     private struct State {
         /// The last line could not be written.

@@ -7,7 +7,8 @@ import Synchronization
 /// is written at most once in ten seconds for the same part, message and subject; the next says how many were left out
 /// (`repeated`), and when they came. Lower levels are limited in this way only when they name a subject.
 ///
-/// What the sink does not take is lost; the next line that it takes comes after one that says how many were, and since when.
+/// What the sink does not take is lost; the next line that it takes comes after one that says how many were, and since
+/// when.
 package final class Logger: Sendable {
     private struct State {
         var limit = RepeatLimit()
@@ -67,10 +68,11 @@ package final class Logger: Sendable {
         }
     }
 
-    /// A warning of something that lasts. That it is said again is nothing that happened again, so none is counted as left out.
+    /// A warning of something that lasts. That it is said again is nothing that happened again, so none is counted as
+    /// left out.
     ///
-    /// - Parameter subject: it is written where no line like it was within ten seconds; `nil`: always, for the caller keeps a
-    ///   pace of its own.
+    /// - Parameter subject: it is written where no line like it was within ten seconds; `nil`: always, for the caller
+    ///   keeps a pace of its own.
     package func remind(
         _ part: Part, _ message: StaticString, about subject: String? = nil, _ fields: @autoclosure () -> Fields = [:]
     ) {

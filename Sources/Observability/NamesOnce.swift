@@ -1,8 +1,9 @@
 /// A message whose parts put names before each other's causes, `kafka: kafka: …`, `localhost:443 cannot be reached:
 /// localhost:443: …`, with each name once.
 ///
-/// Who passes an error on names the thing it is about, and so did who found it; neither can know of the other. So this runs
-/// where messages leave: what stands before a `: `, but for the last part, is left out when it stood before it already.
+/// Who passes an error on names the thing it is about, and so did who found it; neither can know of the other. So this
+/// runs where messages leave: what stands before a `: `, but for the last part, is left out when it stood before it
+/// already.
 package func namesOnce(_ message: String) -> String {
     let separator = ": "
     var kept: [Substring] = []

@@ -63,8 +63,8 @@ struct RepeatLimit {
         states = states.filter { nowNs - $0.value.writtenAtNs < Self.intervalNs || $0.value.leftOut > 0 }
     }
 
-    /// The last of each kind that was left out and whose ten seconds are over (`all`: or not), with their count, as of now:
-    /// the lines of a log stand in the order of their times.
+    /// The last of each kind that was left out and whose ten seconds are over (`all`: or not), with their count, as of
+    /// now: the lines of a log stand in the order of their times.
     mutating func overdue(nowNs: Int64, nowMs: Int64, all: Bool) -> [Line] {
         var lines: [Line] = []
         for (key, state) in states where all || nowNs - state.writtenAtNs >= Self.intervalNs {

@@ -11,9 +11,9 @@ struct SourceRecord {
     var headers: UnsafeBufferPointer<RecordHeader>
 }
 
-/// Decides what of the results or dead letters is to be asked for again, record by record; no clock, no I/O. What it decides
-/// depends on nothing but the records of a partition from the job's beginning on, so that whoever goes on with a job comes to
-/// the same.
+/// Decides what of the results or dead letters is to be asked for again, record by record; no clock, no I/O. What it
+/// decides depends on nothing but the records of a partition from the job's beginning on, so that whoever goes on with
+/// a job comes to the same.
 struct Gatherer {
     private let order: ReplayOrder
     /// How far it is with what it was told; what became of the requests is not among its counts.
@@ -27,8 +27,8 @@ struct Gatherer {
     private var obstacles: [String: String?] = [:]
     /// Where the job went on: what stands below was done, and is only to be remembered.
     private let resumed: [TopicPartition: Int64]
-    /// Those of which not all that was done was read yet. Before it was, of all partitions, nothing new is taken: of two
-    /// results of one notification it was the one in another partition, perhaps.
+    /// Those of which not all that was done was read yet. Before it was, of all partitions, nothing new is taken: of
+    /// two results of one notification it was the one in another partition, perhaps.
     private(set) var toRemember: Set<TopicPartition>
     /// A dead letter that stands for many records, of which not all are in `batch` yet.
     private var piece: Piece?
@@ -248,7 +248,8 @@ struct Gatherer {
         }
         let log = TopicPartition(letter.topic, letter.partition)
         let isNew = memory.insert(letter)
-        // Of one that was begun all was counted but its records. Its topic may have been made anew since, with another one.
+        // Of one that was begun all was counted but its records. Its topic may have been made anew since, with another
+        // one.
         let begun = within.flatMap { $0 >= letter.offset && $0 <= letter.lastOffset ?? .min ? $0 : nil }
         guard !isKnown, begun != nil || count(record, isNew) else { return }
         if begun == nil {

@@ -11,8 +11,8 @@ struct JobFacts: Hashable, Sendable {
     var untilMs: Int64?
 }
 
-/// How far a job is in one partition of the results or dead letters: an offset that the job's group commits, and the rest in
-/// the commit's metadata.
+/// How far a job is in one partition of the results or dead letters: an offset that the job's group commits, and the
+/// rest in the commit's metadata.
 struct PartitionProgress: Hashable, Sendable {
     /// The first offset that the job looks at.
     var start: Int64

@@ -1,8 +1,8 @@
 internal import PushRecords
 
-/// What a place in a log of Kafka's may be: the door for all that a result or dead letter says of where a request is. Whoever
-/// can write such a record can say anything in it; behind the door no number overflows, no broker is asked what none can
-/// answer, and nothing is walked for ever.
+/// What a place in a log of Kafka's may be: the door for all that a result or dead letter says of where a request is.
+/// Whoever can write such a record can say anything in it; behind the door no number overflows, no broker is asked what
+/// none can answer, and nothing is walked for ever.
 enum LogBounds {
     /// Kafka takes more, but no cluster has a topic with as many.
     static let partitions: Range<Int32> = 0..<100_000
@@ -38,7 +38,8 @@ enum LogBounds {
             && letter.lastOffset.map { offsets.contains($0) } ?? true
     }
 
-    /// How many offsets behind its first one a letter stands for, whatever it says; `nil`: they are not those of one batch.
+    /// How many offsets behind its first one a letter stands for, whatever it says; `nil`: they are not those of one
+    /// batch.
     static func span(_ letter: DeadLetter) -> Int64? {
         let (span, overflows) = (letter.lastOffset ?? letter.offset).subtractingReportingOverflow(letter.offset)
         return !overflows && (0..<batch).contains(span) ? span : nil

@@ -27,8 +27,8 @@ struct LogFetch {
         case done
     }
 
-    /// What is read and not wanted costs less than going somewhere else: beside a busy broker 280 records of 250 bytes were
-    /// read in the time of one place that was gone to.
+    /// What is read and not wanted costs less than going somewhere else: beside a busy broker 280 records of 250 bytes
+    /// were read in the time of one place that was gone to.
     static let gap: Int64 = 250
 
     /// In the order of their offsets.
@@ -90,8 +90,8 @@ struct LogFetch {
         return (findings, isNear ? .goOn : .start(one.offsets.lowerBound))
     }
 
-    /// Nothing stands at or behind this offset. `nil`: there was more, so it is to be asked again where the log ends; another
-    /// broker may just have begun to lead it.
+    /// Nothing stands at or behind this offset. `nil`: there was more, so it is to be asked again where the log ends;
+    /// another broker may just have begun to lead it.
     mutating func ended(_ offset: Int64) -> [Finding]? {
         if offset < end { return nil }
         var findings: [Finding] = []

@@ -1,5 +1,5 @@
-/// How fast a replay may go: so many requests a second. What becomes visible at once is a quarter of a second's, and what was
-/// not used in time is lost, but for a quarter of a second's again.
+/// How fast a replay may go: so many requests a second. What becomes visible at once is a quarter of a second's, and
+/// what was not used in time is lost, but for a quarter of a second's again.
 struct Pace {
     /// Most requests that one transaction may have, at any rate.
     static let batch = 10_000

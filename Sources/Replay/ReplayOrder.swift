@@ -35,8 +35,8 @@ package struct ReplayOrder: Sendable {
         self.fingerprint = fingerprint
     }
 
-    /// 16 hex digits of the conditions as they were given: a time such as `2h` counts as it stands, so that the same command
-    /// is the same job when it is run again.
+    /// 16 hex digits of the conditions as they were given: a time such as `2h` counts as it stands, so that the same
+    /// command is the same job when it is run again.
     package static func fingerprint(_ conditions: [String]) -> String {
         var hash = FNV1a()
         for condition in conditions.sorted() {

@@ -22,8 +22,8 @@ package struct ReplayReport: Sendable {
     package init() {}
 }
 
-/// Asks again for what results or dead letters name: reads them, fetches the requests, writes them and commits how far it is,
-/// batch by batch. One thread.
+/// Asks again for what results or dead letters name: reads them, fetches the requests, writes them and commits how far
+/// it is, batch by batch. One thread.
 package final class ReplayRun {
     private let order: ReplayOrder
     private let watch: ReplayWatch

@@ -1,8 +1,8 @@
 internal import Kafka
 internal import PushRecords
 
-/// Writes requests and commits the job's offsets, together or not at all. The job's name is the producer's transactional id:
-/// of two runs the one that began last is the one that counts. One thread.
+/// Writes requests and commits the job's offsets, together or not at all. The job's name is the producer's
+/// transactional id: of two runs the one that began last is the one that counts. One thread.
 final class ReplayTransactions {
     private let order: ReplayOrder
     private let cluster: ClusterSettings
@@ -57,8 +57,8 @@ final class ReplayTransactions {
 
     // MARK: Beginning
 
-    /// Ends what an earlier run left open, keeps one that is still there from going on, and says what the job's group has
-    /// committed.
+    /// Ends what an earlier run left open, keeps one that is still there from going on, and says what the job's group
+    /// has committed.
     func begin(_ partitions: [TopicPartition]) throws(ReplayFailure) -> [CommittedOffset] {
         while true {
             try watch.check()
@@ -92,8 +92,8 @@ final class ReplayTransactions {
 
     // MARK: A batch
 
-    /// Writes a batch and commits how far the job is then; returns what was written, by partition of the results or dead
-    /// letters, and what is to be said of what was not.
+    /// Writes a batch and commits how far the job is then; returns what was written, by partition of the results or
+    /// dead letters, and what is to be said of what was not.
     ///
     /// - Parameter after: how far the job is, but for what was written.
     func write(_ batch: FetchedBatch, _ after: JobProgress) throws(ReplayFailure) -> FetchedBatch {
@@ -204,8 +204,8 @@ final class ReplayTransactions {
 
     /// Why not all of it is written.
     private func ending(_ entries: [CommitEntry]) throws(TransactionError) -> Ending {
-        // The report of the record that is to blame may come behind the word that all has failed; of none that was not sent
-        // comes one.
+        // The report of the record that is to blame may come behind the word that all has failed; of none that was not
+        // sent comes one.
         let deadlineNs = watch.nowNs + 500_000_000
         while !failures.contains(where: { Self.isOfRecord($0.code) }), watch.nowNs < deadlineNs { serve(timeoutMs: 50) }
         if let refused = failures.first(where: { Self.isOfRecord($0.code) }) {
@@ -254,8 +254,8 @@ final class ReplayTransactions {
 
     private func targets(of batch: FetchedBatch) -> [String] { Set(batch.records.map { target(of: $0.log) }).sorted() }
 
-    /// Makes sure that the topics that are to be written are there, before anything is. What came from one that is not there
-    /// any more is gone with it, and holds nothing else up.
+    /// Makes sure that the topics that are to be written are there, before anything is. What came from one that is not
+    /// there any more is gone with it, and holds nothing else up.
     private func look(for batch: inout FetchedBatch) throws(ReplayFailure) {
         let names = Set(targets(of: batch).filter { topics[$0] == nil })
         if names.isEmpty { return }

@@ -1,19 +1,19 @@
 internal import PushRecords
 
-/// Which notifications were taken before: a notification may have several results, after a crash above all, and is asked for
-/// once. It knows those of the last `limit` at least and of twice as many at most.
+/// Which notifications were taken before: a notification may have several results, after a crash above all, and is
+/// asked for once. It knows those of the last `limit` at least and of twice as many at most.
 ///
-/// What stands at one place is told apart by what is said of it: the time and the device, or the letter's offsets and its
-/// record. So a result of a log that was there before the topic was made anew, or that nobody knows whose it is, keeps no
-/// other one from being taken.
+/// What stands at one place is told apart by what is said of it: the time and the device, or the letter's offsets and
+/// its record. So a result of a log that was there before the topic was made anew, or that nobody knows whose it is,
+/// keeps no other one from being taken.
 struct RequestMemory {
     /// Some 32 bytes each, in two halves.
     static let limit = 2_000_000
 
     private struct Entry: Hashable {
         var offset: Int64
-        /// Of all else, by a key that only this process knows: two are the same by a chance of 2^-64 at one offset, and nobody
-        /// can choose them so.
+        /// Of all else, by a key that only this process knows: two are the same by a chance of 2^-64 at one offset, and
+        /// nobody can choose them so.
         var mark: Int
     }
 

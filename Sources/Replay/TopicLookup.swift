@@ -1,8 +1,8 @@
 internal import Kafka
 
-/// Asks which of the topics that results and dead letters name are there. Where a pattern of `requests.topics` fits whatever
-/// somebody made up there may be as many as records, and librdkafka keeps each that it was asked for: beyond `limit` only
-/// those are asked for that a list of all has. One thread.
+/// Asks which of the topics that results and dead letters name are there. Where a pattern of `requests.topics` fits
+/// whatever somebody made up there may be as many as records, and librdkafka keeps each that it was asked for: beyond
+/// `limit` only those are asked for that a list of all has. One thread.
 struct TopicLookup {
     /// More no configuration names one by one, and what one may not see is in no list.
     static let limit = 100

@@ -63,8 +63,8 @@ package struct ServerOptions: Sendable {
     }
 
     package var identity: Identity
-    /// Application protocols accepted, in order of preference; empty: ALPN is not answered. A client that offers none of
-    /// them is refused; one that does not use ALPN is not (see `Session.applicationProtocol`).
+    /// Application protocols accepted, in order of preference; empty: ALPN is not answered. A client that offers none
+    /// of them is refused; one that does not use ALPN is not (see `Session.applicationProtocol`).
     package var alpn: [String]
     package var clientCertificates: ClientCertificates
 
@@ -117,7 +117,8 @@ package struct ServerOptions: Sendable {
     }
 }
 
-/// Called by the handshake, on its thread: our first protocol that the client offers, else an alert. `list` is NUL-terminated.
+/// Called by the handshake, on its thread: our first protocol that the client offers, else an alert. `list` is
+/// NUL-terminated.
 private func select(
     _ out: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ outCount: UnsafeMutablePointer<UInt8>?,
     _ offered: UnsafePointer<UInt8>?, _ offeredCount: UInt32, _ list: UnsafeMutableRawPointer?

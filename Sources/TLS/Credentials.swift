@@ -93,11 +93,11 @@ package final class Identity: Sendable {
     let chain: [Certificate]
     let key: PrivateKey
 
-    /// From PEM. The first certificate is ours, the rest is its chain; `key` `nil`: it stands in the same text. A certificate
-    /// may also be in DER, which has neither a chain nor a key.
+    /// From PEM. The first certificate is ours, the rest is its chain; `key` `nil`: it stands in the same text. A
+    /// certificate may also be in DER, which has neither a chain nor a key.
     ///
-    /// - Throws: `TLSError` of kind `credential` that begins with the source's name: cannot be read, neither PEM nor DER, no
-    ///   certificate, no key, wrong or missing passphrase, key of another certificate.
+    /// - Throws: `TLSError` of kind `credential` that begins with the source's name: cannot be read, neither PEM nor
+    ///   DER, no certificate, no key, wrong or missing passphrase, key of another certificate.
     package convenience init(
         certificate: CredentialSource, key: CredentialSource? = nil, passphrase: String? = nil
     ) throws(TLSError) {
@@ -130,8 +130,8 @@ package final class Identity: Sendable {
     /// From PKCS#12 (RFC 7292), as Keychain exports it. What OpenSSL 3 only decrypts with its legacy provider, it is
     /// asked for, in a library context of its own.
     ///
-    /// - Throws: `TLSError` of kind `credential` that begins with the source's name: cannot be read, not PKCS#12, wrong or
-    ///   missing passphrase, no certificate or key in it, an old cipher and no legacy provider.
+    /// - Throws: `TLSError` of kind `credential` that begins with the source's name: cannot be read, not PKCS#12, wrong
+    ///   or missing passphrase, no certificate or key in it, an old cipher and no legacy provider.
     package convenience init(pkcs12: CredentialSource, passphrase: String? = nil) throws(TLSError) {
         let (bytes, name): ([UInt8], String)
         switch pkcs12 {

@@ -64,7 +64,8 @@ enum PKCS12Bundle {
         _ bytes: [UInt8], _ passphrase: String?, _ library: LegacyLibrary?
     ) throws(Refusal) -> Found {
         ErrorQueue.clear()
-        // PKCS12_init_ex(3): says in which library context a bundle that is read into it is decrypted; NULL: the default.
+        // PKCS12_init_ex(3): says in which library context a bundle that is read into it is decrypted; NULL: the
+        // default.
         var bundle = unsafe PKCS12_init_ex(NID_pkcs7_data, library?.context, nil)
         let isRead = unsafe bytes.withUnsafeBufferPointer { bytes in
             guard

@@ -14,8 +14,8 @@ internal import Glibc
     private var watcher: SessionWatcher?
     package private(set) var isHandshakeComplete = false
 
-    /// For a connection to `hostName`, which the server's certificate must be valid for: a DNS name (also sent as SNI) or
-    /// an IP address literal. More than `outputLimit` bytes of pending ciphertext fail the session.
+    /// For a connection to `hostName`, which the server's certificate must be valid for: a DNS name (also sent as SNI)
+    /// or an IP address literal. More than `outputLimit` bytes of pending ciphertext fail the session.
     package static func client(
         _ context: ClientContext, hostName: String, outputLimit: Int = 1 << 20
     ) throws(TLSError) -> Session {
@@ -74,8 +74,8 @@ internal import Glibc
         }
     }
 
-    /// Tells of records and handshake messages as they pass, from inside of `handshake`, `read` and `write`; what is told must
-    /// not call the session.
+    /// Tells of records and handshake messages as they pass, from inside of `handshake`, `read` and `write`; what is
+    /// told must not call the session.
     package func observe(_ take: @escaping (SessionObservation) -> Void) {
         let watcher = SessionWatcher(take)
         unsafe watcher.watch(raw)

@@ -1,6 +1,7 @@
 internal import COpenSSL
 
-/// An EC P-256 private key that signs with ES256 (RFC 7518, 3.4), as Apple's `.p8` files hold one. Immutable; any thread.
+/// An EC P-256 private key that signs with ES256 (RFC 7518, 3.4), as Apple's `.p8` files hold one. Immutable; any
+/// thread.
 package final class SigningKey: Sendable {
     /// Bytes of a signature: r and s, 32 big-endian bytes each.
     package static let signatureCount = 64
@@ -93,8 +94,8 @@ package final class VerificationKey: Sendable {
         guard key.curve == "prime256v1" else { throw pem.failure("is not on P-256") }
     }
 
-    /// Whether the signature is this key's of the message: ES256's 64 bytes (RFC 7518, 3.4), or the same two numbers in DER
-    /// (RFC 3279, 2.2.3), as ECDSA libraries give them.
+    /// Whether the signature is this key's of the message: ES256's 64 bytes (RFC 7518, 3.4), or the same two numbers in
+    /// DER (RFC 3279, 2.2.3), as ECDSA libraries give them.
     package func isValid(signature: UnsafeRawBufferPointer, of message: UnsafeRawBufferPointer) -> Bool {
         let isPlain = signature.count == SigningKey.signatureCount
         // DER of two numbers of 256 bits takes 8 to 72 bytes.

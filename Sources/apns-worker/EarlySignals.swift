@@ -2,12 +2,13 @@ import CLinux
 import EventLoop
 import Glibc
 
-/// What signals do from the first line of `run` until the worker takes them itself (`Signals`): by default each would end
-/// the process, and as process 1 of a container it would never hear of one. Before that line, and before libraries'
+/// What signals do from the first line of `run` until the worker takes them itself (`Signals`): by default each would
+/// end the process, and as process 1 of a container it would never hear of one. Before that line, and before libraries'
 /// constructors, they are held back (`CEarlySignals`).
 enum EarlySignals {
-    /// SIGHUP waits. SIGTERM and SIGINT end the process at once, with 0: nothing was begun that has to be ended in order,
-    /// and what the start waits for, such as a pipe without a writer, may take for ever. On the main thread, before others.
+    /// SIGHUP waits. SIGTERM and SIGINT end the process at once, with 0: nothing was begun that has to be ended in
+    /// order, and what the start waits for, such as a pipe without a writer, may take for ever. On the main thread,
+    /// before others.
     static func hold() {
         Signals.block([SIGHUP])
         for number in [SIGTERM, SIGINT] {

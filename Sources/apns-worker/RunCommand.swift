@@ -52,7 +52,8 @@ func runWorker(_ arguments: [String]) -> ExitCode {
             complain("apns-worker run: \(excess): ending, so that it is seen")
             return .failed
         }
-        // One that is full, or cannot be written, keeps no worker from starting: not after the crash that it was to explain.
+        // One that is full, or cannot be written, keeps no worker from starting: not after the crash that it was to
+        // explain.
         var trace: TraceFile?
         do throws(TraceFile.Failure) {
             trace = try openTrace(options.configuration.trace, of: table.command) {

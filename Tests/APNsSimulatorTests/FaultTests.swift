@@ -16,7 +16,8 @@ struct FaultTests {
         #expect(Set(TokenTable.lines.map(\.code.description)).count == TokenTable.lines.count)
     }
 
-    /// "The JSON data might also be included in a GOAWAY frame" stands on both of Apple's pages, of no reason in particular.
+    /// "The JSON data might also be included in a GOAWAY frame" stands on both of Apple's pages, of no reason in
+    /// particular.
     @Test(arguments: ReasonCode.allCases.compactMap { $0.text?.description })
     func everyReasonCanBeThatOfAGoAway(reason: String) throws {
         for start in ["goaway", "goaway-now"] {

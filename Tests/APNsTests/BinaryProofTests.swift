@@ -68,7 +68,8 @@ struct BinaryProofTests {
         world.close()
     }
 
-    /// What is on a connection that is asked is decided by the answer; without one it is in doubt, though it was acknowledged.
+    /// What is on a connection that is asked is decided by the answer; without one it is in doubt, though it was
+    /// acknowledged.
     @Test func silenceAcceptsNothingOnAConnectionThatIsAsked() throws {
         let world = try GatewayWorld()
         world.configuration.minimumConnections = 2

@@ -109,7 +109,8 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    /// Nothing was ever delivered: the next try is not made at once, or a gateway that answers so is asked at full rate.
+    /// Nothing was ever delivered: the next try is not made at once, or a gateway that answers so is asked at full
+    /// rate.
     @Test func aShutdownBeforeAnythingWasDeliveredIsWaitedAfter() throws {
         let world = try GatewayWorld()
         world.sendsAgain = true
@@ -186,8 +187,8 @@ struct BinaryTransportTests {
         world.close()
     }
 
-    /// node-apn's `cacheTooSmall`, by time: an error that comes when its notification counts as accepted is told, and the window
-    /// is longer from then on.
+    /// node-apn's `cacheTooSmall`, by time: an error that comes when its notification counts as accepted is told, and
+    /// the window is longer from then on.
     @Test func anErrorThatComesTooLateLengthensTheWindow() throws {
         let world = try GatewayWorld()
         world.configuration.window.durationNs = 100_000_000

@@ -72,7 +72,8 @@ struct BinaryValueTests {
         #expect([UInt8(72), 84].withUnsafeBytes { reader.read($0) } == .garbage(72))
     }
 
-    /// Each status leads to what an operator knows from HTTP/2, or the protocol's own word; none looks like a status of HTTP.
+    /// Each status leads to what an operator knows from HTTP/2, or the protocol's own word; none looks like a status of
+    /// HTTP.
     @Test func statusesHaveReasonsAndVerdicts() {
         let table = VerdictTable()
         func verdict(_ status: UInt8) -> (Verdict, String) {
@@ -178,8 +179,8 @@ struct BinaryValueTests {
         return session
     }
 
-    /// The process stood still (SIGSTOP, a container that was paused): its wait ends without a word of what is there to be
-    /// read, and the clock says that the window is over.
+    /// The process stood still (SIGSTOP, a container that was paused): its wait ends without a word of what is there to
+    /// be read, and the clock says that the window is over.
     @Test func anErrorThatWaitsToBeReadIsNotSilence() {
         var session = session(5, leftNs: 1_000)
         var said: [Completion] = []

@@ -49,7 +49,8 @@ import Testing
         world.close()
     }
 
-    /// Something is unanswered: a PING after five seconds of silence, and ten for its answer; nothing is handed to it meanwhile.
+    /// Something is unanswered: a PING after five seconds of silence, and ten for its answer; nothing is handed to it
+    /// meanwhile.
     @Test func aSilentConnectionIsGivenUpWithinFifteenSeconds() throws {
         let world = try World()
         world.configuration.maximumConnections = 1

@@ -184,7 +184,8 @@ import Testing
         world.close()
     }
 
-    /// One way to the host is dead and another good, as it was before: what is answered on that shows that the host is of use.
+    /// One way to the host is dead and another good, as it was before: what is answered on that shows that the host is
+    /// of use.
     @Test func oneThatGoesOnIsTheHostsWordWhileOthersEnd() throws {
         let world = try World { $0.options.settings = [.maxConcurrentStreams(1)] }
         world.configuration.minimumConnections = 2

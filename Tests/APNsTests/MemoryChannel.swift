@@ -31,8 +31,8 @@ final class TestTime {
 
     var nowNs: Int64 { clock.now.monotonicNs }
 
-    /// One turn. Where nothing went on in two of them, it is as late as the next timer wants it, or as `limitNs`, which is asked
-    /// for after it.
+    /// One turn. Where nothing went on in two of them, it is as late as the next timer wants it, or as `limitNs`, which
+    /// is asked for after it.
     func turn(limitNs: @autoclosure () -> Int64) {
         clock.move(toNs: clock.now.monotonicNs + Self.turnNs)
         loop.runOnce()
@@ -55,8 +55,8 @@ protocol ServerChannel: ByteChannel {
 
 extension SecureChannel: ServerChannel {}
 
-/// One end of two byte channels in memory. What one end writes comes to the other in the loop's next turn, in one piece;
-/// ends and calls are in the order in which a `SecureChannel` has them.
+/// One end of two byte channels in memory. What one end writes comes to the other in the loop's next turn, in one
+/// piece; ends and calls are in the order in which a `SecureChannel` has them.
 final class MemoryChannel: ServerChannel, TurnEnder {
     private enum State { case opening, open, closing, closed }
 

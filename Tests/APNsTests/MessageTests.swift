@@ -123,7 +123,8 @@ import Testing
         }
     }
 
-    /// Whenever APNs calls one expired: none is as old as an hour, or lies ahead, and each is 20 minutes after the last.
+    /// Whenever APNs calls one expired: none is as old as an hour, or lies ahead, and each is 20 minutes after the
+    /// last.
     @Test(arguments: 0..<100 as Range<UInt64>)
     func appleFindsNothingWrong(seed: UInt64) {
         var random = SplitMix64(seed: seed)
@@ -255,8 +256,8 @@ import Testing
         #expect(Array(token.headerValue) == second)
     }
 
-    /// A request each second, with a wall clock that is sometimes wrong, to an APNs whose clock never is. At 0 a token of the
-    /// grid comes into use.
+    /// A request each second, with a wall clock that is sometimes wrong, to an APNs whose clock never is. At 0 a token
+    /// of the grid comes into use.
     private struct Sending {
         let token: ProviderToken
         var second: Int64
@@ -296,8 +297,8 @@ import Testing
         }
     }
 
-    /// Wherever in the grid it happens, in what was just started too. What is made while the clock is an hour behind has
-    /// expired for APNs, which may have another one made: neither takes the place of the good one.
+    /// Wherever in the grid it happens, in what was just started too. What is made while the clock is an hour behind
+    /// has expired for APNs, which may have another one made: neither takes the place of the good one.
     @Test(
         arguments: [
             (20, [-60]), (300, [-60]), (20, [60]), (300, [60]), (20, [-120]), (300, [120]), (20, [-60, -120]),
@@ -341,7 +342,8 @@ import Testing
         #expect(sending.isTwentyMinutesApart)
     }
 
-    /// APNs says that it expired: a clock that was stepped by minutes allows another one, a clock that was not does not.
+    /// APNs says that it expired: a clock that was stepped by minutes allows another one, a clock that was not does
+    /// not.
     @Test func anExpiredTokenMayBeRenewedAfterAStep() {
         var age = TokenAge()
         Self.make(&age, 0)

@@ -3,7 +3,8 @@ import Foundation
 import PushRecords
 import Testing
 
-/// What the article for users of node-apn says: each of node-apn's names has its row, and each name of ours in it is there.
+/// What the article for users of node-apn says: each of node-apn's names has its row, and each name of ours in it is
+/// there.
 @Suite struct ComingFromNodeAPNTests {
     // MARK: What node-apn has, by its documents and sources of 1.2.5 and 1.6
 

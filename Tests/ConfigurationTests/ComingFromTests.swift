@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 
-/// The articles for users of other programs and libraries: each name of theirs that was looked up has its row, and each name
-/// of ours is there.
+/// The articles for users of other programs and libraries: each name of theirs that was looked up has its row, and each
+/// name of ours is there.
 @Suite struct ComingFromTests {
     struct Origin: CustomTestStringConvertible, Sendable {
         /// As the table's head has it.

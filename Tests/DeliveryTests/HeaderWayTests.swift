@@ -3,8 +3,9 @@ import Testing
 @testable import Delivery
 @testable import PushRecords
 
-/// Apple's headers on their whole way: from a record through the machine's block to a request, and through a retry record
-/// back to a request. Each comes out as it went in, or its notification is refused with its reason and never sent.
+/// Apple's headers on their whole way: from a record through the machine's block to a request, and through a retry
+/// record back to a request. Each comes out as it went in, or its notification is refused with its reason and never
+/// sent.
 @Suite("Machine: the way of a header")
 struct HeaderWayTests {
     /// A header's name, and values with what becomes of each; `nil`: it is sent.

@@ -37,7 +37,8 @@ struct ReachTests {
         reach.advance(to: 1_299)
         #expect(reach.next(from: 0) == ReachEnd(1_300 + 4_000))
         reach.acknowledge(ReachEnd(5_300))
-        // Nothing is handed out any more: the margin shrinks, and what is not named any more is not allowed from then on.
+        // Nothing is handed out any more: the margin shrinks, and what is not named any more is not allowed from then
+        // on.
         for _ in 0..<100 { _ = reach.next(from: 1_300) }
         #expect(reach.margin == 500)
         #expect(reach.next(from: 1_300) == ReachEnd(1_800))

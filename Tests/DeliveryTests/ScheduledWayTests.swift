@@ -3,7 +3,8 @@ import Testing
 
 @testable import Delivery
 
-/// Notifications on their whole way through tiers, by a clock that jumps to whatever comes next: hours of it take no time.
+/// Notifications on their whole way through tiers, by a clock that jumps to whatever comes next: hours of it take no
+/// time.
 @Suite("Machine: the way to push-not-before")
 struct ScheduledWayTests {
     @Test("Due in 1 to 90 minutes: none is early, and none late by more than the shortest delay")
@@ -111,7 +112,8 @@ struct ScheduledWayTests {
     }
 }
 
-/// A machine whose retry records come back from tiers that are logs, each read in order, up to its head that is not due.
+/// A machine whose retry records come back from tiers that are logs, each read in order, up to its head that is not
+/// due.
 private final class TieredWorld {
     /// What passes from one step to the next, at least.
     static let stepMs: Int64 = 7

@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Starts {
-    /// Which address of a name is taken, and how soon: IPv6, IPv4, and a name of which one address is dead. The names are in a
-    /// file that takes the place of /etc/hosts for the worker alone, in a mount namespace.
+    /// Which address of a name is taken, and how soon: IPv6, IPv4, and a name of which one address is dead. The names
+    /// are in a file that takes the place of /etc/hosts for the worker alone, in a mount namespace.
     @Suite(.serialized) struct AddressTests {
         private static let token = String(repeating: "80fe", count: 16)
 

@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Gateways {
-    /// The binary protocol, from the request topic to the results, against the simulator's gateway. Each notification has a
-    /// device token of its own, by which `Books/gateway.py` compares what was written, accepted and said.
+    /// The binary protocol, from the request topic to the results, against the simulator's gateway. Each notification
+    /// has a device token of its own, by which `Books/gateway.py` compares what was written, accepted and said.
     @Suite(.serialized) struct BinaryTests {
         private static let records = 10_000
 
@@ -122,8 +122,8 @@ extension EndToEnd.Gateways {
             try scene.audit(4_000, "--lost-at-most", "\(lost + count)")
         }
 
-        /// Its kernel takes what its program never reads: the app is named, and held, until the gateway reads again. What another
-        /// app has far behind its records in the same partition waits for neither.
+        /// Its kernel takes what its program never reads: the app is named, and held, until the gateway reads again.
+        /// What another app has far behind its records in the same partition waits for neither.
         @Test(
             .needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(4)), arguments: ["silent", "slow=10"])
         func aGatewayThatReadsNothingHoldsUpNoOtherApp(fault: String) throws {
@@ -135,7 +135,8 @@ extension EndToEnd.Gateways {
             _ = try scene.page("status", with: "no answer to a token of zeros")
             _ = try scene.page("metrics", with: "apns_worker_held_total{app=\"kiosk\",cause=\"unreachable\"} 1")
             #expect(worker.text.contains("took in nothing more for 15 s: it reads no further"))
-            // No notification is used up to find out whether it reads: what its kernel took before that was known is all.
+            // No notification is used up to find out whether it reads: what its kernel took before that was known is
+            // all.
             let presumed = try scene.results(of: "kiosk")
             #expect(presumed < 1_000)
             try scene.post("/faults?gateway=")

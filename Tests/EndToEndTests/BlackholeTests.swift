@@ -6,7 +6,8 @@ extension EndToEnd.Troubles {
     /// A network that swallows everything: connections to Apple take all bytes and answer nothing, new ones too, while
     /// Kafka holds more than the worker may have in memory. At full size: `APNS_WORKER_E2E_RECORDS=1000000`.
     @Suite(.serialized) struct BlackholeTests {
-        /// What the worker's resident memory may be, whatever waits, in kilobytes: 64 MB (<doc:WhatItCosts>) and a tenth.
+        /// What the worker's resident memory may be, whatever waits, in kilobytes: 64 MB (<doc:WhatItCosts>) and a
+        /// tenth.
         static let residentLimit = 70 * 1024
         /// How long nothing is answered, in seconds: more than twice the session timeout of 6 s, and long enough for a
         /// connection to be given up and for its successor to be swallowed too.

@@ -34,8 +34,9 @@ extension EndToEnd.Chaos {
             #expect(ended.text.contains("\nlost: 0\n"))
         }
 
-        /// Two apps of the binary protocol beside the others: their gateway closes without a word, shuts down, and says late what
-        /// is wrong, while workers are killed. Nothing is lost, and what is sent again says so. `BinaryTests` shows each by itself.
+        /// Two apps of the binary protocol beside the others: their gateway closes without a word, shuts down, and says
+        /// late what is wrong, while workers are killed. Nothing is lost, and what is sent again says so. `BinaryTests`
+        /// shows each by itself.
         @Test(.needs(.worker, .broker, .python), .ownBroker, .long, .timeLimit(.minutes(5)))
         func aGatewaysFaultsLoseNothing() throws {
             let ended = try chaos(
@@ -46,7 +47,8 @@ extension EndToEnd.Chaos {
             #expect(ended.text.contains(/\ngateways: \d{4,} results/))
         }
 
-        /// The same while it reads slowly, late or nothing, among poison that closes its connections, and the server's kills.
+        /// The same while it reads slowly, late or nothing, among poison that closes its connections, and the server's
+        /// kills.
         @Test(.needs(.worker, .broker, .python), .ownBroker, .long, .timeLimit(.minutes(6)))
         func aGatewayThatDoesNotReadLosesNothing() throws {
             let ended = try chaos(
@@ -56,8 +58,8 @@ extension EndToEnd.Chaos {
             #expect(ended.text.contains("\nlost: 0\n"))
         }
 
-        /// Among kills one record in 200 is one that once stopped, killed or flooded a worker: each has a result or a dead
-        /// letter, and what is behind it too.
+        /// Among kills one record in 200 is one that once stopped, killed or flooded a worker: each has a result or a
+        /// dead letter, and what is behind it too.
         @Test(.needs(.worker, .broker, .python), .ownBroker, .long, .timeLimit(.minutes(5)))
         func poisonStopsNothing() throws {
             let ended = try chaos(

@@ -62,8 +62,8 @@ extension EndToEnd.Services {
 
         // MARK: Partitions
 
-        /// One device has one partition whoever writes, as long as all hash by murmur2. What librdkafka does by itself agrees
-        /// with Java's client by chance only.
+        /// One device has one partition whoever writes, as long as all hash by murmur2. What librdkafka does by itself
+        /// agrees with Java's client by chance only.
         @Test(.needsJavaClient, .needs(.broker, .python, .kcat), .timeLimit(.minutes(3)))
         func theSameKeyGoesToTheSamePartition() throws {
             let broker = try #require(KafkaBroker.shared)
@@ -128,8 +128,9 @@ extension EndToEnd.Services {
 
         // MARK: CloudEvents, and serializers that add something
 
-        /// CloudEvents in binary mode need nothing: the payload is the value. In structured mode the event is the value, and
-        /// is taken for the payload. What a serializer put before a value or around a key leaves no notification.
+        /// CloudEvents in binary mode need nothing: the payload is the value. In structured mode the event is the
+        /// value, and is taken for the payload. What a serializer put before a value or around a key leaves no
+        /// notification.
         @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
         func cloudEventsAndSerializers() throws {
             let scene = try Scene("events", partitions: 1)

@@ -302,7 +302,8 @@ extension EndToEnd.Commands {
             try simulator.process.stop()
         }
 
-        /// What is to be sent later than anybody waits for: where it waits, and until when; what is wrong with it at once.
+        /// What is to be sent later than anybody waits for: where it waits, and until when; what is wrong with it at
+        /// once.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(3)))
         func sendSaysWhenItsNotificationWillBeSent() throws {
             let scene = try Scene("later", partitions: 1)
@@ -495,7 +496,8 @@ extension EndToEnd.Commands {
             }
         }
 
-        /// A second member joins while the first one's command runs: that is waited for, so nothing is handed over twice.
+        /// A second member joins while the first one's command runs: that is waited for, so nothing is handed over
+        /// twice.
         @Test(.needs(.worker, .broker, .python, .kcat), .timeLimit(.minutes(3)))
         func membersShareWithoutRepeating() throws {
             let scene = try Scene("share", partitions: 4)

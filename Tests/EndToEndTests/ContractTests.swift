@@ -5,8 +5,8 @@ import Testing
 extension EndToEnd.Records {
     /// What the worker writes is what the contract says: every outcome, every member, every header, in every topic.
     @Suite(.serialized) struct ContractTests {
-        /// The tiers, in seconds. Those of a user come one after the other from 30 s on: `1 30 31` shows that, and takes
-        /// two minutes.
+        /// The tiers, in seconds. Those of a user come one after the other from 30 s on: `1 30 31` shows that, and
+        /// takes two minutes.
         static let tiers = (ProcessInfo.processInfo.environment["APNS_WORKER_E2E_TIERS"] ?? "1 3")
             .split(separator: " ").compactMap { Int($0) }
         private static let deadLetterBytes = 20_000

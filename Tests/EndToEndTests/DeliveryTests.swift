@@ -23,8 +23,8 @@ extension EndToEnd.Deliveries {
             try simulator.process.stop()
         }
 
-        /// Some requests make the server close, cut or reset its connections, or leave them unanswered: all are resent, and
-        /// what may have been accepted twice says so.
+        /// Some requests make the server close, cut or reset its connections, or leave them unanswered: all are resent,
+        /// and what may have been accepted twice says so.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
         func lostConnectionsLoseNothing() throws {
             let scene = try Scene("faults")

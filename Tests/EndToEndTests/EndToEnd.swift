@@ -3,10 +3,11 @@ import TestSupport
 import Testing
 
 /// The built worker as a process, between a real broker and a real server, with producers that are not ours. Rows of
-/// tests side by side, in each one after the other. None should be much longer than the rest: the run takes at least as long
-/// as the longest.
+/// tests side by side, in each one after the other. None should be much longer than the rest: the run takes at least as
+/// long as the longest.
 @Suite(.places) enum EndToEnd {
-    /// What so many rows need keeps two cores busy for most of the time; the other rows stand in line. Some tests measure times.
+    /// What so many rows need keeps two cores busy for most of the time; the other rows stand in line. Some tests
+    /// measure times.
     fileprivate static let places = Waiting(atOnce: 9)
 
     /// What becomes of notifications, at load; each run ends in the audit of three books.

@@ -33,7 +33,8 @@ extension EndToEnd.Starts {
             }
         }
 
-        /// Long before its first line, while libraries are initialized. As process 1 of a container it would not hear of it.
+        /// Long before its first line, while libraries are initialized. As process 1 of a container it would not hear
+        /// of it.
         @Test(.needs(.worker), .needsClang, .timeLimit(.minutes(1)), arguments: [SIGHUP, SIGTERM, SIGINT])
         func aSignalBeforeTheStart(number: Int32) throws {
             let name = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("early")).path

@@ -2,7 +2,8 @@ import Foundation
 import TestSupport
 
 /// Workers of one group over one topic: half of the notifications come one by one, the other half in twenty large
-/// envelopes. The server is slow until everybody came and went, so that envelopes are on their way for some ten seconds.
+/// envelopes. The server is slow until everybody came and went, so that envelopes are on their way for some ten
+/// seconds.
 final class Fleet {
     /// How many notifications; the full size is 400,000, whose envelopes have 10,000 tokens.
     static let notifications = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_FLEET"] ?? "") ?? 12_000

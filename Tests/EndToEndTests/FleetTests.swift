@@ -2,8 +2,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Troubles {
-    /// Workers of one group join late and leave in the middle of large envelopes. The audit finds what is lost and, by the
-    /// server's own count, what is sent twice.
+    /// Workers of one group join late and leave in the middle of large envelopes. The audit finds what is lost and, by
+    /// the server's own count, what is sent twice.
     @Suite(.serialized) struct FleetTests {
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
         func oneJoinsLateAndTheFirstLeaves() throws {
@@ -37,8 +37,8 @@ extension EndToEnd.Troubles {
             try fleet.finish()
         }
 
-        /// What the successor of a killed member sends again was in flight, or settled since the last commit; each says that
-        /// it is in doubt.
+        /// What the successor of a killed member sends again was in flight, or settled since the last commit; each says
+        /// that it is in doubt.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
         func aKilledMembersSuccessorRepeatsWhatWasInFlight() throws {
             let fleet = try Fleet("killed")
@@ -52,8 +52,8 @@ extension EndToEnd.Troubles {
             try fleet.finish("--crashed", "--repeats-at-most", "\(repeatable)")
         }
 
-        /// Two have one name by mistake: the broker puts the first one out, for good. What it has on connections settles and
-        /// has its results; what it could not commit the other sends again, and says so.
+        /// Two have one name by mistake: the broker puts the first one out, for good. What it has on connections
+        /// settles and has its results; what it could not commit the other sends again, and says so.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
         func aMemberWhoseNameIsTakenLetsItsOwnSettle() throws {
             let fleet = try Fleet("fenced")

@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Services {
-    /// Through proxies that are not ours: tinyproxy, and squid where it is installed. What they refuse is said in words that
-    /// tell what to do, and one that dies with requests on their way costs time and nothing else.
+    /// Through proxies that are not ours: tinyproxy, and squid where it is installed. What they refuse is said in words
+    /// that tell what to do, and one that dies with requests on their way costs time and nothing else.
     @Suite(.serialized) struct ForeignProxyTests {
         private static let token = String(repeating: "80fe", count: 16)
 

@@ -14,8 +14,8 @@ extension EndToEnd.Services {
                 .appending(path: "library").path
         }
 
-        /// It builds, produces both forms with PushRecords, and reads results and dead tokens. Building takes some 20 s the
-        /// first time.
+        /// It builds, produces both forms with PushRecords, and reads results and dead tokens. Building takes some 20 s
+        /// the first time.
         @Test(.needs(.worker, .broker, .python, .kcat), .needsSwift, .timeLimit(.minutes(10)))
         func aProgramOfItsOwn() throws {
             let scene = try Scene("library", partitions: 2)

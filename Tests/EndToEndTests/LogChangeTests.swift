@@ -66,8 +66,8 @@ extension EndToEnd.Logs {
             try simulator.process.stop()
         }
 
-        /// Gone for less than its readers look away, and filled by a mirror: the records have the times of those that it
-        /// copied.
+        /// Gone for less than its readers look away, and filled by a mirror: the records have the times of those that
+        /// it copied.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(5)))
         func aTopicThatIsMadeAnewAtOnceWithOldRecordsIsReadFromItsBeginning() throws {
             let scene = try Scene("mirrored", partitions: 2)

@@ -3,8 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Refusals {
-    /// Many apps, with keys and certificates in turn, whose connections are dialled when something is to be sent. Some have
-    /// credentials that are refused, some hosts that cannot be reached: the others' times against a run without those.
+    /// Many apps, with keys and certificates in turn, whose connections are dialled when something is to be sent. Some
+    /// have credentials that are refused, some hosts that cannot be reached: the others' times against a run without
+    /// those.
     @Suite(.serialized) struct ManyAppsTests {
         /// In this order; each is of a number that the others' kinds divide.
         static let well = Long.isWanted ? 60 : 12

@@ -2,13 +2,13 @@ import Foundation
 import TestSupport
 import Testing
 
-/// A newer librdkafka than the distribution's, as PyPI's package confluent-kafka carries it: self-contained, and with the
-/// same binary interface.
+/// A newer librdkafka than the distribution's, as PyPI's package confluent-kafka carries it: self-contained, and with
+/// the same binary interface.
 enum NewerClientLibrary {
     private static let package = "confluent-kafka==2.16.0"
 
-    /// The folder with its `librdkafka.so.1`, for LD_LIBRARY_PATH; fetched once. Cancels the test, with the reason, where
-    /// it cannot be had.
+    /// The folder with its `librdkafka.so.1`, for LD_LIBRARY_PATH; fetched once. Cancels the test, with the reason,
+    /// where it cannot be had.
     static func folder() throws -> String {
         do {
             return try fetched.get()

@@ -8,8 +8,9 @@ extension EndToEnd.Refusals {
         /// 400 BadDeviceToken, in either environment.
         static let dead = "fa1740010"
 
-        /// Every second token is one of the other environment. That one goes away and comes back, and the worker is killed
-        /// meanwhile: every good token's notification is accepted, every dead one's rejected, and no good one is called dead.
+        /// Every second token is one of the other environment. That one goes away and comes back, and the worker is
+        /// killed meanwhile: every good token's notification is accepted, every dead one's rejected, and no good one is
+        /// called dead.
         @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(4)))
         func mixedTokensAreAllAcceptedAndNoneIsCalledDead() throws {
             let scene = try Scene("environments", partitions: 4)

@@ -4,8 +4,8 @@ import Testing
 
 extension EndToEnd.Deliveries {
     /// Nobody is kept waiting by somebody else: a topic with little to send by one with a campaign, an app by one that
-    /// cannot be reached. Times are from a record to its answer, by the results alone. They are of no use on a machine that
-    /// does other things too, so the limits are wide; `APNS_WORKER_E2E_PACE=1000000` runs the full size.
+    /// cannot be reached. Times are from a record to its answer, by the results alone. They are of no use on a machine
+    /// that does other things too, so the limits are wide; `APNS_WORKER_E2E_PACE=1000000` runs the full size.
     @Suite(.serialized) struct PaceTests {
         /// Records of the backlog; a tenth of them a second, at most 5,000, go to ten apps.
         static let backlog =

@@ -28,8 +28,8 @@ final class ProtectedScene {
         return (worker, pages)
     }
 
-    /// Waits until `/status` names a problem of the subject with these words; prints how long that took, and fails when it
-    /// was long (10 s are promised; the machine may be loaded).
+    /// Waits until `/status` names a problem of the subject with these words; prints how long that took, and fails when
+    /// it was long (10 s are promised; the machine may be loaded).
     func awaitProblem(_ subject: String, _ words: [String], _ worker: ChildProcess, _ pages: Pages) throws {
         let start = Date()
         try pages.await("/status", within: 60) { answer in

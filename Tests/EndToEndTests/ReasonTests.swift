@@ -4,8 +4,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Troubles {
-    /// Everything that APNs may say, as an answer and as the last words of a connection: what becomes of the notification, what
-    /// is written of it, and what of its app.
+    /// Everything that APNs may say, as an answer and as the last words of a connection: what becomes of the
+    /// notification, what is written of it, and what of its app.
     @Suite(.serialized) struct ReasonTests {
         /// One run for all of it: each case has an app, and one that is about a credential a key of its own.
         @Test(.needs(.worker, .broker, .python, .kcat, .curl, .openssl), .timeLimit(.minutes(2)))
@@ -207,7 +207,8 @@ private struct Case {
         case answer
         /// The request is answered 200; then GOAWAY says it, and the connection ends.
         case goAway
-        /// GOAWAY says it in place of the answer, and the connection ends: whether the request was processed nobody knows. Once.
+        /// GOAWAY says it in place of the answer, and the connection ends: whether the request was processed nobody
+        /// knows. Once.
         case goAwayUnanswered
         /// Nothing is provoked.
         case plain
@@ -223,8 +224,8 @@ private struct Case {
 
     /// Each of its connections ended by an answer that asked for another one, so its host counts as out of reach.
     var isOutOfReach = false
-    /// It is about a provider token that may have been renewed at once, if its `iat` was 20 minutes ago: so many sends more,
-    /// and after a GOAWAY no circuit. The time of day decides.
+    /// It is about a provider token that may have been renewed at once, if its `iat` was 20 minutes ago: so many sends
+    /// more, and after a GOAWAY no circuit. The time of day decides.
     var mayRenew = false
 
     static let unknown = "ReasonOfTomorrow"
@@ -383,8 +384,8 @@ private enum Reasons {
         case resent
         /// At once and over a new connection, then as `credential`.
         case resentThenCredential
-        /// As `credential`, of the app's topic alone; sent at once and over a new connection only where its own was a minute
-        /// old. A GOAWAY with the word says nothing of the next connection.
+        /// As `credential`, of the app's topic alone; sent at once and over a new connection only where its own was a
+        /// minute old. A GOAWAY with the word says nothing of the next connection.
         case topic
 
         var outcome: String {
@@ -421,8 +422,9 @@ private enum Reasons {
         }
     }
 
-    /// The table of status codes, "Handling notification responses from APNs": what comes of one with a reason that nobody
-    /// knows; and of one with none, which is a proxy's or another server's where the notification itself is found fault with.
+    /// The table of status codes, "Handling notification responses from APNs": what comes of one with a reason that
+    /// nobody knows; and of one with none, which is a proxy's or another server's where the notification itself is
+    /// found fault with.
     static let statuses: [(Int, unknown: Ending, missing: Ending)] = [
         (400, .rejected, .retried),  // "Bad request."
         // "There was an error with the certificate or with the provider's authentication token."
@@ -436,10 +438,11 @@ private enum Reasons {
         (503, .retried, .retried),  // "The server is shutting down and unavailable."
     ]
 
-    /// `nil`: it is no reason. The first 32 with the words of Apple's page "Handling notification responses from APNs", which
-    /// also says: "After 15 minutes, you can retry JSON payloads that receive response status codes that begin with 5XX. […]
-    /// Don't retry notification responses with the error code BadDeviceToken, DeviceTokenNotForTopic, Forbidden, ExpiredToken,
-    /// Unregistered, or PayloadTooLarge. You can retry with a delay, if you get the error code TooManyRequests."
+    /// `nil`: it is no reason. The first 32 with the words of Apple's page "Handling notification responses from APNs",
+    /// which also says: "After 15 minutes, you can retry JSON payloads that receive response status codes that begin
+    /// with 5XX. […] Don't retry notification responses with the error code BadDeviceToken, DeviceTokenNotForTopic,
+    /// Forbidden, ExpiredToken, Unregistered, or PayloadTooLarge. You can retry with a delay, if you get the error code
+    /// TooManyRequests."
     static func row(_ reason: ReasonCode) -> Row? {
         switch reason {
         case .none, .other: nil

@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Records {
-    /// What a producer can write: no record stops the worker, kills it, or makes it write or hold much more than was read.
+    /// What a producer can write: no record stops the worker, kills it, or makes it write or hold much more than was
+    /// read.
     @Suite(.serialized) struct RecordLimitsTests {
         /// What the worker may hold at its worst, in MiB; a debug build with idle connections has some 60.
         private static let residentLimit = 512

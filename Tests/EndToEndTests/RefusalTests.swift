@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Refusals {
-    /// A server that refuses for good: single notifications, or an app's every connection. What is refused waits in a tier;
-    /// nothing else waits with it.
+    /// A server that refuses for good: single notifications, or an app's every connection. What is refused waits in a
+    /// tier; nothing else waits with it.
     @Suite(.serialized) struct RefusalTests {
         /// How long a good record may take, in seconds.
         static let promptly = 5.0
@@ -67,7 +67,8 @@ extension EndToEnd.Refusals {
             try simulator.process.stop()
         }
 
-        /// All connections of one app allow no stream: it is held and named, and the topic moves on; another app goes on.
+        /// All connections of one app allow no stream: it is held and named, and the topic moves on; another app goes
+        /// on.
         @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(3)))
         func anAppWithoutStreamsHoldsUpNobodyAndGoesOnWhenItHasSome() throws {
             let apps = try TwoApps("streamless") { scene in
@@ -89,8 +90,8 @@ extension EndToEnd.Refusals {
             try apps.mend("streams=1000", resultsWithin: 60)
         }
 
-        /// A host keeps its connections and answers nothing on them any more: its app is named within ten seconds, another one
-        /// is not, and the first answer ends it.
+        /// A host keeps its connections and answers nothing on them any more: its app is named within ten seconds,
+        /// another one is not, and the first answer ends it.
         @Test(
             .needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(4)),
             arguments: ["reset-stream", "refuse-stream", "no-answer", "blackhole"])
@@ -120,8 +121,8 @@ extension EndToEnd.Refusals {
             try apps.stop()
         }
 
-        /// Every connection of one app is answered with a GOAWAY that blames the credential: its circuit opens and is named;
-        /// another app goes on.
+        /// Every connection of one app is answered with a GOAWAY that blames the credential: its circuit opens and is
+        /// named; another app goes on.
         @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(3)))
         func aCredentialThatAGoAwayRefusesStopsItsAppOnly() throws {
             // Of another environment: apps that share key and environment share a circuit.

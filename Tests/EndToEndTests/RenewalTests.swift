@@ -3,8 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Deliveries {
-    /// What a provider sends with is replaced while notifications flow: no answer but 200, nothing lost, nothing twice, nothing in
-    /// doubt.
+    /// What a provider sends with is replaced while notifications flow: no answer but 200, nothing lost, nothing twice,
+    /// nothing in doubt.
     @Suite(.serialized) struct RenewalTests {
         /// Records a second.
         static let rate = Long.isWanted ? 5_000 : 1_000
@@ -50,8 +50,8 @@ extension EndToEnd.Deliveries {
             try simulator.process.stop()
         }
 
-        /// At the next time of the grid on which all that send with a key have the same token: worker and server live so much
-        /// later that it comes some seconds after the start.
+        /// At the next time of the grid on which all that send with a key have the same token: worker and server live
+        /// so much later that it comes some seconds after the start.
         @Test(
             .needs(.worker, .broker, .python, .curl),
             .enabled(

@@ -3,8 +3,8 @@ import TestSupport
 
 /// What one end-to-end test plays in: topics of its own on a real broker, a folder, and the programs it starts.
 ///
-/// Everything is a process: the worker, the server it sends to, the producer, the audit. All of them are killed with the
-/// test process at the latest.
+/// Everything is a process: the worker, the server it sends to, the producer, the audit. All of them are killed with
+/// the test process at the latest.
 final class Scene {
     /// How many records the large runs write.
     static let records = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_RECORDS"] ?? "") ?? 60_000

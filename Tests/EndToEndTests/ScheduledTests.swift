@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Records {
-    /// `push-not-before` over a real broker, with tiers of seconds: none is early by the server's book, and none is lost.
+    /// `push-not-before` over a real broker, with tiers of seconds: none is early by the server's book, and none is
+    /// lost.
     @Suite(.serialized) struct ScheduledTests {
         /// Over how many seconds they are spread.
         private static let seconds = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_SCHEDULED"] ?? "") ?? 20

@@ -3,8 +3,9 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Refusals {
-    /// A server that takes streams away and gives them back while notifications flow: SETTINGS_MAX_CONCURRENT_STREAMS goes from
-    /// 1,000 to 1 and back, again and again. What is on its way above a new limit is refused, and sent again unprocessed.
+    /// A server that takes streams away and gives them back while notifications flow: SETTINGS_MAX_CONCURRENT_STREAMS
+    /// goes from 1,000 to 1 and back, again and again. What is on its way above a new limit is refused, and sent again
+    /// unprocessed.
     @Suite(.serialized) struct StreamsTests {
         /// Records a second, and how often the streams go.
         static let rate = Long.isWanted ? 5_000 : 1_000

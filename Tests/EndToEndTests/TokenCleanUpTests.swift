@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Services {
-    /// The article on token clean-up: its table, its statements and its command, as they stand there, on a real PostgreSQL.
+    /// The article on token clean-up: its table, its statements and its command, as they stand there, on a real
+    /// PostgreSQL.
     @Suite(.serialized) struct TokenCleanUpTests {
         /// The statements in their order: the table, the registration, the file `delete-tokens.sql`.
         private let statements: [String]
@@ -22,8 +23,9 @@ extension EndToEnd.Services {
             try #require(statements.count == 3 && blocks("sh").count == 1)
         }
 
-        /// 100,000 tokens are sent a notification; 5,000 are dead, 500 of which were registered again. psql is killed in the
-        /// middle of its statement, then tail is. What is deleted are the other 4,500, and nothing when all is read again.
+        /// 100,000 tokens are sent a notification; 5,000 are dead, 500 of which were registered again. psql is killed
+        /// in the middle of its statement, then tail is. What is deleted are the other 4,500, and nothing when all is
+        /// read again.
         @Test(
             .enabled(
                 if: Tool.postgres.place != nil, "PostgreSQL is not installed (by hand: apt-get install postgresql)"),
@@ -50,7 +52,8 @@ extension EndToEnd.Services {
             let tail = try startTail(database, scene, more: "--batch", "100")
             let first = try awaitOne(of: held, in: database)
             held.removeAll { $0.number == first.number }
-            // psql dies: its batch is handed over again, and the next one waits behind the server's part of the dead one.
+            // psql dies: its batch is handed over again, and the next one waits behind the server's part of the dead
+            // one.
             kill(try #require(Self.child(of: tail.processID, named: "psql")), SIGKILL)
             try tail.waitFor("records are handed over again in 1 s", seconds: 20)
             try awaitBlocked(database, count: 2)
@@ -78,13 +81,14 @@ extension EndToEnd.Services {
 
         // MARK: The tokens
 
-        /// The simulator's dead tokens: the number is what follows 1,600,000,000,000 in its time of death, in milliseconds.
+        /// The simulator's dead tokens: the number is what follows 1,600,000,000,000 in its time of death, in
+        /// milliseconds.
         private static func dead(_ number: Int) -> String { "fa174101" + hex(number, digits: 56) }
 
         private func makeTokens(_ database: PostgreSQL) throws {
             try database.run(statements[0])
-            // Every tenth of the dead was registered after its death, or in the same millisecond; the others before, some
-            // in the millisecond before.
+            // Every tenth of the dead was registered after its death, or in the same millisecond; the others before,
+            // some in the millisecond before.
             try database.run(
                 """
                 insert into device_tokens

@@ -68,8 +68,8 @@ enum Tool: String {
 }
 
 extension Trait where Self == ConditionTrait {
-    /// Skips the test, with the reason, where a tool is missing; where everything must be there (`CI=true`) it runs, and
-    /// fails at the first use of the tool.
+    /// Skips the test, with the reason, where a tool is missing; where everything must be there (`CI=true`) it runs,
+    /// and fails at the first use of the tool.
     static func needs(_ tools: Tool...) -> Self {
         let missing = tools.filter { $0.place == nil }
         let names = missing.map(\.rawValue).joined(separator: ", ")

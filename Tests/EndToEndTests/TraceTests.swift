@@ -3,7 +3,8 @@ import TestSupport
 import Testing
 
 extension EndToEnd.Commands {
-    /// `--trace`: what one sends to the authors after the first contact with Apple's servers. It has what passed, and no secret.
+    /// `--trace`: what one sends to the authors after the first contact with Apple's servers. It has what passed, and
+    /// no secret.
     @Suite(.serialized) struct TraceTests {
         private static let token = String(repeating: "80fe", count: 16)
         /// What no trace may have: a device token, a payload, a person's name, a provider token, a key.

@@ -150,9 +150,9 @@ extension EndToEnd.Batches {
             try simulator.process.stop()
         }
 
-        /// What a producer wrote by hand: records that claim other offsets than theirs, and a length that librdkafka and Java read
-        /// differently. Each such batch is one dead letter; all that is beside it has its result, although the worker is killed
-        /// meanwhile.
+        /// What a producer wrote by hand: records that claim other offsets than theirs, and a length that librdkafka
+        /// and Java read differently. Each such batch is one dead letter; all that is beside it has its result,
+        /// although the worker is killed meanwhile.
         @Test(.needs(.worker, .broker, .python, .curl, .kcat), .timeLimit(.minutes(6)))
         func batchesWhoseRecordsAreNotInOrderAreDeadLetteredAndNothingBesideThemIsLost() throws {
             let scene = try Scene("disorder", partitions: 4)
@@ -210,8 +210,9 @@ extension EndToEnd.Batches {
             "00" + hex(partition, digits: 10) + hex(number, digits: 52)
         }
 
-        /// Without TLS, something on the way from the broker changes device tokens: nothing of that is sent. What was damaged on its
-        /// way is read when it is asked for again; what stays so becomes one dead letter, and what is behind it goes on.
+        /// Without TLS, something on the way from the broker changes device tokens: nothing of that is sent. What was
+        /// damaged on its way is read when it is asked for again; what stays so becomes one dead letter, and what is
+        /// behind it goes on.
         @Test(.needs(.worker, .broker, .python, .curl, .kcat), .timeLimit(.minutes(4)))
         func damagedTokensAreNeverBelievedAndTheOthersGoOn() throws {
             let scene = try Scene("damage", partitions: 3)
@@ -286,7 +287,8 @@ extension EndToEnd.Batches {
             try simulator.process.stop()
         }
 
-        /// A topic that is sent far slower than it is read fills the memory with what it has unread; one beside it goes on.
+        /// A topic that is sent far slower than it is read fills the memory with what it has unread; one beside it goes
+        /// on.
         @Test(.needs(.worker, .broker, .python, .curl), .timeLimit(.minutes(8)))
         func whatOneTopicHoldsKeepsNoOtherWaiting() throws {
             let scene = try Scene("hoarders", partitions: 8)

@@ -196,7 +196,8 @@ import Testing
         let peers = try Peers(client: options)
         try peers.connect()
         _ = try Push().submit(to: peers.client, user: 1, keep: 1)
-        // HEADERS without END_STREAM: literal `:status: 103` (name index 8) and `apns-id: old`; then 200 with END_STREAM.
+        // HEADERS without END_STREAM: literal `:status: 103` (name index 8) and `apns-id: old`; then 200 with
+        // END_STREAM.
         let interim: [UInt8] =
             [0x08, 3] + Array("103".utf8) + [0x00, 7] + Array("apns-id".utf8) + [3] + Array("old".utf8)
         let final: [UInt8] = [0x88]

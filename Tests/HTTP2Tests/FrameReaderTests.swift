@@ -18,8 +18,8 @@ import Testing
         return frames
     }
 
-    /// Two requests and their answers, read beside the sessions: what the one means by its header fields, the reader sees, also
-    /// where they are indexed, and the credential's stand-in is undone; in pieces of any size.
+    /// Two requests and their answers, read beside the sessions: what the one means by its header fields, the reader
+    /// sees, also where they are indexed, and the credential's stand-in is undone; in pieces of any size.
     @Test(arguments: [1, 2, 5, 9, 10, 64, Int.max]) func aConversation(pieces: Int) throws {
         let peers = try Peers()
         try peers.connect()

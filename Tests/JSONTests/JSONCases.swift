@@ -2,7 +2,8 @@
 ///
 /// In the texts `%XX` stands for the byte of that number.
 enum JSONCases {
-    /// Sections 2 to 7, and numbers of any size and escapes of half a surrogate pair, which section 9 leaves to the parser.
+    /// Sections 2 to 7, and numbers of any size and escapes of half a surrogate pair, which section 9 leaves to the
+    /// parser.
     static let valid: [String] = [
         // Section 3: any value is a text.
         "null", "true", "false", "0", "\"\"", "[]", "{}", "\"a\"", "-1",

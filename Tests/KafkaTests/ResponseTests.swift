@@ -8,7 +8,8 @@ import Testing
 
 // One after the other with those: the limits are of the process.
 extension UnpackingTests {
-    /// Batches that librdkafka unpacks by itself, or that are not compressed, are looked at where they come from the network.
+    /// Batches that librdkafka unpacks by itself, or that are not compressed, are looked at where they come from the
+    /// network.
     @Suite(.serialized) struct ResponseTests {
         /// How a batch's records are packed.
         enum Packing: String, CaseIterable, CustomTestStringConvertible {
@@ -149,7 +150,8 @@ extension UnpackingTests {
             return caller
         }
 
-        /// Of version 11: partitions with these first offsets and ends, the last of them with a batch that is its log's last.
+        /// Of version 11: partitions with these first offsets and ends, the last of them with a batch that is its log's
+        /// last.
         private static func response(logs: [(start: Int64, end: Int64)]) -> [UInt8] {
             var bytes = big(Int32(0)) + big(Int16(0)) + big(Int32(0)) + big(UInt32(1))
             bytes += big(UInt16(3)) + Array("abc".utf8) + big(UInt32(logs.count))
@@ -310,8 +312,8 @@ extension UnpackingTests {
 
         // MARK: Damage
 
-        /// With four partitions, say, of which the last has its first records, the numbers of version 11 are lengths of version 7,
-        /// by which a good batch stands above its log's end.
+        /// With four partitions, say, of which the last has its first records, the numbers of version 11 are lengths of
+        /// version 7, by which a good batch stands above its log's end.
         @Test func aGoodBatchIsLeftAloneWhateverOtherVersionsItsResponseLooksLike() {
             var random = SplitMix64(seed: 11)
             for count in 1...12 {
@@ -348,16 +350,16 @@ extension UnpackingTests {
         /// Where a batch is said to begin of which that is not known.
         private static let nowhere = Int64.max - Int64(Int32.max)
 
-        /// Whether librdkafka goes no further than to this batch: snappy that it cannot unpack, and that ends behind all that may be
-        /// asked for.
+        /// Whether librdkafka goes no further than to this batch: snappy that it cannot unpack, and that ends behind
+        /// all that may be asked for.
         private static func isRefused(_ batch: [UInt8], base: Int64) -> Bool {
             batch[..<8] == big(base)[...] && batch[8..<12] == big(UInt32(batch.count - 12))[...] && batch[16] == 2
                 && batch[17..<21] == big(checksum(batch[21...]))[...] && batch[21..<23] == [0, 2]
                 && batch[23..<27] == big(Int32.max)[...] && batch[61...].prefix(5).allSatisfy { $0 == 0xFF }
         }
 
-        /// Each bit that the checksum covers, and its own, of every codec: librdkafka looks at none of them (`check.crcs`), and would
-        /// send what is there to whom it is said to be for.
+        /// Each bit that the checksum covers, and its own, of every codec: librdkafka looks at none of them
+        /// (`check.crcs`), and would send what is there to whom it is said to be for.
         @Test func noFlippedBitOfABatchIsBelieved() {
             let base: Int64 = 1 << 40
             for (name, batch) in Self.small(base: base) {

@@ -150,8 +150,8 @@ import Testing
         return UInt32(find("crc32", as: Checksum.self)(0, bytes, UInt32(bytes.count)))
     }
 
-    /// Unpacks the records of a batch as librdkafka does (rdkafka_zstd.c, rdkafka_lz4.c, rdgz.c); returns how many bytes that
-    /// were, `nil`: it was refused.
+    /// Unpacks the records of a batch as librdkafka does (rdkafka_zstd.c, rdkafka_lz4.c, rdgz.c); returns how many
+    /// bytes that were, `nil`: it was refused.
     ///
     /// - Parameter isSized: false: as where a frame of zstd does not say how large it is.
     private static func unpack(_ batch: [UInt8], _ codec: Codec, isSized: Bool = true) -> Int? {
@@ -316,8 +316,8 @@ import Testing
         #expect(found == [expected])
     }
 
-    /// Of anything but the records that its header tells of, librdkafka makes other records than Java, or stops, or ends the
-    /// process.
+    /// Of anything but the records that its header tells of, librdkafka makes other records than Java, or stops, or
+    /// ends the process.
     enum Oddity: String, CaseIterable, CustomTestStringConvertible {
         case oneMissing, oneMore, cutRecord, twice, backwards, beyondTheLast, longLength, longDelta, longKey, longerKey
         var testDescription: String { rawValue }
@@ -361,8 +361,8 @@ import Testing
         #expect(Self.unpack(batch, codec) == records.count)
     }
 
-    /// Java reads all members of a gzip file, librdkafka the first, and stops at an assertion where that is empty; of lz4 it
-    /// stops where something is behind the frame.
+    /// Java reads all members of a gzip file, librdkafka the first, and stops at an assertion where that is empty; of
+    /// lz4 it stops where something is behind the frame.
     @Test(arguments: [Codec.gzip, .lz4], [[UInt8](), record(0, value: 3)]) func whatIsBehindTheEndIsDamage(
         codec: Codec, first: [UInt8]
     ) {

@@ -97,7 +97,8 @@ import Testing
 
     private static let official = ProcessInfo.processInfo.environment["ASYNCAPI_SCHEMA"]
 
-    /// The specification's own schema, which is in github.com/asyncapi/spec-json-schemas: `schemas/3.0.0-without-$id.json`.
+    /// The specification's own schema, which is in github.com/asyncapi/spec-json-schemas:
+    /// `schemas/3.0.0-without-$id.json`.
     @Test(
         .enabled(
             if: SchemaJudge.isThere && official != nil,

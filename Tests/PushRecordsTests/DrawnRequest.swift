@@ -3,8 +3,8 @@ import Foundation
 
 @testable import PushRecords
 
-/// What JSON Schema cannot say of a request: the worker refuses it, and its schema does not. Each stands in the schema's
-/// description, too.
+/// What JSON Schema cannot say of a request: the worker refuses it, and its schema does not. Each stands in the
+/// schema's description, too.
 enum BeyondSchemas: String, CaseIterable {
     /// An object has each name once, and of a header that comes twice only one text.
     case twice = "stands twice"

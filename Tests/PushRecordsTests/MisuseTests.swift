@@ -2,8 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-/// What does not compile, by the compiler's own word, and what does: files of `Tests/Misuse` and examples of the articles, checked
-/// against the module that was built for these tests.
+/// What does not compile, by the compiler's own word, and what does: files of `Tests/Misuse` and examples of the
+/// articles, checked against the module that was built for these tests.
 @Suite(.waiting) struct MisuseTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appending(path: "../..").standardizedFileURL

@@ -136,7 +136,8 @@ extension OwnedRequest {
     }
 }
 
-/// Reads a list piece by piece, the first ones each from another copy of it; a token that is not one is marked with its reason.
+/// Reads a list piece by piece, the first ones each from another copy of it; a token that is not one is marked with its
+/// reason.
 func readTokens(_ list: UnsafeRawBufferPointer) -> [String] {
     guard list.count > 0 else { return [] }
     var cursor = TokenCursor()

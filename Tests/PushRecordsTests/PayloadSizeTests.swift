@@ -6,8 +6,8 @@ private let channel = "dHN0LXNyY2gtY2hubA=="
 
 /// Apple's limits to the byte, and shortening to them.
 @Suite struct PayloadSizeTests {
-    /// Characters by what they take in JSON: one byte, two, three and four of UTF-8, an escape of two and one of six, and a
-    /// family of several code points.
+    /// Characters by what they take in JSON: one byte, two, three and four of UTF-8, an escape of two and one of six,
+    /// and a family of several code points.
     private static let characters: [(Character, Int)] = [
         ("a", 1), ("é", 2), ("€", 3), ("🚚", 4), ("\"", 2), ("\\", 2), ("\n", 2), ("\u{1}", 6), ("/", 1), ("\u{7F}", 1),
         ("👩‍👩‍👧‍👦", 25),

@@ -1,7 +1,8 @@
 import Foundation
 import Testing
 
-/// What the library is to a program that is not this one: it builds where there is no Linux, and says what each member is.
+/// What the library is to a program that is not this one: it builds where there is no Linux, and says what each member
+/// is.
 @Suite struct PublicInterfaceTests {
     private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         .appending(path: "../..").standardizedFileURL
@@ -42,7 +43,8 @@ import Testing
         #expect(saysPlatforms)
     }
 
-    /// Every public declaration of what producers use has a docstring, and every file that knows Apple's rules names the page.
+    /// Every public declaration of what producers use has a docstring, and every file that knows Apple's rules names
+    /// the page.
     @Test func eachMemberIsExplained() throws {
         for file in try Self.files("Sources/PushRecords/API") {
             // Cases are public as their enum is: those are looked at up to the brace that closes it.

@@ -4,8 +4,8 @@ import Testing
 
 @testable import PushRecords
 
-/// Every text at every length and of every byte, every number at its bounds, through the parser and all writers: what is
-/// written has a largest size.
+/// Every text at every length and of every byte, every number at its bounds, through the parser and all writers: what
+/// is written has a largest size.
 @Suite struct RecordLimitsTests {
     @Test func theSumsOfAllLimitsFit() {
         #expect(RecordLimits.largestResult <= RecordLimits.result)

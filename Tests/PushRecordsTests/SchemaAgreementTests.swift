@@ -5,8 +5,8 @@ import Testing
 
 @testable import PushRecords
 
-/// What the schema of a request allows the worker takes, and the other way round, but for `BeyondSchemas`: drawn records,
-/// right and wrong near every boundary.
+/// What the schema of a request allows the worker takes, and the other way round, but for `BeyondSchemas`: drawn
+/// records, right and wrong near every boundary.
 @Suite struct SchemaAgreementTests {
     private static let count = 1_000
 

@@ -23,8 +23,8 @@ struct SchemaJudge {
         asked.append([schema.rawValue, Data(value).base64EncodedString()])
     }
 
-    /// Of headers: as an object of their texts. Of a name that comes twice the last value counts; one without a value is
-    /// left out.
+    /// Of headers: as an object of their texts. Of a name that comes twice the last value counts; one without a value
+    /// is left out.
     mutating func ask(_ schema: RecordSchema, headers: [(name: String, value: [UInt8]?)]) throws {
         var object: [String: String] = [:]
         for header in headers { object[header.name] = header.value.map { String(decoding: $0, as: UTF8.self) } }
@@ -56,7 +56,8 @@ struct SchemaJudge {
 }
 
 extension Trait where Self == ConditionTrait {
-    /// Skips the test where there is no Python with jsonschema; where everything must be there (`CI=true`) it fails instead.
+    /// Skips the test where there is no Python with jsonschema; where everything must be there (`CI=true`) it fails
+    /// instead.
     static var needsSchemaJudge: Self {
         .enabled(
             if: SchemaJudge.isThere || ProcessInfo.processInfo.environment["CI"] == "true",

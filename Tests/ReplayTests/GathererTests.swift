@@ -88,7 +88,8 @@ import Testing
         #expect(remarks.isEmpty)
     }
 
-    /// Partitions are read in any order, and two results of one notification may be in two: what was done is read before.
+    /// Partitions are read in any order, and two results of one notification may be in two: what was done is read
+    /// before.
     @Test func whatWasDoneElsewhereIsRememberedFirst() {
         var progress = job([source: 100, other: 100])
         progress.moved(source, to: 50)

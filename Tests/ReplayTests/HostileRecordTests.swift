@@ -4,8 +4,8 @@ import Testing
 
 @testable import Replay
 
-/// Results and dead letters that are not what a worker writes: whoever may write to their topics may say anything. None of
-/// them ends, holds up or hides what stands beside it.
+/// Results and dead letters that are not what a worker writes: whoever may write to their topics may say anything. None
+/// of them ends, holds up or hides what stands beside it.
 @Suite struct HostileRecordTests {
     static let places: [(topic: String, partition: Int32, offset: Int64)] = [
         ("apns.requests", -1, 0), ("apns.requests", .min, 0), ("apns.requests", 100_000, 0), ("apns.requests", .max, 0),
@@ -129,8 +129,8 @@ import Testing
         #expect(batch.requests == 250 && batch.after[source]?.counts.matched == 1)
     }
 
-    /// Of a batch no more is known than that it was there when its letter was written, and when the job began: an end that is
-    /// too far would have the job ask again for what it wrote itself.
+    /// Of a batch no more is known than that it was there when its letter was written, and when the job began: an end
+    /// that is too far would have the job ask again for what it wrote itself.
     @Test func whatCameLaterIsNoRecordOfTheBatch() {
         func fits(_ timestampMs: Int64, writtenMs: Int64, beganMs: Int64 = 900_000) -> Bool {
             let mark = LetterMark(writtenMs: writtenMs, beganMs: beganMs)

@@ -37,14 +37,14 @@ extension SimulatedWorld {
         if let earlyMs = books[original].map({ $0.notBeforeMs - time(worker).wallMs }), earlyMs > 0 {
             breaks("\(place) was sent \(earlyMs) ms before its time")
         }
-        // What was settled or refused may be sent again when a map was cut, or damaged, or a drain cut short; it says so.
-        // A retry record need not: it is the request beside it that is sent again, and says so.
+        // What was settled or refused may be sent again when a map was cut, or damaged, or a drain cut short; it says
+        // so. A retry record need not: it is the request beside it that is sent again, and says so.
         let isForgotten = (wasMapCut || logs[place.log].wasDamaged) && notification.inDoubt > 0
         let isReadAgain = logs[original.log].wasDamaged || books[original]?.isReadAgain == true
         let mayBeTwice = wasMapCut || limitCount > 0 || remakesProducers || isReadAgain || isForgotten
         let mayBeForgotten = mayBeTwice && (notification.inDoubt > 0 || place.log >= 3)
-        // What is settled is sent again only when no commit since could say so. What is open of a log that is gone goes on
-        // beside what was left of it, which says that it may have been sent.
+        // What is settled is sent again only when no commit since could say so. What is open of a log that is gone goes
+        // on beside what was left of it, which says that it may have been sent.
         if assignment.fenced == nil, assignment.life >= 0, let known = settledAt[place],
             let takenAt = commitTakenAt[known.assignment],
             known.step < takenAt,
@@ -61,8 +61,8 @@ extension SimulatedWorld {
         }
     }
 
-    /// What is bad in one environment may be sent to the other, and is asked about once more in both where its partition was
-    /// given up in between.
+    /// What is bad in one environment may be sent to the other, and is asked about once more in both where its
+    /// partition was given up in between.
     private func isDecided(_ book: SimulatedBook) -> Bool {
         hasOther && book.rule == .bad ? !book.results.isEmpty : book.processed > 0
     }
@@ -198,8 +198,8 @@ extension SimulatedWorld {
         if gauges.openBytes > settings.maxOpenBytes + 16_384 { breaks("\(gauges.openBytes) bytes are open") }
     }
 
-    /// With several apps, one has at most half of what may be open, but for what is about to leave, and for the probe of its
-    /// circuit: while that is open everything is read, to be held, and one of it is to find out.
+    /// With several apps, one has at most half of what may be open, but for what is about to leave, and for the probe
+    /// of its circuit: while that is open everything is read, to be held, and one of it is to find out.
     private func checkShares(_ worker: SimulatedWorker) {
         // An app that was alone for a while may have more.
         guard allApps.count > 1, everRemoved.isEmpty else { return }
@@ -227,8 +227,8 @@ extension SimulatedWorld {
             waiting[worker.machine.store[notification.record].partition, default: 0] += 1
         }
         for (slot, count) in waiting where count > max(1, settings.maxOpen / 2) {
-            // What was under way when the partition was lost and came back is more; so is a fan-out that lay below the reach
-            // before a commit counted it, and named less.
+            // What was under way when the partition was lost and came back is more; so is a fan-out that lay below the
+            // reach before a commit counted it, and named less.
             guard let partition = worker.machine.ledger.partitions.find(slot),
                 worker.machine.ledger.partitions[partition].phase == .active,
                 !worker.machine.ledger.partitions[partition].reach.isStale,
@@ -272,8 +272,8 @@ extension SimulatedWorld {
         case .abandoned where rule == .bad && guardHolds: return
         case .accepted where book.isLostLate: return
         case .abandoned where book.isDiscarded: return
-        // A gateway that closes without a word leaves all that was open in doubt, until what ends its connections is alone:
-        // that is an attempt now and then, and these have none to spare.
+        // A gateway that closes without a word leaves all that was open in doubt, until what ends its connections is
+        // alone: that is an attempt now and then, and these have none to spare.
         case .abandoned
         where result.inDoubt > settings.resendMax && binaryNames.contains(book.app) && rule == .shutdown: return
         case .invalid where everRemoved.contains(book.app): return

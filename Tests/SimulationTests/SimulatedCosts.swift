@@ -35,7 +35,8 @@ extension SimulatedWorld {
             machine.ledger.partitions[partition].isMapCut
         else { return }
         wasMapCut = true
-        // Unless the broker takes less than it should, nothing can be held, or what is on connections is not waited for.
+        // Unless the broker takes less than it should, nothing can be held, or what is on connections is not waited
+        // for.
         let isWhole =
             machine.ledger.partitions[partition].metadataLimit == settings.metadataLimit && !wereTiersDenied
         if isWhole, worker.assignments[log]?.isLate == false { breaks("a map was cut in a graceful stop") }

@@ -3,8 +3,8 @@ struct SimulatedFaults {
     var name: String
     /// Sends whose completion stays unknown.
     var doubts = true
-    /// Connections that are lost, streams that are reset, answers that never come. Without it connections may still fall
-    /// silent, and die under what kills them.
+    /// Connections that are lost, streams that are reset, answers that never come. Without it connections may still
+    /// fall silent, and die under what kills them.
     var breaks = true
     /// Connections that fall silent, for minutes on end.
     var silence = true

@@ -4,7 +4,8 @@ import PushRecords
 
 @testable import Delivery
 
-/// An app's transport of the binary protocol, as a worker of the simulation has it: the product's values, and connections.
+/// An app's transport of the binary protocol, as a worker of the simulation has it: the product's values, and
+/// connections.
 final class SimulatedGateway {
     /// What all gateways of a world have in common.
     struct Weather {

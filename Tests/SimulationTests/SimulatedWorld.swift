@@ -273,7 +273,8 @@ final class SimulatedWorld {
         var progress = 0
         while !isFinished {
             if left % 30 == 0 { heal() }
-            // An app whose share is full of what waits for such a commit has the rest of its own held until it is taken.
+            // An app whose share is full of what waits for such a commit has the rest of its own held until it is
+            // taken.
             healDenials(isAll: left < patience / 2)
             left -= 1
             if left % 100 == 0, endedCount > progress {
@@ -484,8 +485,8 @@ final class SimulatedWorld {
         addWorker()
     }
 
-    /// What this worker alone knew of a log that was cut, and no commit names, nobody knows any more: whoever reads what
-    /// the cut left cannot say that it was sent.
+    /// What this worker alone knew of a log that was cut, and no commit names, nobody knows any more: whoever reads
+    /// what the cut left cannot say that it was sent.
     func forgetUntold(by worker: SimulatedWorker, log: Int) {
         for place in worker.untold.removeValue(forKey: log) ?? [] {
             guard let original = original(of: place) else { continue }

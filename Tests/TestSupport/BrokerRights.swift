@@ -98,8 +98,8 @@ extension KafkaBroker {
         try administer { client, queue in rd_kafka_CreateAcls(client, &binding, 1, nil, queue) }
     }
 
-    /// Lets `User:worker` write in transactions, whatever their ids: of these librdkafka 2.0.2 knows no rules, so it is not
-    /// among what everyone is granted.
+    /// Lets `User:worker` write in transactions, whatever their ids: of these librdkafka 2.0.2 knows no rules, so it is
+    /// not among what everyone is granted.
     package func allowTransactions() throws {
         try administer(
             "org.apache.kafka.tools.AclCommand",

@@ -3,8 +3,8 @@ import Glibc
 package import Kafka
 import Synchronization
 
-/// A real Kafka broker for tests: the one of KAFKA_BOOTSTRAP_SERVERS, or one started from KAFKA_HOME (../shared/kafka has
-/// a README that says how), which lives as long as the test process.
+/// A real Kafka broker for tests: the one of KAFKA_BOOTSTRAP_SERVERS, or one started from KAFKA_HOME (../shared/kafka
+/// has a README that says how), which lives as long as the test process.
 package final class KafkaBroker: @unchecked Sendable {
     /// The broker that all tests of this process share; `nil`: see `reason`.
     package static let shared: KafkaBroker? = {
@@ -17,8 +17,8 @@ package final class KafkaBroker: @unchecked Sendable {
         }
     }()
 
-    /// One that tests stop, freeze and take rights away at, one test after the other; each leaves it as it found it. A broker
-    /// takes longer to start than most of them to run.
+    /// One that tests stop, freeze and take rights away at, one test after the other; each leaves it as it found it. A
+    /// broker takes longer to start than most of them to run.
     package static let expendable = Result<KafkaBroker, any Error> {
         guard let home else { throw Failure.notStarted("it needs KAFKA_HOME") }
         return try KafkaBroker(home: home, hasRights: true)
@@ -56,7 +56,8 @@ package final class KafkaBroker: @unchecked Sendable {
         folder = nil
     }
 
-    /// Starts a broker of its own (for a test that stops or restarts it, or takes rights away); it is gone with the object.
+    /// Starts a broker of its own (for a test that stops or restarts it, or takes rights away); it is gone with the
+    /// object.
     ///
     /// - Parameter hasRights: with an authorizer and a listener for `User:worker`, who has every right to begin with.
     package init(home: String, hasRights: Bool = false) throws {
@@ -183,8 +184,8 @@ package final class KafkaBroker: @unchecked Sendable {
 
     // MARK: Quotas
 
-    /// Limits what clients with this id write or read (`producer_byte_rate`, `consumer_byte_rate`: bytes a second, of each
-    /// broker); `nil`: no more. It holds for open connections, too. Needs a broker of ours.
+    /// Limits what clients with this id write or read (`producer_byte_rate`, `consumer_byte_rate`: bytes a second, of
+    /// each broker); `nil`: no more. It holds for open connections, too. Needs a broker of ours.
     package func setQuota(_ name: String, ofClientID clientID: String, bytesPerSecond: Int?) throws {
         let change = bytesPerSecond.map { ["--add-config", "\(name)=\($0)"] } ?? ["--delete-config", name]
         try administer(

@@ -22,8 +22,8 @@ package struct Waiting: SuiteTrait, TestTrait, TestScoping {
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
         try await withTaskExecutorPreference(ThreadForEach.shared) {
-            // On a thread of its own already: who had a place, and then stood in line for a thread of all tests behind those
-            // that compute, would keep others from waiting meanwhile.
+            // On a thread of its own already: who had a place, and then stood in line for a thread of all tests behind
+            // those that compute, would keep others from waiting meanwhile.
             await room.enter()
             defer { room.leave() }
             try await function()

@@ -8,8 +8,8 @@ import Testing
 
 @testable import Worker
 
-/// Transports of another kind than HTTP/2: as Apple's retired binary protocol had it, frames go out, an error comes back and
-/// ends the connection, and what it is silent about was taken. No socket, no server.
+/// Transports of another kind than HTTP/2: as Apple's retired binary protocol had it, frames go out, an error comes
+/// back and ends the connection, and what it is silent about was taken. No socket, no server.
 @Suite struct AppTransportsTests {
     @Test func `Silence is acceptance: each is sent once and settled`() throws {
         let scene = try Scene(apps: 2)

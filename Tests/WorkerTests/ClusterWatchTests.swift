@@ -74,8 +74,8 @@ import Testing
         #expect(rounds { $0.isEmpty } <= 2)
     }
 
-    /// Replicas that have another configuration write to a tier that this one does not name: it is found once the group's
-    /// members change, long before the next look that comes by itself.
+    /// Replicas that have another configuration write to a tier that this one does not name: it is found once the
+    /// group's members change, long before the next look that comes by itself.
     @Test(.timeLimit(.minutes(3))) func `A tier that others left is found when it is to be looked for`() throws {
         let mock = try MockCluster()
         var configuration = WorkerConfiguration(

@@ -103,8 +103,8 @@ final class LinkScene {
         }
     }
 
-    /// Sends so many requests of an app, one after the other, each once the last one is answered: whatever is given back
-    /// meanwhile is sent again.
+    /// Sends so many requests of an app, one after the other, each once the last one is answered: whatever is given
+    /// back meanwhile is sent again.
     func expectAnswers(
         _ link: TransportLink, app: Int, count: Int, sourceLocation: SourceLocation = #_sourceLocation
     ) throws {
@@ -116,8 +116,8 @@ final class LinkScene {
         }
     }
 
-    /// Sends so many requests of an app, as many at once as there is room for, until each is answered 200; what is given
-    /// back is sent again. `between` is called with the number of answers so far whenever some came.
+    /// Sends so many requests of an app, as many at once as there is room for, until each is answered 200; what is
+    /// given back is sent again. `between` is called with the number of answers so far whenever some came.
     func pump(_ link: TransportLink, app: Int, count: Int, between: (Int) throws -> Void) throws {
         var waiting = (1...UInt32(count)).map { nextSlot + $0 }
         nextSlot += UInt32(count)

@@ -1,9 +1,9 @@
 /// How many notifications may be open at once on a connection, by how connections end: a value machine.
 ///
-/// Where a gateway closes without a word, all that was open is in doubt, and sent again: so little is to be open next time, a
-/// quarter of what the connection had settled, or 100. It doubles with what is settled. Where nothing was settled on it, half as
-/// many are admitted each time, the same ones first: so the one that ends the connections is alone at last, and only then is
-/// an end held against it.
+/// Where a gateway closes without a word, all that was open is in doubt, and sent again: so little is to be open next
+/// time, a quarter of what the connection had settled, or 100. It doubles with what is settled. Where nothing was
+/// settled on it, half as many are admitted each time, the same ones first: so the one that ends the connections is
+/// alone at last, and only then is an end held against it.
 package struct BinaryAdmission: Sendable, Equatable {
     private let most: Int
     /// Open at once, on each connection.

@@ -30,9 +30,9 @@ protocol BinaryConnectionOwner: AnyObject {
 
 /// One connection to a gateway of the binary protocol: channel and session. Loop's thread.
 ///
-/// Every request handed to it is answered by one completion before `connectionClosed` is said: by the gateway's error answer,
-/// which decides everything before the one it names as well, by its silence, or as in doubt when the connection ends without
-/// a word. After an answer the gateway discards whatever comes, so a connection has one at most.
+/// Every request handed to it is answered by one completion before `connectionClosed` is said: by the gateway's error
+/// answer, which decides everything before the one it names as well, by its silence, or as in doubt when the connection
+/// ends without a word. After an answer the gateway discards whatever comes, so a connection has one at most.
 final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     enum Phase { case dialing, ready, draining, closed }
 
@@ -93,7 +93,8 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         channel = dialer.open(target, context: configuration.tls, options: configuration.channel, delegate: self)
     }
 
-    /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not its own.
+    /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not
+    /// its own.
     var address: String {
         DialTarget(host: configuration.host, port: configuration.port, proxy: configuration.proxy)
             .text(reachedAt: channel?.peerAddress)
@@ -123,8 +124,8 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Takes requests from the queue's front until `most` notifications, or `bytes` of frames, are open on it, or as long as the
-    /// channel takes them.
+    /// Takes requests from the queue's front until `most` notifications, or `bytes` of frames, are open on it, or as
+    /// long as the channel takes them.
     func fill(from queue: inout RequestQueue, most: Int, bytes: Int) {
         let now = loop.now
         guard phase == .ready, !session.isStuck(nowNs: now.monotonicNs) else { return }
@@ -196,8 +197,8 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// Takes no more requests, and has the gateway decide what is open by its answer instead of its silence: the last frame has
-    /// a device token that it must refuse, and the error that names it says that all before it were accepted.
+    /// Takes no more requests, and has the gateway decide what is open by its answer instead of its silence: the last
+    /// frame has a device token that it must refuse, and the error that names it says that all before it were accepted.
     func fence() {
         // It is asked, and has nothing to decide.
         if session.mustProve, open == 0 { return giveUp("closed before it had answered") }
@@ -207,8 +208,8 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         writeFence()
     }
 
-    /// As `fence`, and nothing but the gateway's answer decides what is open, nor shows that the gateway is of use. Where
-    /// answers are about nobody, what is open ends as ever.
+    /// As `fence`, and nothing but the gateway's answer decides what is open, nor shows that the gateway is of use.
+    /// Where answers are about nobody, what is open ends as ever.
     func prove() {
         guard wasReady, phase == .ready || phase == .draining, session.hasIdentifiers || open == 0 else {
             return drain()
@@ -377,7 +378,8 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         alarmNs = .max
         guard phase != .closed, let channel, wasReady else { return }
         let nowNs = loop.now.monotonicNs
-        // Written bytes less those that the kernel still holds: TLS makes them more, never less, so none is counted too early.
+        // Written bytes less those that the kernel still holds: TLS makes them more, never less, so none is counted too
+        // early.
         session.acknowledged(upTo: channel.writtenBytes - Int64(channel.unacknowledgedBytes), nowNs: nowNs)
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {

@@ -1,7 +1,7 @@
 internal import PushRecords
 
-/// Notifications as the binary provider protocol has them, big-endian, one after the other in a buffer that is used again.
-/// Source: Apple, "Local and Push Notification Programming Guide", legacy information.
+/// Notifications as the binary provider protocol has them, big-endian, one after the other in a buffer that is used
+/// again. Source: Apple, "Local and Push Notification Programming Guide", legacy information.
 struct BinaryFrames: ~Copyable {
     /// One notification; its bytes are lent.
     struct Fields {
@@ -127,8 +127,8 @@ struct BinaryFrames: ~Copyable {
         }
     }
 
-    /// Four bytes of eight digits, of which the first is the lowest byte: a digit is the low half of its code, and 9 more for
-    /// a letter.
+    /// Four bytes of eight digits, of which the first is the lowest byte: a digit is the low half of its code, and 9
+    /// more for a letter.
     @inline(__always)
     private static func bytes(_ digits: UInt64) -> UInt32 {
         let halves = (digits & 0x0F0F_0F0F_0F0F_0F0F) &+ ((digits >> 6) & 0x0101_0101_0101_0101) &* 9

@@ -9,8 +9,8 @@ package struct BinaryPatience: Sendable, Equatable {
         longestNs = limits.longestNs
     }
 
-    /// An error came for one that silence had accepted, `ageNs` after it left: a quarter more than was seen is waited from now
-    /// on, or twice as long where that is not known.
+    /// An error came for one that silence had accepted, `ageNs` after it left: a quarter more than was seen is waited
+    /// from now on, or twice as long where that is not known.
     ///
     /// - Returns: whether it is longer now.
     package mutating func wasTooShort(ageNs: Int64?) -> Bool {

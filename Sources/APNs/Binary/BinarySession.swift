@@ -1,7 +1,8 @@
 package import Delivery
 
-/// What becomes of the notifications of one connection of the binary protocol: a value machine, no I/O and no clock. It is told
-/// what was written, acknowledged, answered and lost, and says each completion once; the connection does the rest.
+/// What becomes of the notifications of one connection of the binary protocol: a value machine, no I/O and no clock. It
+/// is told what was written, acknowledged, answered and lost, and says each completion once; the connection does the
+/// rest.
 ///
 /// Completions lack what only the connection knows: which credential it has, and texts.
 package struct BinarySession: Sendable {
@@ -9,11 +10,11 @@ package struct BinarySession: Sendable {
     package enum Meaning: Sendable, Equatable {
         /// It decided `settled` notifications, by the fence or another one.
         case decided(settled: Int, discarded: Int, byFence: Bool)
-        /// It named one that silence had accepted: at most `lostAtMost` were not delivered, that one among them unless it was the
-        /// last one processed. `ageNs`: how long after it left, as far as that is known.
+        /// It named one that silence had accepted: at most `lostAtMost` were not delivered, that one among them unless
+        /// it was the last one processed. `ageNs`: how long after it left, as far as that is known.
         case tooLate(lostAtMost: Int, ageNs: Int64?, discarded: Int)
-        /// It names nobody: what was processed is not known. The connection is to be given up. `lostAtMost`: so many had silence
-        /// accepted, and it says that it processed none.
+        /// It names nobody: what was processed is not known. The connection is to be given up. `lostAtMost`: so many
+        /// had silence accepted, and it says that it processed none.
         case ofNobody(lostAtMost: Int)
     }
 
@@ -60,8 +61,8 @@ package struct BinarySession: Sendable {
         }
     }
 
-    /// What left at once is accepted in pieces, over a quarter of the window: so are the results that follow written, and what
-    /// takes its place is spread as well. In one piece, twenty thousand results wait for Kafka at a time.
+    /// What left at once is accepted in pieces, over a quarter of the window: so are the results that follow written,
+    /// and what takes its place is spread as well. In one piece, twenty thousand results wait for Kafka at a time.
     private static let pieceNs: Int64 = 100_000_000
     private static let leastPiece = 1_000
 
@@ -69,20 +70,20 @@ package struct BinarySession: Sendable {
         max(Self.leastPiece, Int(Int64(window.count) * 4 * Self.pieceNs / max(1, windowNs)))
     }
 
-    /// A fence is waited for longer than a notification: nothing but the end of the connection depends on it, and an error that
-    /// comes later than the window is told only as long as somebody listens.
+    /// A fence is waited for longer than a notification: nothing but the end of the connection depends on it, and an
+    /// error that comes later than the window is told only as long as somebody listens.
     private static let fencePatienceNs: Int64 = 5_000_000_000
 
-    /// Whether a fence would have something to decide, or to prove: an error that is still under way for what silence accepted
-    /// comes before the fence's answer. And nobody has asked for that yet.
+    /// Whether a fence would have something to decide, or to prove: an error that is still under way for what silence
+    /// accepted comes before the fence's answer. And nobody has asked for that yet.
     package var canBeFenced: Bool { !hasFence && !isAnswered && (!window.isEmpty || settledCount > 0) }
 
     package func holds(anyOf ids: Set<NotificationID>) -> Bool { window.holds(anyOf: ids) }
 
     // MARK: Proof
 
-    /// Whether the peer reads is in question, and what its kernel took is no answer: the fence, which follows unless it is
-    /// there, is to bring one.
+    /// Whether the peer reads is in question, and what its kernel took is no answer: the fence, which follows unless it
+    /// is there, is to bring one.
     ///
     /// - Returns: whether the fence has to be written.
     package mutating func demandProof() -> Bool {
@@ -126,9 +127,10 @@ package struct BinarySession: Sendable {
 
     /// Silence accepts what left a window ago.
     ///
-    /// To be called at most once in a turn. The silence is that until the call before, since whatever came until then was read
-    /// meanwhile: where the process stood still, an error may wait to be read while the clock says that the window is over.
-    /// The silence of a peer that reads no further accepts nothing: its kernel took what its program may never see.
+    /// To be called at most once in a turn. The silence is that until the call before, since whatever came until then
+    /// was read meanwhile: where the process stood still, an error may wait to be read while the clock says that the
+    /// window is over. The silence of a peer that reads no further accepts nothing: its kernel took what its program
+    /// may never see.
     ///
     /// - Returns: how many notifications were settled.
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {

@@ -3,12 +3,12 @@ package import EventLoop
 package import Network
 internal import PushRecords
 
-/// Sends one app's notifications to a gateway that speaks Apple's binary provider protocol: a pool of connections on one
-/// loop. Loop's thread.
+/// Sends one app's notifications to a gateway that speaks Apple's binary provider protocol: a pool of connections on
+/// one loop. Loop's thread.
 ///
-/// Every request of `TransportCommand.send` is answered by exactly one completion. What its promise lacks beside HTTP/2's,
-/// and how its window works: <doc:BinaryGateway>. It keeps itself and its connections alive until `close` was answered by
-/// `TransportEvent.closed`.
+/// Every request of `TransportCommand.send` is answered by exactly one completion. What its promise lacks beside
+/// HTTP/2's, and how its window works: <doc:BinaryGateway>. It keeps itself and its connections alive until `close` was
+/// answered by `TransportEvent.closed`.
 package final class BinaryTransport: Transport, BinaryConnectionOwner, ConnectionPoolOwner {
     private var configuration: BinaryConfiguration
     private let loop: Loop
@@ -28,7 +28,8 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
     /// - Parameters:
     ///   - dialer: opens the channels of its connections, on the loop.
     ///   - random: decides how long it is waited after a failure, within limits.
-    ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: completions, then the others.
+    ///   - emit: called at the end of a turn, on the loop's thread, with that turn's events: completions, then the
+    ///     others.
     package init(
         app: AppIndex, configuration: BinaryConfiguration, loop: Loop, dialer: any ChannelDialer,
         random: any RandomNumberGenerator = SystemRandomNumberGenerator(),
@@ -69,8 +70,8 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         }
     }
 
-    /// Partitions go to another worker: what waits here is given back, and what is on connections is decided by an answer,
-    /// where the protocol has one, not by silence.
+    /// Partitions go to another worker: what waits here is given back, and what is on connections is decided by an
+    /// answer, where the protocol has one, not by silence.
     private func recall(_ ids: Set<NotificationID>) {
         pool.giveBack(queue.removeAll { ids.contains($0) } + suspects.removeAll { ids.contains($0) })
         for connection in pool.connections + [pool.quarantineConnection].compactMap({ $0 })
@@ -80,8 +81,8 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         }
     }
 
-    /// Makes all connections anew, with this configuration from now on: another credential, host or window. The old ones take
-    /// no more requests and finish what is on them. Loop's thread.
+    /// Makes all connections anew, with this configuration from now on: another credential, host or window. The old
+    /// ones take no more requests and finish what is on them. Loop's thread.
     ///
     /// The back-off's limits stay those of the first configuration.
     package func replace(configuration: BinaryConfiguration) {
@@ -127,12 +128,12 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
 
     // MARK: Whether the gateway reads
 
-    /// What a gateway's kernel takes says nothing about its program: nothing is handed over before an answer shows that it
-    /// reads, which a connection with nothing but a fence on it asks for.
+    /// What a gateway's kernel takes says nothing about its program: nothing is handed over before an answer shows that
+    /// it reads, which a connection with nothing but a fence on it asks for.
     private var mustProve: Bool { pool.reachability.isOnProbation && configuration.answersFence }
 
-    /// One connection after the other came to nothing, or one was given up whose peer reads nothing: the others are asked for
-    /// an answer, and so is the next one.
+    /// One connection after the other came to nothing, or one was given up whose peer reads nothing: the others are
+    /// asked for an answer, and so is the next one.
     private func demandProof() {
         pool.tell(.onProbation)
         for connection in pool.connections + [pool.quarantineConnection].compactMap({ $0 })

@@ -1,10 +1,12 @@
 package import Delivery
 
-/// The resend window of one connection of the binary protocol: what was written, in order, and of which nothing is known yet.
+/// The resend window of one connection of the binary protocol: what was written, in order, and of which nothing is
+/// known yet.
 ///
-/// A value machine, no I/O and no clock. The protocol answers nothing where all is well, so an entry closes by time: when
-/// it left for the peer and nothing was said for the window's duration. An error answer names one entry; those before it were
-/// accepted, those after it discarded. node-apn keeps so many entries and loses what falls out; here none falls out.
+/// A value machine, no I/O and no clock. The protocol answers nothing where all is well, so an entry closes by time:
+/// when it left for the peer and nothing was said for the window's duration. An error answer names one entry; those
+/// before it were accepted, those after it discarded. node-apn keeps so many entries and loses what falls out; here
+/// none falls out.
 package struct BinaryWindow: Sendable {
     package struct Entry: Sendable, Equatable {
         package var id: NotificationID

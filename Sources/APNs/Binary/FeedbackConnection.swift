@@ -4,8 +4,8 @@ package import TLS
 
 /// One read of the feedback service: it connects, is sent what there is, and the server closes. Loop's thread.
 ///
-/// The server forgets what it sent. So what came is told whatever happens afterwards, and reading can be paused: what is not
-/// read stays with the server, as far as TCP has no room for it.
+/// The server forgets what it sent. So what came is told whatever happens afterwards, and reading can be paused: what
+/// is not read stays with the server, as far as TCP has no room for it.
 package final class FeedbackConnection: SecureChannelDelegate {
     /// How a read ended.
     package struct End: Sendable, Equatable {

@@ -1,7 +1,7 @@
 /// Takes the items of the feedback service out of its bytes, in whichever pieces those come.
 ///
-/// An item is big-endian: seconds since 1970 (4 bytes), the token's length (2), the token. Source: Apple, "Local and Remote
-/// Notification Programming Guide", "Binary Provider API", "The Feedback Service" (archived).
+/// An item is big-endian: seconds since 1970 (4 bytes), the token's length (2), the token. Source: Apple, "Local and
+/// Remote Notification Programming Guide", "Binary Provider API", "The Feedback Service" (archived).
 package struct FeedbackParser {
     /// Bytes of a device token; what is shorter or longer is no token that the worker would take elsewhere.
     package static let tokenLengths = 1...100

@@ -1,7 +1,7 @@
 package import PushRecords
 
-/// What a gateway says before it closes: six bytes, `08`, a status, the identifier of the notification that it is about.
-/// Source: Apple, "Local and Push Notification Programming Guide", legacy information.
+/// What a gateway says before it closes: six bytes, `08`, a status, the identifier of the notification that it is
+/// about. Source: Apple, "Local and Push Notification Programming Guide", legacy information.
 package struct GatewayAnswer: Sendable, Equatable {
     package var status: UInt8
     package var identifier: UInt32
@@ -11,7 +11,8 @@ package struct GatewayAnswer: Sendable, Equatable {
         self.identifier = identifier
     }
 
-    /// "No errors encountered" and "shutdown": the identifier is the last one that was processed, nothing is wrong with it.
+    /// "No errors encountered" and "shutdown": the identifier is the last one that was processed, nothing is wrong with
+    /// it.
     package var isOfTheLastProcessed: Bool { status == 0 || status == 10 }
 
     /// The reason that a result gives: Apple's word of today for the same, or the protocol's own.
@@ -39,7 +40,8 @@ package struct GatewayAnswer: Sendable, Equatable {
         }
     }
 
-    /// As a result has it: a status that the protocol does not know is 255, unknown, so that it cannot be taken for one of HTTP.
+    /// As a result has it: a status that the protocol does not know is 255, unknown, so that it cannot be taken for one
+    /// of HTTP.
     package var resultStatus: UInt16 {
         switch status {
         case 1...8, 10, 128: UInt16(status)

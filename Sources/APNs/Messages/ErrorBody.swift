@@ -53,7 +53,8 @@ package struct ErrorBody: Equatable, Sendable {
     }
 }
 
-/// Steps over the flat objects that APNs answers with. Strings with escapes are passed over, not decoded: no reason has one.
+/// Steps over the flat objects that APNs answers with. Strings with escapes are passed over, not decoded: no reason has
+/// one.
 private struct Scanner {
     let bytes: UnsafeRawBufferPointer
     var at = 0

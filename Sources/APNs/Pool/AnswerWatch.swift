@@ -4,9 +4,9 @@ internal import HTTP2
 /// transport says what it finds.
 ///
 /// An answer is a response with a status, nothing less. A host is unanswering once something has been in flight for
-/// `limitNs` with no answer to anything (it is silent), or once it ended three streams in a row without one and the first
-/// of them so long ago (it resets them, or sends no status). The next answer ends both. One that is asked nothing is idle
-/// and never unanswering, but for a while after ended streams: what was on them may wait in a tier meanwhile.
+/// `limitNs` with no answer to anything (it is silent), or once it ended three streams in a row without one and the
+/// first of them so long ago (it resets them, or sends no status). The next answer ends both. One that is asked nothing
+/// is idle and never unanswering, but for a while after ended streams: what was on them may wait in a tier meanwhile.
 struct AnswerWatch: Sendable, Equatable {
     /// Streams that the peer ended, with no answer in between.
     static let endsLimit = 3

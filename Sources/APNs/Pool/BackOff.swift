@@ -1,5 +1,5 @@
-/// How long to wait before the next dial: doubling from 1 s to 60 s, with jitter. A response starts it over, a handshake
-/// does not: a server that accepts everybody and answers nobody is not to be dialled fast.
+/// How long to wait before the next dial: doubling from 1 s to 60 s, with jitter. A response starts it over, a
+/// handshake does not: a server that accepts everybody and answers nobody is not to be dialled fast.
 package struct BackOff: Sendable {
     package struct Limits: Sendable {
         package var firstNs: Int64 = 1_000_000_000
@@ -17,7 +17,8 @@ package struct BackOff: Sendable {
 
     /// Counts a failure.
     ///
-    /// - Returns: nanoseconds to wait from now, within the limits: three to five quarters of 1, 2, 4, ... times the first.
+    /// - Returns: nanoseconds to wait from now, within the limits: three to five quarters of 1, 2, 4, ... times the
+    ///   first.
     package mutating func failed(using random: inout some RandomNumberGenerator) -> Int64 {
         let doubled = limits.firstNs.multipliedReportingOverflow(by: 1 << Int64(min(failures, 32)))
         failures += 1

@@ -9,8 +9,8 @@ internal import PushRecords
 protocol ConnectionOwner: AnyObject {
     /// Counts provider tokens: which one requests carry now.
     var tokenGeneration: UInt32 { get }
-    /// Counts how often all connections were to be made anew, by a replacement or for a topic. A connection with another
-    /// number than this is of before.
+    /// Counts how often all connections were to be made anew, by a replacement or for a topic. A connection with
+    /// another number than this is of before.
     var credentialGeneration: Int { get }
     /// SETTINGS came, for the first time or again.
     func settingsReceived(_ connection: Connection)
@@ -50,9 +50,9 @@ protocol ConnectionOwner: AnyObject {
 
 /// One HTTP/2 connection to APNs: channel, session and window. Loop's thread.
 ///
-/// Its channel is called once per read and once per 16 KiB written, so calling it through a protocol costs nothing measurable.
-/// Lives from its dial until `channelClosed`; every request handed to it is answered by one completion before
-/// `connectionClosed` is said.
+/// Its channel is called once per read and once per 16 KiB written, so calling it through a protocol costs nothing
+/// measurable. Lives from its dial until `channelClosed`; every request handed to it is answered by one completion
+/// before `connectionClosed` is said.
 final class Connection: PooledConnection, ByteChannelDelegate {
     enum Phase { case dialing, opening, ready, draining, closed }
 
@@ -68,8 +68,9 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     private let owner: any ConnectionOwner
     private var channel: (any ByteChannel)?
     private var session: ClientSession?
-    /// Unchecked: the run-time check (`swift_beginAccess`) costs some 120 instructions a notification. No two accesses overlap:
-    /// each is one method call, and `fill` must not touch `self.window`. The same is true of the others that are unchecked.
+    /// Unchecked: the run-time check (`swift_beginAccess`) costs some 120 instructions a notification. No two accesses
+    /// overlap: each is one method call, and `fill` must not touch `self.window`. The same is true of the others that
+    /// are unchecked.
     @exclusivity(unchecked) private var window: Window
     private var keepalive: Keepalive
     private var alarm: Alarm?
@@ -139,7 +140,8 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         channel = dialer.open(target, context: configuration.tls, options: configuration.channel, delegate: self)
     }
 
-    /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not its own.
+    /// For log lines: the peer's address, or the host while there is none, or behind a proxy, where the address is not
+    /// its own.
     var address: String {
         DialTarget(host: configuration.host, port: configuration.port, proxy: configuration.proxy)
             .text(reachedAt: channel?.peerAddress)
@@ -159,7 +161,8 @@ final class Connection: PooledConnection, ByteChannelDelegate {
 
     // MARK: Requests
 
-    /// Whether every stream the peer allows is taken, or its window for the whole connection too small for what came last.
+    /// Whether every stream the peer allows is taken, or its window for the whole connection too small for what came
+    /// last.
     var isFull: Bool {
         guard phase == .ready, let session else { return true }
         return session.freeStreams == 0 || !session.hasWindow(for: unfitBody)
@@ -266,7 +269,8 @@ final class Connection: PooledConnection, ByteChannelDelegate {
         }
     }
 
-    /// nghttp2 has nothing more to do: after a GOAWAY whose streams are all answered, or after the peer broke the protocol.
+    /// nghttp2 has nothing more to do: after a GOAWAY whose streams are all answered, or after the peer broke the
+    /// protocol.
     private func endSession(_ session: ClientSession, _ channel: any ByteChannel) {
         if window.isEmpty && session.errorText == nil {
             isExpectedEnd = true
@@ -373,7 +377,8 @@ final class Connection: PooledConnection, ByteChannelDelegate {
     func channelWritable() { markDirty() }
 
     func channelClosed(_ end: ChannelEnd) {
-        // Output that was passed on may have let more be written: whether a body's end has left decides what is in doubt.
+        // Output that was passed on may have let more be written: whether a body's end has left decides what is in
+        // doubt.
         if let session { drainEvents(session) }
         window.lost(written: channel?.writtenBytes ?? 0, isSilent: isSilent, into: &closedEntries)
         if isQuarantine, !isSilent { diedUnder = closedEntries.filter(\.connectionDied).map(\.id) }

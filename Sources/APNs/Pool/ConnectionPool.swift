@@ -35,8 +35,9 @@ protocol ConnectionPoolOwner: TurnEnder {
 
 /// One app's connections, and what is told of them: what transports have in common, whatever they speak. Loop's thread.
 ///
-/// `PoolPlan` and `Quarantine` decide which connections there are, `Reachability` what their ends mean for the host; this dials,
-/// drains and waits as they say. Completions and events of a turn are gathered here, and told at once (`report`).
+/// `PoolPlan` and `Quarantine` decide which connections there are, `Reachability` what their ends mean for the host;
+/// this dials, drains and waits as they say. Completions and events of a turn are gathered here, and told at once
+/// (`report`).
 final class ConnectionPool<Owner: ConnectionPoolOwner> {
     typealias Connection = Owner.Connection
 
@@ -48,7 +49,8 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     var reachability = Reachability()
     /// Counts how often all connections were to be made anew.
     private(set) var credentialGeneration = 0
-    /// All connections are being made anew, and none of the new ones has become ready or failed: what waits goes on waiting.
+    /// All connections are being made anew, and none of the new ones has become ready or failed: what waits goes on
+    /// waiting.
     private(set) var isReplacing = false
     private(set) var isClosing = false
     /// As it was said last.
@@ -105,7 +107,8 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
         tell(.start)
     }
 
-    /// Those there are drain; others are made, with the next `credentialGeneration`. What waits, waits for the first of them.
+    /// Those there are drain; others are made, with the next `credentialGeneration`. What waits, waits for the first of
+    /// them.
     func replaceConnections(minimum: Int, maximum: Int) {
         credentialGeneration += 1
         isReplacing = true
@@ -189,8 +192,8 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
         tell(.answered(connection.id))
     }
 
-    /// It was answered before, and goes on while others may fail: the host is of use. How long is waited for those stays as
-    /// it is, or one bad way among good ones is tried again and again.
+    /// It was answered before, and goes on while others may fail: the host is of use. How long is waited for those
+    /// stays as it is, or one bad way among good ones is tried again and again.
     func wentOn(_ connection: Connection) {
         guard plan.failures > 0 || reachability.endsInRow > 0, connection.isReady, !connection.isQuarantine,
             isCurrent(connection)
@@ -215,7 +218,8 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     ///
     /// - Parameters:
     ///   - why: for people.
-    ///   - note: what its end means for the host, where it was ready and made with what is in force: tells `reachability`.
+    ///   - note: what its end means for the host, where it was ready and made with what is in force: tells
+    ///     `reachability`.
     func closed(_ connection: Connection, why: String, note end: () -> Void) {
         if connection.isQuarantine { return quarantineClosed(connection, why: why) }
         askForTurnEnd()

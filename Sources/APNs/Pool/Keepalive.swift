@@ -1,7 +1,7 @@
 /// When a connection is to be asked whether it lives, and when it does not: a value machine of one connection.
 ///
-/// Idle: a PING after 60 s. Something unanswered: a PING after 5 s in which nothing came. Dead: nothing came within 10 s
-/// after a PING. Times are monotonic nanoseconds.
+/// Idle: a PING after 60 s. Something unanswered: a PING after 5 s in which nothing came. Dead: nothing came within 10
+/// s after a PING. Times are monotonic nanoseconds.
 package struct Keepalive: Sendable, Equatable {
     package struct Limits: Sendable, Equatable {
         package var idleNs: Int64 = 60_000_000_000

@@ -1,11 +1,12 @@
 package import Delivery
 
-/// Which connections an app has: when to dial, when to stop using one. A value machine; the transport does what it says.
+/// Which connections an app has: when to dial, when to stop using one. A value machine; the transport does what it
+/// says.
 ///
 /// At most one dial is under way; after a failure the next one waits (`BackOff`). Connections are named by serial
-/// numbers, never used twice. With a minimum of 0 a pool that nobody uses is asleep: without a connection, until one is wanted.
-/// One whose connections fail does not sleep: it goes on dialling until one has answered, as it shows whether the host is
-/// of use.
+/// numbers, never used twice. With a minimum of 0 a pool that nobody uses is asleep: without a connection, until one is
+/// wanted. One whose connections fail does not sleep: it goes on dialling until one has answered, as it shows whether
+/// the host is of use.
 package struct PoolPlan: Sendable {
     package typealias ConnectionID = Int
 
@@ -185,8 +186,8 @@ package struct PoolPlan: Sendable {
         // One that never answered, or whose end was asked for by a fault, is not replaced at once.
         let mustWait = isFault || !connections[index].wasAnswered
         connections[index].phase = .draining
-        // Whoever still has something to send wants the next one. A pool that has failed since its last answer takes nothing
-        // before it has a connection again, so it has to dial by itself.
+        // Whoever still has something to send wants the next one. A pool that has failed since its last answer takes
+        // nothing before it has a connection again, so it has to dial by itself.
         if minimum == 0, live == 0, !mustWait, backOff.failures == 0 { wanted = 0 }
         return [.drain(id)] + (mustWait ? wait(using: &random) : dialIfWanted())
     }

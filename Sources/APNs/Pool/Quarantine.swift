@@ -3,9 +3,9 @@ package import Delivery
 /// When an app has its quarantine connection, the one that suspects share: a value machine; the transport does what it
 /// says.
 ///
-/// It is dialled when a suspect waits, stays as long as it is of use, and is dialled again only when it is gone. After a
-/// death, or a dial that failed, the next one waits (`BackOff`); after a death no longer than four seconds while the host
-/// answers others: then its suspects are what ends it, and each of them is tried a few times only.
+/// It is dialled when a suspect waits, stays as long as it is of use, and is dialled again only when it is gone. After
+/// a death, or a dial that failed, the next one waits (`BackOff`); after a death no longer than four seconds while the
+/// host answers others: then its suspects are what ends it, and each of them is tried a few times only.
 package struct Quarantine: Sendable {
     package enum Event: Sendable, Equatable {
         /// A suspect waits.
@@ -89,7 +89,8 @@ package struct Quarantine: Sendable {
         case (.none, .close), (.waiting, .close):
             phase = .closed
             return []
-        // SETTINGS come again; on a connection that drains answers come as before, and another GOAWAY; one may come before SETTINGS.
+        // SETTINGS come again; on a connection that drains answers come as before, and another GOAWAY; one may come
+        // before SETTINGS.
         case (.open, .opened), (.draining, .opened), (.draining, .answered), (.draining, .retired),
             (.dialing, .retired),
             // Suspects come while it is there, or waited for.

@@ -1,10 +1,10 @@
 /// Whether an app's host is of any use, by how its connections end: a value machine; the transport says what it finds.
 ///
 /// A host that cannot be connected to is out of reach at once. One that takes connections and answers nothing on them
-/// (GOAWAY at once, every stream refused, closed after SETTINGS, silent) is out of reach after three such connections in
-/// a row, and then only an answer shows the contrary, for which one request at a time is handed over. One whose
-/// connections all allow no stream is out of reach until one of them, or a new one, allows some. One that was given up since its
-/// peer reads no further is out of reach at once, whatever it answered before.
+/// (GOAWAY at once, every stream refused, closed after SETTINGS, silent) is out of reach after three such connections
+/// in a row, and then only an answer shows the contrary, for which one request at a time is handed over. One whose
+/// connections all allow no stream is out of reach until one of them, or a new one, allows some. One that was given up
+/// since its peer reads no further is out of reach at once, whatever it answered before.
 package struct Reachability: Sendable, Equatable {
     /// How a connection of use once ended.
     package struct End: Sendable, Equatable {

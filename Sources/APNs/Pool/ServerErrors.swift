@@ -1,9 +1,9 @@
-/// Whether a connection answers nothing but server errors (5xx, or what is hardly APNs': `VerdictTable.isForeign`) while APNs is well otherwise: value machines; the
-/// connection and the transport say what they find.
+/// Whether a connection answers nothing but server errors (5xx, or what is hardly APNs': `VerdictTable.isForeign`)
+/// while APNs is well otherwise: value machines; the connection and the transport say what they find.
 ///
 /// Providers report connections that answer every request with 500 or 503 until they are made anew, after hours of
-/// idleness most of all (github.com/jchambers/pushy/issues/408, github.com/node-apn/node-apn/issues/463). Apple documents
-/// no such thing and no numbers.
+/// idleness most of all (github.com/jchambers/pushy/issues/408, github.com/node-apn/node-apn/issues/463). Apple
+/// documents no such thing and no numbers.
 struct ErrorStreak: Sendable, Equatable {
     /// Answers in a row.
     static let limit = 5

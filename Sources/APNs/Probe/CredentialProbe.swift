@@ -2,8 +2,8 @@ internal import Delivery
 package import Network
 package import PushRecords
 
-/// Sends requests for a device token of zeros, as an app would: what APNs answers proves the credential for a topic or names
-/// its fault, and no device gets anything.
+/// Sends requests for a device token of zeros, as an app would: what APNs answers proves the credential for a topic or
+/// names its fault, and no device gets anything.
 package enum CredentialProbe {
     package struct Answer: Sendable, Equatable {
         package var status: UInt16
@@ -20,7 +20,8 @@ package enum CredentialProbe {
     /// - Parameters:
     ///   - topics: bundle ids of the app's, at least one.
     ///   - timeoutNs: of each.
-    ///   - take: gets each answer as it comes, or why there is none: a `ChannelEnd` whose text names host and cause. False:
+    ///   - take: gets each answer as it comes, or why there is none: a `ChannelEnd` whose text names host and cause.
+    ///     False:
     ///     that is enough. After one without an answer no more are sent.
     package static func run(
         _ configuration: APNsConfiguration, token: ProviderToken?, topics: [String],

@@ -2,8 +2,8 @@ package import Delivery
 internal import EventLoop
 internal import Network
 
-/// Requests one after the other over one connection (and the ones after it, where that ends), without Kafka and without a
-/// worker.
+/// Requests one after the other over one connection (and the ones after it, where that ends), without Kafka and without
+/// a worker.
 ///
 /// Runs a loop on the calling thread, so it is not for a thread that has one.
 package final class Exchange {

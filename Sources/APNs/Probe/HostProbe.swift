@@ -3,8 +3,8 @@ internal import HTTP2
 package import Network
 package import TLS
 
-/// Completes a TLS and HTTP/2 handshake with a host, through its proxy and with its client certificate where it has one,
-/// and sends no request: what `check` needs to know.
+/// Completes a TLS and HTTP/2 handshake with a host, through its proxy and with its client certificate where it has
+/// one, and sends no request: what `check` needs to know.
 ///
 /// Runs a loop of its own on the calling thread, so it is not for a thread that has one.
 package final class HostProbe: SecureChannelDelegate {

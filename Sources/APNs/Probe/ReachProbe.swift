@@ -3,8 +3,8 @@ package import Network
 
 /// Connects to a host, through its proxy where it has one, and closes again without a word: not even TLS is begun.
 ///
-/// For a service that may not be asked for the asking's sake: the feedback service forgets what it told whoever shook hands
-/// with it. Runs a loop of its own on the calling thread, so it is not for a thread that has one.
+/// For a service that may not be asked for the asking's sake: the feedback service forgets what it told whoever shook
+/// hands with it. Runs a loop of its own on the calling thread, so it is not for a thread that has one.
 package enum ReachProbe {
     /// - Returns: the address that was reached, of the proxy where there is one.
     /// - Throws: `ChannelEnd`, whose text names host, address and cause.

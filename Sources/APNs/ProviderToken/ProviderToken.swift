@@ -3,10 +3,10 @@ package import EventLoop
 internal import JSON
 package import TLS
 
-/// The provider token of one key (`authorization: bearer <jwt>`): made and renewed as `TokenAge` says, whose times are the
-/// same everywhere, so that replicas and what is started again send the same `iat`. (The signatures differ: ES256 takes a
-/// random number for each, and OpenSSL has the deterministic ones of RFC 6979 from 3.2 on.) All connections that use the key
-/// share one token. Loop's thread.
+/// The provider token of one key (`authorization: bearer <jwt>`): made and renewed as `TokenAge` says, whose times are
+/// the same everywhere, so that replicas and what is started again send the same `iat`. (The signatures differ: ES256
+/// takes a random number for each, and OpenSSL has the deterministic ones of RFC 6979 from 3.2 on.) All connections
+/// that use the key share one token. Loop's thread.
 ///
 /// Source: Apple, "Establishing a token-based connection to APNs".
 package final class ProviderToken {
@@ -35,8 +35,8 @@ package final class ProviderToken {
     /// The header's value; valid until `refresh` or `renewIfAllowed` returned true.
     package var headerValue: UnsafeRawBufferPointer { UnsafeRawBufferPointer(texts[age.place]) }
 
-    /// Makes the first token, or a new one when the next `iat` has come, or the current one is too old by either clock or lies
-    /// ahead (`TokenAge`).
+    /// Makes the first token, or a new one when the next `iat` has come, or the current one is too old by either clock
+    /// or lies ahead (`TokenAge`).
     ///
     /// - Returns: true when there is another one now.
     package func refresh(now: LoopTime) -> Bool {
@@ -94,23 +94,23 @@ package final class ProviderToken {
 
 /// When a provider token is to be renewed, when it may be, and its `iat`; a value machine.
 ///
-/// Apple wants no more than one new token in 20 minutes on a connection, and refuses one that is older than an hour. So `iat` is a
-/// time of a grid, every 40 minutes since the epoch, which all workers with the key come to by themselves; it is taken a
-/// minute after it came, since APNs refuses one that lies ahead of its own clock. A token is 41 minutes old at most, and APNs'
-/// clock may be 19 minutes ahead of ours.
+/// Apple wants no more than one new token in 20 minutes on a connection, and refuses one that is older than an hour. So
+/// `iat` is a time of a grid, every 40 minutes since the epoch, which all workers with the key come to by themselves;
+/// it is taken a minute after it came, since APNs refuses one that lies ahead of its own clock. A token is 41 minutes
+/// old at most, and APNs' clock may be 19 minutes ahead of ours.
 ///
-/// APNs looks at `iat`, which is of the wall clock; that clock can be stepped, and the monotonic one stands still while the
-/// machine sleeps. So the token is too old when either says so. Where the two disagree about its age, its `iat` may be
-/// hours off: then one renewal is allowed at once, the next such one 20 minutes (monotonic) later. A clock that was wrong
-/// for a while finds its way back within them: the token made before it was wrong is used again, whatever was made meanwhile
-/// (while that token is younger than 50 minutes), and one whose `iat` lies a minute ahead is always made anew, since APNs refuses
-/// it for as long. What is made beside the grid (APNs called the one of the grid expired, say) stays until the grid goes on, for
-/// 20 minutes at least.
+/// APNs looks at `iat`, which is of the wall clock; that clock can be stepped, and the monotonic one stands still while
+/// the machine sleeps. So the token is too old when either says so. Where the two disagree about its age, its `iat` may
+/// be hours off: then one renewal is allowed at once, the next such one 20 minutes (monotonic) later. A clock that was
+/// wrong for a while finds its way back within them: the token made before it was wrong is used again, whatever was
+/// made meanwhile (while that token is younger than 50 minutes), and one whose `iat` lies a minute ahead is always made
+/// anew, since APNs refuses it for as long. What is made beside the grid (APNs called the one of the grid expired, say)
+/// stays until the grid goes on, for 20 minutes at least.
 ///
-/// Nobody here knows which of two times is the right one. So a new token takes the place of one about whose age the clocks
-/// agree at that moment, and the others keep theirs: a clock that is wrong by so much renews what was made by a clock that was
-/// wrong by so much, never what was made by the right one. Where all places are taken, the token goes whose place was in use
-/// for the shortest time: a clock is right for longer than it is wrong.
+/// Nobody here knows which of two times is the right one. So a new token takes the place of one about whose age the
+/// clocks agree at that moment, and the others keep theirs: a clock that is wrong by so much renews what was made by a
+/// clock that was wrong by so much, never what was made by the right one. Where all places are taken, the token goes
+/// whose place was in use for the shortest time: a clock is right for longer than it is wrong.
 package struct TokenAge: Sendable {
     private static let gridMs: Int64 = 40 * 60 * 1_000
     /// How long after its `iat` a token of the grid is taken into use.
@@ -178,7 +178,8 @@ package struct TokenAge: Sendable {
         return time.overflow ? wallMs : time.partialValue
     }
 
-    /// The `iat`, in milliseconds, of a token that is made now: of the grid, where that is another one than the current one's.
+    /// The `iat`, in milliseconds, of a token that is made now: of the grid, where that is another one than the current
+    /// one's.
     package func nextIssuedMs(wallMs: Int64) -> Int64 {
         let grid = Self.gridTime(wallMs: wallMs)
         return generation == 0 || isNext(grid) || current.wallMs > wallMs ? grid : wallMs
@@ -208,8 +209,8 @@ package struct TokenAge: Sendable {
         generation &+= 1
     }
 
-    /// Another place than the current one's: whose token the clocks agree about (it is too old, or would be used again), or
-    /// where none is that could be used again; or the one that was in use for the shortest time.
+    /// Another place than the current one's: whose token the clocks agree about (it is too old, or would be used
+    /// again), or where none is that could be used again; or the one that was in use for the shortest time.
     private func placeForNext(nowNs: Int64, wallMs: Int64) -> Int {
         let places = others.indices.filter { $0 != place }
         if let same = places.first(where: { others[$0].map { !$0.isOff(nowNs: nowNs, wallMs: wallMs) } ?? false }) {

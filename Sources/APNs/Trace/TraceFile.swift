@@ -2,11 +2,11 @@ internal import EventLoop
 internal import Glibc
 internal import JSON
 
-/// Where connections to APNs keep what passed on them (`--trace`): a file of JSON objects, one a line, each with the time in
-/// microseconds since the trace began. Any thread.
+/// Where connections to APNs keep what passed on them (`--trace`): a file of JSON objects, one a line, each with the
+/// time in microseconds since the trace began. Any thread.
 ///
-/// Lines are appended, one write(2) each, up to a limit; then, and when it cannot be written, it says so and ends. Without one,
-/// nothing of this is called: connections are dialled by another `ChannelDialer`.
+/// Lines are appended, one write(2) each, up to a limit; then, and when it cannot be written, it says so and ends.
+/// Without one, nothing of this is called: connections are dialled by another `ChannelDialer`.
 package final class TraceFile: Sendable {
     /// The file's most bytes, those of earlier traces included.
     package static let limit = 16 << 20

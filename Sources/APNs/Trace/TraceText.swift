@@ -8,7 +8,8 @@ enum TraceText {
         "apns-id",
         "apns-request-id", "content-type", "content-length", "user-agent",
     ]
-    /// A longer run of hex digits is cut: an id of APNs' (a UUID) has at most 12 between its hyphens, a device token 64 or more.
+    /// A longer run of hex digits is cut: an id of APNs' (a UUID) has at most 12 between its hyphens, a device token 64
+    /// or more.
     private static let hexLimit = 31
     /// A longer run of the characters of Base64 and of JSON Web Tokens is cut.
     private static let runLimit = 64
@@ -30,7 +31,8 @@ enum TraceText {
         }
     }
 
-    /// What a peer said: as it is, but for what looks like a device token or a credential, in case it repeats what it was sent.
+    /// What a peer said: as it is, but for what looks like a device token or a credential, in case it repeats what it
+    /// was sent.
     static func received(_ bytes: some Collection<UInt8>) -> String {
         let text = String(decoding: bytes, as: UTF8.self)
         var result = ""

@@ -3,15 +3,15 @@ package import Delivery
 /// The resend window of one HTTP/2 connection: which notifications are on it, and what each one's end means.
 ///
 /// A value machine, no I/O and no clock. An entry opens when a request is handed to the connection and closes exactly
-/// once; how it closes is the table of <doc:ResendWindow>. Positions are those of the connection's plaintext: a request whose
-/// END_STREAM the kernel never had cannot have been processed. `ticket` names an entry while it is open.
+/// once; how it closes is the table of <doc:ResendWindow>. Positions are those of the connection's plaintext: a request
+/// whose END_STREAM the kernel never had cannot have been processed. `ticket` names an entry while it is open.
 package struct Window: Sendable {
     /// How an entry closed.
     package struct Closed: Equatable, Sendable {
         package var id: NotificationID
         package var kind: Completion.Kind
-        /// With `notProcessed`: the peer would not have it (REFUSED_STREAM, above a GOAWAY, reset or starved of window before
-        /// its end was out). Otherwise it never left this process whole, through no doing of the peer's.
+        /// With `notProcessed`: the peer would not have it (REFUSED_STREAM, above a GOAWAY, reset or starved of window
+        /// before its end was out). Otherwise it never left this process whole, through no doing of the peer's.
         package var isRefused: Bool
         package var sentAtMs: Int64
         /// Counts provider tokens: which one this request carried.

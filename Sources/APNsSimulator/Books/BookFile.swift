@@ -6,8 +6,8 @@ import Synchronization
 ///
 /// It is memory that the file backs: what was written survives the process however it ends (kill -9), not the machine.
 /// A head (a word, the bytes used), then an entry for each request: what became of it, its reason, the length of its
-/// token, `apns-id`, the token's bytes. Some 50 bytes a request; the room is reserved on the disk in steps. One thread at a
-/// time.
+/// token, `apns-id`, the token's bytes. Some 50 bytes a request; the room is reserved on the disk in steps. One thread
+/// at a time.
 final class BookFile {
     struct Entry {
         var outcome: RequestOutcome

@@ -51,8 +51,8 @@ package final class Books: @unchecked Sendable {
         state = State(book: NotificationBook(limit: limit))
     }
 
-    /// The same, kept in a file: read from it, if it is there, and noted in it from now on. What was noted of requests is
-    /// there again, also after a kill -9; counts of connections, GOAWAYs and cuts begin anew.
+    /// The same, kept in a file: read from it, if it is there, and noted in it from now on. What was noted of requests
+    /// is there again, also after a kill -9; counts of connections, GOAWAYs and cuts begin anew.
     ///
     /// - Throws: one line that names the file.
     package convenience init(limit: Int = 64_000_000, path: String) throws(SimulatorError) {

@@ -1,7 +1,8 @@
 internal import Bytes
 internal import EventLoop
 
-/// The broadcast channels of every app, as its requests made and deleted them; they end with the process. For any thread.
+/// The broadcast channels of every app, as its requests made and deleted them; they end with the process. For any
+/// thread.
 ///
 /// Source: Apple, "Sending channel management requests to APNs".
 package final class ChannelBook: Sendable {
@@ -24,7 +25,8 @@ package final class ChannelBook: Sendable {
         var random: SplitMix64
     }
 
-    /// "You can maintain up to 10,000 channels for your app in the development and production environment, respectively."
+    /// "You can maintain up to 10,000 channels for your app in the development and production environment,
+    /// respectively."
     package static let appleLimit = 10_000
     /// Most channels of one app; a simulator is of one environment.
     let limit: Int
@@ -74,8 +76,8 @@ package final class ChannelBook: Sendable {
     }
 }
 
-/// The bytes of a channel id; `nil` when it is not base64, or longer than a device token may be, which is the simulator's own
-/// limit ("don't make assumptions on the channel ID size").
+/// The bytes of a channel id; `nil` when it is not base64, or longer than a device token may be, which is the
+/// simulator's own limit ("don't make assumptions on the channel ID size").
 func channelBytes(_ id: UnsafeRawBufferPointer) -> [UInt8]? {
     guard let bytes = Base64.standard.decode(id), (1...100).contains(bytes.count) else { return nil }
     return bytes

@@ -29,7 +29,8 @@ struct HashIndex: ~Copyable {
         return Part(slots: memory, mask: UInt32(slots - 1), used: 0)
     }
 
-    /// The row that `isSame`; where there is none, `new`, if there is one, becomes the key's row, and `nil` is returned.
+    /// The row that `isSame`; where there is none, `new`, if there is one, becomes the key's row, and `nil` is
+    /// returned.
     @inline(__always)
     mutating func find(
         hash: UInt64, orInsert new: UInt32?, isSame: (UInt32) -> Bool, hashOf: (UInt32) -> UInt64

@@ -52,8 +52,8 @@ struct NotificationBook: ~Copyable {
             start: tokenBytes.memory + offset, count: Int(tokenBytes.memory[offset - 1]))
     }
 
-    /// A request came for a device token (its bytes, not its digits; 1 to 100). Returns the token's place, `nil` when the
-    /// book is full, and how many had come for it before.
+    /// A request came for a device token (its bytes, not its digits; 1 to 100). Returns the token's place, `nil` when
+    /// the book is full, and how many had come for it before.
     mutating func arrive(token: UnsafeRawBufferPointer) -> (index: Int?, earlier: UInt32) {
         guard let index = index(ofToken: token) else { return (nil, 0) }
         let earlier = tokens.memory[index].arrived

@@ -3,8 +3,8 @@ import PushRecords
 /// What a device token's own first digits ask for, so that anyone can provoke any answer without touching the server.
 ///
 /// `fa17`, four digits that name the fault, and one that says how often: `0` always, `1` to `f` for that token's first
-/// 1 to 15 requests, which are counted until the books are reset; after them it is accepted. Every fault that has a name
-/// (`Fault.name`) has such digits: `code(of:)`.
+/// 1 to 15 requests, which are counted until the books are reset; after them it is accepted. Every fault that has a
+/// name (`Fault.name`) has such digits: `code(of:)`.
 struct TokenTable {
     /// A fault and for how many requests of a token it holds; 0: all.
     struct Entry: Hashable, Sendable {
@@ -133,8 +133,8 @@ struct TokenTable {
         return answer.reason
     }
 
-    /// The four digits that ask for a fault; `nil`: there are none, because its time is not one of whole hundredths of a
-    /// second below ten seconds.
+    /// The four digits that ask for a fault; `nil`: there are none, because its time is not one of whole hundredths of
+    /// a second below ten seconds.
     static func code(of fault: Fault) -> String? {
         if let line = lines.first(where: { $0.fault == fault }) { return line.code.description }
         return (UInt16(0x1000)...0xEFFF).first { byCode[$0] == nil && patterned($0) == fault }

@@ -14,9 +14,9 @@ final class GatewayService {
     }
 }
 
-/// One connection's conversation with the gateway, as bytes in and at most one answer out. No socket, no clock: its owner
-/// brings the bytes, and once there is an `ending` sends the answer and closes. Until then, and after, bytes may come: what
-/// stands behind the frame that ended it is discarded. One thread.
+/// One connection's conversation with the gateway, as bytes in and at most one answer out. No socket, no clock: its
+/// owner brings the bytes, and once there is an `ending` sends the answer and closes. Until then, and after, bytes may
+/// come: what stands behind the frame that ended it is discarded. One thread.
 final class GatewayDialogue {
     enum Ending: Hashable {
         case answer(GatewayErrorFrame)
@@ -85,7 +85,8 @@ final class GatewayDialogue {
         return PayloadSyntax.isObject(frame.payload) ? nil : .missingPayload
     }
 
-    /// Only what was processed counts for the number of times, so that a frame that was discarded leaves its token as it was.
+    /// Only what was processed counts for the number of times, so that a frame that was discarded leaves its token as
+    /// it was.
     @inline(__always)
     private func asked(by token: UnsafeRawBufferPointer, index: Int?, _ book: inout NotificationBook) -> GatewayFate {
         guard let entry = TokenTable.gatewayEntry(for: token) else { return .accepted }

@@ -1,5 +1,5 @@
-/// Cuts what a connection brings into frames, in place: only a frame that came in parts is put together, in memory that is
-/// allocated once. One thread.
+/// Cuts what a connection brings into frames, in place: only a frame that came in parts is put together, in memory that
+/// is allocated once. One thread.
 final class GatewayReader {
     /// A frame's beginning, until the rest is there.
     private let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: GatewayFrame.limit, alignment: 16)

@@ -1,7 +1,7 @@
 package import PushRecords
 
-/// The status of the binary gateway's error answers: Apple's numbers ("Binary Provider API", archived), and any other, which
-/// a gateway of somebody else's may say.
+/// The status of the binary gateway's error answers: Apple's numbers ("Binary Provider API", archived), and any other,
+/// which a gateway of somebody else's may say.
 package struct GatewayStatus: RawRepresentable, Hashable, Sendable {
     package let rawValue: UInt8
 

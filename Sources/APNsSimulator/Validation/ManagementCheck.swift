@@ -2,8 +2,8 @@ import PushRecords
 
 /// What channel management says to one request, in Apple's vocabulary.
 ///
-/// Source: Apple, "Sending channel management requests to APNs" and "Handling error responses from Apple Push Notification
-/// service".
+/// Source: Apple, "Sending channel management requests to APNs" and "Handling error responses from Apple Push
+/// Notification service".
 struct ManagementCheck {
     enum Operation {
         case create, read, delete, list

@@ -9,8 +9,8 @@ package struct ProviderKey: Sendable {
     package var teamID: String?
     /// The environment the key is for; `nil`: both.
     package var environment: PushEnvironment?
-    /// Whether a signature (64 bytes, r and s as in RFC 7518, 3.4, or DER) over the bytes is this key's. Called on a loop's
-    /// thread, once for each distinct token.
+    /// Whether a signature (64 bytes, r and s as in RFC 7518, 3.4, or DER) over the bytes is this key's. Called on a
+    /// loop's thread, once for each distinct token.
     package var verify: @Sendable (_ signed: UnsafeRawBufferPointer, _ signature: UnsafeRawBufferPointer) -> Bool
 
     package init(

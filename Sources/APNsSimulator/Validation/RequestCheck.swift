@@ -4,7 +4,8 @@ import PushRecords
 struct CheckedRequest {
     /// The reason to refuse it; `.none`: nothing is wrong with it.
     var refusal: ReasonCode = .none
-    /// The device token as it stands in the path, or a broadcast's channel id in hex; empty when there is none that is one.
+    /// The device token as it stands in the path, or a broadcast's channel id in hex; empty when there is none that is
+    /// one.
     var token = UnsafeRawBufferPointer(start: nil, count: 0)
     /// `apns-id` (`apns-request-id` of a broadcast); `.none` when none was sent, or what was sent is none.
     var id = NotificationUUID.none
@@ -17,9 +18,9 @@ struct CheckedRequest {
 /// Everything that APNs checks of a request besides its provider token, in Apple's vocabulary.
 ///
 /// Written for the simulator alone, from Apple's pages "Sending notification requests to APNs" and "Handling
-/// notification responses from APNs", and for broadcasts from "Sending broadcast push notification requests to APNs" and
-/// "Handling error responses from Apple Push Notification service": it must not share code with the worker's validation,
-/// or a bug would pass on both sides.
+/// notification responses from APNs", and for broadcasts from "Sending broadcast push notification requests to APNs"
+/// and "Handling error responses from Apple Push Notification service": it must not share code with the worker's
+/// validation, or a bug would pass on both sides.
 struct RequestCheck: Sendable {
     /// Bundle ids that may be pushed to, suffixes of push types aside; empty: any.
     var bundleIDs: [[UInt8]] = []
@@ -175,11 +176,12 @@ struct RequestCheck: Sendable {
 
     /// What is said of a push type with a topic that is not of its kind.
     ///
-    /// Apple: "apns-topic … must use your app's bundle ID with .voip appended", and of a mismatch only that "APNs may return an
-    /// error, delay the delivery of the notification, or drop it altogether". The words are those that users of other clients
-    /// got from it: InvalidPushType for an alert to a topic that ends in `.voip` (AndrewBarba/apns2, issue 23; Pr0Ger/PyAPNs2,
-    /// issue 87; ostinelli/apnotic, issue 87), DeviceTokenNotForTopic for a voip push to the bundle id alone, since its token
-    /// is one of the other topic (laravel-notification-channels/apn, issue 88; edamov/pushok, issue 108).
+    /// Apple: "apns-topic … must use your app's bundle ID with .voip appended", and of a mismatch only that "APNs may
+    /// return an error, delay the delivery of the notification, or drop it altogether". The words are those that users
+    /// of other clients got from it: InvalidPushType for an alert to a topic that ends in `.voip` (AndrewBarba/apns2,
+    /// issue 23; Pr0Ger/PyAPNs2, issue 87; ostinelli/apnotic, issue 87), DeviceTokenNotForTopic for a voip push to the
+    /// bundle id alone, since its token is one of the other topic (laravel-notification-channels/apn, issue 88;
+    /// edamov/pushok, issue 108).
     private func suffix(of topic: UnsafeRawBufferPointer, for type: PushType) -> ReasonCode? {
         guard let found = suffixed(topic) else {
             return type.suffix == nil ? nil : .deviceTokenNotForTopic
@@ -258,8 +260,8 @@ struct RequestCheck: Sendable {
         }
     }
 
-    /// The canonical form, 32 hex digits in groups of 8-4-4-4-12; either case. As `PayloadSyntax`, a reading of its own: what
-    /// the worker takes for an id, and sends, must be one to another reader.
+    /// The canonical form, 32 hex digits in groups of 8-4-4-4-12; either case. As `PayloadSyntax`, a reading of its
+    /// own: what the worker takes for an id, and sends, must be one to another reader.
     func uuid(_ text: UnsafeRawBufferPointer) -> NotificationUUID? {
         guard text.count == 36 else { return nil }
         var high: UInt64 = 0

@@ -16,8 +16,8 @@ struct RequestFields {
     /// `apns-request-id` and `apns-channel-id`, of broadcasts and of what manages channels.
     var requestID = UnsafeRawBufferPointer(start: nil, count: 0)
     var channelID = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// Empty where a field is not there, or has no value. Which there are is told by the worker's table; what APNs makes of
-    /// them is not.
+    /// Empty where a field is not there, or has no value. Which there are is told by the worker's table; what APNs
+    /// makes of them is not.
     var texts = HeaderTexts()
     private var seenTexts = TextHeaders()
     /// A field of APNs came twice.

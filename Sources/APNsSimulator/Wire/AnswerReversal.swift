@@ -1,4 +1,5 @@
-/// Turns a connection's answers around: those to requests that come within 20 ms of the first go out together, last first.
+/// Turns a connection's answers around: those to requests that come within 20 ms of the first go out together, last
+/// first.
 ///
 /// A value without a clock: it gives each answer the delay that brings it out in front of the one before it.
 struct AnswerReversal {

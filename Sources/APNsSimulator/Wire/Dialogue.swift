@@ -3,7 +3,8 @@ import HTTP2
 import PushRecords
 
 /// One connection's conversation, as bytes in and bytes out: HTTP/2 through `ServerSession`, checks, answers, faults.
-/// No socket, no clock: its owner brings the bytes and the time, sends `sendable`, and does what `ending` says. One thread.
+/// No socket, no clock: its owner brings the bytes and the time, sends `sendable`, and does what `ending` says. One
+/// thread.
 final class Dialogue {
     /// What the owner has to do with the connection once `sendable` is sent.
     enum Ending: UInt8 {
@@ -206,7 +207,8 @@ final class Dialogue {
         }
     }
 
-    /// A fault of the whole connection, now; a fault of a request does nothing. Of what silenced it only a cut frees it.
+    /// A fault of the whole connection, now; a fault of a request does nothing. Of what silenced it only a cut frees
+    /// it.
     func befall(_ fault: Fault) throws(HTTP2Error) {
         if ending != .none { return }
         if isSilent, fault != .cut(.before), fault != .cut(.reset) { return }

@@ -2,8 +2,8 @@ internal import Bytes
 import HTTP2
 import PushRecords
 
-/// Makes responses out of replies without an allocation: four lists of header fields and a few scratch bytes, used again
-/// and again. One thread.
+/// Makes responses out of replies without an allocation: four lists of header fields and a few scratch bytes, used
+/// again and again. One thread.
 struct ReplyWriter: ~Copyable {
     private var accepted = HeaderList()
     private var refused = HeaderList()

@@ -61,8 +61,8 @@ final class Service {
         channelDigits.deallocate()
     }
 
-    /// A channel id's bytes in hex, which is how books and fault table know it; empty when it is none. Lent until the next
-    /// call.
+    /// A channel id's bytes in hex, which is how books and fault table know it; empty when it is none. Lent until the
+    /// next call.
     func channelHex(_ id: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         guard let bytes = channelBytes(id) else { return UnsafeRawBufferPointer(start: nil, count: 0) }
         var writer = LineWriter(channelDigits)

@@ -1,6 +1,7 @@
 package import Observability
 
-/// `--log-level` and `--log-part`: what is in force in place of the file's `log.level` and `log.parts`, also after a reload.
+/// `--log-level` and `--log-part`: what is in force in place of the file's `log.level` and `log.parts`, also after a
+/// reload.
 package struct LogFlags: Hashable, Sendable {
     package private(set) var level: Level?
     package private(set) var parts: [Part: Level] = [:]

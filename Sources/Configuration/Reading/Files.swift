@@ -15,8 +15,8 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String { "cannot read \(path): \(reason)" }
 }
 
-/// A whole file, which may be a pipe except on a thread that reads regular files only (`linux_read_regular_files_only`); one that is
-/// longer than `limit` bytes is refused.
+/// A whole file, which may be a pipe except on a thread that reads regular files only
+/// (`linux_read_regular_files_only`); one that is longer than `limit` bytes is refused.
 package func readFile(_ path: String, limit: Int = 1 << 20) throws(FileError) -> [UInt8] {
     func failure(_ reason: String? = nil) -> FileError {
         unsafe FileError(path: path, reason: reason ?? String(cString: strerror(errno)))

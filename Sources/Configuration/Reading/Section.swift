@@ -64,8 +64,8 @@ struct Section {
         section.finish()
     }
 
-    /// Reads an optional mapping; every key `body` does not ask for is refused. Without it `body` reads an empty one, so
-    /// that all its keys are known to whoever looks for a misplaced one; it asks for no required key.
+    /// Reads an optional mapping; every key `body` does not ask for is refused. Without it `body` reads an empty one,
+    /// so that all its keys are known to whoever looks for a misplaced one; it asks for no required key.
     mutating func section(_ name: String, _ body: (inout Section) -> Void) {
         let empty = Section([], path: path(of: name), mark: mark, reading: reading)
         guard var section = value(name).map({ $0.section() }) ?? empty else { return }

@@ -15,7 +15,8 @@ package struct TokenCredential: Hashable, Sendable {
 /// A client certificate and its private key.
 package struct CertificateCredential: Hashable, Sendable {
     package enum Form: Hashable, Sendable {
-        /// PEM: ours first, then its chain; or a file in DER with ours alone. `key`: PEM; `nil`: it stands beside the certificate.
+        /// PEM: ours first, then its chain; or a file in DER with ours alone. `key`: PEM; `nil`: it stands beside the
+        /// certificate.
         case pem(certificate: Secret, key: Secret?)
         /// PKCS#12: a file of its bytes, or base64 where it stands in the configuration itself.
         case pkcs12(Secret)

@@ -20,14 +20,14 @@ package struct KafkaSettings: Hashable, Sendable {
     package var assignment = Assignment.eager
     /// What one batch may take in memory, unpacked; a larger one is a dead letter.
     package var maxBatchBytes = 32 << 20
-    /// Beside what `delivery.max_open_bytes` allows; while more is in use, large batches wait to be unpacked, of all topics
-    /// alike, but for one of each topic of which nothing lies unpacked: what lies unread holds up others. So it is far
-    /// above what ordinary batches take.
+    /// Beside what `delivery.max_open_bytes` allows; while more is in use, large batches wait to be unpacked, of all
+    /// topics alike, but for one of each topic of which nothing lies unpacked: what lies unread holds up others. So it
+    /// is far above what ordinary batches take.
     package var unpackMemory = 1 << 30
     /// `nil`: topics are never created.
     package var createTopics: TopicCreation?
-    /// False of librdkafka's in-process brokers, which answer no DescribeConfigs: so nobody is told to allow it. No key of the
-    /// file.
+    /// False of librdkafka's in-process brokers, which answer no DescribeConfigs: so nobody is told to allow it. No key
+    /// of the file.
     package var tellsTopicConfigurations = true
     /// librdkafka properties of all clients, of the consumers, and of the producer, as the user wrote them; which of
     /// them break the promise is for the Kafka module to say.
@@ -127,8 +127,8 @@ extension KafkaSettings.TopicCreation {
 
 extension UserProperty {
     /// A mapping of librdkafka's names to single values. `NAME_file` gives NAME the content of a file, without the line
-    /// break at its end: so secrets need not stand in the configuration. Files that librdkafka reads itself are those of the
-    /// configuration's folder, as all others are.
+    /// break at its end: so secrets need not stand in the configuration. Files that librdkafka reads itself are those
+    /// of the configuration's folder, as all others are.
     fileprivate static func list(reading value: Value) -> [UserProperty]? {
         guard let section = value.section() else { return nil }
         return section.pairs.compactMap { name, _, value in

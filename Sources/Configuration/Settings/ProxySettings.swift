@@ -32,8 +32,8 @@ package struct ProxySettings: Hashable, Sendable {
 }
 
 extension ProxySettings {
-    /// `proxy`, or the file that `proxy_file` names and that holds the same; neither: `nil`. What is wrong is said without
-    /// the text, which may hold a password.
+    /// `proxy`, or the file that `proxy_file` names and that holds the same; neither: `nil`. What is wrong is said
+    /// without the text, which may hold a password.
     init?(in section: inout Section) {
         let inline = section.value("proxy")
         let file = section.value("proxy_file")

@@ -46,8 +46,8 @@ package struct RequestTopic: Hashable, Sendable {
     /// Its share where streams and room are scarce, 1 to 1,000. A topic that several entries fit has the weight of the
     /// entry with its own name, else of the first pattern.
     package var weight: Int
-    /// The app, by its name, of a request that names neither app nor another app's topic; `nil`: none, of several apps a
-    /// request must name one. Of several entries that fit, the one that gives the weight gives this too.
+    /// The app, by its name, of a request that names neither app nor another app's topic; `nil`: none, of several apps
+    /// a request must name one. Of several entries that fit, the one that gives the weight gives this too.
     package var app: String?
 
     package init(name: String, weight: Int = 1, app: String? = nil) {
@@ -100,8 +100,8 @@ package struct DrainSettings: Hashable, Sendable {
 }
 
 extension WorkerConfiguration {
-    /// Reads the whole document. Where a value that has no default is missing or wrong an empty one takes its place, and
-    /// `document.reading` has a problem.
+    /// Reads the whole document. Where a value that has no default is missing or wrong an empty one takes its place,
+    /// and `document.reading` has a problem.
     init(reading document: inout Section) {
         self.init(kafka: KafkaSettings(bootstrapServers: ""), apps: [])
         document.requiredSection("kafka") { kafka.read(&$0) }

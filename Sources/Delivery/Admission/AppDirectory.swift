@@ -4,8 +4,8 @@ package import PushRecords
 package struct AppDirectory: ~Copyable {
     /// What was found.
     package enum Match {
-        /// The app, and the topic when the request names none (else its own holds): the app's bundle id, with the suffix that
-        /// the push type wants.
+        /// The app, and the topic when the request names none (else its own holds): the app's bundle id, with the
+        /// suffix that the push type wants.
         case app(AppIndex, defaultTopic: UnsafeRawBufferPointer)
         /// Apple's word for it, in our words, and what of the request that is about.
         case failure(ReasonCode, StaticString, Subject)
@@ -19,7 +19,8 @@ package struct AppDirectory: ~Copyable {
         var name: UnsafeRawBufferPointer
         var environment: PushEnvironment
         var bundleIDs: [UnsafeRawBufferPointer]
-        /// By `PushType.rawValue`, what a request for a device gets that names no topic. Empty: there are several bundle ids.
+        /// By `PushType.rawValue`, what a request for a device gets that names no topic. Empty: there are several
+        /// bundle ids.
         var defaultTopics: [UnsafeRawBufferPointer]
     }
 

@@ -1,7 +1,7 @@
 import PushRecords
 
-/// The queues of devices, with `ordering: device`: one notification of a device is under way, the next one when that has
-/// ended. It says who is first, and so has its turn; what then becomes of it is the machine's.
+/// The queues of devices, with `ordering: device`: one notification of a device is under way, the next one when that
+/// has ended. It says who is first, and so has its turn; what then becomes of it is the machine's.
 ///
 /// A queue is a list through the notifications (`queueNext`), whose first one knows its end and its length.
 struct DeviceQueues: ~Copyable {
@@ -17,8 +17,8 @@ struct DeviceQueues: ~Copyable {
 
     private var heads = DeviceTable()
     private var slowed = SlowedDevices()
-    /// Of each app, the one whose queues its devices have: the first with its name and environment, so that one that was
-    /// taken out of the configuration and came back waits for what is in flight since before.
+    /// Of each app, the one whose queues its devices have: the first with its name and environment, so that one that
+    /// was taken out of the configuration and came back waits for what is in flight since before.
     private var owners: [Int32] = []
     private let seed: UInt64
     private let limit: Int

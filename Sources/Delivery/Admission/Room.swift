@@ -1,8 +1,8 @@
-/// The room for what is open, notifications and their bytes: shared between topics by weight, and half of it at most for
-/// one app where there are several.
+/// The room for what is open, notifications and their bytes: shared between topics by weight, and half of it at most
+/// for one app where there are several.
 struct Room {
-    /// Notifications open at once, the limit permitting: so many, and so many for each request that the connections take
-    /// at once. One is on the connection, one waits to follow it, one waits for Kafka to acknowledge its result.
+    /// Notifications open at once, the limit permitting: so many, and so many for each request that the connections
+    /// take at once. One is on the connection, one waits to follow it, one waits for Kafka to acknowledge its result.
     static let openAtLeast = 1_000
     static let openPerStream = 3
     /// How long a record waits for its app's share of the room before it is held: counted from when the oldest unsent
@@ -52,8 +52,8 @@ struct Room {
 
     /// The share group of a request topic, with this weight from now on, and whether it is a new one.
     ///
-    /// - Parameter kept: groups of partitions that there are, read or not: a topic that has no group gets that of one that
-    ///   is gone for good, if nothing of it is open. So there are no more groups than topics were read at once.
+    /// - Parameter kept: groups of partitions that there are, read or not: a topic that has no group gets that of one
+    ///   that is gone for good, if nothing of it is open. So there are no more groups than topics were read at once.
     mutating func group(of topic: String, weight: Int, kept: Set<Int> = []) -> (group: Int, isNew: Bool) {
         if groups[topic] == nil {
             let free = groups.filter { !kept.contains($0.value) && isUnused($0.value) }
@@ -125,12 +125,13 @@ struct Room {
         apps[app].open * 2 >= notifications.total || areBytesFull(of: app) && apps[app].open > 0
     }
 
-    /// Whether records read for this app hold half of all bytes. (Their notifications may be another app's by now; the bytes
-    /// stay here.)
+    /// Whether records read for this app hold half of all bytes. (Their notifications may be another app's by now; the
+    /// bytes stay here.)
     func areBytesFull(of app: Int) -> Bool { apps[app].bytes * 2 >= mostBytes }
 
-    /// Whether the app's share was full for so long that records are held instead of waiting: its oldest unsent notification
-    /// has waited for a stream that long, or, where all are in flight, nothing more of it was admitted for that long.
+    /// Whether the app's share was full for so long that records are held instead of waiting: its oldest unsent
+    /// notification has waited for a stream that long, or, where all are in flight, nothing more of it was admitted for
+    /// that long.
     mutating func hasWaitedForShare(app: Int, oldestNs: Int64?, nowNs: Int64) -> Bool {
         let sinceNs = apps[app].fullSinceNs ?? nowNs
         apps[app].fullSinceNs = sinceNs
@@ -196,8 +197,8 @@ struct Room {
     /// when it is settled, since until then they lie in the producer.
     ///
     /// With these, what is held is bounded by `mostBytes`, one record for each partition that began within it, and a
-    /// fixed size for each notification (its slot, and a result without what it repeats: `RecordLimits.result` at most). A
-    /// byte read holds itself in its record's block; each token of a list, of at least three bytes, its copy
+    /// fixed size for each notification (its slot, and a result without what it repeats: `RecordLimits.result` at
+    /// most). A byte read holds itself in its record's block; each token of a list, of at least three bytes, its copy
     /// (`BlockStore.rounded`) and what its result repeats; a retry record the payload once more.
     mutating func takeBytes(_ count: Int, for slot: NotificationSlot, in store: inout NotificationStore) {
         let taken = min(count, Int(Int32.max - store[slot].countedBytes))

@@ -1,7 +1,7 @@
 import PushRecords
 
-/// What waits to be sent, and what is at the transports: of each app how many requests may be unanswered at once, how many
-/// are, the queues for a free one, and what is asked back. And what is sent again after a pause.
+/// What waits to be sent, and what is at the transports: of each app how many requests may be unanswered at once, how
+/// many are, the queues for a free one, and what is asked back. And what is sent again after a pause.
 struct Dispatch: ~Copyable {
     /// How long what came back too often waits.
     static let backOffNs: Int64 = 1_000_000_000

@@ -50,9 +50,9 @@ struct Circuit {
         return true
     }
 
-    /// Whether another answer than the fault, come just now, says that the credential is good: its try was handed out no
-    /// earlier than the one that met the fault (to the millisecond). So one notification that Apple answers so, among
-    /// many that it takes, costs those that waited just then a stay in the shortest tier, and the others nothing.
+    /// Whether another answer than the fault, come just now, says that the credential is good: its try was handed out
+    /// no earlier than the one that met the fault (to the millisecond). So one notification that Apple answers so,
+    /// among many that it takes, costs those that waited just then a stay in the shortest tier, and the others nothing.
     func isDisproved(byTryHandedNs handedNs: Int64) -> Bool {
         isOpen && handedNs > faultHandedNs - 1_000_000
     }

@@ -1,10 +1,11 @@
 import PushRecords
 
-/// Says whether a notification may go now, and why not: its app was taken out or is paused, nothing connects to its host,
-/// or Apple refuses the app's credential, or refuses it for this topic. Knows how long each app has been held for each cause.
+/// Says whether a notification may go now, and why not: its app was taken out or is paused, nothing connects to its
+/// host, or Apple refuses the app's credential, or refuses it for this topic. Knows how long each app has been held for
+/// each cause.
 ///
-/// A call that changes something returns what the machine must look at again: apps whose waiting notifications are to be
-/// held, or a probe that is a notification like any other again.
+/// A call that changes something returns what the machine must look at again: apps whose waiting notifications are to
+/// be held, or a probe that is a notification like any other again.
 struct CircuitBreakers: ~Copyable {
     /// An app without a connection, and none to be had, is held after this.
     static let cutOffNs: Int64 = 5_000_000_000

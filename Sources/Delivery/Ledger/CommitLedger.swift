@@ -1,7 +1,7 @@
 import PushRecords
 
-/// What was received of each partition, what of it is settled and may be committed, how far ahead may be sent, and what the
-/// group was told.
+/// What was received of each partition, what of it is settled and may be committed, how far ahead may be sent, and what
+/// the group was told.
 ///
 /// It decides nothing about a notification. What a reply or a lost session means for those that wait is told to the
 /// machine, which acts on it.
@@ -116,8 +116,8 @@ struct CommitLedger: ~Copyable {
         return nil
     }
 
-    /// One past the last offset that is open, or was, of logs that this partition had before: a log that was only cut still
-    /// has some of these records. 0: there are none.
+    /// One past the last offset that is open, or was, of logs that this partition had before: a log that was only cut
+    /// still has some of these records. 0: there are none.
     func detachedEnd(topic: String, _ number: Int32) -> Int64 {
         guard unassignedCount > 0 else { return 0 }
         var end: Int64 = 0
@@ -151,8 +151,8 @@ struct CommitLedger: ~Copyable {
         return id
     }
 
-    /// Detached assignments that are over, since nothing of them is open, and suspended ones that were not given back in
-    /// time.
+    /// Detached assignments that are over, since nothing of them is open, and suspended ones that were not given back
+    /// in time.
     func endedUnassigned(nowNs: Int64) -> (over: [PartitionID], late: [PartitionID]) {
         var over: [PartitionID] = []
         var late: [PartitionID] = []
@@ -364,8 +364,8 @@ struct CommitLedger: ~Copyable {
         partitions[partition].behindReach.append(slot, in: &store)
     }
 
-    /// What waits beside its device queue stands in the order of its records again: what passed the reach, and could not be
-    /// sent before the lease was over, came back behind others.
+    /// What waits beside its device queue stands in the order of its records again: what passed the reach, and could
+    /// not be sent before the lease was over, came back behind others.
     mutating func orderBehindReach(_ partition: PartitionSlot, in store: inout NotificationStore) {
         func position(_ slot: NotificationSlot) -> (Int64, Int32) { (store[recordOf: slot].offset, store[slot].index) }
         var waiting: [NotificationSlot] = []
@@ -519,7 +519,8 @@ struct CommitLedger: ~Copyable {
         ) { store[$0].count }
     }
 
-    /// Whoever had a partition before, and gets it back, must not take another's commit for its own, whatever that says.
+    /// Whoever had a partition before, and gets it back, must not take another's commit for its own, whatever that
+    /// says.
     func owner(of id: PartitionID) -> Int64 {
         withUnsafeBytes(of: id.generation) {
             Int64(BytesHash.hash($0, seed: settings.hashSeed) % UInt64(CommitMap.ownerLimit))

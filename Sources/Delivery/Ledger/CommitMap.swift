@@ -17,8 +17,8 @@ internal import Bytes
 ///
 /// The check covers everything after it and the base, so that metadata written for another offset is not believed.
 ///
-/// A reader of before the owner number rejects the whole of it: it sends again what was settled above the committed offset,
-/// all marked in doubt. So stop all workers of a version before it first, or accept marked repeats.
+/// A reader of before the owner number rejects the whole of it: it sends again what was settled above the committed
+/// offset, all marked in doubt. So stop all workers of a version before it first, or accept marked repeats.
 package struct CommitMap: Equatable {
     /// Settled in part: the indexes that are.
     package struct Partial: Equatable {

@@ -14,8 +14,8 @@ package struct CommitMapWriter {
     }
 
     /// Version, check, reach (below 2^40), the leading run and header of the main set, the number of partials, and the
-    /// reach's indexes (offset, run and header), and the owner, at their longest: a header has three bytes at most as long
-    /// as a map has fewer than 2^17 bytes.
+    /// reach's indexes (offset, run and header), and the owner, at their longest: a header has three bytes at most as
+    /// long as a map has fewer than 2^17 bytes.
     static let fixedBytes = 1 + 3 + 6 + 6 + 3 + 2 + 9 + 3
     /// What a map takes at its longest that names nothing settled, however few characters it is given: of the main set
     /// and the number of partials three bytes are left.

@@ -1,10 +1,10 @@
-/// How the commits of one partition fare. A refusal pauses this partition only, and ever longer; one that is the group's, for a
-/// second at most.
+/// How the commits of one partition fare. A refusal pauses this partition only, and ever longer; one that is the
+/// group's, for a second at most.
 struct CommitStanding {
     static let firstPauseNs: Int64 = 100_000_000
     static let longestPauseNs: Int64 = 10_000_000_000
-    /// Where the group or its coordinator refuses all commits: once it takes them again, no partition is to wait for longer than
-    /// the lease.
+    /// Where the group or its coordinator refuses all commits: once it takes them again, no partition is to wait for
+    /// longer than the lease.
     static let groupPauseNs: Int64 = 1_000_000_000
     /// While it is given up, when there is a limit to the time.
     static let leavingPauseNs: Int64 = 1_000_000_000

@@ -66,8 +66,8 @@ package struct PartitionLedger: ~Copyable {
         return offset < committed
     }
 
-    /// Begins anew after an offset reset: no record is known to be settled, but those below the offset that was committed
-    /// for, or its reach, may have been sent.
+    /// Begins anew after an offset reset: no record is known to be settled, but those below the offset that was
+    /// committed for, or its reach, may have been sent.
     package mutating func reset() {
         let end = max(inherited.reach, ReachEnd(committedAtAssignment ?? 0))
         inherited = InheritedMap(CommitMap(reach: end.offset, reachIndexes: end.indexes))
@@ -177,8 +177,8 @@ package struct PartitionLedger: ~Copyable {
     /// Of the record at this offset, indexes below this may have been sent by the owner before; 0: none.
     package func inheritedDoubts(at offset: Int64) -> Int32 { inherited.reach.indexes(at: offset) }
 
-    /// So many notifications further than `start`: of records received, each as `count` says, then of as many offsets as
-    /// have the rest when they are like these, `CommitMap.highestReach` at most.
+    /// So many notifications further than `start`: of records received, each as `count` says, then of as many offsets
+    /// as have the rest when they are like these, `CommitMap.highestReach` at most.
     package func end(ahead amount: Int64, of start: ReachEnd, count: (_ record: RecordSlot) -> Int32) -> ReachEnd {
         var left = amount
         var seen: Int64 = 0
@@ -281,8 +281,8 @@ package struct PartitionLedger: ~Copyable {
         }
     }
 
-    /// Where an upper part begins that a map can name, whichever of its open records settle and whichever do not; `nil`:
-    /// that is so of the whole. What is open below has to settle first.
+    /// Where an upper part begins that a map can name, whichever of its open records settle and whichever do not;
+    /// `nil`: that is so of the whole. What is open below has to settle first.
     ///
     /// - Parameters:
     ///   - budget: bytes of the map.

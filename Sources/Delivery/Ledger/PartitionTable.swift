@@ -1,6 +1,7 @@
 /// Every assignment that there is, each at a slot of its own for as long as it lives.
 ///
-/// An assignment is found by its name (`PartitionID`), which is given only once; or, by what belongs to it, by its slot.
+/// An assignment is found by its name (`PartitionID`), which is given only once; or, by what belongs to it, by its
+/// slot.
 struct PartitionTable: ~Copyable {
     private var places: UnsafeMutablePointer<UnsafeMutablePointer<Partition>?>
     private var capacity = 16

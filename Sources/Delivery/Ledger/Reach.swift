@@ -1,9 +1,9 @@
 /// The place in a partition below which notifications may be handed to a connection: named by a commit before it is
 /// used, so that whoever takes over after a crash knows which may have been sent.
 ///
-/// It is kept ahead of the highest one handed out by four commits' worth, at least `minimum`, at most `maximum` (a gap in
-/// the offsets is no pace): in offsets, or, while fan-outs are open, in notifications, which the owner counts. What a
-/// commit names may be less than the one before did: from then on no more is allowed.
+/// It is kept ahead of the highest one handed out by four commits' worth, at least `minimum`, at most `maximum` (a gap
+/// in the offsets is no pace): in offsets, or, while fan-outs are open, in notifications, which the owner counts. What
+/// a commit names may be less than the one before did: from then on no more is allowed.
 package struct Reach: Equatable {
     /// Named by the last acknowledged commit, or less, by one sent since; `nil`: none was acknowledged.
     private(set) var end: ReachEnd?
@@ -73,7 +73,8 @@ package struct Reach: Equatable {
 
     /// What the commit that is sent now names; no more than that is allowed from now on.
     ///
-    /// - Parameter counted: `countedMargin` notifications from `start`; `nil`: there are no fan-outs, each offset is one.
+    /// - Parameter counted: `countedMargin` notifications from `start`; `nil`: there are no fan-outs, each offset is
+    ///   one.
     package mutating func next(from base: Int64, counted: ReachEnd? = nil) -> ReachEnd {
         let start = max(front + 1, base)
         let ahead = countedMargin

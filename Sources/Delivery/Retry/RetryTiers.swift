@@ -22,7 +22,8 @@ package struct RetryTiers: Sendable {
         isAnyWritable = self.isWritable.contains(true)
     }
 
-    /// The tier itself, or instead the next longer one that can be written, else the next shorter; when none can, itself.
+    /// The tier itself, or instead the next longer one that can be written, else the next shorter; when none can,
+    /// itself.
     package func writable(_ tier: Int) -> Int {
         if isWritable[tier] { return tier }
         return isWritable[tier...].firstIndex(of: true) ?? isWritable[..<tier].lastIndex(of: true) ?? tier
@@ -40,12 +41,13 @@ package struct RetryTiers: Sendable {
         return isFar ? tiers.count - 1 : tiers.lastIndex { $0.delayMs <= turnMs } ?? 0
     }
 
-    /// Where one waits that is due in so long: the longest that is over by then, or within the shortest delay after that.
+    /// Where one waits that is due in so long: the longest that is over by then, or within the shortest delay after
+    /// that.
     ///
-    /// What it is due before its tier's delay is over, it may come late: its topic is read in order, and what was written
-    /// before it waits for the whole delay. So it is late by the shortest delay at most, and one that is due in nearly a
-    /// tier's delay needs no stay in each of the shorter ones. Where that tier cannot be written, it waits in the next
-    /// shorter one, from which it goes on; without one in a longer one, which makes it later.
+    /// What it is due before its tier's delay is over, it may come late: its topic is read in order, and what was
+    /// written before it waits for the whole delay. So it is late by the shortest delay at most, and one that is due in
+    /// nearly a tier's delay needs no stay in each of the shorter ones. Where that tier cannot be written, it waits in
+    /// the next shorter one, from which it goes on; without one in a longer one, which makes it later.
     package func tier(dueInMs ms: Int64) -> Int {
         let tier = tiers.lastIndex { $0.delayMs - tiers[0].delayMs <= ms } ?? 0
         return isWritable[...tier].lastIndex(of: true) ?? isWritable[tier...].firstIndex(of: true) ?? tier

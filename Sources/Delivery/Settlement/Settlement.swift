@@ -57,8 +57,8 @@ struct Settlement: ~Copyable {
         if !uniqueIDs.isEmpty { uniqueIDs[slot] = nil }
     }
 
-    /// Since when its token is dead, where a dead-token record is due; `nil`: none is. A 410 without a time gets none; where
-    /// a verdict or `include_bad_tokens` says dead, the time is that of the send.
+    /// Since when its token is dead, where a dead-token record is due; `nil`: none is. A 410 without a time gets none;
+    /// where a verdict or `include_bad_tokens` says dead, the time is that of the send.
     func deadSinceMs(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Int64? {
         switch store[slot].outcome {
         case .unregistered where store[slot].status == 410:
@@ -159,8 +159,8 @@ struct Settlement: ~Copyable {
         }
     }
 
-    /// When what goes to a tier now is due there: after the tier's delay, and, of what is not to be sent before, by then at
-    /// the latest.
+    /// When what goes to a tier now is due there: after the tier's delay, and, of what is not to be sent before, by
+    /// then at the latest.
     func dueMs(_ slot: NotificationSlot, in tier: Int, _ store: borrowing NotificationStore, nowMs: Int64) -> Int64 {
         let dueMs = RecordTime.adding(tiers.delayMs(of: tier), to: nowMs)
         let notBeforeMs = store.notBeforeMs(slot)
@@ -173,8 +173,8 @@ struct Settlement: ~Copyable {
         return notBeforeMs > 0 && store[slot].dueMs <= notBeforeMs
     }
 
-    /// Takes back what waits for the dead-token topic, and whose result waits as well, to be moved to a tier: either both
-    /// records are written, or the retry record. Its ending stays counted; it will have another one.
+    /// Takes back what waits for the dead-token topic, and whose result waits as well, to be moved to a tier: either
+    /// both records are written, or the retry record. Its ending stays counted; it will have another one.
     mutating func takeDeadTokens(in store: inout NotificationStore) -> [NotificationSlot] {
         var taken: [NotificationSlot] = []
         var left = productions[.unregistered].count

@@ -3,8 +3,8 @@ import PushRecords
 
 /// Every open notification, its record, and their bytes: what the parts of the machine share.
 ///
-/// A notification is named by its slot, and so is a record: `store[slot]` is the one or the other, by the type of the slot.
-/// Nobody else follows a pointer to one.
+/// A notification is named by its slot, and so is a record: `store[slot]` is the one or the other, by the type of the
+/// slot. Nobody else follows a pointer to one.
 struct NotificationStore: ~Copyable {
     private let inPlace = InPlace()
     private var notifications = Slab<Notification, NotificationSlot>(capacity: 1_024, empty: Notification())
@@ -61,8 +61,8 @@ struct NotificationStore: ~Copyable {
         self[id.slot].generation == id.generation && self[id.slot].state == .concluded
     }
 
-    /// A notification comes into another state: the one place where that happens. Lists and counts are the caller's matter.
-    /// A debug build looks whether it may (`Notification.State.followers`).
+    /// A notification comes into another state: the one place where that happens. Lists and counts are the caller's
+    /// matter. A debug build looks whether it may (`Notification.State.followers`).
     @inline(__always)
     mutating func move(_ slot: NotificationSlot, to state: Notification.State) { notifications[slot].move(to: state) }
 

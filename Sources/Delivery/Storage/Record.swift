@@ -8,7 +8,8 @@ struct Record {
     var group: Int32 = 0
     var offset: Int64 = 0
     var timestampMs: Int64 = 0
-    /// From when its settling is timed: `RecordTime.start`. Unknown while it is not due, since it only goes to a tier then.
+    /// From when its settling is timed: `RecordTime.start`. Unknown while it is not due, since it only goes to a tier
+    /// then.
     var startMs: Int64 = 0
     /// Monotonic.
     var receivedNs: Int64 = 0

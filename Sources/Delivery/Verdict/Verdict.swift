@@ -85,8 +85,9 @@ package struct VerdictTable: Sendable {
         }
     }
 
-    /// Whether an answer can hardly be APNs' own, which gives a reason with all but 200: a proxy's or another server's 404, 421
-    /// or redirection. It says nothing about the notification. (403, 410, 429 and 5xx mean the same from everybody.)
+    /// Whether an answer can hardly be APNs' own, which gives a reason with all but 200: a proxy's or another server's
+    /// 404, 421 or redirection. It says nothing about the notification. (403, 410, 429 and 5xx mean the same from
+    /// everybody.)
     package static func isForeign(_ status: UInt16, _ reason: ReasonCode) -> Bool {
         guard reason == .none else { return false }
         switch status {
@@ -115,13 +116,15 @@ package struct VerdictTable: Sendable {
             VerdictRow(.reject)
         case .topicDisallowed:
             // Apple knows a new bundle id on new connections only; the transport makes some before it hands the
-            // completion over, where it did not just do so. Then the credential is not for this one of the app's bundle ids.
+            // completion over, where it did not just do so. Then the credential is not for this one of the app's bundle
+            // ids.
             VerdictRow(.resend, again: .credentialFault, needsNewer: true)
         case .idleTimeout:
             VerdictRow(.resend)
         case .expiredProviderToken:
-            // Resent when the try carried an older token than the connection has by now (`Completion.carriedOlderToken`;
-            // the transport renews it before it hands the completion over, where it may).
+            // Resent when the try carried an older token than the connection has by now
+            // (`Completion.carriedOlderToken`; the transport renews it before it hands the completion over, where it
+            // may).
             VerdictRow(.credentialFault)
         case .unrelatedKeyIdInToken:
             VerdictRow(.resend, again: .credentialFault)

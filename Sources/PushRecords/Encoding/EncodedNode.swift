@@ -123,8 +123,8 @@ final class EncodedNode {
     }
 }
 
-/// Foundation's types that JSONEncoder writes otherwise than they encode themselves. Known by name, since this module does not
-/// see Foundation.
+/// Foundation's types that JSONEncoder writes otherwise than they encode themselves. Known by name, since this module
+/// does not see Foundation.
 enum FoundationType {
     case data, url, decimal
 

@@ -1,8 +1,8 @@
-/// What a notification says to Apple beside its payload and its target: one value from the parser to the connection, and to
-/// the retry record.
+/// What a notification says to Apple beside its payload and its target: one value from the parser to the connection,
+/// and to the retry record.
 ///
-/// Plain data that owns nothing. Its texts are lent: they are where the request's record is, and from then on, until the
-/// notification is settled, in the record's block (`copied`).
+/// Plain data that owns nothing. Its texts are lent: they are where the request's record is, and from then on, until
+/// the notification is settled, in the record's block (`copied`).
 package struct NotificationHeaders {
     /// `apns-topic`. Empty: none was given, and the app's is meant; for a broadcast the bundle id of the path.
     package var topic: UnsafeRawBufferPointer
@@ -13,8 +13,8 @@ package struct NotificationHeaders {
     package var pushType: PushType
     /// `apns-priority`; 0: not sent. Background notifications without one have 5 here.
     package var priority: UInt8
-    /// `apns-id`. `.none`: the producer gave none; of a request: Apple makes one; of a record: there is none (refused before
-    /// it had one, or left to Apple and not answered).
+    /// `apns-id`. `.none`: the producer gave none; of a request: Apple makes one; of a record: there is none (refused
+    /// before it had one, or left to Apple and not answered).
     package var apnsID: NotificationUUID
 
     @inlinable package init(
@@ -36,8 +36,8 @@ package struct NotificationHeaders {
         return count
     }
 
-    /// The same with its texts at `next`, one after the other, where there is room for `byteCount` bytes; `next` is moved
-    /// behind them.
+    /// The same with its texts at `next`, one after the other, where there is room for `byteCount` bytes; `next` is
+    /// moved behind them.
     @inlinable package func copied(to next: inout UnsafeMutableRawPointer) -> NotificationHeaders {
         var headers = self
         headers.topic = Self.copy(topic, &next)

@@ -39,7 +39,8 @@ package struct OwnedRecord: Equatable, Sendable {
     package func withLent<R>(
         _ body: (UnsafeRawBufferPointer, UnsafeRawBufferPointer, UnsafeBufferPointer<RecordHeader>) -> R
     ) -> R {
-        // One block, since arrays of arrays cannot be lent at once. It has at least a byte: an empty value has an address.
+        // One block, since arrays of arrays cannot be lent at once. It has at least a byte: an empty value has an
+        // address.
         let block = UnsafeMutableRawBufferPointer.allocate(byteCount: byteCount + 1, alignment: 1)
         defer { block.deallocate() }
         var used = 0

@@ -1,8 +1,9 @@
 /// The largest size, in bytes, of every text that is read from a record and written into one.
 ///
-/// `RequestParser` cuts or refuses what is longer before anything is stored, counted or copied, and the writers cut once
-/// more, by the escaped length: one control character takes six bytes in JSON. So every record that the worker writes
-/// has a largest size, whatever it read; the sums stand here, and tests compare them with what the writers write.
+/// `RequestParser` cuts or refuses what is longer before anything is stored, counted or copied, and the writers cut
+/// once more, by the escaped length: one control character takes six bytes in JSON. So every record that the worker
+/// writes has a largest size, whatever it read; the sums stand here, and tests compare them with what the writers
+/// write.
 package enum RecordLimits {
     // MARK: What is kept of a request; `TextHeader` has the limits of its own
 
@@ -83,10 +84,10 @@ package enum RecordLimits {
         deviceToken + 103 + (quotes + deviceToken) + (quotes + topicText) + (quotes + app) + (quotes + environment)
         + (quotes + reason) + 2 * int64
 
-    /// What a retry record has and the record it came from may not have: the app's topic, what was left to defaults, the
-    /// app that was found, the one that was tried before, the order, and where the key does not say the token, a key beside it. Token, payload, key and
-    /// copied headers stood in that record, too, and so did when it is to be sent, under a name that may be five letters
-    /// shorter.
+    /// What a retry record has and the record it came from may not have: the app's topic, what was left to defaults,
+    /// the app that was found, the one that was tried before, the order, and where the key does not say the token, a
+    /// key beside it. Token, payload, key and copied headers stood in that record, too, and so did when it is to be
+    /// sent, under a name that may be five letters shorter.
     package static let largestRetryGrowth =
         (10 + appTopic) + (14 + pushType) + (13 + 1) + (7 + uuid) + (8 + app) + (16 + environment)
         + (18 + kafkaTopic + 1 + 10 + 1 + 19 + 1 + 4) + (18 + 7) + (17 + 15) + (19 + 15) + (17 + reason) + (16 + 7)

@@ -25,7 +25,8 @@ extension JSONWriter {
         out.append("\"")
     }
 
-    /// The inside of a string, cut so that it takes at most `limit` bytes when escaped, and ends with a whole character.
+    /// The inside of a string, cut so that it takes at most `limit` bytes when escaped, and ends with a whole
+    /// character.
     @inline(__always)
     mutating func text(_ bytes: UnsafeRawBufferPointer, limit: Int) {
         // Escaping never makes it shorter.

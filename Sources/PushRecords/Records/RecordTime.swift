@@ -4,7 +4,8 @@
 /// passes `checked` once, where it comes in. Behind it a sum or difference of two times, or of a time and a clock's
 /// reading, cannot overflow; with a length from outside use the functions here, which saturate.
 package enum RecordTime {
-    /// No time is known. Kafka says it with -1 (and old clients with 0); such a record has no age, so it is never too old.
+    /// No time is known. Kafka says it with -1 (and old clients with 0); such a record has no age, so it is never too
+    /// old.
     package static let unknown: Int64 = 0
     /// 9999-12-31T23:59:59.999Z, the last one that RFC 3339 can write.
     package static let latestMs: Int64 = 253_402_300_799_999
@@ -23,8 +24,8 @@ package enum RecordTime {
         return min(max(sum, 1), latestMs)
     }
 
-    /// From when a request's age counts: from its timestamp, or from when it is to be sent, where that is later. Without a
-    /// timestamp it has no age.
+    /// From when a request's age counts: from its timestamp, or from when it is to be sent, where that is later.
+    /// Without a timestamp it has no age.
     ///
     /// - Parameter seconds: since the epoch; 0: at once.
     @inlinable package static func start(_ ms: Int64, notBefore seconds: UInt32) -> Int64 {

@@ -1,7 +1,7 @@
 import JSON
 
-/// The small forms, of at most `RecordLimits.reduced` bytes each, of records that a broker refuses as too large even when
-/// they come alone. Each is made from the refused record's own bytes: the notification may be long forgotten.
+/// The small forms, of at most `RecordLimits.reduced` bytes each, of records that a broker refuses as too large even
+/// when they come alone. Each is made from the refused record's own bytes: the notification may be long forgotten.
 ///
 /// They say what became of the notification, and where it was asked for; what else there is room for.
 package enum ReducedRecord {
@@ -14,16 +14,16 @@ package enum ReducedRecord {
 
     /// The small form of a result; `nil` when `refused` is none.
     ///
-    /// Copied headers, the request's key and Apple's unique id are left out; then, until it fits, topic and app, the token
-    /// (the record's key still has it), the detail, the id.
+    /// Copied headers, the request's key and Apple's unique id are left out; then, until it fits, topic and app, the
+    /// token (the record's key still has it), the detail, the id.
     package static func result(_ refused: OwnedRecord) -> OwnedRecord? {
         guard let value = refused.value, var result = try? DeliveryResult(json: value) else { return nil }
         result.detail = "the broker refused the whole result as too large"
         return reduced(result, key: refused.key)
     }
 
-    /// The result of a notification that cannot be retried, since the retry topic refuses its record: `abandoned`. `nil`
-    /// when `refused` is no retry record.
+    /// The result of a notification that cannot be retried, since the retry topic refuses its record: `abandoned`.
+    /// `nil` when `refused` is no retry record.
     package static func abandonedResult(
         ofRetry refused: OwnedRecord, because refusal: Refusal, settledAtMs: Int64
     ) -> OwnedRecord? {
@@ -67,8 +67,9 @@ package enum ReducedRecord {
     package static let outputReasons = ["output-too-large", "output-refused"]
 
     /// The dead letter of a record of the worker's own which its topic refuses, as too large in every form it has
-    /// (`output-too-large`) or for another reason (`output-refused`): its key and value as they are, and the place of the request that it is about. A record that does not say
-    /// where that was has the topic which refused it, and -1 for partition and offset.
+    /// (`output-too-large`) or for another reason (`output-refused`): its key and value as they are, and the place of
+    /// the request that it is about. A record that does not say where that was has the topic which refused it, and -1
+    /// for partition and offset.
     package static func deadLetter(
         ofOutput refused: OwnedRecord, of topic: String, because refusal: Refusal, atMs: Int64
     ) -> OwnedRecord {
@@ -90,8 +91,8 @@ package enum ReducedRecord {
             ])
     }
 
-    /// What a dead letter cannot do without: its reason and its coordinates, which are its key, too: a compacted topic takes
-    /// no record without one.
+    /// What a dead letter cannot do without: its reason and its coordinates, which are its key, too: a compacted topic
+    /// takes no record without one.
     package static func bareDeadLetter(_ refused: OwnedRecord) -> OwnedRecord {
         var bare = deadLetter(refused)
         let place = ["push-dlq-topic", "push-dlq-partition", "push-dlq-offset"].compactMap { name in

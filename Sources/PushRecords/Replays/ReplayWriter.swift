@@ -56,8 +56,8 @@ package struct ReplayWriter: ~Copyable {
     private var list = HeaderList()
     private let token: UnsafeMutableRawBufferPointer
 
-    /// - Parameter copyHeaders: names that the workers' configuration has in `results.copy_headers`, which may begin like
-    ///   the worker's own.
+    /// - Parameter copyHeaders: names that the workers' configuration has in `results.copy_headers`, which may begin
+    ///   like the worker's own.
     package init(copyHeaders: [String] = []) {
         parser = RequestParser(copyHeaders: copyHeaders)
         token = .allocate(byteCount: DeviceToken.textLimit, alignment: 16)
@@ -85,7 +85,8 @@ package struct ReplayWriter: ~Copyable {
     /// - Parameters:
     ///   - timestampMs: the record's.
     ///   - place: the record's; the index is the wishes'.
-    ///   - wishes: in the order of their indexes; of one index several results may speak, of which at most one is taken.
+    ///   - wishes: in the order of their indexes; of one index several results may speak, of which at most one is
+    ///     taken.
     ///   - expiredToo: whether to ask again for what has expired.
     ///   - body: gets the place of the wish among the wishes.
     package mutating func write(

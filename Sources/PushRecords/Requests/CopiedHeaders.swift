@@ -1,7 +1,7 @@
 /// Gathers the headers that results carry on. Reused from record to record; owns its lists, not the bytes.
 ///
-/// Among them is the worker's own `push-replay-of` (`ReplayWriter`), which so goes the same way as a `traceparent`: to the
-/// result, through retry records, and through dead letters, which have all headers.
+/// Among them is the worker's own `push-replay-of` (`ReplayWriter`), which so goes the same way as a `traceparent`: to
+/// the result, through retry records, and through dead letters, which have all headers.
 struct CopiedHeaders: ~Copyable {
     /// Carried on whatever the configuration says.
     private static let always = ["traceparent", "tracestate", ReplayWriter.header.description]

@@ -1,6 +1,7 @@
 import JSON
 
-/// The members of a value that may be an envelope, by name. Reused from record to record; owns its table, not the bytes.
+/// The members of a value that may be an envelope, by name. Reused from record to record; owns its table, not the
+/// bytes.
 struct EnvelopeTable: ~Copyable {
     /// The names that an envelope may have, and `aps`, which makes it none.
     enum Name: UInt8, CaseIterable {

@@ -40,7 +40,8 @@ extension RequestParser {
         }
     }
 
-    /// A name that an envelope does not have, with the member that is meant by it, or the header, which belongs into `headers`.
+    /// A name that an envelope does not have, with the member that is meant by it, or the header, which belongs into
+    /// `headers`.
     mutating func meantMember(_ name: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         if let meant = EnvelopeTable.Name(nearest: name) { return scratch.suggestion(meant.text, for: name) }
         if let header = KnownHeader(nearest: name, inEnvelope: true) {
@@ -120,8 +121,8 @@ extension RequestParser {
         }
     }
 
-    /// The value of a header as text: a string, or a number where Apple's header is one; no address for `null`, or after
-    /// a fault.
+    /// The value of a header as text: a string, or a number where Apple's header is one; no address for `null`, or
+    /// after a fault.
     private mutating func fieldValue(
         _ name: KnownHeader, _ value: UnsafeRawBufferPointer, _ request: inout ParsedRequest
     ) -> UnsafeRawBufferPointer {

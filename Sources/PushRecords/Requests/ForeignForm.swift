@@ -1,15 +1,15 @@
 import JSON
 
-/// What a producer's serializer puts around texts that this worker reads as they are: it is recognised so that a record that
-/// is refused for it says so.
+/// What a producer's serializer puts around texts that this worker reads as they are: it is recognised so that a record
+/// that is refused for it says so.
 enum ForeignForm {
     static let quote = UInt8(ascii: "\"")
 
     static let quotedToken: StaticString =
         "the device token is in quotes, as a JSON serializer writes a string; use a plain string serializer"
 
-    /// The schema id of the five bytes that the serializers of a Schema Registry put before what they write: a magic byte of 0,
-    /// then the id, big-endian; `nil`: it does not begin so. JSON never begins with a byte of 0.
+    /// The schema id of the five bytes that the serializers of a Schema Registry put before what they write: a magic
+    /// byte of 0, then the id, big-endian; `nil`: it does not begin so. JSON never begins with a byte of 0.
     ///
     /// Source: Confluent's documentation, "Formats, Serializers, and Deserializers", Wire format.
     static func schemaID(_ bytes: UnsafeRawBufferPointer) -> Int? {
@@ -24,7 +24,8 @@ enum ForeignForm {
         text.count > 2 && text[0] == quote && text[text.count - 1] == quote && Hex.isHex(text.part(1, text.count - 1))
     }
 
-    /// Whether it ends with a device token, in quotes or without. What else begins with a byte of 0 is some number or id.
+    /// Whether it ends with a device token, in quotes or without. What else begins with a byte of 0 is some number or
+    /// id.
     static func endsWithToken(_ key: UnsafeRawBufferPointer) -> Bool {
         let end = key.last == quote ? key.count - 1 : key.count
         return end >= prefixCount + 64 && Hex.isHex(key.part(end - 64, end))

@@ -168,8 +168,8 @@ enum HeaderName: UInt8, CaseIterable {
     /// How many there are.
     static let count = HeaderName.retryTried.rawValue + 1
 
-    /// Whether a name, not known, begins like a producer's instruction, in any case of its letters: `apns-` or `push-`, but
-    /// not with the `push-retry-` and `push-dlq-` of records that this worker wrote and somebody sends again.
+    /// Whether a name, not known, begins like a producer's instruction, in any case of its letters: `apns-` or `push-`,
+    /// but not with the `push-retry-` and `push-dlq-` of records that this worker wrote and somebody sends again.
     @inline(__always)
     static func isOwn(_ name: UnsafeRawBufferPointer) -> Bool {
         guard let base = name.baseAddress, name.count >= 5, base.load(fromByteOffset: 4, as: UInt8.self) == 0x2D else {

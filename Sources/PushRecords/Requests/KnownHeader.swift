@@ -1,5 +1,5 @@
-/// A header known by name: a `HeaderName` or a `TextHeader`. Its number is its place in a field table, so that both forms of
-/// a request end in the same checks.
+/// A header known by name: a `HeaderName` or a `TextHeader`. Its number is its place in a field table, so that both
+/// forms of a request end in the same checks.
 struct KnownHeader: Equatable {
     let index: UInt8
 

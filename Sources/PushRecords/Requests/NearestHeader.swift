@@ -1,9 +1,10 @@
-// The name that a producer most likely meant by one that there is not: what differs from it, but for the case of its letters,
-// by at most a third. It runs only for a request that is refused, and allocates nothing: whoever floods the topic with such
-// gains nothing.
+// The name that a producer most likely meant by one that there is not: what differs from it, but for the case of its
+// letters, by at most a third. It runs only for a request that is refused, and allocates nothing: whoever floods the
+// topic with such gains nothing.
 
 extension KnownHeader {
-    /// `nil`: none is near. A third of what follows the names' common start counts, which a name in an envelope may lack.
+    /// `nil`: none is near. A third of what follows the names' common start counts, which a name in an envelope may
+    /// lack.
     init?(nearest name: UnsafeRawBufferPointer, inEnvelope: Bool) {
         var nearest = Nearest(name)
         let hasStart = HeaderName.isOwn(name)

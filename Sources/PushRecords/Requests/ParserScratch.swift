@@ -32,8 +32,8 @@ struct ParserScratch: ~Copyable {
     /// Forgets the texts of the record before.
     mutating func removeTexts() { used = 0 }
 
-    /// What a JSON string (its inside) spells: the lent bytes themselves when nothing is escaped, else a copy here. What
-    /// finds no room is longer than any field may be, and comes back as it is.
+    /// What a JSON string (its inside) spells: the lent bytes themselves when nothing is escaped, else a copy here.
+    /// What finds no room is longer than any field may be, and comes back as it is.
     mutating func resolve(_ inside: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         let string = JSONText(checked: inside)
         guard string.hasEscapes else { return inside }

@@ -283,8 +283,9 @@ package struct RequestParser: ~Copyable {
 
     /// Checks kind, text and size of the payload.
     ///
-    /// - Parameter half: where in the record's value the payload has half a surrogate pair. It is JSON by the grammar, but
-    ///   RFC 7493 forbids it, and Swift's Foundation reads no JSON that has it: what APNs accepts, a device may lose.
+    /// - Parameter half: where in the record's value the payload has half a surrogate pair. It is JSON by the grammar,
+    ///   but RFC 7493 forbids it, and Swift's Foundation reads no JSON that has it: what APNs accepts, a device may
+    ///   lose.
     mutating func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind, half: Int?) {
         switch kind {
         case .object: break

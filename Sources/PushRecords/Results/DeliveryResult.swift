@@ -81,8 +81,8 @@ extension DeliveryResult {
 }
 
 extension DeliveryResult {
-    /// Reads a result record's value. Members that this version does not know are ignored; what is `null` counts as left
-    /// out.
+    /// Reads a result record's value. Members that this version does not know are ignored; what is `null` counts as
+    /// left out.
     ///
     /// Throws what is wrong when it is not JSON, a member has another type, or one that every result has is missing.
     public init(json: some Collection<UInt8>) throws(RecordError) {
@@ -127,7 +127,8 @@ extension DeliveryResult {
 }
 
 extension DeliveryResult.Request {
-    /// Reads `topic/partition/offset/index`, as a retry record's header `push-retry-request` has it; `nil` for anything else.
+    /// Reads `topic/partition/offset/index`, as a retry record's header `push-retry-request` has it; `nil` for anything
+    /// else.
     public init?(text: some StringProtocol) {
         var text = String(text)
         let read: Self? = text.withUTF8 { bytes in

@@ -1,5 +1,5 @@
-/// The `push-retry-*` headers of a retry record, checked: counts of at most `RecordLimits.count`, times of `RecordTime`,
-/// a place with an index that a request can have. Owns nothing.
+/// The `push-retry-*` headers of a retry record, checked: counts of at most `RecordLimits.count`, times of
+/// `RecordTime`, a place with an index that a request can have. Owns nothing.
 package struct RetryFields {
     /// The original request.
     package var request: RequestPlace

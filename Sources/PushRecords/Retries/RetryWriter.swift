@@ -33,8 +33,8 @@ package struct RetryOrder {
 }
 
 /// Writes retry records (`apns.retry.<delay>`): payload form, the notification's headers spelled out with the defaults
-/// they got, and `push-retry-*`. At most `RecordLimits.retryGrowth` bytes more than the record that the notification was
-/// read from. Reuses its buffers; not thread-safe.
+/// they got, and `push-retry-*`. At most `RecordLimits.retryGrowth` bytes more than the record that the notification
+/// was read from. Reuses its buffers; not thread-safe.
 package struct RetryWriter: ~Copyable {
     private let apps: AppParts
     private var text = HeaderText()

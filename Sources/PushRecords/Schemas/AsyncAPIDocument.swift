@@ -1,7 +1,8 @@
-/// The AsyncAPI document (3.0.0, in JSON) of what a worker reads and writes in Kafka: what `apns-worker schema asyncapi` prints.
+/// The AsyncAPI document (3.0.0, in JSON) of what a worker reads and writes in Kafka: what
+/// `apns-worker schema asyncapi` prints.
 ///
-/// The schemas are those of `RecordSchema`. As the specification has it, `receive` and `send` are the worker's side: who asks for
-/// notifications sends what it receives.
+/// The schemas are those of `RecordSchema`. As the specification has it, `receive` and `send` are the worker's side:
+/// who asks for notifications sends what it receives.
 ///
 /// Source: https://www.asyncapi.com/docs/reference/specification/v3.0.0, and its Kafka bindings 0.5.0.
 package struct AsyncAPIDocument: Sendable {

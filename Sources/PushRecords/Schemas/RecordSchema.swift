@@ -1,7 +1,8 @@
 /// The JSON Schemas (draft 2020-12) of the records: what `apns-worker schema NAME` prints.
 ///
-/// A record that the worker writes may get more members, never other ones; an envelope has only those that are here. What a
-/// schema of a request allows the worker takes, and the other way round, but for what the schema's description names.
+/// A record that the worker writes may get more members, never other ones; an envelope has only those that are here.
+/// What a schema of a request allows the worker takes, and the other way round, but for what the schema's description
+/// names.
 public enum RecordSchema: String, CaseIterable, Sendable {
     /// The payload form of a request: the value of its record.
     case payload = "request-payload"

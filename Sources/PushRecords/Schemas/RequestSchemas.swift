@@ -1,5 +1,5 @@
-// The schemas of requests, in both forms, and of retry records, which are requests in payload form. What one of them says of a
-// header is in its rule alone (`HeaderRule`); what they say of several headers together is here.
+// The schemas of requests, in both forms, and of retry records, which are requests in payload form. What one of them
+// says of a header is in its rule alone (`HeaderRule`); what they say of several headers together is here.
 
 extension RecordSchema {
     /// The value of a request in payload form.

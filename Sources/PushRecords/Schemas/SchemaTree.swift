@@ -1,7 +1,7 @@
 import JSON
 
-/// A JSON value to be printed for people and programs: what schemas and the AsyncAPI document are made of. Members stay in the
-/// order in which they are written.
+/// A JSON value to be printed for people and programs: what schemas and the AsyncAPI document are made of. Members stay
+/// in the order in which they are written.
 package indirect enum SchemaTree: Equatable, Sendable {
     case null
     case bool(Bool)

@@ -1,8 +1,8 @@
 /// What a text may be, as its schema says it.
 ///
-/// Patterns are those that ECMA-262 (which JSON Schema names), Python, Java, .NET, PCRE and RE2 read alike: nothing that looks
-/// ahead. Some of these let `$` stand before a last line feed, too; so no text that has a pattern may end with white space, which is
-/// said by itself.
+/// Patterns are those that ECMA-262 (which JSON Schema names), Python, Java, .NET, PCRE and RE2 read alike: nothing
+/// that looks ahead. Some of these let `$` stand before a last line feed, too; so no text that has a pattern may end
+/// with white space, which is said by itself.
 enum TextRule {
     /// 1 to so many bytes of printable ASCII, without a space at either end.
     case plain(Int)
@@ -29,7 +29,8 @@ enum TextRule {
 }
 
 extension TextRule {
-    /// The schema of a text; `isMember`: of a member of an envelope, which may be null, and a number where the rule says so.
+    /// The schema of a text; `isMember`: of a member of an envelope, which may be null, and a number where the rule
+    /// says so.
     func schema(isMember: Bool) -> SchemaTree {
         let type: SchemaTree = isMember ? ["string", "null"] : "string"
         func like(_ pattern: String, maxLength: Int, never: String = #"\s$"#, minLength: Int = 1) -> SchemaTree {

@@ -11,8 +11,8 @@ package struct UnregisteredWriter: ~Copyable {
     }
 
     /// The dead-token record of a notification that ended so; uses the ending's reason and `unregisteredAtMs`, and its
-    /// `settledAtMs` as the time it was observed. What there is nothing to say of is left out. No headers. Lent until the
-    /// next `write`.
+    /// `settledAtMs` as the time it was observed. What there is nothing to say of is left out. No headers. Lent until
+    /// the next `write`.
     package mutating func write(_ content: borrowing NotificationContent, _ ending: borrowing Ending) -> EncodedRecord {
         json.removeAll()
         json.out.append("{\"device_token\":\"")
@@ -30,8 +30,8 @@ package struct UnregisteredWriter: ~Copyable {
             headers: UnsafeBufferPointer(start: nil, count: 0))
     }
 
-    /// The dead-token record of a token that no notification told of: the feedback service did. No headers. Lent until the next
-    /// `write`.
+    /// The dead-token record of a token that no notification told of: the feedback service did. No headers. Lent until
+    /// the next `write`.
     ///
     /// - Parameters:
     ///   - token: its bytes; at most 100 of them are written.

@@ -5,8 +5,9 @@
 /// let same = try DeviceToken(bytes: deviceToken)          // as `didRegisterForRemoteNotifications` gave it
 /// ```
 ///
-/// Its description is shortened, so that printing one does not put it into a log; `hex` is all of it. "Don't make assumptions
-/// about device token size": sources: "Registering your app with APNs", "Sending notification requests to APNs".
+/// Its description is shortened, so that printing one does not put it into a log; `hex` is all of it. "Don't make
+/// assumptions about device token size": sources: "Registering your app with APNs", "Sending notification requests to
+/// APNs".
 public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
     /// All of it: 2 to 200 hex digits in lower case.
     public let hex: String
@@ -40,8 +41,8 @@ public struct DeviceToken: Hashable, Sendable, CustomStringConvertible {
         try self.init(hex: String(decoding: digits, as: UTF8.self))
     }
 
-    /// Reads a token as NSData described it before iOS 13, and as old tables have it: `<740f4707 bebcf74f …>`. Angle brackets
-    /// and spaces are passed over, nothing else is. Throws as `init(hex:)` does.
+    /// Reads a token as NSData described it before iOS 13, and as old tables have it: `<740f4707 bebcf74f …>`. Angle
+    /// brackets and spaces are passed over, nothing else is. Throws as `init(hex:)` does.
     public init(dataDescription text: some StringProtocol) throws(RequestError) {
         try self.init(hex: String(text.filter { !"<> ".contains($0) }))
     }

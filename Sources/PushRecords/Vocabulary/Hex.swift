@@ -33,7 +33,8 @@ enum Hex {
         return true
     }
 
-    /// Sums set a byte's high bit from a bound on; a byte above 127, which could carry into its neighbour, fails by its own.
+    /// Sums set a byte's high bit from a bound on; a byte above 127, which could carry into its neighbour, fails by its
+    /// own.
     @inline(__always)
     private static func areHex(_ word: UInt64) -> Bool {
         let high: UInt64 = 0x8080_8080_8080_8080

@@ -8,8 +8,8 @@ public struct Reason: RawRepresentable, Hashable, Sendable {
 
 /// The reasons known by name, as one byte, so that a completion carries no string; `none` and `other` are not reasons.
 ///
-/// The first 32 are Apple's page, in its order; the rest were seen live, or belong to broadcasts, whose page is "Handling error
-/// responses from Apple Push Notification service".
+/// The first 32 are Apple's page, in its order; the rest were seen live, or belong to broadcasts, whose page is
+/// "Handling error responses from Apple Push Notification service".
 package enum ReasonCode: UInt8, CaseIterable, Sendable {
     /// There is no reason: the answer was 200, or its body could not be read.
     case none = 0

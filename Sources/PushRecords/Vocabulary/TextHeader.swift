@@ -1,13 +1,13 @@
 /// Apple's optional headers whose value is a text that nobody but Apple and the device looks into.
 ///
-/// A case, its row and its place in `HeaderTexts` are all that the way from a request to Apple needs, and the compiler asks
-/// for each: parser, the record's block, request, retry record, schemas and the option of `send` go over this table.
-/// `PushNotification` has a property of each, and the simulator a check of its own.
+/// A case, its row and its place in `HeaderTexts` are all that the way from a request to Apple needs, and the compiler
+/// asks for each: parser, the record's block, request, retry record, schemas and the option of `send` go over this
+/// table. `PushNotification` has a property of each, and the simulator a check of its own.
 package enum TextHeader: UInt8, CaseIterable, Sendable {
     case collapseID
 
-    /// What is to be known of one. A value is 1 to `limit` bytes of printable ASCII, without a space at either end; there is
-    /// no default: what was not given is not sent.
+    /// What is to be known of one. A value is 1 to `limit` bytes of printable ASCII, without a space at either end;
+    /// there is no default: what was not given is not sent.
     package struct Row: Sendable {
         /// As Apple spells it.
         package let name: StaticString
@@ -59,8 +59,8 @@ package struct HeaderTexts {
     }
 }
 
-/// A set of text headers, one bit each by their numbers. Goes over them in the order of the table, and allocates nothing,
-/// which `allCases` does.
+/// A set of text headers, one bit each by their numbers. Goes over them in the order of the table, and allocates
+/// nothing, which `allCases` does.
 package struct TextHeaders: Sequence, IteratorProtocol, Sendable {
     @usableFromInline var bits: UInt32
 

@@ -44,8 +44,8 @@ struct StatusText: ~Copyable {
         if snapshot.problemsLeftOut > 0 { json.member("problems_left_out", snapshot.problemsLeftOut) }
     }
 
-    /// What was too large for a topic and was written smaller, what one refused for another reason, and what waits in retry
-    /// topics that are not configured any more.
+    /// What was too large for a topic and was written smaller, what one refused for another reason, and what waits in
+    /// retry topics that are not configured any more.
     private mutating func writeTopics() {
         write("too_large_for_topic", snapshot.tooLarge)
         write("rejected_by_topic", snapshot.rejected)

@@ -154,7 +154,8 @@ package struct ConfigurationCheck {
     /// Apple allows one before it has seen a provider token.
     private static func streams(_ count: Int) -> String { count == 1 ? "1 stream to begin with" : "\(count) streams" }
 
-    /// A gateway of the binary protocol says nothing of a certificate that it takes; asked, it refuses a token of zeros.
+    /// A gateway of the binary protocol says nothing of a certificate that it takes; asked, it refuses a token of
+    /// zeros.
     private func reachGateway(_ app: LoadedApp) -> Bool {
         let settings = app.settings
         if settings.binary?.format == .simple {

@@ -4,8 +4,8 @@ internal import EventLoop
 internal import Observability
 
 extension PushWorker {
-    /// Has the feedback read of the apps that there are now, as they say now. Starts the thread when the first one asks for it;
-    /// where there is none to be had, a second later.
+    /// Has the feedback read of the apps that there are now, as they say now. Starts the thread when the first one asks
+    /// for it; where there is none to be had, a second later.
     func readFeedback() {
         guard stopping == nil, publisher != nil else { return }
         let wanted = apps.enumerated().compactMap { index, app in

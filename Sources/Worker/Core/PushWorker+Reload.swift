@@ -25,9 +25,9 @@ extension PushWorker {
         reload(reread)
     }
 
-    /// Takes over what may change while the worker runs: apps with their credentials, limits and pauses, and log levels.
-    /// All of it or, when anything is wrong, nothing. Waits for no file: it is read by a thread of its own, and taken over
-    /// once that is done; what is asked for meanwhile is read from the beginning then.
+    /// Takes over what may change while the worker runs: apps with their credentials, limits and pauses, and log
+    /// levels. All of it or, when anything is wrong, nothing. Waits for no file: it is read by a thread of its own, and
+    /// taken over once that is done; what is asked for meanwhile is read from the beginning then.
     func reload(_ reread: @escaping Rereading) {
         let living = apps.indices.filter { !appRows[$0].isRemoved }.map { apps[$0].settings }
         let hasBegun = configurationReading.begin({ Self.read(reread, living) }) { [weak self] found in
@@ -163,9 +163,9 @@ extension PushWorker {
             otherEnvironment: app.otherEnvironment)
     }
 
-    /// Each app has a circuit of its own, also where it shares its key: what refuses one app's requests (its host, a proxy, a
-    /// topic that the key is not for) need not refuse another's, and a key that is revoked costs each of its apps one request
-    /// and then a probe a minute.
+    /// Each app has a circuit of its own, also where it shares its key: what refuses one app's requests (its host, a
+    /// proxy, a topic that the key is not for) need not refuse another's, and a key that is revoked costs each of its
+    /// apps one request and then a probe a minute.
     private func credentialNumber(of app: AppSettings) -> Int {
         let owner = CredentialOwner(name: app.name, environment: app.environment, credential: app.credential)
         if let number = credentialNumbers[owner] { return number }
@@ -228,8 +228,8 @@ extension PushWorker {
         }
     }
 
-    /// Reads the credential of the next app that has a file with other contents, where none is being read. Once a second,
-    /// too: there may have been no room for a thread.
+    /// Reads the credential of the next app that has a file with other contents, where none is being read. Once a
+    /// second, too: there may have been no room for a thread.
     func readNextApp() {
         guard stopping == nil, !credentialReading.isBusy else { return }
         appsToRead = appsToRead.filter { !appRows[$0.value].isRemoved }

@@ -313,8 +313,8 @@ extension PushWorker {
         return faults
     }
 
-    /// Says in a line what the groups are waited for, and how long that may take: one that died keeps its place until its
-    /// session is over, as far as its configuration is ours.
+    /// Says in a line what the groups are waited for, and how long that may take: one that died keeps its place until
+    /// its session is over, as far as its configuration is ours.
     func sayWaits(_ now: DeliveryTime) {
         func seconds(_ milliseconds: Int64) -> String { "\((milliseconds + 999) / 1_000) s at most" }
         let session =

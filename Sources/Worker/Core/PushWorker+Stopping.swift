@@ -20,8 +20,8 @@ extension PushWorker {
         case nil: return
         case .draining(let deadlineNs):
             let staying = readers.filter { !$0.hasLeft }
-            // What is open of a log that is gone is nobody's once we are: it has as long as what is on connections. So has
-            // what was sent for a group that could not be left.
+            // What is open of a log that is gone is nobody's once we are: it has as long as what is on connections. So
+            // has what was sent for a group that could not be left.
             let isOpen = machine.hasDetached || ending != nil && machine.gauges.inFlight.contains { $0 > 0 }
             let isTelling = feedback?.isIdle == false
             let isWaiting =
@@ -54,8 +54,8 @@ extension PushWorker {
 
     // MARK: After the loop
 
-    /// What a worker is made of, on its way out. The thread that made it hands it to the one that calls `end`, and reads nothing
-    /// but `step` from then on: that is what `@unchecked Sendable` stands for.
+    /// What a worker is made of, on its way out. The thread that made it hands it to the one that calls `end`, and
+    /// reads nothing but `step` from then on: that is what `@unchecked Sendable` stands for.
     private final class Remains: @unchecked Sendable {
         var pages: PageServer?
         var watch: ClusterWatch?
@@ -100,8 +100,8 @@ extension PushWorker {
         }
     }
 
-    /// Ends what `run` started; what does not end in time is left behind, and a line says so. Everything is committed by
-    /// then that could be.
+    /// Ends what `run` started; what does not end in time is left behind, and a line says so. Everything is committed
+    /// by then that could be.
     func dismantle(_ pages: PageServer?) {
         let remains = Remains(pages: pages, of: self)
         let hadStarted = publisher != nil

@@ -9,9 +9,9 @@ package import Observability
 internal import PushRecords
 internal import Synchronization
 
-/// The worker: Kafka, the machine and the transports put together. One thread calls `run`, which is the core, and touches all
-/// of it; `stop` and `progress`, which any thread may call, touch what is atomic or locked. That is what `@unchecked Sendable`
-/// stands for.
+/// The worker: Kafka, the machine and the transports put together. One thread calls `run`, which is the core, and
+/// touches all of it; `stop` and `progress`, which any thread may call, touch what is atomic or locked. That is what
+/// `@unchecked Sendable` stands for.
 package final class PushWorker: @unchecked Sendable {
     /// How `run` ended.
     package enum Ending: Sendable, Equatable {

@@ -55,8 +55,8 @@ package struct CrashHistory: Sendable, Equatable {
 
     package init() {}
 
-    /// The log of this partition is another one: other records stand at its offsets. The deaths still count as deaths at a
-    /// record. False: there were none.
+    /// The log of this partition is another one: other records stand at its offsets. The deaths still count as deaths
+    /// at a record. False: there were none.
     package mutating func forgetOffsets(topic: String, partition: Int32) -> Bool {
         var isAny = false
         for index in deaths.indices {

@@ -2,8 +2,8 @@ internal import Configuration
 internal import Delivery
 internal import PushRecords
 
-/// A notification that is sent straight to APNs, and the app it is for. The request's bytes live as long as the process:
-/// a transport may hold them after it was given up.
+/// A notification that is sent straight to APNs, and the app it is for. The request's bytes live as long as the
+/// process: a transport may hold them after it was given up.
 struct DirectOrder {
     let settings: AppSettings
     let topic: String

@@ -11,8 +11,8 @@ package import PushRecords
 package enum DirectSend {
     /// What became of it, in a result's words.
     package struct Answer: Sendable, Equatable {
-        /// As a worker says it in its result, but that a worker would try some again; `invalid`: it was not sent, since no app
-        /// fits.
+        /// As a worker says it in its result, but that a worker would try some again; `invalid`: it was not sent, since
+        /// no app fits.
         package var outcome: Outcome
         /// `nil`: no app fits, and neither of the following is known.
         package var app: String?
@@ -43,7 +43,8 @@ package enum DirectSend {
         init(_ description: String) { self.description = description }
     }
 
-    /// Sends the notification of a record in payload form, which was checked; `trace` keeps what passes on the connection.
+    /// Sends the notification of a record in payload form, which was checked; `trace` keeps what passes on the
+    /// connection.
     ///
     /// - Parameter onDelay: is told in a line what is waited for, after two seconds and then every ten.
     /// - Throws: `Failure` when the credential cannot be read, or APNs did not answer in time.

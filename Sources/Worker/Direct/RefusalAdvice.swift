@@ -2,8 +2,9 @@ package import Configuration
 internal import Delivery
 package import PushRecords
 
-/// What a refusal means for someone who sends by hand, and what to do about it; one line without a full stop. Source: Apple,
-/// "Handling notification responses from APNs" and "Handling error responses from Apple Push Notification service".
+/// What a refusal means for someone who sends by hand, and what to do about it; one line without a full stop. Source:
+/// Apple, "Handling notification responses from APNs" and "Handling error responses from Apple Push Notification
+/// service".
 package struct RefusalAdvice: Equatable, Sendable {
     /// What a refusal is about.
     enum Subject: Sendable { case device, request, credential, service }

@@ -7,9 +7,9 @@ internal import PushRecords
 
 /// Reads apps' feedback, and writes each dead token that it tells to the unregistered topic. One loop's thread.
 ///
-/// A read is over once Kafka has acknowledged all that it brought: the service forgets what it told. For the same reason none is
-/// begun while Kafka does not answer. What waits for Kafka is bounded (`queueLimit`): beyond, connections are not
-/// read, and the service keeps what TCP has no room for.
+/// A read is over once Kafka has acknowledged all that it brought: the service forgets what it told. For the same
+/// reason none is begun while Kafka does not answer. What waits for Kafka is bounded (`queueLimit`): beyond,
+/// connections are not read, and the service keeps what TCP has no room for.
 final class FeedbackReads {
     /// How a read ended.
     struct Outcome: Equatable {

@@ -4,9 +4,9 @@ internal import Network
 internal import Observability
 internal import Synchronization
 
-/// Reads the feedback of all apps that have one, each as often as it says, on a thread and with a producer of its own: nothing
-/// on a notification's way waits for it. Any thread: what is no constant and not atomic (`desk`) is its own thread's, or whose
-/// who has joined that. This is what `@unchecked Sendable` stands for.
+/// Reads the feedback of all apps that have one, each as often as it says, on a thread and with a producer of its own:
+/// nothing on a notification's way waits for it. Any thread: what is no constant and not atomic (`desk`) is its own
+/// thread's, or whose who has joined that. This is what `@unchecked Sendable` stands for.
 final class FeedbackThread: @unchecked Sendable {
     /// How an app's feedback stands, by the app's place.
     typealias Told = (app: Int, standing: FeedbackStanding)
@@ -35,7 +35,8 @@ final class FeedbackThread: @unchecked Sendable {
         }
     }
 
-    /// The apps there are now: what is said of one is in force at its next read, and who is not there is not read again.
+    /// The apps there are now: what is said of one is in force at its next read, and who is not there is not read
+    /// again.
     func set(_ apps: [FeedbackApp]) {
         thread.loop.perform { [self] in
             if desk == nil { sitDown() }
@@ -64,8 +65,8 @@ final class FeedbackThread: @unchecked Sendable {
     /// Whether no read is under way, and Kafka has all tokens of those before. After `finish` it stays so.
     var isIdle: Bool { unheard.load(ordering: .acquiring) == 0 && underWay.load(ordering: .acquiring) == 0 }
 
-    /// Ends the thread; what Kafka has not acknowledged is lost, and a line says so. The clients' doorbell lives as long as this
-    /// object.
+    /// Ends the thread; what Kafka has not acknowledged is lost, and a line says so. The clients' doorbell lives as
+    /// long as this object.
     func stop() {
         thread.loop.perform { [self] in desk?.close() }
         thread.stop()

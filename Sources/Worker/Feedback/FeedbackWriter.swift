@@ -3,9 +3,11 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// Writes dead tokens that were read to Kafka, each until it is acknowledged, with a producer of its own. One loop's thread.
+/// Writes dead tokens that were read to Kafka, each until it is acknowledged, with a producer of its own. One loop's
+/// thread.
 ///
-/// Whoever told a token does not know it any more: what a broker or the topic refuses is written again for as long as it takes.
+/// Whoever told a token does not know it any more: what a broker or the topic refuses is written again for as long as
+/// it takes.
 final class FeedbackWriter {
     private let loop: Loop
     private let cluster: ClusterSettings

@@ -1,8 +1,8 @@
 internal import Delivery
 internal import Kafka
 
-/// Records that were gone before they were read: retention took them, or somebody deleted them. What is lost stays lost, so
-/// each partition is named for some time after the last such loss. Decides only; no clock, no I/O.
+/// Records that were gone before they were read: retention took them, or somebody deleted them. What is lost stays
+/// lost, so each partition is named for some time after the last such loss. Decides only; no clock, no I/O.
 struct LostRecords {
     private struct Loss {
         var partition: TopicPartition

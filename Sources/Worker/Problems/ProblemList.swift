@@ -110,8 +110,8 @@ struct ProblemList {
 
     var problems: [Problem] { entries.map(\.problem) }
 
-    /// Takes what is wrong now, in the order in which it is to be shown, and returns what to say. A subject's fault goes on
-    /// whatever words it changes, as long as its kind is the same.
+    /// Takes what is wrong now, in the order in which it is to be shown, and returns what to say. A subject's fault
+    /// goes on whatever words it changes, as long as its kind is the same.
     mutating func update(_ faults: [Fault], nowNs: Int64, nowMs: Int64) -> [Line] {
         var lines: [Line] = []
         var fresh: [Entry] = []
@@ -145,8 +145,8 @@ struct ProblemList {
         return lines
     }
 
-    /// Those that there is room for, in their order: the first of each kind, then the second of each, and so on, so that many
-    /// of one kind hide none of another.
+    /// Those that there is room for, in their order: the first of each kind, then the second of each, and so on, so
+    /// that many of one kind hide none of another.
     private static func named(of faults: [Fault]) -> [Fault] {
         guard faults.count > limit else { return faults }
         var counts: [Fault.Kind: Int] = [:]

@@ -1,7 +1,7 @@
 internal import Kafka
 
-/// Brokers that hold this client back because it exceeds a quota of theirs: each is named from the first answer that says
-/// so until none has said so for a while. Decides only; no clock, no I/O.
+/// Brokers that hold this client back because it exceeds a quota of theirs: each is named from the first answer that
+/// says so until none has said so for a while. Decides only; no clock, no I/O.
 struct Quotas {
     /// What librdkafka tells the delays of.
     enum Request: String, CaseIterable, Sendable {

@@ -1,8 +1,8 @@
 internal import Kafka
 
-/// Brokers that take requests and answer none, by librdkafka's log of each that it waited for in vain: it connects anew and
-/// tries again, and says nothing when that succeeds. So one is named until nothing more was heard for longer than the next
-/// try takes. Decides only; no clock, no I/O.
+/// Brokers that take requests and answer none, by librdkafka's log of each that it waited for in vain: it connects anew
+/// and tries again, and says nothing when that succeeds. So one is named until nothing more was heard for longer than
+/// the next try takes. Decides only; no clock, no I/O.
 struct UnansweredRequests {
     private struct Silence {
         var requests: [String]
@@ -13,7 +13,8 @@ struct UnansweredRequests {
 
     private var silences: [String: Silence] = [:]
 
-    /// How long after the last one: connecting anew (`reconnect.backoff.max.ms`, 10 s) and `socket.timeout.ms` take less.
+    /// How long after the last one: connecting anew (`reconnect.backoff.max.ms`, 10 s) and `socket.timeout.ms` take
+    /// less.
     static let namedNs: Int64 = 25_000_000_000
     /// A question of ours that may wait for a second only, and is slow, is no silence.
     static let leastMs: Int64 = 5_000

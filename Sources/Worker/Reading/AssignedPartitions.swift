@@ -3,8 +3,8 @@ internal import Kafka
 internal import Observability
 
 /// The partitions that one consumer group gave this member, by name and by assignment; and what is known of partitions
-/// beyond an assignment: where a log begins that is another one, of which something was committed, and who was given up.
-/// Core thread.
+/// beyond an assignment: where a log begins that is another one, of which something was committed, and who was given
+/// up. Core thread.
 final class AssignedPartitions {
     /// What the partitions of a topic are read for.
     let roleOfTopic: GroupReader.RoleOfTopic
@@ -102,8 +102,8 @@ final class AssignedPartitions {
         all.removeAll { ids.contains($0.id) }
     }
 
-    /// Keeps the set bounded: when it is full, partitions that are not read now are forgotten. It is at least twice as large as
-    /// what is read, so this is rare.
+    /// Keeps the set bounded: when it is full, partitions that are not read now are forgotten. It is at least twice as
+    /// large as what is read, so this is rare.
     private func noteCommitted(_ partition: TopicPartition) {
         if hadCommitted.count >= max(Self.formerLimit, 2 * all.count) {
             hadCommitted = hadCommitted.filter { byPartition[$0] != nil }
@@ -153,8 +153,8 @@ final class AssignedPartitions {
 
     // MARK: Batches that wait for memory
 
-    /// There was no memory for a batch. One of a topic of which nothing lies unpacked is let through when it is asked for again:
-    /// whatever other topics hold, none gets nothing.
+    /// There was no memory for a batch. One of a topic of which nothing lies unpacked is let through when it is asked
+    /// for again: whatever other topics hold, none gets nothing.
     func putOff(_ partition: TopicPartition, _ batch: BatchFailure.Batch, _ now: DeliveryTime) {
         guard byPartition[partition] != nil else { return }
         let isTopicEmpty = all.allSatisfy { $0.partition.topic != partition.topic || $0.queue.count == 0 }

@@ -2,9 +2,9 @@ internal import Delivery
 internal import EventLoop
 internal import Kafka
 
-/// How long the questions of one turn may wait for brokers, all those together that one group's reader asks. They hold the core
-/// up, and with it both groups: each reader has a budget of its own, so a turn waits for two seconds in all, and for one more
-/// where a client that was made for a question ends (`Consumer.highWatermarks`).
+/// How long the questions of one turn may wait for brokers, all those together that one group's reader asks. They hold
+/// the core up, and with it both groups: each reader has a budget of its own, so a turn waits for two seconds in all,
+/// and for one more where a client that was made for a question ends (`Consumer.highWatermarks`).
 struct TurnBudget {
     private let endNs: Int64
 
@@ -22,9 +22,9 @@ struct TurnBudget {
     }
 }
 
-/// What has to be known of partitions before they are read: what is committed for them, and which offsets their logs have.
-/// Asked for in as many turns as it takes, in each of which they wait for a second or so (`TurnBudget`), so that all else goes
-/// on between them; after one that nobody answered, all else has half a second.
+/// What has to be known of partitions before they are read: what is committed for them, and which offsets their logs
+/// have. Asked for in as many turns as it takes, in each of which they wait for a second or so (`TurnBudget`), so that
+/// all else goes on between them; after one that nobody answered, all else has half a second.
 struct AssignmentQuestions {
     /// Where a partition is read from, and what is known of its log.
     struct Place {
@@ -132,8 +132,8 @@ struct AssignmentQuestions {
                 place.start = nil
                 place.isAnotherLog = committed.offset != nil
             }
-            // A tier of which nothing is committed starts at its first record: that offset is committed at once, for the
-            // tier to be found by it when it is taken out of the configuration.
+            // A tier of which nothing is committed starts at its first record: that offset is committed at once, for
+            // the tier to be found by it when it is taken out of the configuration.
             if committed.offset == nil, roleOfTopic(committed.partition.topic).isRetry, let start = place.logStart {
                 place.committed = CommittedOffset(partition: committed.partition, offset: start, metadata: [])
                 place.start = start

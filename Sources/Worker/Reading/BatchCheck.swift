@@ -1,5 +1,6 @@
-/// Whether the batches that librdkafka receives are looked at (`Unpacking.watch`): its calls lead there, and that sees batches
-/// where records are read. A librdkafka that receives in another way than those known would show neither by itself.
+/// Whether the batches that librdkafka receives are looked at (`Unpacking.watch`): its calls lead there, and that sees
+/// batches where records are read. A librdkafka that receives in another way than those known would show neither by
+/// itself.
 struct BatchCheck {
     /// Its calls lead there.
     var isSet = false

@@ -1,10 +1,12 @@
 internal import Kafka
 
-/// Which batch of a partition is to be passed by, from what librdkafka says again and again of one that it cannot unpack.
+/// Which batch of a partition is to be passed by, from what librdkafka says again and again of one that it cannot
+/// unpack.
 struct BatchFailures {
     /// What was passed by last.
     private var passed: ClosedRange<Int64>?
-    /// Its size: where only its first offset is told, a batch of a log that was cut may begin there, too, and go on further.
+    /// Its size: where only its first offset is told, a batch of a log that was cut may begin there, too, and go on
+    /// further.
     private var passedSize = 0
     private var suspect: ClosedRange<Int64>?
     private var failures = 0
@@ -38,8 +40,8 @@ struct BatchFailures {
 
     /// Takes one failure; returns the batch that nobody will ever read, where it is known.
     ///
-    /// - Parameter batches: all that it may have been, with the same first offset. The shortest is passed by first: where it was
-    ///   another one, that fails again.
+    /// - Parameter batches: all that it may have been, with the same first offset. The shortest is passed by first:
+    ///   where it was another one, that fails again.
     mutating func failed(_ batches: [UnreadableBatch]) -> UnreadableBatch? {
         let batch =
             batches

@@ -1,7 +1,7 @@
 internal import Kafka
 
-/// The batch of one partition that is to be passed by, since it cannot be unpacked now or ever, and what librdkafka said of
-/// it and of those before. Decides only; no clock, no I/O.
+/// The batch of one partition that is to be passed by, since it cannot be unpacked now or ever, and what librdkafka
+/// said of it and of those before. Decides only; no clock, no I/O.
 struct BatchPassing {
     enum Finding: Equatable {
         /// Nothing is to be done: the batch is passed by in the next turn, or another one is first.

@@ -4,8 +4,9 @@ internal import EventLoop
 internal import Kafka
 internal import Observability
 
-/// The member of one consumer group: what it is subscribed to, what was assigned and is not read yet, what is revoked and
-/// drains, and how it leaves. Every event of the group is answered here, in the order in which librdkafka wants it. Core thread.
+/// The member of one consumer group: what it is subscribed to, what was assigned and is not read yet, what is revoked
+/// and drains, and how it leaves. Every event of the group is answered here, in the order in which librdkafka wants it.
+/// Core thread.
 final class GroupMembership {
     /// What only we can tell: until librdkafka takes it, the group stands still for this member.
     private enum GroupCall {
@@ -282,8 +283,8 @@ final class GroupMembership {
         }
     }
 
-    /// Begins to leave the group: everything is drained, at most for `limitNs`; then `hasLeft` becomes true. What the group
-    /// asks for already has no longer than that, and is answered.
+    /// Begins to leave the group: everything is drained, at most for `limitNs`; then `hasLeft` becomes true. What the
+    /// group asks for already has no longer than that, and is answered.
     func leave(_ machine: inout DeliveryMachine, limitNs: Int64, _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         let deadlineNs = now.ns + limitNs
@@ -299,8 +300,8 @@ final class GroupMembership {
         revocations.append(Revocation(partitions: others, deadlineNs: deadlineNs, mustUnassign: false))
     }
 
-    /// The client had a fatal error: nothing more can be read, committed or left in order. Somebody else may own what was
-    /// assigned, so what is on connections settles, and nothing more is sent of it.
+    /// The client had a fatal error: nothing more can be read, committed or left in order. Somebody else may own what
+    /// was assigned, so what is on connections settles, and nothing more is sent of it.
     func abandon(because error: KafkaError, _ machine: inout DeliveryMachine, _ now: DeliveryTime) {
         guard !isAbandoned else { return }
         isAbandoned = true

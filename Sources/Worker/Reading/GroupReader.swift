@@ -6,9 +6,9 @@ internal import PushRecords
 /// Reads the partitions that one consumer group gave this worker into the machine, and gives them back drained.
 ///
 /// There are two: one of the request topics, one of the retry topics, so that a rebalance of the one never drains the
-/// other. Each is put together of the member (`GroupMembership`), its partitions (`AssignedPartitions`, each of which is read
-/// by a `PartitionReader`) and what keeps it from reading (`ReadingProblems`); here each event of its consumer goes to whom it
-/// is for. Core thread.
+/// other. Each is put together of the member (`GroupMembership`), its partitions (`AssignedPartitions`, each of which
+/// is read by a `PartitionReader`) and what keeps it from reading (`ReadingProblems`); here each event of its consumer
+/// goes to whom it is for. Core thread.
 final class GroupReader: CommitPlace {
     /// What the partitions of a topic are read for.
     typealias RoleOfTopic = (String) -> PartitionRole
@@ -187,8 +187,8 @@ final class GroupReader: CommitPlace {
         for one in partitions.all { one.markReadable() }
     }
 
-    /// What reading takes of a turn, and one partition's share more: records that are slow to read, as those with a hundred
-    /// thousand headers, hold up what else the turn has to do for no longer.
+    /// What reading takes of a turn, and one partition's share more: records that are slow to read, as those with a
+    /// hundred thousand headers, hold up what else the turn has to do for no longer.
     private static let turnLimit = Duration.milliseconds(50)
 
     /// Reads as much as there is room for; true when there is more to be read at once.
@@ -231,7 +231,8 @@ final class GroupReader: CommitPlace {
     var unreadableBatches: Int { context.unreadableBatches }
     var lastUnreadable: String? { context.lastUnreadable }
 
-    /// Takes the answer to `onEndUnknown`. The batch is passed by in the next `read`, if the partition still waits for that.
+    /// Takes the answer to `onEndUnknown`. The batch is passed by in the next `read`, if the partition still waits for
+    /// that.
     func batchEnded(_ answer: BatchEnds.Answer) {
         partitions[answer.question.partition]?.batchEnded(answer.question.batch, last: answer.last)
     }
@@ -258,8 +259,8 @@ final class GroupReader: CommitPlace {
     /// What the watch saw: records from `change.from` on are of another log than those that were read, although their
     /// offsets go on (of an idle partition nothing else tells it on librdkafka 2.0.2).
     ///
-    /// Told while the partition is on its way to somebody, or from us, it is kept: the watch says it once, and whoever has
-    /// the partition next would go on from what was committed for the log before. Where another one had begun anew
+    /// Told while the partition is on its way to somebody, or from us, it is kept: the watch says it once, and whoever
+    /// has the partition next would go on from what was committed for the log before. Where another one had begun anew
     /// meanwhile, that is done once more, and what repeats is in doubt.
     func logIsAnother(_ change: LogMarks.Change, _ machine: inout DeliveryMachine, now: DeliveryTime) {
         guard let one = partitions[change.partition], membership.isSettled else {
@@ -277,8 +278,8 @@ final class GroupReader: CommitPlace {
         if membership.isSettled { membership.rejoin("the log of \(one.partition) is another one", now) }
     }
 
-    /// The topic of this partition was unknown when its offset was to be committed: with it the offset goes. Nothing more
-    /// is committed, lest it be for a log that is made anew, and the group tells where to go on.
+    /// The topic of this partition was unknown when its offset was to be committed: with it the offset goes. Nothing
+    /// more is committed, lest it be for a log that is made anew, and the group tells where to go on.
     func topicIsGone(_ partition: TopicPartition, _ machine: inout DeliveryMachine, now: DeliveryTime) {
         guard let one = partitions[partition], membership.isSettled, !one.isStopped else { return }
         one.stop(from: nil, &machine, now)

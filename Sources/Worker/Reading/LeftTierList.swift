@@ -1,13 +1,13 @@
-/// The left tiers (`LeftTiers`) that are read: from when one is found until it is gone, or has been empty for a while. Decides
-/// only; no clock, no I/O.
+/// The left tiers (`LeftTiers`) that are read: from when one is found until it is gone, or has been empty for a while.
+/// Decides only; no clock, no I/O.
 struct LeftTierList {
     /// Those that are read, in the order in which they were found.
     private(set) var topics: [String] = []
     /// Since when the looks have found nothing in one (monotonic).
     private var emptySinceNs: [String: Int64] = [:]
 
-    /// How long one that is empty is read on: a worker that still names it may write to it, and each change has the group give
-    /// out all its partitions anew.
+    /// How long one that is empty is read on: a worker that still names it may write to it, and each change has the
+    /// group give out all its partitions anew.
     static let keptNs: Int64 = 900_000_000_000
 
     /// Takes what a look found.

@@ -22,7 +22,8 @@ final class OffsetCommitter {
     private var tag: UInt64 = 0
     /// Partitions whose topic was unknown in the last reply, as nobody else says yet; empties with `takeDoubted`.
     private var doubted: [TopicPartition] = []
-    /// Those whose topic was unknown in the last reply, and gone before by what other brokers say; empties with `takeGone`.
+    /// Those whose topic was unknown in the last reply, and gone before by what other brokers say; empties with
+    /// `takeGone`.
     private var gone: [TopicPartition] = []
     /// What was said of those whose topic is unknown to the coordinator.
     private var isGone: [TopicPartition: Bool] = [:]
@@ -30,8 +31,8 @@ final class OffsetCommitter {
 
     /// A reply that takes longer is told.
     private static let silenceNs: Int64 = 5_000_000_000
-    /// One that takes longer is not waited for: librdkafka gives a commit up sooner (after the session's time while there is no
-    /// coordinator, then after `socket.timeout.ms`, 10 s), so none comes any more. It is committed anew.
+    /// One that takes longer is not waited for: librdkafka gives a commit up sooner (after the session's time while
+    /// there is no coordinator, then after `socket.timeout.ms`, 10 s), so none comes any more. It is committed anew.
     let lostNs: Int64
 
     /// - Parameter sessionMs: of the group's members.
@@ -83,8 +84,8 @@ final class OffsetCommitter {
         finish(outcomes, &machine, now)
     }
 
-    /// The answers of a reply, each found where it is expected: they come in the order of the commit, but that librdkafka
-    /// puts the partitions of each topic together.
+    /// The answers of a reply, each found where it is expected: they come in the order of the commit, but that
+    /// librdkafka puts the partitions of each topic together.
     private struct Answers {
         private let reply: CommitReply
         private var place = 0

@@ -1,8 +1,8 @@
 internal import Delivery
 internal import Kafka
 
-/// Where one partition is read: from where on in this assignment, whether a broker refuses the offset that is read next, and
-/// since when what is read is known to be one log. Decides only; no clock, no I/O.
+/// Where one partition is read: from where on in this assignment, whether a broker refuses the offset that is read
+/// next, and since when what is read is known to be one log. Decides only; no clock, no I/O.
 struct PartitionPosition {
     enum Step {
         case take
@@ -113,7 +113,8 @@ struct PartitionPosition {
     /// What comes from below is of another log, as its leader said.
     var isAnotherLog: Bool { refused?.isAnotherLog == true }
 
-    /// Whether reading began since the watch saw the log unchanged, and not behind what changed: all that is new is read.
+    /// Whether reading began since the watch saw the log unchanged, and not behind what changed: all that is new is
+    /// read.
     func covers(_ change: LogMarks.Change) -> Bool { beganNs > change.unchangedNs && begin <= change.from }
 
     /// The log is another one, read from this offset on.

@@ -4,7 +4,8 @@ internal import Kafka
 internal import Observability
 internal import PushRecords
 
-/// A partition that is read into the machine, or drains: its queue, where it is read and why it is not read now. Core thread.
+/// A partition that is read into the machine, or drains: its queue, where it is read and why it is not read now. Core
+/// thread.
 ///
 /// A class: a record copies nothing of it, and what is private to this file needs no check of who else has access
 /// (`swift_beginAccess`, some 100 instructions each, seven a record).
@@ -203,7 +204,8 @@ final class PartitionReader {
         }
     }
 
-    /// Takes the answer to `ReadingContext.onEndUnknown`. The batch is passed by in the next `read`, if it is waited for.
+    /// Takes the answer to `ReadingContext.onEndUnknown`. The batch is passed by in the next `read`, if it is waited
+    /// for.
     func batchEnded(_ batch: BatchFailure.Batch, last: Int64) { batches.ended(batch, last: last) }
 
     /// Settles the offsets of a batch that cannot be unpacked by one dead letter, and reads on behind it.
@@ -231,8 +233,8 @@ final class PartitionReader {
         readOn(behind: batch.offsets, machine)
     }
 
-    /// Reads on behind the batch, or behind what arrived in this assignment if that is further: a partition that came back may
-    /// meet a batch that was passed before.
+    /// Reads on behind the batch, or behind what arrived in this assignment if that is further: a partition that came
+    /// back may meet a batch that was passed before.
     private func readOn(behind offsets: ClosedRange<Int64>, _ machine: borrowing DeliveryMachine) {
         context.seek(partition, to: max(offsets.upperBound + 1, position.next(id, machine)))
     }
@@ -252,8 +254,8 @@ final class PartitionReader {
             batch.isTooLarge
             ? "its batch takes more memory than kafka.max_batch_bytes, unpacked"
             : "its batch is damaged, cannot be unpacked, or has other records than its header says"
-        // From its first one on, also where reading began within it: a worker before may have committed the offsets below its
-        // last one, as gaps, and died before its own letter was written.
+        // From its first one on, also where reading began within it: a worker before may have committed the offsets
+        // below its last one, as gaps, and died before its own letter was written.
         let offsets = batches.fresh(of: batch)
         topic.withUnsafeBytes { topic in
             let place = RequestPlace(
@@ -278,8 +280,8 @@ final class PartitionReader {
         if position.mustAsk(nowNs: now.ns) { context.onLogDoubted(partition) }
     }
 
-    /// Takes how the log stands, as `ReadingContext.onLogDoubted` asked: what librdkafka did by itself counts only if that
-    /// says so, too.
+    /// Takes how the log stands, as `ReadingContext.onLogDoubted` asked: what librdkafka did by itself counts only if
+    /// that says so, too.
     func take(first: Int64, end: Int64, _ machine: borrowing DeliveryMachine, _ now: DeliveryTime) {
         let next = position.next(id, machine)
         guard let finding = position.told(first: first, end: end, next: next, nowNs: now.ns) else { return }
@@ -323,8 +325,9 @@ final class PartitionReader {
         return true
     }
 
-    /// Whether a record that comes below what was received is of another log: the log ends below what was received of it,
-    /// as its leader said when a broker refused the offset, or as the last fetch told. Else librdkafka reads something again.
+    /// Whether a record that comes below what was received is of another log: the log ends below what was received of
+    /// it, as its leader said when a broker refused the offset, or as the last fetch told. Else librdkafka reads
+    /// something again.
     private func isLogChanged(highest: Int64) -> Bool {
         if position.isAnotherLog { return true }
         let end = context.logEnd(of: partition)

@@ -2,8 +2,8 @@ internal import CLinux
 internal import Kafka
 internal import Observability
 
-/// What the readers of one group's partitions have in common: the client they read from, the place where a crash would be
-/// told, the records that are not to be looked at, and whom they tell what they find. Core thread.
+/// What the readers of one group's partitions have in common: the client they read from, the place where a crash would
+/// be told, the records that are not to be looked at, and whom they tell what they find. Core thread.
 final class ReadingContext {
     let consumer: Consumer
     let logger: Logger

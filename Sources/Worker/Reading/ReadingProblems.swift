@@ -4,10 +4,11 @@ internal import Observability
 
 /// What keeps one group from being joined or read, as its consumer said it, until it is over. Core thread.
 ///
-/// librdkafka says that a fetch failed, and never that one succeeded again: of a partition with no new records nothing else
-/// tells. Most errors it says again at every fetch (`fetch.error.backoff.ms`, half a second): such a one is over when it was
-/// not said for `namedNs`. That a topic is unknown or denied it says once (rdkafka_fetcher.c,
-/// rd_kafka_fetch_reply_handle_partition_error): that is over when the watch asked later, and the group may read the topic.
+/// librdkafka says that a fetch failed, and never that one succeeded again: of a partition with no new records nothing
+/// else tells. Most errors it says again at every fetch (`fetch.error.backoff.ms`, half a second): such a one is over
+/// when it was not said for `namedNs`. That a topic is unknown or denied it says once (rdkafka_fetcher.c,
+/// rd_kafka_fetch_reply_handle_partition_error): that is over when the watch asked later, and the group may read the
+/// topic.
 final class ReadingProblems {
     private struct Standing {
         var problem: KafkaProblem
@@ -76,8 +77,8 @@ final class ReadingProblems {
         }
     }
 
-    /// Whether brokers say that there is no such partition. librdkafka looks for such a one among all others of its topic that
-    /// are not there: of thousands, each second is too often.
+    /// Whether brokers say that there is no such partition. librdkafka looks for such a one among all others of its
+    /// topic that are not there: of thousands, each second is too often.
     func isUnknown(_ partition: TopicPartition) -> Bool {
         !standing.isEmpty && standing[.partition(partition)]?.problem.code.isUnknownTopic == true
     }

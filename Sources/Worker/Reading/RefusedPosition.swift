@@ -1,8 +1,8 @@
 internal import Kafka
 
-/// A broker refused the offset that a partition is read from, and librdkafka went to the log's beginning by itself. Where
-/// reading really goes on is decided here, by what the log's leader says when it is asked which offsets there are: until
-/// then nothing of the partition is read. Decides only; no clock, no I/O.
+/// A broker refused the offset that a partition is read from, and librdkafka went to the log's beginning by itself.
+/// Where reading really goes on is decided here, by what the log's leader says when it is asked which offsets there
+/// are: until then nothing of the partition is read. Decides only; no clock, no I/O.
 struct RefusedPosition {
     enum Finding: Equatable {
         /// The log has the offset: reading goes on there.

@@ -1,9 +1,9 @@
 internal import Kafka
 
-/// Which batches may be unpacked although there is no memory left (`kafka.unpack_memory`): of each topic of which nothing lies
-/// unpacked, one. So whatever some topics leave unread, the others go on. That adds at most `kafka.max_batch_bytes` for each
-/// topic to what is in use; small batches, and those of snappy or not compressed, ask nobody (`room.c`). A topic's
-/// partitions take turns.
+/// Which batches may be unpacked although there is no memory left (`kafka.unpack_memory`): of each topic of which
+/// nothing lies unpacked, one. So whatever some topics leave unread, the others go on. That adds at most
+/// `kafka.max_batch_bytes` for each topic to what is in use; small batches, and those of snappy or not compressed, ask
+/// nobody (`room.c`). A topic's partitions take turns.
 ///
 /// A value machine: it is told what librdkafka says of its tries, of which there is one in half a second.
 struct UnpackingReserve {

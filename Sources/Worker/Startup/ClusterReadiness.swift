@@ -34,13 +34,13 @@ package struct ClusterReadiness {
     }
 
     package enum Outcome {
-        /// With so many partitions of request topics, those that patterns find now included, lines about what may lose records
-        /// one day, and the topics that a worker would make, where this one does not.
+        /// With so many partitions of request topics, those that patterns find now included, lines about what may lose
+        /// records one day, and the topics that a worker would make, where this one does not.
         case ready(requestPartitions: Int, warnings: [String], toBeMade: [String])
         /// No broker answered; the text says why.
         case unreachable(String)
-        /// The brokers do not make the topics that are missing; the lines say why. Later they may: some of them are still
-        /// starting.
+        /// The brokers do not make the topics that are missing; the lines say why. Later they may: some of them are
+        /// still starting.
         case uncreated([String])
     }
 

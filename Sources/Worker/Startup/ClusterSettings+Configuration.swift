@@ -5,8 +5,8 @@ package import Kafka
 extension WorkerConfiguration {
     /// What all Kafka clients share.
     ///
-    /// - Throws: `StartFailure` when the user set a property that would break the promise, that librdkafka does not know, or
-    ///   whose value it does not take.
+    /// - Throws: `StartFailure` when the user set a property that would break the promise, that librdkafka does not
+    ///   know, or whose value it does not take.
     package func cluster() throws(StartFailure) -> ClusterSettings {
         let properties: KafkaProperties
         do throws(RefusedProperty) {
@@ -49,7 +49,8 @@ extension WorkerConfiguration {
             ? "expected a number from \(range.replacing(" .. ", with: " to "))" : "expected one of \(range)"
     }
 
-    /// A line for a client that could not be made: with the place of the property that is to blame, and the file it names.
+    /// A line for a client that could not be made: with the place of the property that is to blame, and the file it
+    /// names.
     func line(of error: KafkaError) -> String {
         let all = kafka.properties + kafka.consumerProperties + kafka.producerProperties
         guard let property = all.last(where: { error.text.hasPrefix("\($0.name) ") }) else {

@@ -39,8 +39,8 @@ extension AppSettings {
         return secrets.compactMap { $0?.path } + [authorities?.path].compactMap(\.self)
     }
 
-    /// Whether `other` can go on with the connections of this one: it dials the same host in the same way, and has no bundle
-    /// id beyond, which APNs would refuse on them. Then only what its files hold can ask for new connections.
+    /// Whether `other` can go on with the connections of this one: it dials the same host in the same way, and has no
+    /// bundle id beyond, which APNs would refuse on them. Then only what its files hold can ask for new connections.
     package func connects(like other: AppSettings) -> Bool {
         Set(bundleIDs).isSuperset(of: other.bundleIDs)
             && credential == other.credential && host == other.host && port == other.port && proxy == other.proxy

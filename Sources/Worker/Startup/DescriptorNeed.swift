@@ -5,19 +5,19 @@ package import Observability
 
 /// How many descriptors a worker may have open at once, by its configuration.
 package enum DescriptorNeed {
-    /// librdkafka's clients at once. Two producers: for all records, and for one at a time. A consumer for each of two groups,
-    /// and one more while one of them asks about what it was given (`Consumer.highWatermarks`). The watch's: one for each
-    /// group that asks about the cluster (`ClusterProbe`), two that look at batches (`BatchProbe`), one for logs (`LogProbe`),
-    /// one that looks for left tiers (`Topics`). Where feedback is read, a producer more. Each connects to every broker, and to
-    /// its coordinator once more.
+    /// librdkafka's clients at once. Two producers: for all records, and for one at a time. A consumer for each of two
+    /// groups, and one more while one of them asks about what it was given (`Consumer.highWatermarks`). The watch's:
+    /// one for each group that asks about the cluster (`ClusterProbe`), two that look at batches (`BatchProbe`), one
+    /// for logs (`LogProbe`), one that looks for left tiers (`Topics`). Where feedback is read, a producer more. Each
+    /// connects to every broker, and to its coordinator once more.
     private static let kafkaClients = 2 + 3 + 6
     /// Of a client, besides its connections: pipes between its threads.
     private static let ofClient = 8
     /// What is always open: the process's own files, event loops, watched files; and a file that is read.
     private static let own = 64
 
-    /// The most that it counts with. A credential that is replaced takes the connections of its app once more, for as long
-    /// as the old ones take to finish.
+    /// The most that it counts with. A credential that is replaced takes the connections of its app once more, for as
+    /// long as the old ones take to finish.
     package static func most(of configuration: WorkerConfiguration) -> Int {
         // The quarantine connection is one beyond the maximum.
         let connections = configuration.apps.reduce(0) { $0 + $1.connections.max + 1 }

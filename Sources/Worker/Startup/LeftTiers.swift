@@ -41,7 +41,8 @@ struct LeftTiers {
         }
         let bounds = consumer.bounds(of: places.map(\.partition), in: topics.values, timeoutMs: timeoutMs)
         var records: [String: Int64] = [:]
-        // A partition whose leader does not tell may hold some: its topic is read, and what keeps it from that is named there.
+        // A partition whose leader does not tell may hold some: its topic is read, and what keeps it from that is named
+        // there.
         var mayHold: Set<String> = []
         for place in places {
             let topic = place.partition.topic

@@ -106,7 +106,8 @@ private struct ReadFiles {
     mutating func bytes(_ path: String) throws(TLSError) -> [UInt8] {
         let bytes = try readCredential(file: path)
         let hash = FileWatch.hash(of: bytes)
-        // Read twice, as certificate and key, and replaced in between: the first is remembered, and the next look tells.
+        // Read twice, as certificate and key, and replaced in between: the first is remembered, and the next look
+        // tells.
         if hashes[path] == nil { hashes[path] = hash }
         return bytes
     }

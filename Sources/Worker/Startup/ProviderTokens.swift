@@ -1,6 +1,7 @@
 internal import APNs
 
-/// The provider tokens of one thread: one for each key, whichever apps use it (Apple counts a key's tokens). That thread.
+/// The provider tokens of one thread: one for each key, whichever apps use it (Apple counts a key's tokens). That
+/// thread.
 final class ProviderTokens {
     /// Those of keys that were replaced stay: should one come back, its token may be too young for a new one.
     private var tokens: [TokenIdentity: ProviderToken] = [:]

@@ -3,8 +3,8 @@ internal import Glibc
 internal import Kafka
 internal import Observability
 
-/// Why a worker cannot start as it is configured: each line names a thing and says what to do. `run` exits with 78; with 1
-/// where it is not the configuration's fault.
+/// Why a worker cannot start as it is configured: each line names a thing and says what to do. `run` exits with 78;
+/// with 1 where it is not the configuration's fault.
 package struct StartFailure: Error, CustomStringConvertible {
     package let lines: [String]
     /// A start at another time may go well: the system had no room for a thread.
@@ -17,7 +17,8 @@ package struct StartFailure: Error, CustomStringConvertible {
 
     package var description: String { lines.joined(separator: "\n") }
 
-    /// What the system or the Kafka library refused. Without room for a thread it says what to do, and another time may do.
+    /// What the system or the Kafka library refused. Without room for a thread it says what to do, and another time may
+    /// do.
     init(of error: any Error) {
         if let error = error as? SystemError, error.call == "pthread_create", error.code == EAGAIN {
             self.init(["\(error); \(KafkaCode.roomForThreads)"], isPassing: true)

@@ -1,13 +1,13 @@
 internal import CLinux
 
-/// Ends a process whose start does not come on. librdkafka waits without limit for a thread of its own that the system had
-/// no memory to run; nothing of ours may run by then but a handler of a signal.
+/// Ends a process whose start does not come on. librdkafka waits without limit for a thread of its own that the system
+/// had no memory to run; nothing of ours may run by then but a handler of a signal.
 enum StartWatch {
     /// Making all clients takes some milliseconds.
     static let limitSeconds: Int32 = 60
 
-    /// Runs what a start consists of. Where that takes longer than it may, a line says what the start waits for, and the
-    /// process exits with 1, so that it is started again. One at a time.
+    /// Runs what a start consists of. Where that takes longer than it may, a line says what the start waits for, and
+    /// the process exits with 1, so that it is started again. One at a time.
     static func run<Result, Failure: Error>(
         _ what: String, withinSeconds seconds: Int32 = limitSeconds, _ body: () throws(Failure) -> Result
     ) throws(Failure) -> Result {

@@ -46,8 +46,8 @@ package struct TransportTimes: Sendable {
     }
 }
 
-/// An app's transport, which is another one after a reload that says so: the one before finishes what is on its connections, and
-/// is heard of that alone.
+/// An app's transport, which is another one after a reload that says so: the one before finishes what is on its
+/// connections, and is heard of that alone.
 private final class ChosenTransport: AppTransport {
     typealias Emit = ([TransportEvent]) -> Void
 

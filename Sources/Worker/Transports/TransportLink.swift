@@ -4,8 +4,8 @@ internal import Synchronization
 
 /// A transport that connects as an app says. Net thread.
 protocol AppTransport: Transport {
-    /// Connects as it says now, from the next connection on: another credential, host or trust. Old ones finish what is on
-    /// them.
+    /// Connects as it says now, from the next connection on: another credential, host or trust. Old ones finish what is
+    /// on them.
     func replace(with app: LoadedApp)
 }
 
@@ -49,14 +49,14 @@ final class TransportLink: Sendable {
         orders.post(contentsOf: apps.map { .add($0) })
     }
 
-    /// Core thread. What is posted is bounded: requests by the capacity that the transport reports and the few suspects beside
-    /// it, recalls by the requests that were sent, and there is one close.
+    /// Core thread. What is posted is bounded: requests by the capacity that the transport reports and the few suspects
+    /// beside it, recalls by the requests that were sent, and there is one close.
     func post(_ app: AppIndex, _ command: TransportCommand) {
         orders.post(.command(app, command))
     }
 
-    /// Makes an app's next connections with another credential, host or trust; the old ones finish what is on them. Says
-    /// `TransportNote.certificate` for what Apple will not like about its certificate. Core thread.
+    /// Makes an app's next connections with another credential, host or trust; the old ones finish what is on them.
+    /// Says `TransportNote.certificate` for what Apple will not like about its certificate. Core thread.
     func replace(_ index: AppIndex, with app: LoadedApp) {
         orders.post(.replace(index, app))
     }

@@ -1,10 +1,11 @@
 internal import Kafka
 
-/// Finds where a batch ends of which librdkafka tells only the first offset, by what comes first when its partition is read
-/// from other offsets: from one inside of it the same batch, from one behind it something else.
+/// Finds where a batch ends of which librdkafka tells only the first offset, by what comes first when its partition is
+/// read from other offsets: from one inside of it the same batch, from one behind it something else.
 ///
-/// From its first offset on in steps that double, and once something else was found, halving between: at most some sixty
-/// looks. An offset counts as the batch's only where the batch was met from it, so no record is taken for a part of it.
+/// From its first offset on in steps that double, and once something else was found, halving between: at most some
+/// sixty looks. An offset counts as the batch's only where the batch was met from it, so no record is taken for a part
+/// of it.
 struct BatchEndSearch {
     enum Step: Hashable {
         case look(at: Int64)

@@ -1,9 +1,9 @@
 internal import EventLoop
 internal import Kafka
 
-/// Finds where batches end of which librdkafka tells only the first offset, one batch after the other, with a client of its
-/// own while there are any: the reader of the partition stays where it is meanwhile. On one loop's thread, which other
-/// things of that loop get in between: after each question, which waits for `timeoutMs` at most.
+/// Finds where batches end of which librdkafka tells only the first offset, one batch after the other, with a client of
+/// its own while there are any: the reader of the partition stays where it is meanwhile. On one loop's thread, which
+/// other things of that loop get in between: after each question, which waits for `timeoutMs` at most.
 final class BatchEnds {
     struct Question: Sendable, Hashable {
         var partition: TopicPartition

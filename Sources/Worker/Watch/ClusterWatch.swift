@@ -4,17 +4,17 @@ internal import Kafka
 internal import Observability
 internal import Synchronization
 
-/// Asks the brokers every 5 s how the worker's topics and groups stand, on a thread and with clients of its own: what the
-/// worker's own clients say about that comes once, late, or never, and the core must not wait for an answer.
+/// Asks the brokers every 5 s how the worker's topics and groups stand, on a thread and with clients of its own: what
+/// the worker's own clients say about that comes once, late, or never, and the core must not wait for an answer.
 ///
 /// A round asks for the metadata of the topics (of all of them where a pattern is configured), which tell the
-/// partitions without a leader or with too few replicas in sync, too (`LastingPartitions`), for the end of each partition
-/// that is to be read and the first records since some times (`LogMarks`; five requests to each broker; where one looks like
-/// another, two more and what stands at an offset, of 16 partitions and for 3 s at most), and for the right to read each
-/// topic (one to three requests to the coordinator; at most 32 topics in a
-/// round, one after the other). Every other round asks for the configuration of the topics that are named, too. Every
-/// question has a limit of 1.5 s. In between it finds where batches end that a reader cannot unpack (`BatchEnds`), and
-/// how logs stand of which a broker said something that would make reading begin anew (`LogQuestions`).
+/// partitions without a leader or with too few replicas in sync, too (`LastingPartitions`), for the end of each
+/// partition that is to be read and the first records since some times (`LogMarks`; five requests to each broker; where
+/// one looks like another, two more and what stands at an offset, of 16 partitions and for 3 s at most), and for the
+/// right to read each topic (one to three requests to the coordinator; at most 32 topics in a round, one after the
+/// other). Every other round asks for the configuration of the topics that are named, too. Every question has a limit
+/// of 1.5 s. In between it finds where batches end that a reader cannot unpack (`BatchEnds`), and how logs stand of
+/// which a broker said something that would make reading begin anew (`LogQuestions`).
 final class ClusterWatch: Sendable {
     private let thread: LoopThread
     private let read = ReadRecords()
@@ -35,10 +35,11 @@ final class ClusterWatch: Sendable {
         func note() { atNs.store(LoopTime.read().monotonicNs, ordering: .relaxed) }
     }
 
-    /// When the last question came back, with an answer or without one, or the watch began to ask (monotonic). Any thread.
+    /// When the last question came back, with an answer or without one, or the watch began to ask (monotonic). Any
+    /// thread.
     ///
-    /// Every question has a limit, and of a round that takes many of them none tells how long it may take: a client that
-    /// brings none back does not come back itself.
+    /// Every question has a limit, and of a round that takes many of them none tells how long it may take: a client
+    /// that brings none back does not come back itself.
     var lastReturnNs: Int64 { returned.atNs.load(ordering: .relaxed) }
 
     /// What the core wants done in the next round.
@@ -83,8 +84,8 @@ final class ClusterWatch: Sendable {
     /// Begins to ask how a log stands; where nobody tells, nothing comes. Any thread.
     func look(at partition: TopicPartition) { doubted.post(partition) }
 
-    /// Looks for left tiers in the next round: the members of the group have changed, and with them perhaps who writes to
-    /// which. Any thread.
+    /// Looks for left tiers in the next round: the members of the group have changed, and with them perhaps who writes
+    /// to which. Any thread.
     func lookForLeftTiers() { looksForLeftTiers.isMade.store(true, ordering: .relaxed) }
 
     /// Tells records that were read, by which a log is told from another one. Any thread.

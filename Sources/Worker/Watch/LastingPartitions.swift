@@ -1,10 +1,11 @@
 internal import Kafka
 
-/// The partitions of which two rounds of the watch in turn were told the same trouble: one that moves from broker to broker as
-/// it should is over by the second.
+/// The partitions of which two rounds of the watch in turn were told the same trouble: one that moves from broker to
+/// broker as it should is over by the second.
 ///
-/// What is in a partition without a leader cannot be read, and to it and to one with too few replicas in sync nothing can be
-/// written. No client says so: it waits, or tries on, for as long as it takes (a producer too, since `message.timeout.ms` is 0).
+/// What is in a partition without a leader cannot be read, and to it and to one with too few replicas in sync nothing
+/// can be written. No client says so: it waits, or tries on, for as long as it takes (a producer too, since
+/// `message.timeout.ms` is 0).
 struct LastingPartitions {
     /// Those of one topic.
     struct Found: Hashable, Sendable {

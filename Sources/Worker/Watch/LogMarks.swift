@@ -4,22 +4,23 @@ internal import Kafka
 /// offsets go on.
 ///
 /// A mark says: no record stamped `timeMs` or later lies below `bound`. In one log that stays true: records are only
-/// appended, and retention takes only the oldest. In a log that was made anew it is false once something is written to it
-/// with a clock that is not behind the mark's. Two marks of each partition are looked at, one of the last look and one that
-/// is a minute old or two, for producers whose clocks are behind. (librdkafka 2.0.2 does not tell the id of a topic.)
+/// appended, and retention takes only the oldest. In a log that was made anew it is false once something is written to
+/// it with a clock that is not behind the mark's. Two marks of each partition are looked at, one of the last look and
+/// one that is a minute old or two, for producers whose clocks are behind. (librdkafka 2.0.2 does not tell the id of a
+/// topic.)
 ///
-/// Records that a mirror copied have the times of long ago, which neither mark sees. So there is a third one: a record that
-/// was read, the one of the latest time: the witness. The first record of that time or later lies at it or below, and stays
-/// where it is. One look may be mistaken (a leader that is none any more): two in a row have to miss it.
+/// Records that a mirror copied have the times of long ago, which neither mark sees. So there is a third one: a record
+/// that was read, the one of the latest time: the witness. The first record of that time or later lies at it or below,
+/// and stays where it is. One look may be mistaken (a leader that is none any more): two in a row have to miss it.
 ///
-/// What brokers find by times is a suspicion only. Of a segment whose records have no times they take the file's for the
-/// latest one: where that is later than what is asked for, they look into no other segment, and find nothing. So before a log
-/// is taken for another one the record at the witness's own offset is looked at: of the same time, the log is the same, and
-/// the witness is looked at itself from then on. Something else there, or nothing, in a log that has the offset, is another
-/// log; without an answer it is asked for again.
+/// What brokers find by times is a suspicion only. Of a segment whose records have no times they take the file's for
+/// the latest one: where that is later than what is asked for, they look into no other segment, and find nothing. So
+/// before a log is taken for another one the record at the witness's own offset is looked at: of the same time, the log
+/// is the same, and the witness is looked at itself from then on. Something else there, or nothing, in a log that has
+/// the offset, is another log; without an answer it is asked for again.
 ///
-/// Not seen: a log whose predecessor was younger than one look and of which nothing was read, and one with the same times at
-/// the same offsets.
+/// Not seen: a log whose predecessor was younger than one look and of which nothing was read, and one with the same
+/// times at the same offsets.
 struct LogMarks {
     /// A record that was read.
     struct Witness: Hashable, Sendable {
@@ -152,15 +153,16 @@ struct LogMarks {
         return Array(found.values)
     }
 
-    /// Of two, the one of the later time is kept, for a new log to have nothing like it; one that was missed stays until
-    /// that is explained.
+    /// Of two, the one of the later time is kept, for a new log to have nothing like it; one that was missed stays
+    /// until that is explained.
     private mutating func hear(_ witness: Witness, of partition: TopicPartition) {
         if let known = witnesses[partition], known.isMissed || known.witness.timeMs >= witness.timeMs { return }
         witnesses[partition] = Testimony(witness)
     }
 
-    /// Looks at the witnesses, and by them at what the marks say: where a record that was read before the mark was true for the
-    /// last time still stands at its offset, all below it is the same. Returns those of the marks' that stay suspicions.
+    /// Looks at the witnesses, and by them at what the marks say: where a record that was read before the mark was true
+    /// for the last time still stands at its offset, all below it is the same. Returns those of the marks' that stay
+    /// suspicions.
     private mutating func checkWitnesses(
         _ ends: [TopicPartition: Int64], _ nowNs: Int64, _ questions: Questions,
         _ found: inout [TopicPartition: Change]
@@ -187,8 +189,8 @@ struct LogMarks {
         return Set(open)
     }
 
-    /// Asks for the witnesses by their times. Returns those whose own offset is to be looked at, and what is so if the log is
-    /// another one.
+    /// Asks for the witnesses by their times. Returns those whose own offset is to be looked at, and what is so if the
+    /// log is another one.
     private mutating func checkTimes(
         _ known: [TopicPartition: Testimony], _ nowNs: Int64, _ questions: Questions
     ) -> [TopicPartition: Change] {
@@ -305,7 +307,8 @@ struct LogMarks {
 }
 
 extension StampedRecord {
-    /// Below it no record is stamped so. Only the log as far as an end that was asked for before is known to be without.
+    /// Below it no record is stamped so. Only the log as far as an end that was asked for before is known to be
+    /// without.
     fileprivate func bound(end: Int64) -> Int64 {
         switch self {
         case .none: end

@@ -1,9 +1,9 @@
 internal import EventLoop
 internal import Kafka
 
-/// Asks how logs stand of which one broker said what would make reading begin anew, with a client of its own while there are
-/// questions: neither a reader nor a commit waits for it. On one loop's thread, which other things of that loop get in
-/// between: after each question, which takes three times `timeoutMs` at most.
+/// Asks how logs stand of which one broker said what would make reading begin anew, with a client of its own while
+/// there are questions: neither a reader nor a commit waits for it. On one loop's thread, which other things of that
+/// loop get in between: after each question, which takes three times `timeoutMs` at most.
 final class LogQuestions {
     struct Answer: Sendable {
         var partition: TopicPartition

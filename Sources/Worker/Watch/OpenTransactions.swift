@@ -1,11 +1,11 @@
 internal import Kafka
 
-/// Partitions whose records wait behind a transaction that nobody ends, as one that a producer left open when it died: a
-/// reader of committed records gets no further than the last stable offset, which stays, while the log goes on.
+/// Partitions whose records wait behind a transaction that nobody ends, as one that a producer left open when it died:
+/// a reader of committed records gets no further than the last stable offset, which stays, while the log goes on.
 ///
-/// The two ends come from two sources: the last stable offset from the watch, every 5 s, the high watermark from the last
-/// fetch. Where records go on being written they differ for a moment, so a last stable offset counts as one that stays
-/// once it was told so again after `patienceNs`.
+/// The two ends come from two sources: the last stable offset from the watch, every 5 s, the high watermark from the
+/// last fetch. Where records go on being written they differ for a moment, so a last stable offset counts as one that
+/// stays once it was told so again after `patienceNs`.
 struct OpenTransactions {
     /// A partition as it is looked at.
     struct Ends {

@@ -1,7 +1,7 @@
 internal import Kafka
 
-/// The groups whose coordinator could not be asked in two rounds of the watch in turn. Of a cluster's first group it is not
-/// there for some seconds, until the offsets topic is made; of any, while another broker takes its place.
+/// The groups whose coordinator could not be asked in two rounds of the watch in turn. Of a cluster's first group it is
+/// not there for some seconds, until the offsets topic is made; of any, while another broker takes its place.
 struct SilentGroups {
     private var before: Set<String> = []
 

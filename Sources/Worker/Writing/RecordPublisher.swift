@@ -7,8 +7,8 @@ internal import PushRecords
 /// Writes what the machine wants produced, and brings the acknowledgements back. Core thread.
 ///
 /// A record that could not be written is written again until it is: a failed report never settles. What a topic refuses
-/// waits in that topic's own queue (`TargetTopic`), and is tried by a producer of its own: on librdkafka a refusal makes an
-/// idempotent producer drain and begin a new epoch, which pauses all its topics.
+/// waits in that topic's own queue (`TargetTopic`), and is tried by a producer of its own: on librdkafka a refusal
+/// makes an idempotent producer drain and begin a new epoch, which pauses all its topics.
 final class RecordPublisher {
     let producer: Producer
     /// For what was refused. Made when it is needed, with the same topics.
@@ -89,8 +89,8 @@ final class RecordPublisher {
 
     // MARK: State
 
-    /// True while nothing more should be read: what partitions that were lost in an outage left in the producer has to be
-    /// written first.
+    /// True while nothing more should be read: what partitions that were lost in an outage left in the producer has to
+    /// be written first.
     var isBackedUp: Bool { producer.outstanding >= outstandingLimit }
 
     /// Whether everything handed over was acknowledged.
@@ -156,7 +156,8 @@ final class RecordPublisher {
 
     // MARK: Writing
 
-    /// Produces what the machine has for topics that can be written, until it has no more or the producer's queue is full.
+    /// Produces what the machine has for topics that can be written, until it has no more or the producer's queue is
+    /// full.
     func publish(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         publish(.results, of: &machine, now)
         publish(.unregistered, of: &machine, now)
@@ -213,8 +214,8 @@ final class RecordPublisher {
         takeLetter(EncodedRecord(key: none, value: none, headers: all), id, now)
     }
 
-    /// Produces a record that no notification can be read from, as it is, before its bytes are given back. There is to be
-    /// room for it (`letterRoom`).
+    /// Produces a record that no notification can be read from, as it is, before its bytes are given back. There is to
+    /// be room for it (`letterRoom`).
     func publishDeadLetter(
         of message: borrowing Message, at place: RequestPlace, id: NotificationID, reason: DeadLetterReason,
         detail: Detail, now: DeliveryTime
@@ -251,8 +252,8 @@ final class RecordPublisher {
         }
     }
 
-    /// Hands a record over; false: the producer's queue is full, or it is to be made anew. A topic that refuses it at once
-    /// keeps it among what it refused, and so does one that is to be tried with it.
+    /// Hands a record over; false: the producer's queue is full, or it is to be made anew. A topic that refuses it at
+    /// once keeps it among what it refused, and so does one that is to be tried with it.
     @inline(__always)
     private func hand(
         _ record: EncodedRecord, to topic: ProducerTopic, _ id: NotificationID, _ now: DeliveryTime
@@ -404,8 +405,8 @@ final class RecordPublisher {
             ["topic": "\(targets[topic.index].name)", "advice": "raise its max.message.bytes"])
     }
 
-    /// A record by itself was too large, or refused for its own sake: what is there in its place is written, until nothing
-    /// is.
+    /// A record by itself was too large, or refused for its own sake: what is there in its place is written, until
+    /// nothing is.
     ///
     /// - Parameter partition: which refused it; negative: none was asked.
     private func replace(

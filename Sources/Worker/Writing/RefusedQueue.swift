@@ -2,8 +2,8 @@ internal import Kafka
 
 /// Records that a topic refused, in the order of their production.
 ///
-/// Those that were refused by themselves stand in a row of their own: each goes from the head of the one row to the end of the
-/// other, so that of many none is searched for, and none is moved for another's sake.
+/// Those that were refused by themselves stand in a row of their own: each goes from the head of the one row to the end
+/// of the other, so that of many none is searched for, and none is moved for another's sake.
 struct RefusedQueue {
     /// Where a record stands, as long as none is inserted or removed.
     struct Place {

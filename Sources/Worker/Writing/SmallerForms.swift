@@ -1,8 +1,8 @@
 internal import Kafka
 internal import PushRecords
 
-/// What is written in the place of a record that its topic refuses for the record's own sake: mostly it is too large even by
-/// itself.
+/// What is written in the place of a record that its topic refuses for the record's own sake: mostly it is too large
+/// even by itself.
 struct SmallerForms {
     enum Next {
         /// For the same topic.
@@ -67,7 +67,8 @@ struct SmallerForms {
         return .other(made(letter, for: deadLetters))
     }
 
-    /// Where the request of a record was, as a result's value has it, and another record's headers; `nil`: they do not say.
+    /// Where the request of a record was, as a result's value has it, and another record's headers; `nil`: they do not
+    /// say.
     func request(of record: UndeliveredRecord) -> String? {
         record.withParts { _, value, headers in
             if record.topic == results { return (try? DeliveryResult(json: value))?.request.description }

@@ -2,19 +2,21 @@ internal import Kafka
 
 /// A topic that the worker writes to: whether it can be written, and what it refused. Decides only; no clock, no I/O.
 ///
-/// A topic that refuses records is blocked: nothing more goes to it but refused records by themselves, until one is taken;
-/// then all of them go. Where the refusal may be a record's own, all that came back among others are tried once, at once:
-/// the bad ones show themselves, however many they are. Else, and after that, one is tried at a time, each in its turn, with
-/// a growing pause. A record that is only too large blocks nothing: it is tried alone, then in ever smaller forms, each once.
+/// A topic that refuses records is blocked: nothing more goes to it but refused records by themselves, until one is
+/// taken; then all of them go. Where the refusal may be a record's own, all that came back among others are tried once,
+/// at once: the bad ones show themselves, however many they are. Else, and after that, one is tried at a time, each in
+/// its turn, with a growing pause. A record that is only too large blocks nothing: it is tried alone, then in ever
+/// smaller forms, each once.
 ///
 /// A record that is refused while others are taken blocks nothing either: it stands apart, and is tried again with
-/// growing pauses of its own. When others were taken between its refusals, `ownRefusals` times (`unclearRefusals`), they are
-/// for its own sake, and it is written elsewhere. A topic that takes nothing is the topic's trouble, however often it refuses.
+/// growing pauses of its own. When others were taken between its refusals, `ownRefusals` times (`unclearRefusals`),
+/// they are for its own sake, and it is written elsewhere. A topic that takes nothing is the topic's trouble, however
+/// often it refuses.
 ///
-/// A record by itself that has no report for `silentNs` says nothing of the topic: its partition may have no leader. It is
-/// waited for no more, and the next is tried beside it, which may be of another partition. As long as the topic is not
-/// writable, records of one key keep their order, since they go to one partition by one producer; behind that, what is new
-/// may overtake a silent one, as it may one that stands apart.
+/// A record by itself that has no report for `silentNs` says nothing of the topic: its partition may have no leader. It
+/// is waited for no more, and the next is tried beside it, which may be of another partition. As long as the topic is
+/// not writable, records of one key keep their order, since they go to one partition by one producer; behind that, what
+/// is new may overtake a silent one, as it may one that stands apart.
 struct TargetTopic {
     /// How a record is written; each form is tried once by a record that is too large.
     enum Form: Int, Comparable {
@@ -86,8 +88,8 @@ struct TargetTopic {
     /// Records by themselves that have no report yet, by their tags.
     private var underWay: [UInt64: Past] = [:]
     private var underWayBytes = 0
-    /// Records under way by themselves whose report is still waited for, and since when (monotonic), by their tags; silent ones
-    /// are dropped from here.
+    /// Records under way by themselves whose report is still waited for, and since when (monotonic), by their tags;
+    /// silent ones are dropped from here.
     private var awaited: [UInt64: Int64] = [:]
     private var named: Place?
     /// When it was (monotonic).
@@ -104,18 +106,19 @@ struct TargetTopic {
 
     static let leastPauseNs: Int64 = 1_000_000_000
     static let longestPauseNs: Int64 = 30_000_000_000
-    /// Above either of them nothing new is written before what was refused is, and nothing more by itself before some of it
-    /// has its report.
+    /// Above either of them nothing new is written before what was refused is, and nothing more by itself before some
+    /// of it has its report.
     static let refusedLimit = 1_000
     static let refusedBytesLimit = 8 << 20
-    /// Records by themselves that are under way at once, each in a request of its own; silent ones (`silentNs`) beside them.
+    /// Records by themselves that are under way at once, each in a request of its own; silent ones (`silentNs`) beside
+    /// them.
     static let underWayLimit = 64
     /// A record by itself that has no report for so long is waited for no more.
     static let silentNs: Int64 = 2_000_000_000
     /// So many refusals, each after others were taken, are for the record's own sake.
     static let ownRefusals = 2
-    /// As `ownRefusals`, where the code does not speak of records: some eight minutes. A leader in trouble answers so to some
-    /// and takes others, and what is given up for that was deliverable.
+    /// As `ownRefusals`, where the code does not speak of records: some eight minutes. A leader in trouble answers so
+    /// to some and takes others, and what is given up for that was deliverable.
     static let unclearRefusals = 20
 
     init(_ name: String) { self.name = name }
@@ -123,8 +126,8 @@ struct TargetTopic {
     /// Whether new records may be written among others.
     var isClear: Bool { state == .writable && !isFull }
 
-    /// Whether a new record may be handed over: because the topic is clear, or because a blocked topic has only records left to
-    /// try that it refused for their own sake, and a new one may show that it works.
+    /// Whether a new record may be handed over: because the topic is clear, or because a blocked topic has only records
+    /// left to try that it refused for their own sake, and a new one may show that it works.
     var isOpen: Bool { isClear || wantsProbe }
 
     private var wantsProbe: Bool {
@@ -158,8 +161,8 @@ struct TargetTopic {
             && underWayBytes < Self.refusedBytesLimit
     }
 
-    /// When `next` is to be asked again without any report (monotonic); `nil`: only a report changes something. A report is
-    /// waited for first, but not for long.
+    /// When `next` is to be asked again without any report (monotonic); `nil`: only a report changes something. A
+    /// report is waited for first, but not for long.
     var nextTryNs: Int64? {
         let silentNs = awaited.values.min().map { $0 + Self.silentNs }
         switch state {
@@ -282,8 +285,8 @@ struct TargetTopic {
         return false
     }
 
-    /// Whether the topic took what shows that it is the record which is refused: a code that speaks of records is shown by
-    /// any other, one that may speak of the partition by one of the same partition.
+    /// Whether the topic took what shows that it is the record which is refused: a code that speaks of records is shown
+    /// by any other, one that may speak of the partition by one of the same partition.
     private func hasTakenOthers(since past: Past, _ code: KafkaCode) -> Bool {
         code.blame == .record
             ? taken.count > past.takenThen : taken.count(of: past.partition) > past.takenByPartitionThen

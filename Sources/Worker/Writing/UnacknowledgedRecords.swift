@@ -1,9 +1,9 @@
 /// Since when, at least, a record has been waiting for its acknowledgement, by topic. Decides only; no clock, no I/O.
 ///
-/// A partition that takes nothing is found among others that do at the cost of a comparison for each record: of each topic
-/// one record is followed, the first that is handed over while none is. One that is acknowledged gives its place up to the
-/// next; one in a partition that takes nothing keeps it. What was handed over beside the last one that was followed shows
-/// once nothing of the topic is acknowledged any more.
+/// A partition that takes nothing is found among others that do at the cost of a comparison for each record: of each
+/// topic one record is followed, the first that is handed over while none is. One that is acknowledged gives its place
+/// up to the next; one in a partition that takes nothing keeps it. What was handed over beside the last one that was
+/// followed shows once nothing of the topic is acknowledged any more.
 struct UnacknowledgedRecords {
     private struct Topic {
         var outstanding = 0
@@ -12,8 +12,8 @@ struct UnacknowledgedRecords {
         var quietSinceNs: Int64 = 0
     }
 
-    /// How long one may wait before that is named. A broker that takes records acknowledges them in milliseconds; one whose
-    /// leader moves, in some seconds.
+    /// How long one may wait before that is named. A broker that takes records acknowledges them in milliseconds; one
+    /// whose leader moves, in some seconds.
     static let namedNs: Int64 = 10_000_000_000
 
     /// By the index of the producers' topics.

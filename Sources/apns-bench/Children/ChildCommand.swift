@@ -1,7 +1,7 @@
 import Configuration
 
-/// What the commands that are children of the bench have in common: reads the arguments, then shows the help or does the
-/// work. Returns the exit code: 0, or 1 after one line on standard error.
+/// What the commands that are children of the bench have in common: reads the arguments, then shows the help or does
+/// the work. Returns the exit code: 0, or 1 after one line on standard error.
 ///
 /// - Parameter prefix: stands before an error's text.
 func runChild<Options>(

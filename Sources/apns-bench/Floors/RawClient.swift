@@ -1,7 +1,7 @@
 import CRdkafka
 
-/// A bare librdkafka client with its main queue; one thread. For the floor and for looking at topics, where the worker's
-/// own wrappers would be judged by themselves.
+/// A bare librdkafka client with its main queue; one thread. For the floor and for looking at topics, where the
+/// worker's own wrappers would be judged by themselves.
 final class RawClient {
     let raw: OpaquePointer
     /// The consumer's queue of messages, or the producer's of reports.

@@ -43,8 +43,8 @@ func runSendFloor(_ arguments: [String]) -> Int32 {
     runChild(SendFloorOptions.table, arguments, SendFloorOptions()) { say("\(try SendFloor($0).run())\n") }
 }
 
-/// The least that a program in C does with nghttp2 and OpenSSL for what the worker does with APNs: post each request, read
-/// each answer. No queue, no window, nothing kept of a request but that it is open.
+/// The least that a program in C does with nghttp2 and OpenSSL for what the worker does with APNs: post each request,
+/// read each answer. No queue, no window, nothing kept of a request but that it is open.
 ///
 /// One thread, all connections in turn with poll(2).
 private final class SendFloor {

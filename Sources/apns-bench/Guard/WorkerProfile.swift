@@ -1,7 +1,7 @@
 import Glibc
 
-/// The built worker under callgrind, end to end between a Kafka broker and nghttpd. How many notifications share a batch
-/// differs from run to run, and with it what they cost: figures are good to some hundredths.
+/// The built worker under callgrind, end to end between a Kafka broker and nghttpd. How many notifications share a
+/// batch differs from run to run, and with it what they cost: figures are good to some hundredths.
 struct WorkerProfile {
     /// The budget: <doc:WhatItCosts>.
     static let swiftAllocationLimit = 1.0

@@ -5,9 +5,9 @@ import Network
 import PushRecords
 import TLS
 
-/// `frames`: requests from the batch that the machine hands over through the transport of the binary protocol into memory, and,
-/// as the gateway is silent for the window, their acceptance. The code is the product's (`BinaryTransport`,
-/// `BinaryConnection`); the byte channel and the clock are not.
+/// `frames`: requests from the batch that the machine hands over through the transport of the binary protocol into
+/// memory, and, as the gateway is silent for the window, their acceptance. The code is the product's
+/// (`BinaryTransport`, `BinaryConnection`); the byte channel and the clock are not.
 final class FramesPart: PartRun {
     private var told = TransportTelling()
     var count: Int { told.count }

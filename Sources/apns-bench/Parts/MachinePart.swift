@@ -1,8 +1,8 @@
 import Delivery
 import PushRecords
 
-/// `machine` and `fanout`: the Delivery machine in the worker's own turn (`DeliveryTurn`), with a transport that accepts
-/// everything and a Kafka that acknowledges everything, both by the next turn.
+/// `machine` and `fanout`: the Delivery machine in the worker's own turn (`DeliveryTurn`), with a transport that
+/// accepts everything and a Kafka that acknowledges everything, both by the next turn.
 ///
 /// 8 partitions give a batch each a turn, and a turn is 10 ms: some 100,000 notifications a second.
 final class MachinePart: PartRun {

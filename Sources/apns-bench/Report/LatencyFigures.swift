@@ -7,8 +7,8 @@ struct LatencyFigures {
 
     var perSecond: Int
     var count: Int
-    /// From the record's timestamp to the request's arrival in the server, decrypted, in milliseconds with microseconds:
-    /// a little more than "to the request written".
+    /// From the record's timestamp to the request's arrival in the server, decrypted, in milliseconds with
+    /// microseconds: a little more than "to the request written".
     var arrival: Percentiles
     var arrivalMaximum: Double
     /// From the record's timestamp to the producer's acknowledgement: the broker's share, and the way back.

@@ -114,7 +114,8 @@ final class ResultBook {
         if settledMs > settledAfterMs { firstSettledMs = min(firstSettledMs, settledMs) }
     }
 
-    /// The request that a result's value names behind `topic`, `"request":{"topic":"…",`; `nil`: it is of another topic.
+    /// The request that a result's value names behind `topic`, `"request":{"topic":"…",`; `nil`: it is of another
+    /// topic.
     static func place(
         after topic: [UInt8], in value: UnsafeRawBufferPointer
     ) -> (partition: Int, offset: Int, index: Int)? {

@@ -35,8 +35,8 @@ func runRelay(_ arguments: [String]) -> Int32 {
 
 /// Passes bytes on after a delay, as much as comes: what limits a connection through it is the sender's own window.
 ///
-/// TCP's own acknowledgements come from the relay at once, so TCP's windows and its slow start see no delay: only what is
-/// said inside the connection does, HTTP/2's WINDOW_UPDATE among it. One thread, pselect(2).
+/// TCP's own acknowledgements come from the relay at once, so TCP's windows and its slow start see no delay: only what
+/// is said inside the connection does, HTTP/2's WINDOW_UPDATE among it. One thread, pselect(2).
 private final class Relay {
     private let options: RelayOptions
     private let listener: Int32

@@ -78,8 +78,8 @@ final class SinkConnection: SecureChannelDelegate {
     func channelClosed(_ channel: SecureChannel, _ end: ChannelEnd) { self.channel = nil }
 }
 
-/// Counts frames of `format: framed` (command 2), however they are cut, and looks at nothing but their length and how their
-/// token begins. Source: Apple, "Binary Provider API", archived.
+/// Counts frames of `format: framed` (command 2), however they are cut, and looks at nothing but their length and how
+/// their token begins. Source: Apple, "Binary Provider API", archived.
 struct SinkFrames {
     /// Notifications; their identifiers are these numbers.
     private(set) var count = 0

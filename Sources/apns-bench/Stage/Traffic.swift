@@ -16,7 +16,8 @@ struct Traffic: Sendable {
     /// The bundle id of an app; with one app it is `bundleID`.
     static func bundleID(app: Int, of apps: Int) -> String { apps == 1 ? bundleID : "\(bundleID).\(app)" }
 
-    /// A provider token's stand-in, about as long as the worker's: header, claims and 64 bytes of signature in base64url.
+    /// A provider token's stand-in, about as long as the worker's: header, claims and 64 bytes of signature in
+    /// base64url.
     static let authorization = "bearer \(String(repeating: "eyJhbGciOiJFUzI1NiIs", count: 9))"
 
     /// As large for every number below a billion.
@@ -30,8 +31,8 @@ struct Traffic: Sendable {
     static var payloadSize: Int { payload(0).utf8.count }
 }
 
-/// Makes device tokens, the same ones each time. A token is random to HPACK: its Huffman code sees 64 hex digits, as with
-/// Apple's.
+/// Makes device tokens, the same ones each time. A token is random to HPACK: its Huffman code sees 64 hex digits, as
+/// with Apple's.
 struct TokenSource {
     static let size = 64
     private var state: UInt64 = 0x9E37_79B9_7F4A_7C15
@@ -59,7 +60,8 @@ struct PayloadText {
     /// `Traffic.payload`.
     init() { self.init(Traffic.payload(0), width: 9) }
 
-    /// A payload that carries when its record was produced, in microseconds of the wall clock; `untimed` until it is set.
+    /// A payload that carries when its record was produced, in microseconds of the wall clock; `untimed` until it is
+    /// set.
     static var timed: PayloadText {
         var text = PayloadText(
             "{\"aps\":{\"alert\":\"Your parcel has arrived\"},\"at_us\":\(String(repeating: "0", count: 16))}",

@@ -3,9 +3,8 @@ import Glibc
 import Observability
 import PushRecords
 
-/// Where the demo shows how far it is: one line drawn again and again on a terminal, a plain line a second otherwise, unless
-/// it is the one before.
-/// Log lines of the worker come between without tearing it. Any thread.
+/// Where the demo shows how far it is: one line drawn again and again on a terminal, a plain line a second otherwise,
+/// unless it is the one before. Log lines of the worker come between without tearing it. Any thread.
 final class DemoScreen: LogSink {
     private let isTerminal = isatty(STDOUT_FILENO) == 1
     /// A progress line is on the terminal's last line.

@@ -42,7 +42,8 @@ struct DemoSummary {
         return lines.joined(separator: "\n")
     }
 
-    /// How long it took. What is answered 429 at first waits for its retry tier at the end, so that the rate is of the others.
+    /// How long it took. What is answered 429 at first waits for its retry tier at the end, so that the rate is of the
+    /// others.
     private var times: [String] {
         guard let startedNs = clock.startedNs else { return ["Ended before the worker had joined its groups."] }
         let retried = books.settledAfterRetry

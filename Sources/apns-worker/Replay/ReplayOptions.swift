@@ -165,8 +165,8 @@ struct ReplayOptions {
         }
     }
 
-    /// What is to be said of reasons that no record has, as far as is known. They are no mistake for sure: Apple may have new
-    /// ones, and so may a later version.
+    /// What is to be said of reasons that no record has, as far as is known. They are no mistake for sure: Apple may
+    /// have new ones, and so may a later version.
     func hints(_ source: ReplaySource) -> [String] {
         let letters = DeadLetterReason.allCases.map(\.text.description) + ReducedRecord.outputReasons
         let apples = ReasonCode.allCases.compactMap(\.text?.description)

@@ -4,8 +4,8 @@ import JSON
 import PushRecords
 import Replay
 
-/// Where a replay shows how far it is: one line on standard error that is written over, on a terminal; nothing elsewhere.
-/// What is to be said of single requests comes between.
+/// Where a replay shows how far it is: one line on standard error that is written over, on a terminal; nothing
+/// elsewhere. What is to be said of single requests comes between.
 final class ReplayScreen {
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private let isDryRun: Bool

@@ -182,8 +182,8 @@ extension Producer {
 }
 
 extension TopicReader {
-    /// The value of the request's result; `nil`: it did not come in time. Says after five seconds that it is waited for: a
-    /// gateway's silence takes two.
+    /// The value of the request's result; `nil`: it did not come in time. Says after five seconds that it is waited
+    /// for: a gateway's silence takes two.
     func result(
         of request: DeliveryResult.Request, key: [UInt8]?, until deadline: Deadline
     ) throws(CommandFailure) -> [UInt8]? {

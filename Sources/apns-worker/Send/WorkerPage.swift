@@ -18,8 +18,8 @@ struct WorkerPage {
     private static let limitBytes = 4 << 20
     private static let timeoutSeconds = 2
 
-    /// Lines about what may keep a notification from its result; none where nobody serves the pages of this configuration
-    /// here.
+    /// Lines about what may keep a notification from its result; none where nobody serves the pages of this
+    /// configuration here.
     static func lines(of configuration: WorkerConfiguration) -> [String] {
         let pausedHere = configuration.apps.filter(\.isPaused).map { app in
             "app \(app.name) is paused in this configuration: of such a one nothing is sent until its paused: true goes"

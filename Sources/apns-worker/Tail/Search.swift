@@ -4,8 +4,8 @@ import PushRecords
 
 /// A search among what the workers published.
 ///
-/// Where the request can be read, its time says from where on, and its device which records are worth a look: so what is
-/// looked for is found at once, however many results there are.
+/// Where the request can be read, its time says from where on, and its device which records are worth a look: so what
+/// is looked for is found at once, however many results there are.
 struct Search {
     let sought: Sought
     /// Where reading begins.

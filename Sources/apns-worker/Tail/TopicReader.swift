@@ -111,8 +111,8 @@ final class TopicReader {
     /// Whether all that was there when reading began has been read.
     var isCaughtUp: Bool { ends.isEmpty }
 
-    /// Lends what there is to `body`, waiting at most `timeoutMs` when there is nothing, until it says false; throws when
-    /// reading cannot go on.
+    /// Lends what there is to `body`, waiting at most `timeoutMs` when there is nothing, until it says false; throws
+    /// when reading cannot go on.
     func read(timeoutMs: Int32, _ body: (ReadRecord) -> Bool) throws(CommandFailure) {
         var fatal: KafkaError?
         let count = readQueues(body)

@@ -17,14 +17,15 @@ public struct UnregisteredToken: Hashable, Sendable {
     public var environment: PushEnvironment?
     /// `Unregistered`, `Feedback`, or what `unregistered.include_bad_tokens` brings.
     public var reason: Reason?
-    /// Since when it is dead, in milliseconds since the epoch: Apple's time; where Apple gave none (a bad token), when the
-    /// notification was sent. The worker always writes one.
+    /// Since when it is dead, in milliseconds since the epoch: Apple's time; where Apple gave none (a bad token), when
+    /// the notification was sent. The worker always writes one.
     public var unregisteredAtMs: Int64?
     /// When the worker wrote this.
     public var observedAtMs: Int64
 
-    /// Whether a token that was registered at that time (milliseconds since the epoch, the last time the app sent it) is
-    /// to be deleted: it was registered before it died. Where a record of somebody else's has no such time, before it was written.
+    /// Whether a token that was registered at that time (milliseconds since the epoch, the last time the app sent it)
+    /// is to be deleted: it was registered before it died. Where a record of somebody else's has no such time, before
+    /// it was written.
     public func isDead(registeredAtMs: Int64) -> Bool { registeredAtMs < unregisteredAtMs ?? observedAtMs }
 }
 
@@ -32,7 +33,8 @@ extension UnregisteredToken {
     /// Reads a dead-token record's value. Members that this version does not know are ignored; what is `null` counts as
     /// left out.
     ///
-    /// Throws what is wrong when it is not JSON, a member has another type, or one that every such record has is missing.
+    /// Throws what is wrong when it is not JSON, a member has another type, or one that every such record has is
+    /// missing.
     public init(json: some Collection<UInt8>) throws(RecordError) {
         self = try RecordReader.read(json) { (reader) throws(RecordError) in try UnregisteredToken(&reader) }
     }

@@ -2,7 +2,8 @@
 ///
 /// Source: "Sending notification requests to APNs", apns-expiration.
 public enum PushExpiration: Hashable, Sendable {
-    /// No `apns-expiration` is sent: APNs keeps it by its own policy, for 30 days at most. (It may be gone at any time.)
+    /// No `apns-expiration` is sent: APNs keeps it by its own policy, for 30 days at most. (It may be gone at any
+    /// time.)
     case appleDefault
     /// Tried once, not kept. The worker tries at most 30 seconds.
     case nowOrNever

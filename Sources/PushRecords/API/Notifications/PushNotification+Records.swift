@@ -3,7 +3,8 @@ import JSON
 // The records of a notification, in both forms.
 
 extension PushNotification {
-    /// The record in payload form for one device: the value is the payload, the key the device token. The form to prefer.
+    /// The record in payload form for one device: the value is the payload, the key the device token. The form to
+    /// prefer.
     ///
     /// Throws what the worker would refuse.
     public func payloadRecord(to token: DeviceToken) throws(RequestError) -> RequestRecord {
@@ -14,8 +15,8 @@ extension PushNotification {
             .checked(form: .payload)
     }
 
-    /// One record for many devices, at most `RequestRecord.deviceLimit`: each gets a notification and a result of its own, in
-    /// the order of the list (`DeliveryResult.Request.index`). It has no key.
+    /// One record for many devices, at most `RequestRecord.deviceLimit`: each gets a notification and a result of its
+    /// own, in the order of the list (`DeliveryResult.Request.index`). It has no key.
     ///
     /// Throws what the worker would refuse.
     public func envelopeRecord(to tokens: some Collection<DeviceToken>) throws(RequestError) -> RequestRecord {
@@ -29,8 +30,8 @@ extension PushNotification {
 }
 
 extension PushNotification where Payload: BroadcastPayload {
-    /// The record in payload form for a broadcast to all who listen to a channel; its push type must be `liveactivity`. Say its
-    /// expiration: a channel that stores nothing takes `nowOrNever` only.
+    /// The record in payload form for a broadcast to all who listen to a channel; its push type must be `liveactivity`.
+    /// Say its expiration: a channel that stores nothing takes `nowOrNever` only.
     ///
     /// Throws what the worker would refuse. Source: "Sending broadcast push notification requests to APNs".
     public func payloadRecord(toChannel channelID: String) throws(RequestError) -> RequestRecord {
@@ -40,8 +41,8 @@ extension PushNotification where Payload: BroadcastPayload {
         ).checked(form: .payload)
     }
 
-    /// The record in envelope form for a broadcast to all who listen to a channel; its push type must be `liveactivity`. Say its
-    /// expiration: a channel that stores nothing takes `nowOrNever` only.
+    /// The record in envelope form for a broadcast to all who listen to a channel; its push type must be
+    /// `liveactivity`. Say its expiration: a channel that stores nothing takes `nowOrNever` only.
     ///
     /// Throws what the worker would refuse. Source: "Sending broadcast push notification requests to APNs".
     public func envelopeRecord(toChannel channelID: String) throws(RequestError) -> RequestRecord {

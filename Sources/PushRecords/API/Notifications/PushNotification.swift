@@ -8,28 +8,29 @@
 /// try producer.produce("apns.requests", key: record.key, value: record.value, headers: record.headers)
 /// ```
 ///
-/// Its push type is its payload's, and what Apple refuses for a push type does not compile: a background notification with
-/// priority 10, a collapse id where nothing is shown, a broadcast that starts a Live Activity. A payload in JSON may be anything
-/// (`init(json:pushType:topic:)`).
+/// Its push type is its payload's, and what Apple refuses for a push type does not compile: a background notification
+/// with priority 10, a collapse id where nothing is shown, a broadcast that starts a Live Activity. A payload in JSON
+/// may be anything (`init(json:pushType:topic:)`).
 ///
-/// Nothing else is checked before a record is made of it; then everything is that can be without the worker's configuration,
-/// by the rules of the worker. (Whether the topic belongs to an app, whether the expiration has passed, and how far ahead it
-/// may be sent, only the worker can tell; it says so in the result.)
+/// Nothing else is checked before a record is made of it; then everything is that can be without the worker's
+/// configuration, by the rules of the worker. (Whether the topic belongs to an app, whether the expiration has passed,
+/// and how far ahead it may be sent, only the worker can tell; it says so in the result.)
 public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
     /// What it says. Source: "Generating a remote notification".
     public var payload: Payload
-    /// Which app it is for; `nil`: made by the worker of its app's bundle id and the push type's suffix, when it has one only
-    /// (`apns-topic`).
+    /// Which app it is for; `nil`: made by the worker of its app's bundle id and the push type's suffix, when it has
+    /// one only (`apns-topic`).
     public var topic: PushTopic?
     /// `nil`: Apple's default, `immediate` (the worker's for `background`: `powerConsiderate`) (`apns-priority`).
     public var priority: Payload.Priority?
     /// Until when APNs keeps it (`apns-expiration`); at first what its payload's type says.
     public var expiration: PushExpiration
-    /// The worker sends it then, and not before; `nil`, or in the past: at once. At most 4294967295 seconds since 1970, no further
-    /// ahead than the worker's `delivery.max_ahead` (a week), and before `expiration`, where that is a time (`push-not-before`).
+    /// The worker sends it then, and not before; `nil`, or in the past: at once. At most 4294967295 seconds since 1970,
+    /// no further ahead than the worker's `delivery.max_ahead` (a week), and before `expiration`, where that is a time
+    /// (`push-not-before`).
     public var notBefore: UnixTime?
-    /// Sent as it is, also with every repetition; `nil`: the worker derives one from the record's place. Not for several
-    /// devices (`apns-id`).
+    /// Sent as it is, also with every repetition; `nil`: the worker derives one from the record's place. Not for
+    /// several devices (`apns-id`).
     public var apnsID: NotificationUUID?
     /// Name of an app of the worker's configuration; needed only where the topic does not tell.
     public var app: String?
@@ -51,7 +52,8 @@ public struct PushNotification<Payload: PushPayload>: Hashable, Sendable {
 }
 
 extension PushNotification where Payload: CollapsiblePayload {
-    /// Notifications with the same one (1 to 64 bytes of printable ASCII) are shown as one, the newest (`apns-collapse-id`).
+    /// Notifications with the same one (1 to 64 bytes of printable ASCII) are shown as one, the newest
+    /// (`apns-collapse-id`).
     public var collapseID: String? {
         get { collapse }
         set { collapse = newValue }
@@ -102,8 +104,8 @@ extension PushNotification {
 }
 
 extension PushType {
-    /// What the topic has behind the bundle id; `nil`: nothing. (`mdm` has a topic of its own kind; a broadcast's topic never
-    /// has a suffix.)
+    /// What the topic has behind the bundle id; `nil`: nothing. (`mdm` has a topic of its own kind; a broadcast's topic
+    /// never has a suffix.)
     ///
     /// Source: "Sending notification requests to APNs", apns-push-type.
     public var topicSuffix: String? { suffix?.description }

@@ -2,8 +2,8 @@
 ///
 /// Source: "Sending notification requests to APNs", apns-topic and "Know when to use push types".
 public enum PushTopic: Hashable, Sendable {
-    /// The app's bundle id. What the push type wants behind it (`PushType.topicSuffix`) is added unless it is there already; of a
-    /// broadcast nothing is.
+    /// The app's bundle id. What the push type wants behind it (`PushType.topicSuffix`) is added unless it is there
+    /// already; of a broadcast nothing is.
     case bundleID(String)
     /// As it is: of `mdm` the UID in the subject of the MDM push certificate.
     case exactly(String)

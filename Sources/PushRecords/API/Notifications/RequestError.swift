@@ -1,4 +1,5 @@
-/// Why a notification cannot be asked for: what the worker would have said of the same record, said before it is produced.
+/// Why a notification cannot be asked for: what the worker would have said of the same record, said before it is
+/// produced.
 ///
 /// ```swift
 /// do {

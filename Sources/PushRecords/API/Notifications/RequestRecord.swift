@@ -23,8 +23,8 @@ public struct HeaderField: Hashable, Sendable, CustomStringConvertible {
 
 /// A record for a request topic (`apns.requests`), to be produced with whatever Kafka client there is.
 ///
-/// Produce it with `acks=all`, as for anything that is not to be lost. The key decides the partition, and requests of one
-/// partition reach a device in order: leave the key as it is where order matters.
+/// Produce it with `acks=all`, as for anything that is not to be lost. The key decides the partition, and requests of
+/// one partition reach a device in order: leave the key as it is where order matters.
 ///
 /// ```swift
 /// var record = try notification.payloadRecord(to: token)

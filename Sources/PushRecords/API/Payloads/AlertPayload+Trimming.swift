@@ -1,11 +1,12 @@
 import JSON
 
 extension AlertPayload {
-    /// Shortens `body` until the payload has at most `limit` bytes; returns by how many bytes it is shorter than before, 0 where
-    /// it fits as it is.
+    /// Shortens `body` until the payload has at most `limit` bytes; returns by how many bytes it is shorter than
+    /// before, 0 where it fits as it is.
     ///
-    /// Whole characters are cut, so that no emoji is left in half; with `atWordEnd` whole words, as long as a space is left.
-    /// Throws `PayloadTooLarge`, and changes nothing, where even without a text it would be larger; and what `json()` throws.
+    /// Whole characters are cut, so that no emoji is left in half; with `atWordEnd` whole words, as long as a space is
+    /// left. Throws `PayloadTooLarge`, and changes nothing, where even without a text it would be larger; and what
+    /// `json()` throws.
     @discardableResult
     public mutating func trimBody(
         toFit limit: Int = PushType.alert.payloadLimit, atWordEnd: Bool = false

@@ -1,5 +1,5 @@
-/// The payload of a notification that shows, plays or badges something (push type `alert`): the members of `aps`, and your
-/// own beside it.
+/// The payload of a notification that shows, plays or badges something (push type `alert`): the members of `aps`, and
+/// your own beside it.
 ///
 /// ```swift
 /// var payload = AlertPayload(title: "Order 4711", body: "is on its way")
@@ -48,10 +48,11 @@ public struct AlertPayload: CollapsiblePayload {
     public var localizedBody: LocalizedText?
     /// The image or storyboard that is shown while the app starts (`launch-image`).
     public var launchImage: String?
-    /// The label of the alert's button, of websites in Safari (`action`). Source: "Configuring Safari Push Notifications".
+    /// The label of the alert's button, of websites in Safari (`action`). Source: "Configuring Safari Push
+    /// Notifications".
     public var action: String?
-    /// The same as a key in the app's strings, of iOS before 10 (`action-loc-key`). Source: "Payload Key Reference", in the
-    /// archived "Local and Remote Notification Programming Guide".
+    /// The same as a key in the app's strings, of iOS before 10 (`action-loc-key`). Source: "Payload Key Reference", in
+    /// the archived "Local and Remote Notification Programming Guide".
     public var actionLocKey: String?
 
     // MARK: The rest of aps; source: "Generating a remote notification", Tables 1 and 3
@@ -66,8 +67,8 @@ public struct AlertPayload: CollapsiblePayload {
     public var threadID: String?
     /// Which window of the app comes forward (`target-content-id`).
     public var targetContentID: String?
-    /// A service extension of the app may change it before it is shown (`mutable-content`). Source: "Modifying content in newly
-    /// delivered notifications".
+    /// A service extension of the app may change it before it is shown (`mutable-content`). Source: "Modifying content
+    /// in newly delivered notifications".
     public var isMutable = false
     /// The app is woken, too, to fetch something (`content-available`). Where nothing is shown: `BackgroundPayload`.
     public var isContentAvailable = false

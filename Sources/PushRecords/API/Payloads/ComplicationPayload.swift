@@ -1,9 +1,10 @@
 import JSON
 
-/// New data for the complications of a watchOS app that ClockKit makes (push type `complication`); those made with WidgetKit take
-/// `WidgetsPayload`.
+/// New data for the complications of a watchOS app that ClockKit makes (push type `complication`); those made with
+/// WidgetKit take `WidgetsPayload`.
 ///
-/// What is in it is between your server and your app. A device takes 50 a day. Source: "Keeping your complications up to date".
+/// What is in it is between your server and your app. A device takes 50 a day. Source: "Keeping your complications up
+/// to date".
 public struct ComplicationPayload: PushPayload {
     /// All members of the payload.
     public var members: [String: PayloadValue]

@@ -1,4 +1,5 @@
-/// Reloads one control (push type `controls`): the one whose push token is the device token. `{"aps":{"content-changed":true}}`.
+/// Reloads one control (push type `controls`): the one whose push token is the device token.
+/// `{"aps":{"content-changed":true}}`.
 ///
 /// It says that something changed and not what. Source: "Updating controls locally and remotely".
 public struct ControlsPayload: PushPayload {

@@ -7,8 +7,8 @@ import JSON
 /// alert.sound = .named("goal.caf")
 /// ```
 ///
-/// It is another object than the alert of a notification: a text and its localization are one member. Source: "Starting and
-/// updating Live Activities with ActivityKit push notifications".
+/// It is another object than the alert of a notification: a text and its localization are one member. Source: "Starting
+/// and updating Live Activities with ActivityKit push notifications".
 public struct LiveActivityAlert: Hashable, Sendable {
     /// A text, or a key of the app's strings.
     public enum Text: Hashable, Sendable {

@@ -7,8 +7,8 @@ import JSON
 /// end.dismissal = .at(UnixTime(secondsSinceEpoch: now.secondsSinceEpoch + 600))
 /// ```
 ///
-/// Source: "Starting and updating Live Activities with ActivityKit push notifications", "End the Live Activity with a custom
-/// dismissal date".
+/// Source: "Starting and updating Live Activities with ActivityKit push notifications", "End the Live Activity with a
+/// custom dismissal date".
 public struct LiveActivityEnd: BroadcastPayload {
     /// "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
@@ -23,8 +23,8 @@ public struct LiveActivityEnd: BroadcastPayload {
         case at(UnixTime)
     }
 
-    /// What is shown from now on: an object with the members of the activity's `ContentState`. `nil`: what is shown last
-    /// (`content-state`).
+    /// What is shown from now on: an object with the members of the activity's `ContentState`. `nil`: what is shown
+    /// last (`content-state`).
     public var contentState: PayloadValue?
     /// Now, so that the newest is shown whatever comes last (`timestamp`).
     public var timestamp: UnixTime

@@ -9,9 +9,9 @@ import JSON
 ///     updates: .newToken, timestamp: now)
 /// ```
 ///
-/// The device token is the one that `pushToStartTokenUpdates` gave. It goes to devices only: a broadcast starts nothing.
-/// Source: "Starting and updating Live Activities with ActivityKit push notifications", "Construct the payload that starts a
-/// Live Activity".
+/// The device token is the one that `pushToStartTokenUpdates` gave. It goes to devices only: a broadcast starts
+/// nothing. Source: "Starting and updating Live Activities with ActivityKit push notifications", "Construct the payload
+/// that starts a Live Activity".
 public struct LiveActivityStart: PushPayload {
     /// "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
@@ -57,7 +57,8 @@ public struct LiveActivityStart: PushPayload {
     /// Always `liveactivity`.
     public var pushType: PushType { .liveactivity }
 
-    /// The payload as it goes to Apple. Throws where a time or a number can be none, and where attributes or state are no object.
+    /// The payload as it goes to Apple. Throws where a time or a number can be none, and where attributes or state are
+    /// no object.
     public func json() throws(RequestError) -> [UInt8] {
         try JSONWriter.payload { json throws(RequestError) in
             json.member("timestamp", try timestamp.checked("timestamp"))

@@ -1,19 +1,21 @@
 import JSON
 
-/// Updates a Live Activity (push type `liveactivity`, `event` `update`), on one device or for all who listen to a channel.
+/// Updates a Live Activity (push type `liveactivity`, `event` `update`), on one device or for all who listen to a
+/// channel.
 ///
 /// ```swift
 /// var goal = LiveActivityUpdate(contentState: try PayloadValue(encoding: state), timestamp: now)
 /// goal.alert = LiveActivityAlert(title: "Goal!", body: "Ajax leads")
 /// ```
 ///
-/// The device token is the one that `pushTokenUpdates` gave. Source: "Starting and updating Live Activities with ActivityKit
-/// push notifications".
+/// The device token is the one that `pushTokenUpdates` gave. Source: "Starting and updating Live Activities with
+/// ActivityKit push notifications".
 public struct LiveActivityUpdate: BroadcastPayload {
     /// "Set the value for the apns-priority header field to 5 or 10."
     public typealias Priority = WakingPriority
 
-    /// An object with the members of the activity's `ContentState`, as Apple's default JSON decoder reads them (`content-state`).
+    /// An object with the members of the activity's `ContentState`, as Apple's default JSON decoder reads them
+    /// (`content-state`).
     public var contentState: PayloadValue
     /// Now, so that the newest is shown whatever comes last (`timestamp`).
     public var timestamp: UnixTime

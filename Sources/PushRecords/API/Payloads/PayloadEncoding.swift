@@ -1,5 +1,5 @@
-// Values of a program's own types. There is no JSONEncoder without Foundation; what this makes means what JSONEncoder's would,
-// as it is unless told otherwise, since Apple decodes the state of a Live Activity with JSONDecoder as that is.
+// Values of a program's own types. There is no JSONEncoder without Foundation; what this makes means what JSONEncoder's
+// would, as it is unless told otherwise, since Apple decodes the state of a Live Activity with JSONDecoder as that is.
 
 extension PayloadValue {
     /// A value of a type of your own, as JSON.
@@ -9,9 +9,10 @@ extension PayloadValue {
     /// let update = LiveActivityUpdate(contentState: try PayloadValue(encoding: Score()), timestamp: now)
     /// ```
     ///
-    /// It means what Foundation's `JSONEncoder` makes with its default strategies: a `Date` is a number of seconds since 2001,
-    /// `Data` is base64. Equal values are equal bytes, since members are in the order of their names. Throws what cannot be
-    /// JSON, with the path to it: a number that is not finite, more than 64 levels, or what the type itself throws.
+    /// It means what Foundation's `JSONEncoder` makes with its default strategies: a `Date` is a number of seconds
+    /// since 2001, `Data` is base64. Equal values are equal bytes, since members are in the order of their names.
+    /// Throws what cannot be JSON, with the path to it: a number that is not finite, more than 64 levels, or what the
+    /// type itself throws.
     public init(encoding value: some Encodable) throws(RequestError) {
         let node = EncodedNode()
         do {

@@ -59,8 +59,8 @@ extension PayloadValue {
         }
     }
 
-    /// Writes it. `member` says where it stands, for what is wrong; `depth` is the level that an array or object here is: the
-    /// payload is the first.
+    /// Writes it. `member` says where it stands, for what is wrong; `depth` is the level that an array or object here
+    /// is: the payload is the first.
     func write(to json: inout JSONWriter, _ member: String, depth: Int) throws(RequestError) {
         switch self {
         case .null: json.null()
@@ -99,8 +99,8 @@ extension PayloadValue {
 }
 
 extension [String: PayloadValue] {
-    /// Writes the members, without braces, in the order of their names' bytes, which no version of Unicode changes; `parent` is
-    /// for what is wrong.
+    /// Writes the members, without braces, in the order of their names' bytes, which no version of Unicode changes;
+    /// `parent` is for what is wrong.
     func write(to json: inout JSONWriter, _ parent: String = "", depth: Int = 2) throws(RequestError) {
         for (name, value) in sorted(by: { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }) {
             json.name(name)

@@ -2,9 +2,9 @@ import JSON
 
 /// What a notification says: the JSON that goes to Apple, and which of Apple's push types it is.
 ///
-/// There is one for each push type, with nothing in it that the push type does not have: a background notification has no sound,
-/// a widget's no alert. What a `PushNotification` has beside its payload follows from the payload's type, too. Payloads of
-/// your own are of this protocol as well:
+/// There is one for each push type, with nothing in it that the push type does not have: a background notification has
+/// no sound, a widget's no alert. What a `PushNotification` has beside its payload follows from the payload's type,
+/// too. Payloads of your own are of this protocol as well:
 ///
 /// ```swift
 /// struct Shipped: CollapsiblePayload {
@@ -31,20 +31,21 @@ public protocol PushPayload: Hashable, Sendable {
 
     /// A JSON object as it goes to Apple, byte for byte; equal payloads are equal bytes.
     ///
-    /// Throws what is wrong with a value (`badRequestPayload`). How large it is, is checked with the record: ask `size()`.
+    /// Throws what is wrong with a value (`badRequestPayload`). How large it is, is checked with the record: ask
+    /// `size()`.
     func json() throws(RequestError) -> [UInt8]
 }
 
 /// A payload whose notifications may take the place of an earlier one (`PushNotification.collapseID`).
 ///
-/// Apple's `apns-collapse-id` merges what would be shown as several notifications; what shows none has nothing to merge.
-/// Source: "Sending notification requests to APNs", apns-collapse-id.
+/// Apple's `apns-collapse-id` merges what would be shown as several notifications; what shows none has nothing to
+/// merge. Source: "Sending notification requests to APNs", apns-collapse-id.
 public protocol CollapsiblePayload: PushPayload {}
 
 /// A payload that may go to all who listen to a channel.
 ///
-/// Source: "Sending broadcast push notification requests to APNs"; and "You can't use broadcast push notifications to start a
-/// Live Activity" ("Starting and updating Live Activities with ActivityKit push notifications").
+/// Source: "Sending broadcast push notification requests to APNs"; and "You can't use broadcast push notifications to
+/// start a Live Activity" ("Starting and updating Live Activities with ActivityKit push notifications").
 public protocol BroadcastPayload: PushPayload {}
 
 extension PushPayload {
@@ -65,7 +66,8 @@ extension PushPayload {
 }
 
 extension BroadcastPayload {
-    /// Most bytes that Apple takes of it for a channel: 5,120. Source: "Sending broadcast push notification requests to APNs".
+    /// Most bytes that Apple takes of it for a channel: 5,120. Source: "Sending broadcast push notification requests to
+    /// APNs".
     public var broadcastSizeLimit: Int { PushType.broadcastPayloadLimit }
 }
 
@@ -98,8 +100,8 @@ extension JSONWriter {
         return Array(json.bytes)
     }
 
-    /// A whole payload of an app's own members. Without any it has an empty `aps`, so that it is not empty itself: Apple's
-    /// PayloadEmpty does not say where empty ends.
+    /// A whole payload of an app's own members. Without any it has an empty `aps`, so that it is not empty itself:
+    /// Apple's PayloadEmpty does not say where empty ends.
     static func payload(of members: [String: PayloadValue]) throws(RequestError) -> [UInt8] {
         if members.isEmpty { return Array(#"{"aps":{}}"#.utf8) }
         var json = JSONWriter(capacity: 512)

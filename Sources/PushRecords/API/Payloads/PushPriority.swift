@@ -32,8 +32,8 @@ public enum BackgroundPriority: PriorityChoice {
 
 /// The priorities of Live Activities and location queries: 10 or 5.
 ///
-/// Source: "Starting and updating Live Activities with ActivityKit push notifications"; "Sending notification requests to
-/// APNs", `location`.
+/// Source: "Starting and updating Live Activities with ActivityKit push notifications"; "Sending notification requests
+/// to APNs", `location`.
 public enum WakingPriority: PriorityChoice, CaseIterable {
     /// 10. Updates of Live Activities with it count towards a budget, and are throttled beyond it.
     case immediate

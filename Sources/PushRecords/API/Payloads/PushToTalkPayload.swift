@@ -6,8 +6,8 @@ import JSON
 /// let speaks = PushToTalkPayload(["activeSpeaker": "Ada"])
 /// ```
 ///
-/// What is in it is between your server and your app, which answers with a PTPushResult. The device token lives as long as
-/// the channel. Unless told otherwise the notification is now or never. Source: "Creating a Push to Talk app".
+/// What is in it is between your server and your app, which answers with a PTPushResult. The device token lives as long
+/// as the channel. Unless told otherwise the notification is now or never. Source: "Creating a Push to Talk app".
 public struct PushToTalkPayload: PushPayload {
     /// "Set the APNs priority to 10 to request immediate delivery."
     public typealias Priority = ImmediatePriority

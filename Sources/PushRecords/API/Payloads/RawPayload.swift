@@ -1,5 +1,5 @@
-/// JSON made elsewhere, of any push type: it goes to Apple byte for byte. Everything that the types of the other payloads
-/// forbid is left to the worker's checks when a record is made.
+/// JSON made elsewhere, of any push type: it goes to Apple byte for byte. Everything that the types of the other
+/// payloads forbid is left to the worker's checks when a record is made.
 ///
 /// ```swift
 /// let notification = PushNotification(json: bytes, pushType: .voip, topic: .bundleID("com.example.shop"))

@@ -1,8 +1,9 @@
 import Foundation
 import PushRecords
 
-// shop SERVERS REQUESTS RESULTS UNREGISTERED: tells two customers that their order is on its way and one that the courier is
-// near, three that there is news, and forgets the device that is gone. Exits 0 when everything came out as it should.
+// shop SERVERS REQUESTS RESULTS UNREGISTERED: tells two customers that their order is on its way and one that the
+// courier is near, three that there is news, and forgets the device that is gone. Exits 0 when everything came out as
+// it should.
 
 let arguments = CommandLine.arguments
 guard arguments.count == 5 else {
