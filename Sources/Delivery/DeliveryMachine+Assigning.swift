@@ -7,7 +7,8 @@ extension DeliveryMachine {
     ///   - committed: as read from the group; `nil`: there is none.
     ///   - logStart: the first offset that the partition's leader has; `nil`, or negative: unknown.
     ///   - logEnd: its last stable offset, which is as far as a reader of committed records gets; where something
-    ///     committed lies beyond that, its high watermark, since a transaction may be open. `nil`, or negative: unknown.
+    ///     committed lies beyond that, its high watermark, since a transaction may be open. `nil`, or negative:
+    ///     unknown.
     package static func readingStart(committed: Int64?, logStart: Int64?, logEnd: Int64?) -> ReadingStart {
         guard let committed else { return .beginning(because: .nothingCommitted) }
         guard OffsetLimit.holds(committed) else { return .beginning(because: .notBelievable) }

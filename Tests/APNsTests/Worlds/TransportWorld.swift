@@ -7,8 +7,8 @@ import TLS
 
 @testable import APNs
 
-/// A whole transport, of HTTP/2 or the binary protocol, under a host that behaves as the seed has it. Time passes as timers
-/// want it, channels are in memory.
+/// A whole transport, of HTTP/2 or the binary protocol, under a host that behaves as the seed has it. Time passes as
+/// timers want it, channels are in memory.
 final class TransportWorld {
     let chronicle: WorldChronicle
     let isBinary: Bool

@@ -3,8 +3,8 @@ import Network
 
 @testable import APNs
 
-/// A gateway's end of a connection of the binary protocol: a kernel that takes bytes, and a program that reads them as fast as
-/// it likes and answers where something is wrong.
+/// A gateway's end of a connection of the binary protocol: a kernel that takes bytes, and a program that reads them as
+/// fast as it likes and answers where something is wrong.
 final class WorldGatewayPeer: WorldPeer {
     private struct Frame {
         var identifier: UInt32

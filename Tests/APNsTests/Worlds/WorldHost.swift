@@ -22,7 +22,8 @@ protocol WorldPeer: ByteChannelDelegate {
     func check(turn: Int)
 }
 
-/// What a transport of a world dials: it has peers, moods, and a time of its own that passes while the worker stands still.
+/// What a transport of a world dials: it has peers, moods, and a time of its own that passes while the worker stands
+/// still.
 final class WorldHost: ChannelDialer {
     let chronicle: WorldChronicle
     let loop: Loop

@@ -3,8 +3,8 @@ import PushRecords
 
 @testable import APNs
 
-/// One try of a notification, as the core handed it over and as the peer saw it. Its device token names it, so that no peer
-/// can take it for another one.
+/// One try of a notification, as the core handed it over and as the peer saw it. Its device token names it, so that no
+/// peer can take it for another one.
 final class WorldTry {
     let serial: UInt32
     /// The notification's.
