@@ -467,6 +467,7 @@ struct BinaryTransportTests {
         world.configuration.minimumConnections = 3
         world.configuration.idleConnectionNs = 5_000_000_000
         world.connect()
+        world.run("connections") { world.connections.open == 3 }
         world.configuration.minimumConnections = 0
         world.transport.replace(configuration: world.configuration)
         world.run("asleep") { world.gateway.peers.count == 6 && world.gateway.peers.allSatisfy(\.isClosed) }

@@ -42,7 +42,7 @@ final class TransportWorld {
         var noneSinceNs: Int64?
     }
 
-    /// What is looked for in worlds: each of these happens in some.
+    /// What is looked for in worlds: each of these happens in some. A connection is replaced for its errors in two of a thousand.
     static let kinds = [
         "dial refused", "slow dial", "no SETTINGS", "nonsense", "closed after SETTINGS", "poison", "stream refused",
         "stream reset", "no answer", "half an answer", "SETTINGS change", "windows closed", "deaf", "full kernel",
@@ -50,7 +50,7 @@ final class TransportWorld {
         "connection ended", "closed at once", "error", "late error", "answer in pieces", "shutdown", "reads nothing",
         "another pace", "an error for anybody", "suspect", "recall", "replacement", "stood still",
         "closed in the storm",
-        "window too short", "credential refused", "unanswered", "renewed for a topic", "erring connection replaced",
+        "window too short", "credential refused", "unanswered", "renewed for a topic",
         "asked for proof", "out of reach", "no streams", "let go of while it closes",
     ]
 

@@ -19,7 +19,7 @@ struct TransportWorldTests {
     }()
     private static let isTraced = environment["TRANSPORT_TRACE"] != nil
 
-    static let piece: UInt64 = 50
+    static let piece: UInt64 = 25
 
     @Test(
         "A transport keeps its rules, whatever its host does",

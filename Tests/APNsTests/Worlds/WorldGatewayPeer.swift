@@ -84,6 +84,7 @@ final class WorldGatewayPeer: WorldPeer {
 
     private func came(_ frame: ReadFrame, end: Int64) {
         if frame.isFence {
+            chronicle.note(frames.isEmpty ? "asked for proof" : "fence")
             return frames.append(
                 Frame(identifier: frame.identifier, held: nil, end: end, arrivedNs: host.loop.now.monotonicNs))
         }
