@@ -42,7 +42,8 @@ final class TransportWorld {
         var noneSinceNs: Int64?
     }
 
-    /// What is looked for in worlds: each of these happens in some. A connection is replaced for its errors in two of a thousand.
+    /// What is looked for in worlds: each of these happens in some. A connection is replaced for its errors in two of a
+    /// thousand.
     static let kinds = [
         "dial refused", "slow dial", "no SETTINGS", "nonsense", "closed after SETTINGS", "poison", "stream refused",
         "stream reset", "no answer", "half an answer", "SETTINGS change", "windows closed", "deaf", "full kernel",
