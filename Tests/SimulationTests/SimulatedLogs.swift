@@ -118,6 +118,7 @@ extension SimulatedWorld {
     // MARK: Assign
 
     func assign(_ log: Int, to worker: SimulatedWorker) {
+        worker.leftWithoutCommit.remove(log)
         logs[log].isOwned = true
         var knowsEnds = random.chance(50)
         if let commit = logs[log].commit {

@@ -284,6 +284,7 @@ extension SimulatedWorld {
             deadAssignments.insert(assignment.number)
             doubtFlights(of: worker, log: log)
             forgetUntold(by: worker, log: log)
+            worker.leftWithoutCommit.insert(log)
         }
         machine.release([assignment.id])
         logs[log].isOwned = false

@@ -215,6 +215,9 @@ extension SimulatedWorld {
         {
             worker.untold[place.log, default: []].insert(place)
             if worker.assignments[place.log]?.fenced != nil { forgetUntold(by: worker, log: place.log) }
+        } else if isDetached, worker.assignments[place.log] == nil, worker.leftWithoutCommit.contains(place.log) {
+            worker.untold[place.log, default: []].insert(place)
+            forgetUntold(by: worker, log: place.log)
         }
         if assignment.drainsSince != nil { breaks("something was sent while draining") }
         let chain = worker.chains[slot] ?? 0

@@ -143,6 +143,8 @@ final class SimulatedWorker {
     var suspended: [Int: Suspended] = [:]
     /// By log: what of a log that is gone was sent although no commit names it, since none can be made.
     var untold: [Int: Set<SimulatedPlace>] = [:]
+    /// Logs whose new beginning could never be committed before their partition was given up.
+    var leftWithoutCommit: Set<Int> = []
     /// By log: who wrote the commit that was read at the assignment, and when.
     var readMarks: [Int: [Int]] = [:]
     var assignments: [Int: Assignment] = [:]
