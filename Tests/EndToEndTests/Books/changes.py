@@ -22,7 +22,7 @@ import os
 import sys
 import time
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import topics
@@ -67,6 +67,22 @@ def requests(servers, topic, count, prefix="00"):
     write(servers, topic, ((f"{prefix}{number:062x}".encode(), body) for number in range(int(count))))
 
 
+def await_empty(servers, topic, partitions, deadline):
+    """The controller has made it anew; what a broker that has not heard of that takes goes with the old log."""
+    client = Consumer({"bootstrap.servers": servers, "group.id": f"{topic}.empty"})
+    for partition in range(partitions):
+        while True:
+            try:
+                if client.get_watermark_offsets(TopicPartition(topic, partition), timeout=5) == (0, 0):
+                    break
+            except KafkaException:
+                pass
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{topic} [{partition}] is not empty")
+            time.sleep(0.02)
+    client.close()
+
+
 def remake(servers, topic, partitions, count, prefix, age):
     admin = AdminClient({"bootstrap.servers": servers})
     admin.list_topics(timeout=10)
@@ -82,6 +98,7 @@ def remake(servers, topic, partitions, count, prefix, age):
         except Exception:
             if time.monotonic() - began > 20:
                 raise
+    await_empty(servers, topic, int(partitions), began + 20)
     made = time.monotonic()
     body = b'{"aps":{"alert":"changes"}}'
     failures = []
