@@ -41,7 +41,7 @@ struct BenchOptions: Sendable {
             },
             .init(
                 "measure", "m", value: "LIST",
-                "What, with commas between; all; see below (default floors,payload,envelope,fan-out,parts)."
+                "What, with commas between; all; see below (default floors,payload,envelope,fan-out,binary,parts)."
             ) { options, text throws(UsageError) in options.subjects = try Subject.list(text) },
             .init("devices", value: "N", "Distinct device tokens (default 20000).") {
                 options, text throws(UsageError) in

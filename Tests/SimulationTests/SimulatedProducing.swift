@@ -91,6 +91,7 @@ extension SimulatedWorld {
                 world.settled.insert(place)
             }
         case .retry(let tier):
+            noteUntold(production.id, place, worker, machine)
             let written = retryRecord(production, place, original, worker, &machine, moreDoubts: 0)
             // What may have been written before says so.
             let rewritten =

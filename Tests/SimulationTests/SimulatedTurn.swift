@@ -209,16 +209,7 @@ extension SimulatedWorld {
             breaks("\(place) was sent for an assignment that is gone")
             return
         }
-        // Nobody can be told of what was open of a log that is gone when nothing can be committed.
-        if isDetached, let id = worker.assignments[place.log]?.id,
-            machine.status(of: id)?.isCommitImpossible ?? false
-        {
-            worker.untold[place.log, default: []].insert(place)
-            if worker.assignments[place.log]?.fenced != nil { forgetUntold(by: worker, log: place.log) }
-        } else if isDetached, worker.assignments[place.log] == nil, worker.leftWithoutCommit.contains(place.log) {
-            worker.untold[place.log, default: []].insert(place)
-            forgetUntold(by: worker, log: place.log)
-        }
+        noteUntold(request.id, place, worker, machine)
         if assignment.drainsSince != nil { breaks("something was sent while draining") }
         let chain = worker.chains[slot] ?? 0
         if worker.flights.values.contains(where: { $0.place == place && $0.chain == chain }) {

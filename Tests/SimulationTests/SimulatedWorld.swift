@@ -485,6 +485,24 @@ final class SimulatedWorld {
         addWorker()
     }
 
+    /// It is sent, or goes to a tier: nobody can be told of what was open of a log that is gone when nothing can be
+    /// committed.
+    func noteUntold(
+        _ id: NotificationID, _ place: SimulatedPlace, _ worker: SimulatedWorker, _ machine: borrowing DeliveryMachine
+    ) {
+        let slot = machine.store[machine.store[id.slot].record].partition
+        guard let partition = machine.ledger.partitions.find(slot),
+            machine.ledger.partitions[partition].phase == .detached
+        else { return }
+        let assignment = worker.assignments[place.log]
+        let isImpossible =
+            assignment.map { machine.status(of: $0.id)?.isCommitImpossible ?? false }
+            ?? worker.leftWithoutCommit.contains(place.log)
+        guard isImpossible else { return }
+        worker.untold[place.log, default: []].insert(place)
+        if assignment?.fenced != nil || assignment == nil { forgetUntold(by: worker, log: place.log) }
+    }
+
     /// What this worker alone knew of a log that was cut, and no commit names, nobody knows any more: whoever reads
     /// what the cut left cannot say that it was sent.
     func forgetUntold(by worker: SimulatedWorker, log: Int) {
