@@ -50,7 +50,7 @@ extension DeliveryMachine {
         _ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer, _ headers: UnsafeBufferPointer<RecordHeader>
     ) -> Receipt {
         guard store[record].isDropped else {
-            journal.counters.duplicatesSkipped += 1
+            journal.counters.duplicatesSkipped &+= 1
             return .known
         }
         guard Int(store[record].count) == request.tokenCount else {

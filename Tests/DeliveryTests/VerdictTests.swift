@@ -45,7 +45,7 @@ struct VerdictTests {
     static let more: [Row] = [
         Row(403, "BadEnvironmentKeyInToken", .credentialFault), Row(400, "FeatureNotEnabled", .reject),
         Row(400, "MissingChannelId", .reject), Row(400, "BadChannelId", .reject),
-        Row(410, "ChannelNotRegistered", .reject), Row(400, "BadRequestParams", .reject),
+        Row(400, "ChannelNotRegistered", .reject), Row(400, "BadRequestParams", .reject),
         Row(400, "BadRequestPayload", .reject), Row(400, "MissingPushType", .reject),
         Row(400, "CannotCreateChannelConfig", .reject), Row(403, "TopicMismatch", .credentialFault),
         Row(503, "Service Unavailable", .retry, delayMs: 900_000),

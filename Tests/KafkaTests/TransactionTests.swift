@@ -73,7 +73,8 @@ extension OffsetReader {
         return found
     }
 
-    /// From the beginning, once there are so many: brokers hear that a transaction was committed after whoever committed it.
+    /// From the beginning, once there are so many: brokers hear that a transaction was committed after whoever
+    /// committed it.
     fileprivate func readCommitted(_ count: Int, of partition: TopicPartition) throws -> Found {
         let deadline = Date(timeIntervalSinceNow: 30)
         while true {

@@ -94,10 +94,11 @@ struct MetricsText {
             "apns_worker_sent_on_total", .counter,
             "Answered BadDeviceToken, and sent once more through the app of the other environment."
         ) { $0.counters.sentOn }
-        perApp(
+        out.family(
             "apns_worker_in_doubt_total", .counter,
-            "Sends whose completion stayed unknown, those of owners that died included."
-        ) { $0.counters.inDoubt }
+            "Sends whose completion stayed unknown, those of owners that died included (app empty: none could be told)."
+        )
+        for (name, counters) in countersByName { out.sample(["app": name], counters.inDoubt) }
         perApp(
             "apns_worker_window_too_short_total", .counter,
             "Errors of the binary protocol that came after their window had closed."
