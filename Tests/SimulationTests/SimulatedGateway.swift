@@ -251,7 +251,7 @@ extension SimulatedWorld {
 
     /// As `BinaryConnection` has it.
     private func fence(_ connection: SimulatedGatewayConnection) {
-        if connection.session.canBeFenced {
+        if connection.session.canBeFenced, weather.answersFences {
             happened["gateway: fence", default: 0] += 1
             append(nil, nil, to: connection)
         }
@@ -266,12 +266,12 @@ extension SimulatedWorld {
 
     /// As `BinaryTransport` has it: a connection that came to nothing is gone.
     private func noteEnd(
-        of connection: SimulatedGatewayConnection, isSilent: Bool, _ gateway: SimulatedGateway
+        of connection: SimulatedGatewayConnection, isUnread: Bool, _ gateway: SimulatedGateway
     ) {
         guard !connection.isQuarantine else { return }
         gateway.dialsMs = nowMs + (isCalm ? 0 : .random(in: 0...2_000, using: &random))
         let wasOnProbation = gateway.reachability.isOnProbation
-        if isSilent, !connection.session.mustProve {
+        if isUnread {
             gateway.admission.unread()
             gateway.reachability.endedUnread()
         } else {
@@ -518,7 +518,7 @@ extension SimulatedWorld {
     ) {
         if isProof { connection.hasAnswered = true }
         guard !connection.isQuarantine else { return }
-        if isProof { gateway.reachability.answered() } else { noteEnd(of: connection, isSilent: false, gateway) }
+        if isProof { gateway.reachability.answered() } else { noteEnd(of: connection, isUnread: false, gateway) }
         gateway.admission.settled(settled)
         if discarded > settled { gateway.admission.discarded() }
     }
@@ -529,6 +529,8 @@ extension SimulatedWorld {
     private func lose(
         _ connection: SimulatedGatewayConnection, isSilent: Bool, _ gateway: SimulatedGateway, _ worker: SimulatedWorker
     ) {
+        let isUnread =
+            isSilent && !connection.session.mustProve && connection.session.isSilent(forNs: Self.silenceNs, nowNs: ns)
         happened[isSilent ? "gateway: silent" : "gateway: closed without a word", default: 0] += 1
         loseUnseen(connection)
         connection.isLost = true
@@ -538,7 +540,7 @@ extension SimulatedWorld {
         if !connection.isQuarantine {
             gateway.admission.ended(open: isSilent ? 0 : inDoubt, settled: connection.session.settledCount)
         }
-        noteEnd(of: connection, isSilent: isSilent, gateway)
+        noteEnd(of: connection, isUnread: isUnread, gateway)
         tell(said, of: connection, worker)
     }
 
@@ -609,7 +611,7 @@ extension SimulatedWorld {
         case .answered where completion.status == 200 && completion.isPresumed:
             happened["gateway: presumed", default: 0] += 1
             connection.frames[place].isPresumed = true
-            if connection.session.mustProve { breaks("silence accepts \(original) where an answer is asked for") }
+            if connection.session.isAsked { breaks("silence accepts \(original) where an answer is asked for") }
             if connection.frames.contains(where: {
                 $0.end > connection.acknowledged && ns - $0.openedNs >= 1_000_000_000
             }) {

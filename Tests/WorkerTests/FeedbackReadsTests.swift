@@ -48,7 +48,8 @@ import Testing
         }
 
         deinit {
-            reads.close()
+            reads.onEnd = { _, _ in }
+            reads.close(because: "it was cut off")
             loop.runOnce()
             resolver.stop()
             simulator.stop()
@@ -155,11 +156,21 @@ import Testing
         try world.reads.begin(try world.app())
         try world.run { world.reads.waiting(of: 0).tokens == 1_000 }
         try world.cluster.setReachable(false)
-        let lost = world.reads.close()
+        let lost = world.reads.close(because: "it was cut off")
         #expect(lost == 1_000)
         let line = try #require(world.log.lines.last { $0.contains("DEAD TOKENS ARE LOST") })
         #expect(line.contains("app=old lost=1000"))
         #expect(!world.log.lines.contains { $0.contains("00000000000") }, "no token is in the log")
+    }
+
+    /// Nothing is lost: what was not told is told next time. But nobody is to take it for read.
+    @Test func aReadThatIsCutOffEndsAsOneThatFailed() throws {
+        let world = try World()
+        try world.tell(1)
+        try world.reads.begin(try world.app())
+        #expect(world.reads.close(because: "it was cut off") == 0)
+        #expect(world.outcomes == [.init(kind: .failed, tokens: 0, skipped: 0, failure: "it was cut off")])
+        #expect(!world.log.lines.contains { $0.contains("LOST") })
     }
 
     @Test func whatARefusingTopicGivesBackIsWrittenAgain() throws {

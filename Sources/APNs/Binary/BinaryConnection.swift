@@ -63,6 +63,8 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     var hasAnswered = false
     /// The peer read, or answered, nothing for too long: no notification's fault.
     private var isSilent = false
+    /// Its fence was not answered: what was open on it is in doubt, by no notification's fault.
+    private var isUnproven = false
     private var openedNs: Int64 = 0
     /// Accepted by silence, and not told yet; when that is told next.
     private var unsaidSettled = 0
@@ -284,13 +286,15 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     func channelClosed(_ end: ChannelEnd) {
         if isProof(end) { owner.connectionAnswered(self, settled: 0, discarded: 0, isProof: true) }
-        let inDoubt = session.ended(written: channel?.writtenBytes ?? 0, isSilent: isSilent) { complete($0) }
+        let inDoubt = session.ended(written: channel?.writtenBytes ?? 0, isSilent: isSilent || isUnproven) {
+            complete($0)
+        }
         phase = .closed
         alarm = nil
         var end = end
         if let lastWords { end.text = lastWords }
         if wasReady { owner.note(.disconnected(address: address, reason: end.text, unanswered: inDoubt)) }
-        owner.connectionClosed(self, end, inDoubt: isSilent ? 0 : inDoubt)
+        owner.connectionClosed(self, end, inDoubt: isSilent || isUnproven ? 0 : inDoubt)
         channel = nil
     }
 
@@ -387,10 +391,14 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
             return giveUp("took in nothing more for \(configuration.silenceNs / 1_000_000_000) s: it reads no further")
         }
         if session.isProofOverdue {
-            isSilent = true
+            isSilent = session.mustProve
+            isUnproven = true
+            let accepted =
+                session.settledCount > 0
+                ? "; \(session.settledCount) that its silence accepted may not have been read" : ""
             return giveUp(
-                "no answer to a token of zeros: it reads nothing (or takes such a token, which binary.fence: false says)"
-            )
+                "no answer to a token of zeros: it reads nothing (or takes such a token, which binary.fence: false "
+                    + "says)\(accepted)")
         }
         if phase == .ready, session.isEmpty, nowNs - lastUsedNs >= configuration.idleConnectionNs {
             // Asked again after another such time.

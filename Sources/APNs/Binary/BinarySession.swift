@@ -55,10 +55,8 @@ package struct BinarySession: Sendable {
     package var isWaitingToLeave: Bool { window.isWaitingToLeave }
     /// When silence will have lasted long enough for the first one; `nil`: nothing is waited for.
     package func nextSilenceNs(windowNs: Int64) -> Int64? {
-        if mustProve { return window.lastLeftNs.map { $0 + Self.fencePatienceNs } }
-        return window.firstLeftNs.map {
-            max(nextPieceNs, $0 + (window.isFirstFence ? max(windowNs, Self.fencePatienceNs) : windowNs))
-        }
+        if isAsked { return window.lastLeftNs.map { $0 + Self.fencePatienceNs } }
+        return window.firstLeftNs.map { max(nextPieceNs, $0 + windowNs) }
     }
 
     /// What left at once is accepted in pieces, over a quarter of the window: so are the results that follow written,
@@ -70,8 +68,8 @@ package struct BinarySession: Sendable {
         max(Self.leastPiece, Int(Int64(window.count) * 4 * Self.pieceNs / max(1, windowNs)))
     }
 
-    /// A fence is waited for longer than a notification: nothing but the end of the connection depends on it, and an
-    /// error that comes later than the window is told only as long as somebody listens.
+    /// How long a fence's answer is waited for. An error that comes later than the window is told as long as somebody
+    /// listens.
     private static let fencePatienceNs: Int64 = 5_000_000_000
 
     /// Whether a fence would have something to decide, or to prove: an error that is still under way for what silence
@@ -91,9 +89,12 @@ package struct BinarySession: Sendable {
         return !hasFence && !isAnswered
     }
 
+    /// Its fence is to be answered: until then silence, which may be that of one that reads nothing, accepts nothing.
+    package var isAsked: Bool { mustProve || hasFence }
+
     /// The fence left so long ago that a peer that reads had answered it.
     package var isProofOverdue: Bool {
-        mustProve && window.lastLeftNs.map { silentUntilNs - $0 >= Self.fencePatienceNs } ?? false
+        isAsked && window.lastLeftNs.map { silentUntilNs - $0 >= Self.fencePatienceNs } ?? false
     }
 
     // MARK: Opening
@@ -136,19 +137,14 @@ package struct BinarySession: Sendable {
     package mutating func settleSilent(windowNs: Int64, nowNs: Int64, _ complete: (Completion) -> Void) -> Int {
         silentUntilNs = heardNs
         heardNs = nowNs
-        guard !mustProve, !isStuck(nowNs: nowNs), nowNs >= nextPieceNs else { return 0 }
+        guard !isAsked, !isStuck(nowNs: nowNs), nowNs >= nextPieceNs else { return 0 }
         let silentNs = silentUntilNs - windowNs
         let most = piece(of: windowNs)
         var settled = 0
         while !window.isEmpty, settled < most {
-            let leftBy = window.isFirstFence ? min(silentNs, silentUntilNs - Self.fencePatienceNs) : silentNs
-            guard let entry = window.removeSilent(leftBy: leftBy) else { break }
-            if entry.isFence {
-                hasFence = false
-            } else {
-                settled += 1
-                complete(Self.accepted(entry, isPresumed: true))
-            }
+            guard let entry = window.removeSilent(leftBy: silentNs) else { break }
+            settled += 1
+            complete(Self.accepted(entry, isPresumed: true))
         }
         if settled > 0 {
             wasAnswered = true

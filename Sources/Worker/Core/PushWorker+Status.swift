@@ -282,7 +282,7 @@ extension PushWorker {
         where row.window.tooShort > 0 && now.ns - row.window.lastNs < LostRecords.namedNs {
             add(
                 index, .lost,
-                "\(row.window.tooShort) errors came after their window had closed: at most \(row.window.lostAtMost) "
+                "errors came after their window had closed (\(row.window.tooShort)): at most \(row.window.lostAtMost) "
                     + "notifications whose results say accepted were not delivered",
                 "make binary.window.duration longer; the log says how long it is now")
         }
@@ -300,7 +300,7 @@ extension PushWorker {
             if case .connectFailed(let host, let reason, _)? = transports?[index].unreachable {
                 addUnconnected(index, "cannot connect to \(host): \(reason)")
             } else if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
-                addUnconnected(index, "it has no connection to Apple")
+                addUnconnected(index, "it has no connection")
             } else if let how = transports?[index].unanswered, appRows[index].status?.isPaused != true,
                 !faults.contains(where: { $0.subject == "app \(appRows[index].name)" && $0.kind.explainsNoAnswers })
             {

@@ -195,26 +195,30 @@ final class FeedbackReads {
     /// Ends all reads and lets go of the producer. Says how many tokens of which app are lost; none is named.
     ///
     /// - Returns: how many in all.
+    /// A read that is cut short before its end, and of which Kafka has all that was told, ends as one that failed.
     @discardableResult
-    func close() -> Int {
+    func close(because reason: String) -> Int {
         writer.serve()
         var lost = 0
-        for read in reads.values.sorted(by: { $0.app.index < $1.app.index }) {
+        let left = reads.values.sorted { $0.app.index < $1.app.index }
+        reads = [:]
+        for read in left {
             let missing = read.told - read.acknowledged
             lost += missing
-            if missing > 0 || read.end == nil && read.told > 0 {
-                logger.log(
-                    .critical, .apns,
-                    "DEAD TOKENS ARE LOST: the feedback service told them and forgot them, and Kafka did not acknowledge them",
-                    about: read.app.name,
-                    [
-                        "app": "\(read.app.name)", "lost": .count(missing), "written": .count(read.acknowledged),
-                        "was_read_to_its_end": .boolean(read.end != nil), "trouble": "\(writer.trouble)",
-                    ])
+            read.connection?.giveUp(reason)
+            guard missing > 0 else {
+                finish(read, read.end ?? .init(tokens: read.told, skipped: 0, isCut: false, failure: reason))
+                continue
             }
-            read.connection?.giveUp("the worker stopped")
+            logger.log(
+                .critical, .apns,
+                "DEAD TOKENS ARE LOST: the feedback service told them and forgot them, and Kafka did not acknowledge them",
+                about: read.app.name,
+                [
+                    "app": "\(read.app.name)", "lost": .count(missing), "written": .count(read.acknowledged),
+                    "was_read_to_its_end": .boolean(read.end != nil), "trouble": "\(writer.trouble)",
+                ])
         }
-        reads = [:]
         writer.close()
         return lost
     }

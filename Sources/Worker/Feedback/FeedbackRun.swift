@@ -81,7 +81,7 @@ package final class FeedbackRun {
             loop.runOnce(timeoutNs: min(max(deadlineNs - nowNs, 0), 100_000_000))
         }
         let trouble = reads.trouble
-        let lost = reads.close()
+        let lost = reads.close(because: "it was cut off before the service had said all")
         // What closes, closes in a turn.
         loop.runOnce()
         resolver.stop()

@@ -168,7 +168,7 @@ final class FeedbackThread: @unchecked Sendable {
         func close() {
             alarm = nil
             apps = [:]
-            reads.close()
+            reads.close(because: "the worker stopped")
         }
     }
 }
