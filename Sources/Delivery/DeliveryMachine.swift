@@ -127,8 +127,7 @@ extension DeliveryMachine {
     /// - Parameters:
     ///   - unread: not even look at it: it is a dead letter for this reason.
     ///   - letterRoom: bytes of key, value and headers that a dead letter may have now. What is received as one has to
-    ///     be
-    ///     produced: until it is acknowledged it stays open.
+    ///     be produced: until it is acknowledged it stays open.
     package mutating func receive(
         _ id: PartitionID, offset: Int64, timestampMs: Int64, key: UnsafeRawBufferPointer,
         value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,

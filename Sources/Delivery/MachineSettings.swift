@@ -89,7 +89,8 @@ package struct AppRoute: Sendable {
     package var environment: PushEnvironment
     package var bundleIDs: [String]
     /// Apps with the same number and environment share one credential, and so one circuit. A number stands for the same
-    /// credential as long as the machine lives; what its file holds may change (`credentialReplaced`).
+    /// credential as long as the machine lives; what its file holds may change (`credentialReplaced`). The worker gives
+    /// each app a number of its own.
     package var credential: Int
     /// `paused`: nothing of it is sent, its notifications are held.
     package var isPaused: Bool
