@@ -98,7 +98,8 @@ extension EndToEnd.Deliveries {
             for times in others {
                 let before = try #require(well.first { $0.name == times.name })
                 #expect(times.count > before.count / 2, "\(times.name)")
-                let limit = max(200, 2 * (before.p99 ?? 0))
+                // The other rows of tests take a part of the second that a silent host would.
+                let limit = max(500, 2 * (before.p99 ?? 0))
                 #expect(try #require(times.p99) <= limit, "\(times) against \(before)")
             }
         }

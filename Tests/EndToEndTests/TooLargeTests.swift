@@ -72,6 +72,7 @@ extension EndToEnd.Records {
             // Nothing is tried on: nothing is refused, and nobody is blamed.
             try pages.await("/status", within: 20) {
                 $0.1.contains(#""health":"fine""#) && !$0.1.contains(#""subject":"#)
+                    && $0.1.contains(#""open_notifications":0,"unacknowledged_records":0"#)
             }
 
             // Each topic's are counted and named, and said once.
