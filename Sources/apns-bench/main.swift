@@ -10,8 +10,8 @@ private func run(_ arguments: [String]) -> Int32 {
     // Floors, servers and relay have a process of their own, which is this program again.
     case KafkaFloorOptions.command: return runKafkaFloor(rest)
     case SendFloorOptions.command: return runSendFloor(rest)
-    case ProbeServerOptions.command: return runProbeServer(rest)
-    case SinkServerOptions.command: return runSinkServer(rest)
+    case probeServer.name: return runProbeServer(rest)
+    case sinkServer.name: return runSinkServer(rest)
     case RelayOptions.command: return runRelay(rest)
     case PlotCommand.name: return runPlot(rest)
     case PartCommand.name: return PartCommand.run(rest)

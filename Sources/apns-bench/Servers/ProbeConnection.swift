@@ -3,7 +3,7 @@ import HTTP2
 import Network
 
 /// One connection of the probe server: APNs' own SETTINGS, 200 for every request. Loop's thread.
-final class ProbeConnection: SecureChannelDelegate {
+final class ProbeConnection: ServedConnection {
     var channel: SecureChannel?
     private let counts: ProbeCounts
     private let loop: Loop

@@ -1,52 +1,18 @@
-import Configuration
-import EventLoop
-import Glibc
 import Network
-import TLS
 
-/// What the process of the sink is told.
-struct SinkServerOptions: Sendable {
-    /// The first argument that makes `apns-bench` this process.
-    static let command = "gateway-sink"
+/// `apns-bench gateway-sink`: how many notifications it has taken.
+let sinkServer = TLSServerCommand(
+    name: "gateway-sink",
+    about:
+        "A gateway of the binary protocol that takes every notification, and refuses a token of zeros. Until SIGTERM.",
+    alpn: [])
 
-    var port = 0
-    var certificateFile = ""
-    var keyFile = ""
-
-    static let table = OptionTable<SinkServerOptions>(
-        command: "apns-bench \(command)", usage: ["OPTIONS"],
-        about: [
-            "A gateway of the binary protocol that takes every notification, and refuses a token of zeros. Until SIGTERM."
-        ],
-        options: [
-            .init("port", value: "PORT", "Where it listens, on 127.0.0.1.") { options, text throws(UsageError) in
-                options.port = try OptionValue.integer(text, 1...65_535)
-            },
-            .init("certificate", value: "FILE", "Its certificate.") { $0.certificateFile = $1 },
-            .init("key", value: "FILE", "Its key.") { $0.keyFile = $1 },
-        ])
-}
-
-/// `apns-bench gateway-sink`: runs until SIGTERM, then prints how many notifications it has taken.
 func runSinkServer(_ arguments: [String]) -> Int32 {
-    runChild(
-        SinkServerOptions.table, arguments, SinkServerOptions(), prefix: "apns-bench gateway-sink: "
-    ) { options in
-        guard let certificate = contents(of: options.certificateFile), let key = contents(of: options.keyFile) else {
-            throw BenchFailure("\(options.certificateFile) or \(options.keyFile) cannot be read")
-        }
-        let context = try ServerContext(
-            TLS.ServerOptions(identity: Identity(certificatePEM: certificate, keyPEM: key), alpn: []))
-        let loop = try Loop()
-        let count = SinkCount()
-        let listener = try Listener(host: "127.0.0.1", port: UInt16(options.port), loop: loop) { accepted in
-            let connection = SinkConnection(count)
-            connection.channel = SecureChannel(accepted: accepted, context: context, loop: loop, delegate: connection)
-        }
-        let signals = try Signals([SIGTERM, SIGINT], loop: loop) { _ in loop.stop() }
-        loop.run()
-        withExtendedLifetime((listener, signals)) {}
-        say("\(count.notifications)\n")
+    let count = SinkCount()
+    return sinkServer.run(arguments) { _ in
+        SinkConnection(count)
+    } seen: {
+        "\(count.notifications)\n"
     }
 }
 
@@ -54,7 +20,7 @@ func runSinkServer(_ arguments: [String]) -> Int32 {
 final class SinkCount { var notifications = 0 }
 
 /// One connection of the sink. Loop's thread.
-final class SinkConnection: SecureChannelDelegate {
+final class SinkConnection: ServedConnection {
     var channel: SecureChannel?
     private let count: SinkCount
     private var frames = SinkFrames()
