@@ -81,7 +81,7 @@ let package = Package(
         + module("Delivery", ["PushRecords", "CLinux", "Bytes"])
         + module(
             "APNs", ["Delivery", "PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "CLinux", "Bytes"],
-            tests: ["APNsSimulator"])
+            tests: ["APNsSimulator", "TestSeeds"])
         + module(
             "APNsSimulator", ["PushRecords", "HTTP2", "TLS", "Network", "EventLoop", "JSON", "HTTPServer", "Bytes"])
         + module("Observability", ["CLinux"], settings: wrapper)
@@ -110,6 +110,7 @@ let package = Package(
             .target(
                 name: "TestSupport", dependencies: ["Kafka", "CLinux", "CRdkafka"], path: "Tests/TestSupport",
                 swiftSettings: tests),
+            .target(name: "TestSeeds", path: "Tests/TestSeeds", swiftSettings: tests),
             .target(
                 name: "Fuzz",
                 dependencies: [
@@ -121,7 +122,7 @@ let package = Package(
             .testTarget(name: "BenchTests", dependencies: ["apns-bench"], swiftSettings: tests),
             // Optimized: it runs worlds by the thousand.
             .testTarget(
-                name: "SimulationTests", dependencies: ["Delivery", "APNs", "PushRecords", "Bytes"],
+                name: "SimulationTests", dependencies: ["Delivery", "APNs", "PushRecords", "Bytes", "TestSeeds"],
                 swiftSettings: strict),
             .testTarget(
                 name: "EndToEndTests", dependencies: ["TestSupport", "Kafka", "PushRecords"], exclude: ["Books"],

@@ -1,4 +1,5 @@
 import Foundation
+import TestSeeds
 import Testing
 
 @testable import Delivery
@@ -7,15 +8,7 @@ import Testing
 @Suite("Simulation")
 struct SimulationTests {
     /// `SIMULATION_SEEDS=20000` runs so many, one after the other; `SIMULATION_SEEDS=4711..4712` runs one again.
-    static let asked: Range<UInt64>? = {
-        guard let text = ProcessInfo.processInfo.environment["SIMULATION_SEEDS"] else { return nil }
-        let numbers = text.components(separatedBy: "..").compactMap { UInt64($0) }
-        switch numbers.count {
-        case 1: return 0..<numbers[0]
-        case 2 where numbers[0] <= numbers[1]: return numbers[0]..<numbers[1]
-        default: return nil
-        }
-    }()
+    static let asked = Seeds.asked(by: "SIMULATION_SEEDS")
 
     /// `SIMULATION_ONLY=binary`: only worlds with a transport of the binary protocol.
     static let isBinaryOnly = ProcessInfo.processInfo.environment["SIMULATION_ONLY"] == "binary"
@@ -33,16 +26,7 @@ struct SimulationTests {
     @Test(
         "The promise, seed by seed", .enabled(if: SimulationTests.asked != nil, "SIMULATION_SEEDS says how many"))
     func manySeeds() throws {
-        let seeds = try #require(Self.asked)
-        let start = ContinuousClock.now
-        var failures = 0
-        for (count, seed) in seeds.enumerated() {
-            if !run(seed) { failures += 1 }
-            let done = count + 1
-            guard done % 5_000 == 0 || done == seeds.count else { continue }
-            let seconds = max(1, Int((ContinuousClock.now - start).components.seconds))
-            print("simulation: \(done) of \(seeds.count) seeds, \(failures) failed, \(done / seconds) a second")
-        }
+        Seeds.run(try #require(Self.asked), of: "simulation", piece: 5_000) { run($0) }
     }
 
     @Test("It comes to everything that it is to test")

@@ -1,4 +1,5 @@
 import Foundation
+import TestSeeds
 import Testing
 
 /// Whole transports under hosts that behave as a seed has it (`TransportWorld`). A seed decides everything.
@@ -7,17 +8,8 @@ import Testing
 /// `TRANSPORT_TRACE=1` prints what happens in it.
 @Suite("Transport worlds")
 struct TransportWorldTests {
-    private static let environment = ProcessInfo.processInfo.environment
-    static let asked: Range<UInt64>? = {
-        guard let text = environment["TRANSPORT_SEEDS"] else { return nil }
-        let numbers = text.components(separatedBy: "..").compactMap { UInt64($0) }
-        switch numbers.count {
-        case 1: return 0..<numbers[0]
-        case 2 where numbers[0] <= numbers[1]: return numbers[0]..<numbers[1]
-        default: return nil
-        }
-    }()
-    private static let isTraced = environment["TRANSPORT_TRACE"] != nil
+    static let asked = Seeds.asked(by: "TRANSPORT_SEEDS")
+    private static let isTraced = ProcessInfo.processInfo.environment["TRANSPORT_TRACE"] != nil
 
     static let piece: UInt64 = 25
 
@@ -31,16 +23,7 @@ struct TransportWorldTests {
 
     @Test("The same, seed by seed", .enabled(if: TransportWorldTests.asked != nil, "TRANSPORT_SEEDS says how many"))
     func manySeeds() throws {
-        let seeds = try #require(Self.asked)
-        let start = ContinuousClock.now
-        var failures = 0
-        for (count, seed) in seeds.enumerated() {
-            if !run(seed) { failures += 1 }
-            let done = count + 1
-            guard done % 1_000 == 0 || done == seeds.count else { continue }
-            let seconds = max(1, Int((ContinuousClock.now - start).components.seconds))
-            print("transport worlds: \(done) of \(seeds.count) seeds, \(failures) failed, \(done / seconds) a second")
-        }
+        Seeds.run(try #require(Self.asked), of: "transport worlds", piece: 1_000) { run($0) }
     }
 
     @Test("It comes to everything that it is to test")

@@ -1,0 +1,33 @@
+import Foundation
+
+/// The seeds of tests that draw worlds by the thousand: a range that an environment variable names, or pieces of a few.
+package enum Seeds {
+    /// `NAME=20000` runs so many, `NAME=4711..4712` one again; `nil`: the variable is not set, or is no such text.
+    package static func asked(by variable: String) -> Range<UInt64>? {
+        guard let text = ProcessInfo.processInfo.environment[variable] else { return nil }
+        let numbers = text.components(separatedBy: "..").compactMap { UInt64($0) }
+        switch numbers.count {
+        case 1: return 0..<numbers[0]
+        case 2 where numbers[0] <= numbers[1]: return numbers[0]..<numbers[1]
+        default: return nil
+        }
+    }
+
+    /// Runs one after the other, and prints how it goes on.
+    ///
+    /// - Parameters:
+    ///   - what: for people.
+    ///   - piece: seeds between two lines.
+    ///   - run: whether all went well.
+    package static func run(_ seeds: Range<UInt64>, of what: String, piece: Int, _ run: (UInt64) -> Bool) {
+        let start = ContinuousClock.now
+        var failures = 0
+        for (count, seed) in seeds.enumerated() {
+            if !run(seed) { failures += 1 }
+            let done = count + 1
+            guard done % piece == 0 || done == seeds.count else { continue }
+            let seconds = max(1, Int((ContinuousClock.now - start).components.seconds))
+            print("\(what): \(done) of \(seeds.count) seeds, \(failures) failed, \(done / seconds) a second")
+        }
+    }
+}
