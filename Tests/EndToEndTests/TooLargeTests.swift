@@ -12,6 +12,12 @@ extension EndToEnd.Records {
             var attempts: Int
         }
 
+        /// Bytes that no codec makes fewer of.
+        private func noise(_ count: Int) -> String {
+            Data((0..<count).map { _ in UInt8.random(in: 0...255) }).base64EncodedString().prefix(count)
+                .replacingOccurrences(of: "/", with: "-")
+        }
+
         @Test(.needs(.worker, .broker, .python, .kcat, .curl), .timeLimit(.minutes(4)))
         func whatIsTooLargeIsWrittenSmaller() throws {
             let scene = try Scene("too-large", partitions: 1)
@@ -29,11 +35,6 @@ extension EndToEnd.Records {
             let pages = try Pages(of: worker)
             try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
 
-            // Bytes that no codec makes fewer of.
-            func noise(_ count: Int) -> String {
-                Data((0..<count).map { _ in UInt8.random(in: 0...255) }).base64EncodedString().prefix(count)
-                    .replacingOccurrences(of: "/", with: "-")
-            }
             func tokens(_ prefix: String, _ first: Int) -> [String] {
                 (first..<(first + 20)).map { prefix + hex($0, digits: 64 - prefix.count) }
             }
