@@ -210,9 +210,7 @@ struct Gatherer {
     }
 
     private mutating func remark(_ line: String) {
-        remarks.append(
-            line.utf8.count > Self.remarkBytes
-                ? String(decoding: line.utf8.prefix(Self.remarkBytes), as: UTF8.self) : line)
+        remarks.append(line.cut(utf8: Self.remarkBytes))
     }
 
     /// Counts one that matched; whether it is to be asked for again.

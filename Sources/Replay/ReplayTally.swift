@@ -40,9 +40,7 @@ package struct ReplayTally: Sendable {
         }
     }
 
-    private static func word(_ text: String) -> String {
-        text.utf8.count > wordLimit ? String(decoding: text.utf8.prefix(wordLimit), as: UTF8.self) : text
-    }
+    private static func word(_ text: String) -> String { text.cut(utf8: wordLimit) }
 
     /// The most frequent first.
     package var rows: [(row: Row, count: Int64)] {

@@ -121,3 +121,10 @@ extension UnsafeRawBufferPointer {
         return UnsafeRawBufferPointer(rebasing: self[..<end])
     }
 }
+
+extension String {
+    /// At most its first `limit` bytes; a character that is broken by that becomes U+FFFD.
+    package func cut(utf8 limit: Int) -> String {
+        utf8.count <= limit ? self : String(decoding: utf8.prefix(limit), as: UTF8.self)
+    }
+}

@@ -16,11 +16,9 @@ package struct ReplayWish: Hashable, Sendable {
 
     /// A device token or channel that is longer than any is cut, so that it still is none.
     package init(_ result: DeliveryResult) {
-        let target = result.deviceToken ?? result.channelID ?? ""
         self.init(
             index: result.request.index,
-            target: target.utf8.count > Self.targetLimit
-                ? String(decoding: target.utf8.prefix(Self.targetLimit), as: UTF8.self) : target,
+            target: (result.deviceToken ?? result.channelID ?? "").cut(utf8: Self.targetLimit),
             requestedAtMs: result.requestedAtMs)
     }
 
