@@ -61,10 +61,10 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var wasAsked = false
     /// It answered, or was silent while it read: it works. The owner says so.
     var hasAnswered = false
-    /// The peer read, or answered, nothing for too long: no notification's fault.
-    private var isSilent = false
-    /// Its fence was not answered: what was open on it is in doubt, by no notification's fault.
-    private var isUnproven = false
+    /// What it was given up for: the peer read nothing for too long, or did not answer a fence. No notification's
+    /// fault.
+    private enum Silence { case unread, unproven }
+    private var silence: Silence?
     private var openedNs: Int64 = 0
     /// Accepted by silence, and not told yet; when that is told next.
     private var unsaidSettled = 0
@@ -111,7 +111,7 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
     private var lifeNs: Int64 { openedNs == 0 ? 0 : loop.now.monotonicNs - openedNs }
 
     /// It was given up since its peer read no further.
-    var isUnread: Bool { isSilent && !session.mustProve }
+    var isUnread: Bool { silence == .unread && !session.mustProve }
 
     /// What its end says about the host.
     func note(itsEndIn reachability: inout Reachability) {
@@ -286,7 +286,7 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
 
     func channelClosed(_ end: ChannelEnd) {
         if isProof(end) { owner.connectionAnswered(self, settled: 0, discarded: 0, isProof: true) }
-        let inDoubt = session.ended(written: channel?.writtenBytes ?? 0, isSilent: isSilent || isUnproven) {
+        let inDoubt = session.ended(written: channel?.writtenBytes ?? 0, isSilent: silence != nil) {
             complete($0)
         }
         phase = .closed
@@ -294,13 +294,13 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         var end = end
         if let lastWords { end.text = lastWords }
         if wasReady { owner.note(.disconnected(address: address, reason: end.text, unanswered: inDoubt)) }
-        owner.connectionClosed(self, end, inDoubt: isSilent || isUnproven ? 0 : inDoubt)
+        owner.connectionClosed(self, end, inDoubt: silence == nil ? inDoubt : 0)
         channel = nil
     }
 
     /// A gateway that is sent `simple` says by its end that it has read the fence.
     private func isProof(_ end: ChannelEnd) -> Bool {
-        guard session.mustProve, !session.hasIdentifiers, !hasAnswered, !isSilent else { return false }
+        guard session.mustProve, !session.hasIdentifiers, !hasAnswered, silence == nil else { return false }
         return frames.output.isEmpty && (end.kind == .closedByPeer || end.isEndOfStream)
     }
 
@@ -387,12 +387,11 @@ final class BinaryConnection: PooledConnection, ByteChannelDelegate {
         session.acknowledged(upTo: channel.writtenBytes - Int64(channel.unacknowledgedBytes), nowNs: nowNs)
         settleSilent(nowNs)
         if session.isSilent(forNs: configuration.silenceNs, nowNs: nowNs) {
-            isSilent = true
+            silence = .unread
             return giveUp("took in nothing more for \(configuration.silenceNs / 1_000_000_000) s: it reads no further")
         }
         if session.isProofOverdue {
-            isSilent = session.mustProve
-            isUnproven = true
+            silence = .unproven
             let accepted =
                 session.settledCount > 0
                 ? "; \(session.settledCount) that its silence accepted may not have been read" : ""

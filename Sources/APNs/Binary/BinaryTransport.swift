@@ -64,8 +64,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         case .recall(let ids): recall(Set(ids))
         case .close:
             giveBackAll()
-            for connection in pool.connections { connection.fence() }
-            pool.quarantineConnection?.fence()
+            for connection in pool.allConnections { connection.fence() }
             pool.close()
         }
     }
@@ -74,8 +73,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
     /// answer, where the protocol has one, not by silence.
     private func recall(_ ids: Set<NotificationID>) {
         pool.giveBack(queue.removeAll { ids.contains($0) } + suspects.removeAll { ids.contains($0) })
-        for connection in pool.connections + [pool.quarantineConnection].compactMap({ $0 })
-        where connection.holds(anyOf: ids) {
+        for connection in pool.allConnections where connection.holds(anyOf: ids) {
             connection.fence()
             pool.retired(connection, isFault: false)
         }
@@ -101,9 +99,11 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
     }
 
     private func giveBackAll() {
-        pool.giveBack(queue.removeAll { _ in true })
+        giveBackQueue()
         giveBackSuspects()
     }
+
+    private func giveBackQueue() { pool.giveBack(queue.removeAll { _ in true }) }
 
     // MARK: To the connections
 
@@ -136,8 +136,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
     /// asked for an answer, and so is the next one.
     private func demandProof() {
         pool.tell(.onProbation)
-        for connection in pool.connections + [pool.quarantineConnection].compactMap({ $0 })
-        where connection.phase == .ready {
+        for connection in pool.allConnections where connection.phase == .ready {
             connection.prove()
             pool.retired(connection, isFault: true)
         }
@@ -226,7 +225,7 @@ package final class BinaryTransport: Transport, BinaryConnectionOwner, Connectio
         dispatch()
         pool.flush()
         let capacity = capacity
-        if capacity == 0 { pool.giveBack(queue.removeAll { _ in true }) }
+        if capacity == 0 { giveBackQueue() }
         noticeSaturation()
         _ = pool.report(capacity: capacity)
     }

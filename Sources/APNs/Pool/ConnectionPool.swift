@@ -161,6 +161,9 @@ final class ConnectionPool<Owner: ConnectionPoolOwner> {
     /// Connections made with what was replaced finish what is on them, and say nothing about the host.
     func isCurrent(_ connection: Connection) -> Bool { connection.credentialGeneration == credentialGeneration }
 
+    /// The quarantine connection, too.
+    var allConnections: [Connection] { connections + (quarantineConnection.map { [$0] } ?? []) }
+
     var isAnyReady: Bool { connections.contains(where: \.isReady) }
 
     /// These take what is left when the others have taken theirs.
