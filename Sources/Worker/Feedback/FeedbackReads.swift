@@ -194,8 +194,10 @@ final class FeedbackReads {
 
     /// Ends all reads and lets go of the producer. Says how many tokens of which app are lost; none is named.
     ///
-    /// - Returns: how many in all.
     /// A read that is cut short before its end, and of which Kafka has all that was told, ends as one that failed.
+    ///
+    /// - Parameter reason: for people: why it is cut short.
+    /// - Returns: how many are lost in all.
     @discardableResult
     func close(because reason: String) -> Int {
         writer.serve()

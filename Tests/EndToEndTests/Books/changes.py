@@ -22,7 +22,7 @@ import os
 import sys
 import time
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import topics
@@ -69,7 +69,7 @@ def requests(servers, topic, count, prefix="00"):
 
 def await_empty(servers, topic, partitions, deadline):
     """The controller has made it anew; what a broker that has not heard of that takes goes with the old log."""
-    client = Consumer({"bootstrap.servers": servers, "group.id": f"{topic}.empty"})
+    client = topics.reader(servers)
     for partition in range(partitions):
         while True:
             try:
