@@ -88,18 +88,19 @@ extension EndToEnd.Deliveries {
             return try #require(times?.p99)
         }
 
-        /// One of ten apps has a server that takes connections and never answers; the others' times against a run in
-        /// which all ten are well.
+        /// One of ten apps has a server that takes connections and never answers; the others' times against those of a
+        /// worker beside it of whose apps all ten are well: what else the machine does, it does to both.
         @Test(.needs(.worker, .broker, .python), .timeLimit(.minutes(10)))
-        func anAppThatCannotConnectHoldsUpNoOther() throws {
-            let well = try paced(isOneSilent: false)
-            let others = try paced(isOneSilent: true).filter { $0.name != "app9" }
+        func anAppThatCannotConnectHoldsUpNoOther() async throws {
+            async let allWell = paced(isOneSilent: false)
+            async let oneSilent = paced(isOneSilent: true)
+            let well = try await allWell
+            let others = try await oneSilent.filter { $0.name != "app9" }
             #expect(others.count == 9)
             for times in others {
                 let before = try #require(well.first { $0.name == times.name })
                 #expect(times.count > before.count / 2, "\(times.name)")
-                // The other rows of tests take a part of the second that a silent host would.
-                let limit = max(500, 2 * (before.p99 ?? 0))
+                let limit = max(200, 2 * (before.p99 ?? 0))
                 #expect(try #require(times.p99) <= limit, "\(times) against \(before)")
             }
         }
