@@ -269,8 +269,9 @@ extension EndToEnd.Records {
             try scene.books("create", "--partitions", "1", "--topics", sink)
             for source in ["results", "dead-letters"] {
                 let command = ["replay", source, "--config", scene.file("worker.yaml"), "--all", "--to", sink]
+                // So slowly that something is left for the run after them: 200 take five seconds.
                 for _ in 0..<2 {
-                    let process = try ChildProcess(Tool.worker.path(), command + ["--rate", "80/s"])
+                    let process = try ChildProcess(Tool.worker.path(), command + ["--rate", "40/s"])
                     Thread.sleep(forTimeInterval: Double.random(in: 0.3..<1.5))
                     if process.ended == nil { try process.killNow() }
                 }
