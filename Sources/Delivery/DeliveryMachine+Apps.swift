@@ -18,7 +18,7 @@ extension DeliveryMachine {
                 app, apps.route(app), ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
             forgetProbe(probe)
         }
-        room.setStreams(dispatch.capacity)
+        room.setTotal(settings.mostOpen(streams: dispatch.capacity))
         breakers.endStrayProbes(in: store)
         for probe in breakers.closeLeft(nowNs: now.ns, journal: &journal) { forgetProbe(probe) }
         holdWaiting(of: breakers.gated)
@@ -62,7 +62,7 @@ extension DeliveryMachine {
                 app.value, requests > 0, ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
             forgetProbe(probe)
         }
-        room.setStreams(dispatch.capacity)
+        room.setTotal(settings.mostOpen(streams: dispatch.capacity))
     }
 
     /// What the transport knows of the app's host: false when connecting to it failed, its connections end without an

@@ -69,7 +69,7 @@ package struct DeliveryMachine: ~Copyable {
         directory = AppDirectory([])
         store = NotificationStore(idleLimit: max(1 << 20, settings.maxOpenBytes / 4))
         ledger = CommitLedger(settings)
-        room = Room(mostOpen: settings.maxOpen, mostBytes: settings.maxOpenBytes)
+        room = Room(mostOpen: settings.mostOpen(streams: 0), mostBytes: settings.maxOpenBytes)
         devices = DeviceQueues(seed: settings.hashSeed, limit: settings.deviceQueueLimit)
         settlement = Settlement(settings)
         journal = Journal(counters: DeliveryCounters(apps: 0, tiers: settings.tiers.count))

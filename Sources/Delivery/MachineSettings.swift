@@ -68,6 +68,21 @@ package struct MachineSettings: Sendable {
     package var hashSeed: UInt64 = 0
 
     package init() {}
+
+    /// Also while there is no stream: what is held passes through.
+    private static let openAtLeast = 1_000
+    private static let openBesideStreams = 4_000
+
+    /// Notifications that may be open while the connections take so many requests at once.
+    ///
+    /// No more is held open than keeps the connections busy: what cannot be sent soon waits in Kafka, where it costs
+    /// nothing, rather than in memory and in the caches. For each stream one is on it, one waits to follow it, and one
+    /// waits for Kafka to acknowledge its result. The last two are 4,000 at most: they come within the milliseconds
+    /// that a turn and Kafka take, however many streams there are. With more of them eight connections of 1,000 streams
+    /// carried less, in more memory ("What it costs", in the documentation of `Worker`).
+    package func mostOpen(streams: Int) -> Int {
+        min(maxOpen, Self.openAtLeast + streams + min(2 * streams, Self.openBesideStreams))
+    }
 }
 
 /// What the machine knows of an app.

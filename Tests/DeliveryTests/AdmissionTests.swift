@@ -40,6 +40,30 @@ struct DeviceTableTests {
     }
 }
 
+@Suite("Most open")
+struct OpenLimitTests {
+    @Test(
+        "So much may be open as keeps the streams busy, and with many streams little beside them",
+        arguments: [
+            (0, 1_000), (1, 1_003), (1_000, 4_000), (2_000, 7_000), (8_000, 13_000), (100_000, 20_000),
+        ])
+    func open(_ streams: Int, _ open: Int) {
+        #expect(MachineSettings().mostOpen(streams: streams) == open)
+        let rig = Rig(capacity: streams)
+        #expect(rig.machine.room.total == open)
+        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        #expect(rig.machine.room.total == 1_000)
+    }
+
+    @Test("A lower limit is kept with and without streams")
+    func limited() {
+        var settings = MachineSettings()
+        settings.maxOpen = 50
+        #expect(Rig(settings, capacity: 0).machine.room.total == 50)
+        #expect(Rig(settings).machine.room.total == 50)
+    }
+}
+
 @Suite("Shares")
 struct SharesTests {
     @Test("One topic may use everything")

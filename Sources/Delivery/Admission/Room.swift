@@ -1,10 +1,6 @@
 /// The room for what is open, notifications and their bytes: shared between topics by weight, and half of it at most
 /// for one app where there are several.
 struct Room {
-    /// Notifications open at once, the limit permitting: so many, and so many for each request that the connections
-    /// take at once. One is on the connection, one waits to follow it, one waits for Kafka to acknowledge its result.
-    static let openAtLeast = 1_000
-    static let openPerStream = 3
     /// How long a record waits for its app's share of the room before it is held: counted from when the oldest unsent
     /// notification of that app became ready.
     static let shareWaitNs: Int64 = 5_000_000_000
@@ -23,19 +19,17 @@ struct Room {
     private(set) var bytes: Shares
     /// Share group of each request topic; all tiers are group 0. A topic keeps its group until another one needs it.
     private var groups: [String: Int] = [:]
-    private let mostOpen: Int
     private let mostBytes: Int
     private var recordBytesMean = 1_024
     /// By `takeBytes`.
     private(set) var countedBytes = 0
 
     /// - Parameters:
-    ///   - mostOpen: notifications.
+    ///   - mostOpen: notifications, while no connection takes any (`setTotal`).
     ///   - mostBytes: that they hold.
     init(mostOpen: Int, mostBytes: Int) {
-        self.mostOpen = mostOpen
         self.mostBytes = mostBytes
-        notifications = Shares(total: min(mostOpen, Self.openAtLeast))
+        notifications = Shares(total: mostOpen)
         bytes = Shares(total: mostBytes)
         _ = addGroup(weight: 1)
     }
@@ -88,13 +82,8 @@ struct Room {
         bytes.addPartitions(isRead ? 1 : -1, to: group)
     }
 
-    /// No more is held open than keeps the connections busy: what cannot be sent soon waits in Kafka, where it costs
-    /// nothing, rather than in memory and in the caches.
-    ///
-    /// - Parameter streams: requests that all connections take at once.
-    mutating func setStreams(_ streams: Int) {
-        notifications.setTotal(min(mostOpen, Self.openAtLeast + Self.openPerStream * streams))
-    }
+    /// So many notifications may be open from now on.
+    mutating func setTotal(_ mostOpen: Int) { notifications.setTotal(mostOpen) }
 
     // MARK: Is there any
 

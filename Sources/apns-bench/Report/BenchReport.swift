@@ -17,7 +17,7 @@ struct BenchReport {
     }
 
     private var findings: [Finding] {
-        costs.findings + (latency?.findings ?? []) + scaling.map(\.finding) + headers.map(\.finding)
+        costs.findings + (latency?.findings ?? []) + scaling.flatMap(\.findings) + headers.map(\.finding)
             + (start?.findings ?? [])
     }
 

@@ -11,6 +11,8 @@ struct CostRow {
     var usage: Usage
     /// Notifications a second while it was at work, by its own clock.
     var ratePerSecond: Double
+    /// Notifications that it could have open at once; 0: a floor.
+    var mostOpen = 0
     /// CPU by thread before it ended; empty: not looked at.
     var threads: [(name: String, ns: Int64)] = []
     /// As it went on; empty: not looked at.

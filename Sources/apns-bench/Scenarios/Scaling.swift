@@ -8,7 +8,6 @@ enum Distance: String {
     case network
 
     static let milliseconds = 50
-    static let streams = 1_000
     /// HTTP/2's first window of a connection, which the simulator leaves as it is, and so does Apple.
     static let window = 65_535
 
@@ -16,8 +15,8 @@ enum Distance: String {
     func limit(connections: Int) -> Double {
         let inFlight: Int
         switch self {
-        case .server: inFlight = Self.streams
-        case .network: inFlight = min(Self.streams, Self.window / Traffic.payloadSize)
+        case .server: inFlight = WorkerFile.streams
+        case .network: inFlight = min(WorkerFile.streams, Self.window / Traffic.payloadSize)
         }
         return Double(connections * inFlight) * 1_000 / Double(Self.milliseconds)
     }
@@ -62,7 +61,9 @@ func measureScaling(_ stage: Stage, _ distance: Distance) throws -> [ScalingRow]
             ScalingRow(
                 distance: distance, connections: connections, count: requests.count,
                 ratePerSecond: run.steadyRatePerSecond, machineBusy: busy.all, oursBusy: busy.ours,
-                cpuUs: Double(usage.cpuNs) / 1_000 / Double(requests.count), answerMs: book.answerMs.percentiles))
+                cpuUs: Double(usage.cpuNs) / 1_000 / Double(requests.count),
+                peakResidentBytes: usage.peakResidentBytes, mostOpen: file.mostOpen,
+                answerMs: book.answerMs.percentiles))
     }
     return rows
 }

@@ -22,6 +22,7 @@ func measureWorker(
     var row = CostRow(
         name: subject.rawValue, title: subject.title, count: requests.count, usage: usage,
         ratePerSecond: run.ratePerSecond)
+    row.mostOpen = file.mostOpen
     row.threads = run.threads
     row.samples = run.samples
     row.answerMs = book.answerMs.percentiles

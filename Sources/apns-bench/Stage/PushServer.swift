@@ -77,11 +77,12 @@ final class PushServer {
         _ = try scratch.makeDirectory("documents/3")
         _ = try scratch.makeDirectory("documents/3/device")
         for token in traffic.tokens { try scratch.write("", to: "documents/3/device/\(token)") }
-        // As many streams as APNs allows, and windows that never close.
+        // Windows that never close.
         process = try Child(
             "nghttpd",
             [
-                nghttpd, "-a", "127.0.0.1", "-m", "1000", "-w", "20", "-W", "26", "-d", root, "\(port)",
+                nghttpd, "-a", "127.0.0.1", "-m", "\(WorkerFile.streams)", "-w", "20", "-W", "26", "-d", root,
+                "\(port)",
                 certificates.keyFile, certificates.certificateFile,
             ], scratch: scratch)
         try awaitServing(port, by: process)

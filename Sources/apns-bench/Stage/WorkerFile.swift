@@ -1,3 +1,6 @@
+import APNs
+import Delivery
+
 /// A worker's configuration.
 struct WorkerFile {
     var address: PushAddress
@@ -11,6 +14,16 @@ struct WorkerFile {
     var windowMs = 2_000
     /// Static membership; empty: dynamic.
     var instanceID = ""
+
+    /// That a connection may have open: as many as APNs allows.
+    static let streams = 1_000
+
+    /// Notifications that the worker may have open at once.
+    var mostOpen: Int {
+        let takenAtOnce =
+            address.client == nil ? connections * Self.streams : BinaryConfiguration.WindowLimits().notifications
+        return MachineSettings().mostOpen(streams: takenAtOnce)
+    }
 
     func text(_ broker: Broker) -> String {
         let apps = requests.form.apps
