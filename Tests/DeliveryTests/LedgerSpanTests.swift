@@ -138,7 +138,7 @@ struct LedgerSpanTests {
         let next = reach.next(from: 0)
         #expect(next.offset <= CommitMap.highestReach && next > .none)
         reach.acknowledge(next)
-        _ = reach.next(from: base)
+        reach.sent(naming: reach.next(from: base))
         #expect(!reach.isShort(from: 0) || next.offset < base + 250)
     }
 

@@ -21,6 +21,47 @@ struct MachineReachTests {
         }
     }
 
+    @Test(
+        "While a commit is on its way, and where it is refused, what it names may be sent: of an inherited reach, all")
+    func inheritedWhileCommitting() {
+        let rig = Rig()
+        // The owner before left its oldest open, and had settled more than a margin of what lies above it.
+        let partition = rig.assign(committed: 0, map: CommitMap(reach: 5_000, settled: [1..<4_000]))
+        #expect(rig.commit().map(\.map.reach) == [5_000])
+        rig.receive(partition, 0, "oldest")
+        #expect(rig.send() == ["oldest"])
+        rig.receive(partition, 1, "settled before")
+        rig.wait(ms: 1_000)
+        #expect(rig.takeCommit().map(\.map.reach) == [5_000])
+        rig.receive(partition, 4_000, "a")
+        #expect(rig.send() == ["a"])
+        // Whether it was taken after all or not, a successor reads that reach.
+        rig.finishCommit([.refused])
+        rig.receive(partition, 4_999, "b")
+        rig.receive(partition, 5_000, "beyond")
+        #expect(rig.send() == ["b"])
+    }
+
+    @Test("While a commit with a cut map is on its way, what that names may be sent")
+    func cutWhileCommitting() {
+        var settings = MachineSettings()
+        settings.metadataLimit = 64
+        settings.reachMargin = 1
+        let rig = Rig(settings)
+        // Too much for the map, below the reach that is inherited and above it.
+        let runs = (1...400).map { (number: Int64) in number * 5..<number * 5 + number % 3 + 1 }
+        let partition = rig.assign(committed: 0, map: CommitMap(reach: 3, settled: runs))
+        rig.commit()
+        rig.receive(partition, 0, "oldest")
+        #expect(rig.send() == ["oldest"])
+        rig.receive(partition, 5, "settled before")
+        rig.wait(ms: 1_000)
+        let said = rig.takeCommit()
+        #expect(said.allSatisfy { ($0.map.reach ?? 0) >= runs[399].upperBound } && said.count == 1)
+        rig.receive(partition, 999, "a")
+        #expect(rig.send() == ["a"])
+    }
+
     @Test("A map cut before anything was read: what the owner before had settled is marked when sent again")
     func cutAtAssignment() {
         var settings = MachineSettings()

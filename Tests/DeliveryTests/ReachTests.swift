@@ -10,6 +10,7 @@ struct ReachTests {
         #expect(!reach.allows(0))
         #expect(reach.isShort(from: 0))
         #expect(reach.next(from: 100) == ReachEnd(600))
+        reach.sent(naming: ReachEnd(600))
         #expect(!reach.allows(100))
         reach.acknowledge(ReachEnd(600))
         #expect(reach.allows(599))
@@ -39,7 +40,7 @@ struct ReachTests {
         reach.acknowledge(ReachEnd(5_300))
         // Nothing is handed out any more: the margin shrinks, and what is not named any more is not allowed from then
         // on.
-        for _ in 0..<100 { _ = reach.next(from: 1_300) }
+        for _ in 0..<100 { reach.sent(naming: reach.next(from: 1_300)) }
         #expect(reach.margin == 500)
         #expect(reach.next(from: 1_300) == ReachEnd(1_800))
         expect(reach.allows(1_799), is: true)
@@ -74,7 +75,7 @@ struct ReachTests {
         #expect(reach.countedMargin == 200)
         #expect(reach.start(from: 7) == ReachEnd(8, indexes: 50))
         // Named by nobody yet, and no more than that from now on.
-        _ = reach.next(from: 7, counted: ReachEnd(8, indexes: 90))
+        reach.sent(naming: reach.next(from: 7, counted: ReachEnd(8, indexes: 90)))
         expect(reach.allows(7, 90), is: false)
         reach.acknowledge(ReachEnd(8, indexes: 90))
         // What waits beyond it cannot wait.

@@ -493,6 +493,7 @@ struct CommitLedger: ~Copyable {
         // What is settled and was cut off will be sent again by whoever comes after us: it has to say so.
         if writer.isFull { reach = max(reach, ReachEnd(partitions[partition].ledger.mapEnd)) }
         reach = reach.cut(at: base + CommitMap.highestReach)
+        if !isLast { partitions[partition].reach.sent(naming: reach) }
         let id = partitions[partition].id
         writer.finish(reach: reach.offset, indexes: reach.indexes, owner: owner(of: id))
         if writer.isFull {

@@ -71,7 +71,7 @@ package struct Reach: Equatable {
         max(ReachEnd(front + 1, indexes: frontIndex + 1), ReachEnd(base))
     }
 
-    /// What the commit that is sent now names; no more than that is allowed from now on.
+    /// What the commit that is made now is to name at least.
     ///
     /// - Parameter counted: `countedMargin` notifications from `start`; `nil`: there are no fan-outs, each offset is
     ///   one.
@@ -86,12 +86,15 @@ package struct Reach: Equatable {
         startAtCommit = start
         advancesAtCommit = advances
         nextShortAt = counted == nil ? nil : advances + ahead - ahead / 2
-        let next = Self.nameable(counted ?? ReachEnd(start + margin), from: base)
-        if let end {
-            self.end = min(end, next)
-            refresh()
-        }
-        return next
+        return Self.nameable(counted ?? ReachEnd(start + margin), from: base)
+    }
+
+    /// A commit is sent that names `named`; no more than that is allowed from now on. It may be more than `next` said,
+    /// for the sake of what was sent or settled before: all of that may be sent meanwhile.
+    package mutating func sent(naming named: ReachEnd) {
+        guard let end, named < end else { return }
+        self.end = named
+        refresh()
     }
 
     package mutating func acknowledge(_ end: ReachEnd) {

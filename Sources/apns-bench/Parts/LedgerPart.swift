@@ -52,6 +52,7 @@ final class LedgerPart: PartRun {
     private func commit() throws {
         guard let base = ledger.committable else { throw BenchFailure("there is nothing to commit") }
         let next = reach.next(from: base)
+        reach.sent(naming: next)
         map.start(base: base, limit: 4_000)
         ledger.write(to: &map) { _ in nil }
         map.finish(reach: next.offset)
