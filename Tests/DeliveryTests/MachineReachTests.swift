@@ -42,6 +42,29 @@ struct MachineReachTests {
         #expect(rig.send() == ["b"])
     }
 
+    @Test("A commit that names less allows no more than that from when it is sent, and where it is refused")
+    func lessWhileCommitting() {
+        let rig = Rig()
+        let partition = rig.assignReady()
+        for offset in 0..<300 as Range<Int64> { rig.receive(partition, offset, "d\(offset)") }
+        #expect(rig.send().count == 300)
+        rig.answer("d1")
+        rig.settle()
+        rig.wait(ms: 1_000)
+        #expect(rig.commit().map(\.map.reach) == [300 + 4 * 300])
+        // Nothing more was handed out, so the pace falls.
+        rig.answer("d2")
+        rig.settle()
+        rig.wait(ms: 1_000)
+        #expect(rig.takeCommit().map(\.map.reach) == [300 + 4 * 263])
+        rig.receive(partition, 1_351, "below")
+        rig.receive(partition, 1_352, "above")
+        #expect(rig.send() == ["below"])
+        // It may have been taken all the same.
+        rig.finishCommit([.refused])
+        #expect(rig.send() == [])
+    }
+
     @Test("While a commit with a cut map is on its way, what that names may be sent")
     func cutWhileCommitting() {
         var settings = MachineSettings()
