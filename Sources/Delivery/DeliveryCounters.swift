@@ -8,41 +8,28 @@ extension FixedWidthInteger {
 
 /// What happened since the machine was made; only ever grows. Counted without a check: a counter wraps, it never traps.
 package struct DeliveryCounters: Sendable, Equatable {
-    /// Of one app (or of notifications for which no app could be told).
+    /// Of one app (or of notifications for which no app could be told). A counter has no value where it is declared, so
+    /// that the compiler asks for each wherever they begin or are added up.
     package struct App: Sendable, Equatable {
         /// Handed to a transport.
-        package var handed = 0
+        package var handed: Int
         /// Ended, by `Outcome.allCases`' order.
-        package var outcomes = [Int](repeating: 0, count: Outcome.allCases.count)
+        package var outcomes: [Int]
         /// Answers and refusals, by `ReasonCode`'s raw value.
-        package var reasons = [Int](repeating: 0, count: 256)
+        package var reasons: [Int]
         /// Sends whose completion stayed unknown, those of dead owners included.
-        package var inDoubt = 0
-        package var resends = 0
+        package var inDoubt: Int
+        package var resends: Int
         /// Called a bad token, and sent to the app of the other environment.
-        package var sentOn = 0
+        package var sentOn: Int
         /// Moved to a tier with an attempt used up, by tier.
         package var retries: [Int]
         /// Moved to a tier without one, by `HeldCause`'s raw value.
-        package var heldByCause = [Int](repeating: 0, count: HeldCause.allCases.count)
-        package var held: Int { heldByCause.reduce(0, +) }
+        package var heldByCause: [Int]
         /// From being handed out to the answer.
-        package var answerTimes = LatencyCounts()
+        package var answerTimes: LatencyCounts
 
-        /// Of an app that was taken out of the configuration and came back.
-        package mutating func add(_ other: App) {
-            handed &+= other.handed
-            for index in outcomes.indices { outcomes[index] &+= other.outcomes[index] }
-            for index in reasons.indices { reasons[index] &+= other.reasons[index] }
-            inDoubt &+= other.inDoubt
-            resends &+= other.resends
-            sentOn &+= other.sentOn
-            for index in retries.indices { retries[index] &+= other.retries[index] }
-            for index in heldByCause.indices { heldByCause[index] &+= other.heldByCause[index] }
-            answerTimes.add(other.answerTimes)
-        }
-
-        package init(tiers: Int) { retries = Array(repeating: 0, count: tiers) }
+        package var held: Int { heldByCause.reduce(0, +) }
     }
 
     /// By app; the last is for notifications without one.
@@ -71,4 +58,35 @@ package struct DeliveryCounters: Sendable, Equatable {
     package init(apps: Int, tiers: Int) {
         self.apps = Array(repeating: App(tiers: tiers), count: apps + 1)
     }
+}
+
+extension DeliveryCounters.App {
+    package init(tiers: Int) {
+        self.init(
+            handed: 0,
+            outcomes: Array(repeating: 0, count: Outcome.allCases.count),
+            reasons: Array(repeating: 0, count: 256),
+            inDoubt: 0,
+            resends: 0,
+            sentOn: 0,
+            retries: Array(repeating: 0, count: tiers),
+            heldByCause: Array(repeating: 0, count: HeldCause.allCases.count),
+            answerTimes: LatencyCounts())
+    }
+
+    /// Of an app that was taken out of the configuration and came back.
+    package func sum(with other: Self) -> Self {
+        Self(
+            handed: handed &+ other.handed,
+            outcomes: Self.sums(outcomes, other.outcomes),
+            reasons: Self.sums(reasons, other.reasons),
+            inDoubt: inDoubt &+ other.inDoubt,
+            resends: resends &+ other.resends,
+            sentOn: sentOn &+ other.sentOn,
+            retries: Self.sums(retries, other.retries),
+            heldByCause: Self.sums(heldByCause, other.heldByCause),
+            answerTimes: answerTimes.sum(with: other.answerTimes))
+    }
+
+    private static func sums(_ left: [Int], _ right: [Int]) -> [Int] { zip(left, right).map { $0 &+ $1 } }
 }

@@ -18,9 +18,11 @@ package struct LatencyCounts: Sendable, Equatable {
         sumMs &+= ms
     }
 
-    mutating func add(_ other: LatencyCounts) {
-        for bucket in 0..<Self.bucketCount { buckets[bucket] &+= other.buckets[bucket] }
-        sumMs &+= other.sumMs
+    func sum(with other: LatencyCounts) -> LatencyCounts {
+        var sum = self
+        for bucket in 0..<Self.bucketCount { sum.buckets[bucket] &+= other.buckets[bucket] }
+        sum.sumMs &+= other.sumMs
+        return sum
     }
 
     package subscript(bucket: Int) -> Int { buckets[bucket] }

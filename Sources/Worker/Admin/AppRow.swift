@@ -3,15 +3,15 @@ internal import Delivery
 /// An app in the metrics. One that was taken out of the configuration and came back is one: its counters go on.
 struct AppRow {
     let name: String
-    private(set) var counters: DeliveryCounters.App
-    private(set) var connections: ConnectionCounts
-    private(set) var inFlight: Int
-    private(set) var waiting: Int
-    private(set) var window: AppTransports.WindowFaults
+    let counters: DeliveryCounters.App
+    let connections: ConnectionCounts
+    let inFlight: Int
+    let waiting: Int
+    let window: AppTransports.WindowFaults
     /// `nil`: none was ever read.
-    private(set) var feedback: FeedbackStanding?
+    let feedback: FeedbackStanding?
     /// Of the one that is there.
-    private(set) var status: AppStatus?
+    let status: AppStatus?
 
     static func rows(of snapshot: WorkerSnapshot) -> [AppRow] {
         var rows: [AppRow] = []
@@ -22,7 +22,7 @@ struct AppRow {
                 waiting: app.status?.ready ?? 0, window: app.window, feedback: app.feedback,
                 status: app.isRemoved ? nil : app.status)
             if let place = places[app.name] {
-                rows[place].add(row)
+                rows[place] = rows[place].sum(with: row)
             } else {
                 places[app.name] = rows.count
                 rows.append(row)
@@ -31,21 +31,11 @@ struct AppRow {
         return rows
     }
 
-    private mutating func add(_ other: AppRow) {
-        counters.add(other.counters)
-        connections.dialing += other.connections.dialing
-        connections.open += other.connections.open
-        connections.draining += other.connections.draining
-        connections.streams += other.connections.streams
-        inFlight += other.inFlight
-        waiting += other.waiting
-        window.tooShort += other.window.tooShort
-        window.lostAtMost += other.window.lostAtMost
-        if let other = other.feedback {
-            var sum = feedback ?? FeedbackStanding()
-            sum.add(other)
-            feedback = sum
-        }
-        status = other.status ?? status
+    private func sum(with other: AppRow) -> AppRow {
+        AppRow(
+            name: name, counters: counters.sum(with: other.counters),
+            connections: connections.sum(with: other.connections), inFlight: inFlight + other.inFlight,
+            waiting: waiting + other.waiting, window: window.sum(with: other.window),
+            feedback: feedback.map { $0.sum(with: other.feedback) } ?? other.feedback, status: other.status ?? status)
     }
 }

@@ -174,6 +174,13 @@ struct MetricsText {
         perApp("apns_worker_paused", .gauge, "1 while the configuration pauses it.") {
             $0.status?.isPaused == true ? 1 : 0
         }
+        total(
+            "apns_worker_circuits_opened_total",
+            "Times that sending stopped for a refused credential or topic, or for a host that is out of reach.",
+            snapshot.counters.circuitsOpened)
+        total(
+            "apns_worker_environment_guard_trips_total", "Times that nearly all tokens of an app became bad.",
+            snapshot.counters.guardsTripped)
         out.family(
             "apns_worker_provider_token_age_seconds", .gauge,
             "Age of the provider token in use since its iat, a time that all replicas share: a new one does not begin at 0."
@@ -278,6 +285,9 @@ struct MetricsText {
         total(
             "apns_worker_late_total", "Answers and acknowledgements for partitions that were given up.", counters.late)
         total("apns_worker_commits_total", "Offset commits sent.", counters.commits)
+        total(
+            "apns_worker_commits_acknowledged_total", "Partitions whose commit Kafka acknowledged.",
+            counters.commitsAcknowledged)
         total("apns_worker_commits_refused_total", "Partitions whose commit was refused.", counters.commitsRefused)
         total(
             "apns_worker_offsets_committed_total", "Offsets that acknowledged commits moved past.",

@@ -56,9 +56,12 @@ struct FeedbackStanding: Sendable, Equatable {
         if let place = Outcome.allCases.firstIndex(of: outcome) { reads[place] += 1 }
     }
 
-    /// What happened to the app that was taken out and came back.
-    mutating func add(_ other: Self) {
-        tokens += other.tokens
-        for place in reads.indices { reads[place] += other.reads[place] }
+    /// With what came of it before it was taken out and came back; how it stands is as here.
+    func sum(with other: Self?) -> Self {
+        guard let other else { return self }
+        var sum = self
+        sum.tokens += other.tokens
+        for place in reads.indices { sum.reads[place] += other.reads[place] }
+        return sum
     }
 }

@@ -29,6 +29,12 @@ final class AppTransports: Transports {
         var lostAtMost = 0
         /// When it happened last.
         var lastNs: Int64 = 0
+
+        func sum(with other: Self) -> Self {
+            Self(
+                tooShort: tooShort + other.tooShort, lostAtMost: lostAtMost + other.lostAtMost,
+                lastNs: max(lastNs, other.lastNs))
+        }
     }
 
     /// Connections that ended while something on them had no answer, one soon after the other.
