@@ -69,7 +69,7 @@ extension DeliveryMachine {
     /// answer, or all of them allow no stream; true when one is connected that allows some, or, after ends without an
     /// answer, when one answered.
     ///
-    /// With several apps, one that has had no room for `CircuitBreakers.cutOffNs` while no connection can be made, or
+    /// With several apps, one that has had no room for `HostCircuit.cutOffNs` while no connection can be made, or
     /// none of use, is held, so that it takes no room from the others. A connection that comes meanwhile ends that only
     /// by an answer (or when it stays and nothing waits for one): one notification at a time may try it. With one app
     /// there is nobody to protect: it waits.

@@ -243,7 +243,7 @@ extension DeliveryMachine {
 extension CircuitBreakers {
     /// Notifications whose answers circuits wait for.
     var probes: [NotificationID] {
-        credentials.compactMap(\.circuit.probe) + topics.compactMap(\.circuit.probe) + apps.compactMap(\.trial.probe)
+        credentials.compactMap(\.circuit.probe) + topics.compactMap(\.circuit.probe) + apps.compactMap(\.host.trial)
     }
 }
 

@@ -119,7 +119,7 @@ struct CircuitBreakersTests {
         breakers.addApp(.named("shop"))
         breakers.addApp(.named("news"))
         _ = breakers.setReachable(0, false, ofMany: true, nowNs: 10, journal: &journal)
-        expect(breakers.nextCutOffNs, is: 10 + CircuitBreakers.cutOffNs)
+        expect(breakers.nextCutOffNs, is: 10 + HostCircuit.cutOffNs)
         let nowNs = breakers.nextCutOffNs
         expect(breakers.cutOff(isBusy: [false, false], nowNs: nowNs - 1, journal: &journal), is: [false, false])
         expect(breakers.cutOff(isBusy: [false, false], nowNs: nowNs, journal: &journal), is: [true, false])
@@ -144,6 +144,52 @@ struct CircuitBreakersTests {
         breakers.endHolding(.paused)
         expect(breakers.heldSinceNs(0, pauseNs: 100, nowNs: 1_201), is: 1_201)
         expect(breakers.heldSinceNs(0, pauseNs: 100, nowNs: 1_302), is: nil)
+    }
+}
+
+@Suite("Circuit of a host")
+struct HostCircuitTests {
+    private static let second: Int64 = 1_000_000_000
+
+    /// Out of reach from 0 on, with a connection from the third second on.
+    private static func connectedLate() -> HostCircuit {
+        var host = HostCircuit()
+        host.setReachable(false)
+        expect(host.refresh(ofMany: true, nowNs: 0), is: false)
+        expect(host.cutOffDueNs, is: HostCircuit.cutOffNs)
+        host.setConnected(true, nowNs: 3 * second)
+        expect(host.refresh(ofMany: true, nowNs: 3 * second), is: false)
+        return host
+    }
+
+    @Test("A connection has its time, however long there was none; without anything to answer it is enough")
+    func young() {
+        var host = Self.connectedLate()
+        let dueNs = 3 * Self.second + HostCircuit.cutOffNs
+        expect(host.cutOffDueNs, is: dueNs)
+        expect(host.cutOff(isBusy: true, nowNs: dueNs - 1), is: false)
+        expect(host.cutOff(isBusy: false, nowNs: dueNs), is: false)
+        expect(host.cutOffDueNs, is: nil)
+        expect(host.isCutOff, is: false)
+    }
+
+    @Test("While it is cut off one tries the connection that there is; what the transport says then ends it")
+    func trial() {
+        var store = NotificationStore.forTests()
+        let (first, second) = (store.id(of: store.add("a")), store.id(of: store.add("b")))
+        var host = Self.connectedLate()
+        let nowNs = 20 * Self.second
+        expect(host.cutOff(isBusy: true, nowNs: nowNs), is: true)
+        expect([host.isCutOff, host.isShut], is: [true, false])
+        expect([first, second].map { host.admits($0, nowNs: nowNs + Circuit.firstDelayNs) }, is: [true, false])
+        expect(host.trial, is: first)
+        host.setConnected(false, nowNs: nowNs)
+        expect(host.refresh(ofMany: true, nowNs: nowNs), is: false)
+        expect(host.isShut, is: true)
+        host.setReachable(true)
+        expect(host.refresh(ofMany: true, nowNs: nowNs), is: true)
+        expect([host.isCutOff, host.trial != nil], is: [false, false])
+        expect(host.admits(second, nowNs: nowNs), is: true)
     }
 }
 

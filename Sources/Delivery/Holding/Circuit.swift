@@ -79,23 +79,3 @@ struct Circuit {
         replacedNs = nowNs
     }
 }
-
-/// The circuit of the apps that share a credential and an environment.
-struct CredentialCircuit {
-    /// `AppRoute.ownCredential`: of `owner` alone.
-    var credential: Int
-    var environment: PushEnvironment
-    var owner: Int
-    /// The app by which it was told of when it opened.
-    var name = -1
-    var circuit = Circuit()
-}
-
-/// The circuit of one topic of an app, where Apple says that the key is for others only. There while it is open.
-struct TopicCircuit {
-    static let limit = 1_000
-
-    var app: Int
-    var topic: [UInt8]
-    var circuit = Circuit()
-}

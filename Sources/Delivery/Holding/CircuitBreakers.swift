@@ -7,8 +7,6 @@ import PushRecords
 /// A call that changes something returns what the machine must look at again: apps whose waiting notifications are to
 /// be held, or a probe that is a notification like any other again.
 struct CircuitBreakers: ~Copyable {
-    /// An app without a connection, and none to be had, is held after this.
-    static let cutOffNs: Int64 = 5_000_000_000
     /// The same thing is told about an app no more often.
     static let eventPauseNs: Int64 = 10_000_000_000
 
@@ -22,19 +20,9 @@ struct CircuitBreakers: ~Copyable {
         var credential = 0
         /// Open circuits of its topics.
         var openTopics = 0
-        /// As the transport told last; true until it did.
-        var isReachable = true
-        /// Its transport takes something.
-        var isConnected = false
-        /// Since when there is a connection, or was last.
-        var connectedNs: Int64 = 0
-        /// Since when it has no room while no connection can be made, or none of use; `nil`: it has some, or may.
-        var unreachableNs: Int64?
-        /// It has been so for too long: what is to be sent is held.
-        var isCutOff = false
-        /// While it is cut off: who may try a connection that there is.
-        var trial = Circuit()
-        var holdings = [Holding](repeating: Holding(), count: HeldCause.allCases.count)
+        /// Of its host.
+        var host = HostCircuit()
+        var holdings = Holdings()
         var nextFaultEventNs: Int64 = 0
     }
 
@@ -66,10 +54,10 @@ struct CircuitBreakers: ~Copyable {
     ) -> HeldCause? {
         if apps[app].isRemoved { return .removed }
         if apps[app].isPaused { return .paused }
-        if apps[app].isCutOff, !apps[app].isConnected { return .unreachable }
+        if apps[app].host.isShut { return .unreachable }
         if isProbe(slot, in: store) { return nil }
         let id = store.id(of: slot)
-        if apps[app].isCutOff { return apps[app].trial.admits(id, nowNs: nowNs) ? nil : .unreachable }
+        if apps[app].host.isCutOff { return apps[app].host.admits(id, nowNs: nowNs) ? nil : .unreachable }
         let credential = apps[app].credential
         if credentials[credential].circuit.isOpen {
             return credentials[credential].circuit.admits(id, nowNs: nowNs) ? nil : .credential
@@ -82,7 +70,7 @@ struct CircuitBreakers: ~Copyable {
 
     /// Whether all of an app is held, but for a probe.
     func isClosed(_ app: Int) -> Bool {
-        apps[app].isRemoved || apps[app].isPaused || apps[app].isCutOff
+        apps[app].isRemoved || apps[app].isPaused || apps[app].host.isCutOff
             || credentials[apps[app].credential].circuit.isOpen
     }
 
@@ -117,7 +105,7 @@ struct CircuitBreakers: ~Copyable {
     /// A reload took it out of the configuration, and so its transport away.
     mutating func remove(_ app: Int) {
         apps[app].isRemoved = true
-        apps[app].isConnected = false
+        apps[app].host.remove()
     }
 
     /// After a reload, with the route that an app has now: its circuit may be another one.
@@ -132,7 +120,7 @@ struct CircuitBreakers: ~Copyable {
             if credential != apps[app].credential { endHolding(.credential, of: app) }
             apps[app].credential = credential
         }
-        let probe = watchConnection(of: app, ofMany: ofMany, nowNs: nowNs, journal: &journal)
+        let probe = refreshHost(of: app, ofMany: ofMany, nowNs: nowNs, journal: &journal)
         refreshGate(of: app)
         return probe
     }
@@ -319,7 +307,7 @@ struct CircuitBreakers: ~Copyable {
         let app = Int(store[slot].app)
         let credential = apps[app].credential
         if credentials[credential].circuit.probe == id { return .credential(credential) }
-        if apps[app].trial.probe == id { return .connection(app: app) }
+        if apps[app].host.trial == id { return .connection(app: app) }
         guard apps[app].openTopics > 0 else { return nil }
         return topics.firstIndex { $0.app == app && $0.circuit.probe == id }.map { .topic($0) }
     }
@@ -351,8 +339,8 @@ struct CircuitBreakers: ~Copyable {
     /// A try came back without an answer: where that is what it was to bring, its app stays cut off.
     mutating func failTrial(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
         let app = Int(store[slot].app)
-        guard apps[app].trial.probe == store.id(of: slot) else { return }
-        apps[app].trial.probeFailed(nowNs: nowNs)
+        guard apps[app].host.trial == store.id(of: slot) else { return }
+        apps[app].host.trialFailed(nowNs: nowNs)
     }
 
     /// It is decided, goes another way, or is gone: where a circuit waits for its answer, another one may try.
@@ -365,7 +353,7 @@ struct CircuitBreakers: ~Copyable {
         switch circuit(probedBy: slot, in: store) {
         case .credential(let credential): credentials[credential].circuit.probeEnded()
         case .topic(let topic): topics[topic].circuit.probeEnded()
-        case .connection(let app): apps[app].trial.probeEnded()
+        case .connection(let app): apps[app].host.trialEnded()
         case nil: break
         }
     }
@@ -390,8 +378,8 @@ struct CircuitBreakers: ~Copyable {
     mutating func setReachable(
         _ app: Int, _ isReachable: Bool, ofMany: Bool, nowNs: Int64, journal: inout Journal
     ) -> NotificationID? {
-        apps[app].isReachable = isReachable
-        return watchConnection(of: app, ofMany: ofMany, nowNs: nowNs, journal: &journal)
+        if !apps[app].isRemoved { apps[app].host.setReachable(isReachable) }
+        return refreshHost(of: app, ofMany: ofMany, nowNs: nowNs, journal: &journal)
     }
 
     /// Its transport takes something now, or nothing any more.
@@ -400,36 +388,32 @@ struct CircuitBreakers: ~Copyable {
     mutating func setConnected(
         _ app: Int, _ isConnected: Bool, ofMany: Bool, nowNs: Int64, journal: inout Journal
     ) -> NotificationID? {
-        apps[app].isConnected = isConnected
-        if isConnected { apps[app].connectedNs = nowNs }
-        return watchConnection(of: app, ofMany: ofMany, nowNs: nowNs, journal: &journal)
+        apps[app].host.setConnected(isConnected, nowNs: nowNs)
+        return refreshHost(of: app, ofMany: ofMany, nowNs: nowNs, journal: &journal)
     }
 
     /// To be called when something changed that says whether the app can send.
-    private mutating func watchConnection(
+    private mutating func refreshHost(
         of app: Int, ofMany: Bool, nowNs: Int64, journal: inout Journal
     ) -> NotificationID? {
-        var probe: NotificationID?
-        let isReachable = apps[app].isReachable || apps[app].isRemoved
-        if isReachable {
-            apps[app].unreachableNs = nil
-        } else if apps[app].unreachableNs == nil, !apps[app].isConnected {
-            apps[app].unreachableNs = nowNs
-        }
-        if apps[app].isCutOff, isReachable || !ofMany {
-            probe = apps[app].trial.probe
-            apps[app].isCutOff = false
-            apps[app].trial.close(nowNs: nowNs)
+        var trial = apps[app].host.trial
+        if apps[app].host.refresh(ofMany: ofMany, nowNs: nowNs) {
             journal.events.append(.circuitClosed(.connection(of: AppIndex(app))))
             endHolding(.unreachable, of: app)
             refreshGate(of: app)
+        } else {
+            trial = nil
         }
+        refreshNextCutOff(ofMany: ofMany)
+        return trial
+    }
+
+    private mutating func refreshNextCutOff(ofMany: Bool) {
         nextCutOffNs = .max
-        guard ofMany else { return probe }
-        for app in apps.indices where !apps[app].isCutOff {
-            if let sinceNs = apps[app].unreachableNs { nextCutOffNs = min(nextCutOffNs, sinceNs + Self.cutOffNs) }
+        guard ofMany else { return }
+        for app in apps.indices {
+            if let dueNs = apps[app].host.cutOffDueNs { nextCutOffNs = min(nextCutOffNs, dueNs) }
         }
-        return probe
     }
 
     /// `nextCutOffNs` has come.
@@ -437,32 +421,14 @@ struct CircuitBreakers: ~Copyable {
     /// - Parameter isBusy: of each app, whether something is at its transport.
     /// - Returns: of each app, whether it is cut off from now on: what waits of it is to be held.
     mutating func cutOff(isBusy: [Bool], nowNs: Int64, journal: inout Journal) -> [Bool] {
-        nextCutOffNs = .max
         var isChosen = [Bool](repeating: false, count: apps.count)
-        for app in apps.indices where !apps[app].isCutOff {
-            guard let sinceNs = apps[app].unreachableNs else { continue }
-            guard nowNs - sinceNs >= Self.cutOffNs else {
-                nextCutOffNs = min(nextCutOffNs, sinceNs + Self.cutOffNs)
-                continue
-            }
-            if apps[app].isConnected {
-                // What becomes of this connection says more than what became of those before.
-                guard nowNs - apps[app].connectedNs >= Self.cutOffNs else {
-                    nextCutOffNs = min(nextCutOffNs, apps[app].connectedNs + Self.cutOffNs)
-                    continue
-                }
-                guard isBusy[app] else {
-                    apps[app].unreachableNs = nil
-                    continue
-                }
-            }
-            apps[app].isCutOff = true
-            _ = apps[app].trial.fault(.none, handedNs: nowNs, nowNs: nowNs)
+        for app in apps.indices where apps[app].host.cutOff(isBusy: isBusy[app], nowNs: nowNs) {
             isChosen[app] = true
             journal.counters.circuitsOpened &+= 1
             journal.events.append(.circuitOpened(.connection(of: AppIndex(app)), reason: .none))
             refreshGate(of: app)
         }
+        refreshNextCutOff(ofMany: true)
         return isChosen
     }
 
@@ -475,14 +441,14 @@ struct CircuitBreakers: ~Copyable {
     mutating func note(
         _ cause: HeldCause, of app: Int, pauseNs: Int64, roundNs: Int64, nowNs: Int64, journal: inout Journal
     ) -> (forNs: Int64, before: Int) {
-        let holding = apps[app].holdings[Int(cause.rawValue)].note(
-            nowNs, pauseNs: cause.isSporadic ? pauseNs : nil, eventPauseNs: Self.eventPauseNs, roundNs: roundNs)
+        let holding = apps[app].holdings.note(
+            cause, nowNs, pauseNs: pauseNs, eventPauseNs: Self.eventPauseNs, roundNs: roundNs)
         if holding.isNews { journal.events.append(.held(app: AppIndex(app), cause)) }
         return (holding.forNs, holding.before)
     }
 
     /// A cause that began and ended.
-    mutating func endHolding(_ cause: HeldCause, of app: Int) { apps[app].holdings[Int(cause.rawValue)].end() }
+    mutating func endHolding(_ cause: HeldCause, of app: Int) { apps[app].holdings.end(cause) }
 
     /// As `endHolding`, of every app.
     mutating func endHolding(_ cause: HeldCause) {
@@ -491,19 +457,12 @@ struct CircuitBreakers: ~Copyable {
 
     /// Since when notifications of an app are held, for whatever cause; `nil`: none are.
     func heldSinceNs(_ app: Int, pauseNs: Int64, nowNs: Int64) -> Int64? {
-        var sinceNs: Int64?
-        for cause in HeldCause.allCases {
-            let holding = apps[app].holdings[Int(cause.rawValue)]
-            guard let firstNs = holding.firstNs else { continue }
-            if cause.isSporadic, nowNs - holding.lastNs > pauseNs { continue }
-            sinceNs = min(sinceNs ?? .max, firstNs)
-        }
-        return sinceNs
+        apps[app].holdings.sinceNs(pauseNs: pauseNs, nowNs: nowNs)
     }
 
     // MARK: How it stands
 
-    func isCutOff(_ app: Int) -> Bool { apps[app].isCutOff }
+    func isCutOff(_ app: Int) -> Bool { apps[app].host.isCutOff }
     func openTopics(_ app: Int) -> Int { apps[app].openTopics }
     func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
 

@@ -48,38 +48,3 @@ package enum HeldCause: Int8, CaseIterable, Sendable {
         }
     }
 }
-
-/// How long an app's notifications have been held for one cause.
-struct Holding {
-    /// When the first was held, without a pause since; `nil`: none is.
-    private(set) var firstNs: Int64?
-    private(set) var lastNs: Int64 = 0
-    private var nextEventNs: Int64 = 0
-    private var roundEndNs: Int64 = 0
-    private var heldInRound = 0
-
-    /// One is held now.
-    ///
-    /// - Parameters:
-    ///   - pauseNs: when nothing was held for so long, it begins anew; `nil`: it ends by `end` only.
-    ///   - roundNs: what is held comes back after so long.
-    /// - Returns: how long that has been so, whether to tell, and how many were held before in this round.
-    mutating func note(_ nowNs: Int64, pauseNs: Int64?, eventPauseNs: Int64, roundNs: Int64) -> (
-        forNs: Int64, isNews: Bool, before: Int
-    ) {
-        if nowNs >= roundEndNs {
-            roundEndNs = nowNs + roundNs
-            heldInRound = 0
-        }
-        defer { heldInRound += 1 }
-        if let pauseNs, firstNs != nil, nowNs - lastNs > pauseNs { firstNs = nil }
-        let first = firstNs ?? nowNs
-        firstNs = first
-        lastNs = nowNs
-        let isNews = nowNs >= nextEventNs
-        if isNews { nextEventNs = nowNs + eventPauseNs }
-        return (nowNs - first, isNews, heldInRound)
-    }
-
-    mutating func end() { firstNs = nil }
-}
