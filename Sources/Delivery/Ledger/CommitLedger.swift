@@ -13,7 +13,7 @@ struct CommitLedger: ~Copyable {
 
     private let inPlace = InPlace()
     private(set) var partitions = PartitionTable()
-    private var mapWriter = CommitMapWriter()
+    private var writer: CommitWriter
     /// By `CommitGroup`.
     private(set) var flights = [CommitFlight(), CommitFlight()]
     /// Partitions that are detached or suspended (`Partition.isAssigned`).
@@ -22,9 +22,12 @@ struct CommitLedger: ~Copyable {
     private(set) var admittingCount = 0
     /// Notifications of all partitions that wait for the reach beside their device queues.
     private(set) var besideQueues = 0
-    private let settings: MachineSettings
+    let settings: MachineSettings
 
-    init(_ settings: MachineSettings) { self.settings = settings }
+    init(_ settings: MachineSettings) {
+        self.settings = settings
+        writer = CommitWriter(hashSeed: settings.hashSeed)
+    }
 
     // MARK: Assignments
 
@@ -62,29 +65,6 @@ struct CommitLedger: ~Copyable {
         unassignedCount += 1
     }
 
-    /// What is open of the logs that these partitions had before.
-    func detached(besides ids: [PartitionID]) -> [PartitionID] {
-        guard unassignedCount > 0 else { return [] }
-        var found: [PartitionID] = []
-        for id in ids {
-            guard let partition = partitions.find(id) else { continue }
-            for other in partitions.slots
-            where partitions[other].phase == .detached && partitions[other].number == partitions[partition].number
-                && partitions[other].topicText == partitions[partition].topicText
-            {
-                found.append(partitions[other].id)
-            }
-        }
-        return found
-    }
-
-    /// Whether something is open of a log that is gone.
-    var hasDetached: Bool {
-        guard unassignedCount > 0 else { return false }
-        for partition in partitions.slots where partitions[partition].phase == .detached { return true }
-        return false
-    }
-
     /// Its session was lost.
     mutating func suspend(_ partition: PartitionSlot, in store: inout NotificationStore, nowNs: Int64) {
         partitions[partition].phase = .suspended
@@ -102,32 +82,6 @@ struct CommitLedger: ~Copyable {
         var groups: Set<Int> = []
         for partition in partitions.slots { groups.insert(partitions[partition].group) }
         return groups
-    }
-
-    /// What this partition left behind when its session was lost.
-    func suspended(topic: String, _ number: Int32) -> PartitionSlot? {
-        guard unassignedCount > 0 else { return nil }
-        for partition in partitions.slots
-        where partitions[partition].phase == .suspended && partitions[partition].number == number
-            && partitions[partition].topicText == topic
-        {
-            return partition
-        }
-        return nil
-    }
-
-    /// One past the last offset that is open, or was, of logs that this partition had before: a log that was only cut
-    /// still has some of these records. 0: there are none.
-    func detachedEnd(topic: String, _ number: Int32) -> Int64 {
-        guard unassignedCount > 0 else { return 0 }
-        var end: Int64 = 0
-        for partition in partitions.slots
-        where partitions[partition].phase == .detached && partitions[partition].number == number
-            && partitions[partition].topicText == topic
-        {
-            end = max(end, partitions[partition].sentEnd, partitions[partition].ledger.highestReceived + 1)
-        }
-        return end
     }
 
     /// It goes on under a new name.
@@ -149,28 +103,6 @@ struct CommitLedger: ~Copyable {
         partitions[partition].ledger.resume(from: text.offset, doubtBelow: text.reach.cut(at: logEnd ?? .max))
         unassignedCount -= 1
         return id
-    }
-
-    /// Detached assignments that are over, since nothing of them is open, and suspended ones that were not given back
-    /// in time.
-    func endedUnassigned(nowNs: Int64) -> (over: [PartitionID], late: [PartitionID]) {
-        var over: [PartitionID] = []
-        var late: [PartitionID] = []
-        for partition in partitions.slots {
-            switch partitions[partition].phase {
-            case .detached:
-                if partitions[partition].open == 0, partitions[partition].firstAdmitting == .none {
-                    over.append(partitions[partition].id)
-                }
-            case .suspended:
-                if nowNs - partitions[partition].suspendedNs >= settings.suspendedLimitNs {
-                    late.append(partitions[partition].id)
-                }
-            case .active, .draining, .leaving, .left:
-                break
-            }
-        }
-        return (over, late)
     }
 
     /// Begins to give a partition up; `nil`: it is not one that is read.
@@ -443,11 +375,12 @@ struct CommitLedger: ~Copyable {
         if let alone, !isTime || !flights[flight].isAlone {
             flights[flight].begin(nowNs, intervalNs: nil)
             flights[flight].lastAlone = alone
-            writeEntry(alone, in: store, journal: &journal)
+            flights[flight].append(writer.entry(of: &partitions[alone], in: store, journal: &journal))
         } else if isTime {
             flights[flight].begin(nowNs, intervalNs: settings.commitIntervalNs)
             for partition in partitions.slots where isReadyToCommit(partition, flight, nowNs) {
-                if !partitions[partition].commits.isAlone { writeEntry(partition, in: store, journal: &journal) }
+                guard !partitions[partition].commits.isAlone else { continue }
+                flights[flight].append(writer.entry(of: &partitions[partition], in: store, journal: &journal))
             }
         } else {
             return []
@@ -464,69 +397,8 @@ struct CommitLedger: ~Copyable {
             && partitions[partition].wantsCommit
     }
 
-    private mutating func writeEntry(
-        _ partition: PartitionSlot, in store: borrowing NotificationStore, journal: inout Journal
-    ) {
-        guard let base = partitions[partition].ledger.committable else {
-            preconditionFailure("what is ready to commit has a watermark")
-        }
-        let isLast = partitions[partition].mayLeave
-        var reach = ReachEnd.none
-        if isLast {
-            let end = partitions[partition].ledger.leavingReach {
-                store[$0].doubts > 0 || store[$0].unsettled > 0
-            }
-            reach = end.map { ReachEnd($0) } ?? .none
-        } else {
-            // What an owner that died may have sent stays in doubt for whoever comes after us, until it is settled.
-            let inherited = partitions[partition].ledger.inheritedReach
-            let counted = partitions[partition].fanOuts > 0 ? countedReach(partition, from: base, in: store) : nil
-            let next = partitions[partition].reach.next(from: base, counted: counted)
-            reach = max(next, base < inherited.offset ? inherited : .none)
-        }
-        // Its buffers are lent to the one that writes: what is reached through `self` is not changed meanwhile.
-        var writer = CommitMapWriter()
-        swap(&writer, &mapWriter)
-        defer { swap(&writer, &mapWriter) }
-        writer.start(base: base, limit: partitions[partition].metadataLimit)
-        partitions[partition].ledger.write(to: &writer) { store.settledIndexes(of: $0) }
-        // What is settled and was cut off will be sent again by whoever comes after us: it has to say so.
-        if writer.isFull { reach = max(reach, ReachEnd(partitions[partition].ledger.mapEnd)) }
-        reach = reach.cut(at: base + CommitMap.highestReach)
-        if !isLast { partitions[partition].reach.sent(naming: reach) }
-        let id = partitions[partition].id
-        writer.finish(reach: reach.offset, indexes: reach.indexes, owner: owner(of: id))
-        if writer.isFull {
-            journal.counters.mapsCut += 1
-            if !partitions[partition].isMapCut { journal.events.append(.mapCut(id, dropped: writer.dropped)) }
-        }
-        partitions[partition].isMapCut = writer.isFull
-        partitions[partition].isDirty = false
-        partitions[partition].commits.sent()
-        partitions[partition].pending = Partition.Pending(
-            offset: base, reach: reach, isLast: isLast, characters: writer.text.count,
-            said: writer.text.withUnsafeBytes { CommitText(offset: base, metadata: $0, reach: reach) })
-        partitions[partition].mapEighths = writer.eighths
-        flights[partitions[partition].flight].append(
-            PartitionCommit(partition: id, offset: base, metadata: writer.text))
-    }
-
-    /// As many notifications ahead of what was handed out as the reach is to be.
-    private func countedReach(
-        _ partition: PartitionSlot, from base: Int64, in store: borrowing NotificationStore
-    ) -> ReachEnd {
-        partitions[partition].ledger.end(
-            ahead: partitions[partition].reach.countedMargin, of: partitions[partition].reach.start(from: base)
-        ) { store[$0].count }
-    }
-
-    /// Whoever had a partition before, and gets it back, must not take another's commit for its own, whatever that
-    /// says.
-    func owner(of id: PartitionID) -> Int64 {
-        withUnsafeBytes(of: id.generation) {
-            Int64(BytesHash.hash($0, seed: settings.hashSeed) % UInt64(CommitMap.ownerLimit))
-        }
-    }
+    /// The number by which the commits of an assignment are known as its own.
+    func owner(of id: PartitionID) -> Int64 { writer.owner(of: id) }
 
     // MARK: Replies
 
@@ -576,85 +448,26 @@ struct CommitLedger: ~Copyable {
         switch outcome {
         case .acknowledged:
             flights[flight].provenNs = flights[flight].sentNs
-            return acknowledge(pending, partition, journal: &journal)
+            return partitions[partition].acknowledge(pending, journal: &journal) ? .acknowledged(partition) : .nothing
         case .metadataTooLarge:
             partitions[partition].isDirty = true
             flights[flight].nextNs = nowNs
             guard pending.characters * 2 > longest else { return .nothing }
             journal.events.append(.metadataRefused(id, characters: pending.characters))
-            halve(partition, pending, nowNs: nowNs, journal: &journal)
+            partitions[partition].halveMetadata(of: pending, nowNs: nowNs, journal: &journal)
         case .refused:
-            refuse(partition, isImpossible: false, nowNs: nowNs, journal: &journal)
+            partitions[partition].refuse(isImpossible: false, nowNs: nowNs, journal: &journal)
         case .refusedByGroup:
-            refuse(
-                partition, isImpossible: false, longestPauseNs: CommitStanding.groupPauseNs, nowNs: nowNs,
-                journal: &journal)
+            partitions[partition].refuse(
+                isImpossible: false, longestPauseNs: CommitStanding.groupPauseNs, nowNs: nowNs, journal: &journal)
         case .impossible:
-            refuse(partition, isImpossible: true, nowNs: nowNs, journal: &journal)
+            partitions[partition].refuse(isImpossible: true, nowNs: nowNs, journal: &journal)
             return .impossible(partition)
         case .shared:
             partitions[partition].isDirty = true
             partitions[partition].commits.share()
         }
         return .nothing
-    }
-
-    private mutating func refuse(
-        _ partition: PartitionSlot, isImpossible: Bool, longestPauseNs: Int64 = CommitStanding.longestPauseNs,
-        nowNs: Int64,
-        journal: inout Journal
-    ) {
-        journal.counters.commitsRefused += 1
-        partitions[partition].isDirty = true
-        let isLeaving = partitions[partition].phase != .active
-        let isNews = partitions[partition].commits.refuse(
-            isImpossible: isImpossible,
-            longestPauseNs: isLeaving ? min(CommitStanding.leavingPauseNs, longestPauseNs) : longestPauseNs,
-            nowNs: nowNs)
-        if isNews {
-            journal.events.append(
-                .commitsRefused(
-                    partitions[partition].id, refusals: partitions[partition].commits.refusals,
-                    sinceNs: partitions[partition].commits.sinceNs ?? nowNs, isImpossible: isImpossible))
-        }
-        let phase = partitions[partition].phase
-        if isImpossible, phase == .draining || phase == .leaving {
-            // Nobody can be told anything: there is no topic that he could read it of.
-            partitions[partition].phase = .left
-        }
-    }
-
-    private mutating func halve(
-        _ partition: PartitionSlot, _ pending: Partition.Pending, nowNs: Int64, journal: inout Journal
-    ) {
-        let half = min(partitions[partition].metadataLimit, pending.characters) / 2
-        // With less there would be no room for the reach and the owner.
-        if half < CommitMapWriter.leastCharacters {
-            refuse(partition, isImpossible: false, nowNs: nowNs, journal: &journal)
-        }
-        partitions[partition].metadataLimit = max(half, CommitMapWriter.leastCharacters)
-    }
-
-    private mutating func acknowledge(
-        _ pending: Partition.Pending, _ partition: PartitionSlot, journal: inout Journal
-    ) -> Reply {
-        journal.counters.commitsAcknowledged += 1
-        if let before = partitions[partition].committed ?? partitions[partition].ledger.committedAtAssignment {
-            journal.counters.offsetsCommitted += pending.offset - before
-        }
-        partitions[partition].committed = pending.offset
-        partitions[partition].said = pending.said
-        partitions[partition].unsureSaid.removeAll(keepingCapacity: true)
-        if partitions[partition].commits.acknowledge() {
-            journal.events.append(.commitsResumed(partitions[partition].id))
-        }
-        guard partitions[partition].phase != .suspended else { return .nothing }
-        if pending.isLast {
-            partitions[partition].phase = .left
-            return .nothing
-        }
-        partitions[partition].reach.acknowledge(pending.reach)
-        return .acknowledged(partition)
     }
 
     // MARK: What a map can name
