@@ -464,7 +464,6 @@ struct CircuitBreakers: ~Copyable {
 
     func isCutOff(_ app: Int) -> Bool { apps[app].host.isCutOff }
     func openTopics(_ app: Int) -> Int { apps[app].openTopics }
-    func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
 
     /// The circuit of an app's credential, where that is open and matters.
     func openCircuit(_ app: Int) -> Circuit? {
