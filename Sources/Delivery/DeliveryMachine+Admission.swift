@@ -113,7 +113,7 @@ extension DeliveryMachine {
         store[slot].sends = store[bodyOf: record].sends
         store[slot].inDoubt = store[bodyOf: record].inDoubt
         let isInvalid = store[bodyOf: record].isInvalid || failure != .none
-        if index < store[bodyOf: record].inheritedDoubts, failure == .none {
+        if index < store[bodyOf: record].inheritedDoubtEnd, failure == .none {
             store[slot].sends.countUp()
             store[slot].inDoubt.countUp()
             journal.counters.apps[app >= 0 ? Int(app) : apps.count].inDoubt &+= 1

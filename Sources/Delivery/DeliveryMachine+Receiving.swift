@@ -68,9 +68,9 @@ extension DeliveryMachine {
         if store.hasBody(record) {
             // Some of it is on connections, and its bytes are lent.
             store[record].holders += 1
-            store[bodyOf: record].inheritedDoubts =
+            store[bodyOf: record].inheritedDoubtEnd =
                 request.isInvalid
-                ? 0 : ledger.partitions[partition].ledger.inheritedDoubts(at: store[record].offset)
+                ? 0 : ledger.partitions[partition].ledger.inheritedDoubtEnd(at: store[record].offset)
         } else {
             makeBody(of: record, request, partition: partition, timestampMs: timestampMs)
             store[record].holders = 1
@@ -91,7 +91,7 @@ extension DeliveryMachine {
         let startMs = RecordTime.start(firstMs, notBefore: request.notBefore)
         let isExpired = settings.maxAgeMs > 0 && RecordTime.age(of: startMs, nowMs: now.wallMs) > settings.maxAgeMs
         // What the parser refuses was refused there too; what has no app may have had one.
-        let doubts = request.isInvalid ? 0 : ledger.partitions[partition].ledger.inheritedDoubts(at: offset)
+        let doubts = request.isInvalid ? 0 : ledger.partitions[partition].ledger.inheritedDoubtEnd(at: offset)
         let match = findApp(request, of: ledger.partitions[partition].group)
         let size =
             switch match {
@@ -100,14 +100,15 @@ extension DeliveryMachine {
                     of: record,
                     request.refused(
                         .none, "push-not-before is further ahead than delivery.max_ahead: write the request later",
-                        .nothing), read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubts: doubts)
+                        .nothing), read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubtEnd: doubts)
             case .app:
                 store.makeBody(
-                    of: record, request, read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubts: doubts)
+                    of: record, request, read: origin, firstMs: firstMs, isExpired: isExpired, inheritedDoubtEnd: doubts
+                )
             case .failure(let reason, let text, let subject):
                 store.makeBody(
                     of: record, request.refused(reason, text, subject), read: origin, firstMs: firstMs,
-                    isExpired: isExpired, inheritedDoubts: doubts)
+                    isExpired: isExpired, inheritedDoubtEnd: doubts)
             }
         if case .app(let app, let defaultTopic) = match {
             store[bodyOf: record].app = Int32(app.value)

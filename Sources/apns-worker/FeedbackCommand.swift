@@ -85,9 +85,9 @@ private func read(
     var saidNs: Int64?
     let ending = run.run(
         timeoutNs: seconds * 1_000_000_000 + attoseconds / 1_000_000_000,
-        wish: {
+        stopRequest: {
             if signals.came(withinMs: 0) { stops += 1 }
-            return stops == 0 ? .goOn : stops == 1 ? .finish : .giveUp
+            return stops == 0 ? .none : stops == 1 ? .finish : .giveUp
         },
         onDelay: { reason in
             let nowNs = LoopTime.read().monotonicNs

@@ -10,7 +10,7 @@ struct RefusedPositionTests {
     @Test func `Nothing is read before the log's leader was asked, and who does not answer is asked again`() {
         var refused = RefusedPosition(nowNs: 0)
         #expect(refused.isAsking && refused.nextNs == 0)
-        #expect(refused.step(at: 100, position: 100, nowNs: 0) == .hold)
+        #expect(refused.step(at: 100, position: 100, nowNs: 0) == .wait)
         #expect(refused.mustAsk(nowNs: 0) == true)
         #expect(refused.mustAsk(nowNs: 4 * Self.second) == false)
         refused.refusedAgain(nowNs: 4 * Self.second)

@@ -18,10 +18,10 @@ struct RefusedQueueTests {
         let record = UndeliveredRecord(
             copying: none, none, headers: UnsafeBufferPointer(start: nil, count: 0), to: topic, tag: order,
             code: .invalidRecord)
-        var past = TargetTopic.Past(form: .alone, order: order, isNew: isNew, takenThen: 0)
-        past.refusals = refusals
-        past.nextTryNs = nextTryNs
-        return TargetTopic.Refused(record: record, past: past)
+        var history = TargetTopic.History(form: .alone, order: order, isNew: isNew, takenThen: 0)
+        history.refusals = refusals
+        history.nextTryNs = nextTryNs
+        return TargetTopic.Refused(record: record, history: history)
     }
 
     /// As one that searches all it has for each answer.
@@ -34,31 +34,31 @@ struct RefusedQueueTests {
             if Int.random(in: 0..<5, using: &random) < 3 {
                 let isLate = nextOrder > 10 && Bool.random(using: &random)
                 let order = isLate ? nextOrder - UInt64.random(in: 1...10, using: &random) : nextOrder
-                if model.contains(where: { $0.past.order == order }) { continue }
+                if model.contains(where: { $0.history.order == order }) { continue }
                 nextOrder = max(nextOrder, order + 1)
                 let refused = record(
                     order, refusals: Int.random(in: 0...3, using: &random), isNew: Bool.random(using: &random),
                     nextTryNs: Int64.random(in: 0...9, using: &random))
                 queue.insert(refused)
                 model.append(refused)
-                model.sort { $0.past.order < $1.past.order }
+                model.sort { $0.history.order < $1.history.order }
             } else {
                 let which = Int.random(in: 0..<4, using: &random)
                 let place =
                     [queue.placeOfFirst, queue.leastRefused, queue.firstUnshown, queue.placeOfEarliest][which]
                 guard let place else { continue }
                 let removed = queue.remove(at: place)
-                model.removeAll { $0.past.order == removed.past.order }
+                model.removeAll { $0.history.order == removed.history.order }
             }
-            let unshown = model.filter { $0.past.refusals == 0 && !$0.past.isNew }
+            let unshown = model.filter { $0.history.refusals == 0 && !$0.history.isNew }
             #expect(queue.count == model.count && queue.unshownCount == unshown.count)
-            #expect(queue.untriedCount == model.count { $0.past.refusals == 0 })
-            #expect(queue.first?.past.order == model.first?.past.order)
-            #expect(queue.firstUnshown.map { queue[$0].past.order } == unshown.first?.past.order)
-            let least = model.min { $0.past.refusals < $1.past.refusals }
-            #expect(queue.leastRefused.map { queue[$0].past.order } == least?.past.order)
-            let earliest = model.min { $0.past.nextTryNs < $1.past.nextTryNs }
-            #expect(queue.earliest?.past.order == earliest?.past.order)
+            #expect(queue.untriedCount == model.count { $0.history.refusals == 0 })
+            #expect(queue.first?.history.order == model.first?.history.order)
+            #expect(queue.firstUnshown.map { queue[$0].history.order } == unshown.first?.history.order)
+            let least = model.min { $0.history.refusals < $1.history.refusals }
+            #expect(queue.leastRefused.map { queue[$0].history.order } == least?.history.order)
+            let earliest = model.min { $0.history.nextTryNs < $1.history.nextTryNs }
+            #expect(queue.earliest?.history.order == earliest?.history.order)
         }
     }
 
@@ -71,12 +71,12 @@ struct RefusedQueueTests {
         var expected: UInt64 = 0
         while let place = queue.firstUnshown {
             var refused = queue.remove(at: place)
-            #expect(refused.past.order == expected)
+            #expect(refused.history.order == expected)
             expected += 1
-            refused.past.refusals = 1
+            refused.history.refusals = 1
             queue.insert(refused)
         }
         #expect(expected == count && queue.count == Int(count) && queue.untriedCount == 0)
-        #expect(queue.first?.past.order == 0)
+        #expect(queue.first?.history.order == 0)
     }
 }

@@ -19,7 +19,7 @@ struct DeviceQueues: ~Copyable {
     private var slowed = SlowedDevices()
     /// Of each app, the one whose queues its devices have: the first with its name and environment, so that one that
     /// was taken out of the configuration and came back waits for what is in flight since before.
-    private var owners: [Int32] = []
+    private var queueApps: [Int32] = []
     private let seed: UInt64
     private let limit: Int
 
@@ -35,24 +35,24 @@ struct DeviceQueues: ~Copyable {
     var count: Int { heads.count }
 
     /// The next app, which has its queues with this one of before; `nil`: it has its own.
-    mutating func addApp(sharing owner: Int?) { owners.append(Int32(owner ?? owners.count)) }
+    mutating func addApp(sharing queueApp: Int?) { queueApps.append(Int32(queueApp ?? queueApps.count)) }
 
     // MARK: In and out
 
     /// The first in the queue of this notification's device, which is hashed for it; `nil`: nobody is there.
     mutating func head(for slot: NotificationSlot, in store: inout NotificationStore) -> NotificationSlot? {
-        let owner = owners[Int(store[slot].app)]
-        let seed = seed ^ UInt64(truncatingIfNeeded: owner) &* 0x9E37_79B9_7F4A_7C15
+        let queueApp = queueApps[Int(store[slot].app)]
+        let seed = seed ^ UInt64(truncatingIfNeeded: queueApp) &* 0x9E37_79B9_7F4A_7C15
         let hash = UInt32(truncatingIfNeeded: BytesHash.hash(store[slot].token, seed: seed) >> 16)
         store[slot].deviceHash = hash
-        return head(hash: hash, token: store[slot].token, owner: owner, in: store)
+        return head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store)
     }
 
     private func head(
-        hash: UInt32, token: UnsafeRawBufferPointer, owner: Int32, in store: borrowing NotificationStore
+        hash: UInt32, token: UnsafeRawBufferPointer, queueApp: Int32, in store: borrowing NotificationStore
     ) -> NotificationSlot? {
         heads.head(hash: hash) { head in
-            owners[Int(store[head].app)] == owner && BytesHash.isEqual(store[head].token, token)
+            queueApps[Int(store[head].app)] == queueApp && BytesHash.isEqual(store[head].token, token)
         }
     }
 
@@ -107,8 +107,8 @@ struct DeviceQueues: ~Copyable {
     private mutating func leaveMiddle(
         _ slot: NotificationSlot, hash: UInt32, next: NotificationSlot, in store: inout NotificationStore
     ) {
-        let owner = owners[Int(store[slot].app)]
-        guard let head = head(hash: hash, token: store[slot].token, owner: owner, in: store) else {
+        let queueApp = queueApps[Int(store[slot].app)]
+        guard let head = head(hash: hash, token: store[slot].token, queueApp: queueApp, in: store) else {
             preconditionFailure("a device queue has a head")
         }
         var previous = head

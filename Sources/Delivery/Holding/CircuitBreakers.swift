@@ -155,13 +155,13 @@ struct CircuitBreakers: ~Copyable {
 
     /// The place of the circuit of an app's credential, made where it is new.
     private mutating func credentialIndex(of route: AppRoute, app: Int) -> Int {
-        let owner = route.credential == AppRoute.ownCredential ? app : -1
+        let soleApp = route.credential == AppRoute.ownCredential ? app : -1
         let known = credentials.firstIndex {
-            $0.credential == route.credential && $0.environment == route.environment && $0.owner == owner
+            $0.credential == route.credential && $0.environment == route.environment && $0.soleApp == soleApp
         }
         if let known { return known }
         credentials.append(
-            CredentialCircuit(credential: route.credential, environment: route.environment, owner: owner))
+            CredentialCircuit(credential: route.credential, environment: route.environment, soleApp: soleApp))
         return credentials.count - 1
     }
 

@@ -175,7 +175,7 @@ package struct PartitionLedger: ~Copyable {
     package var inheritedEnd: Int64 { inherited.end }
 
     /// Of the record at this offset, indexes below this may have been sent by the owner before; 0: none.
-    package func inheritedDoubts(at offset: Int64) -> Int32 { inherited.reach.indexes(at: offset) }
+    package func inheritedDoubtEnd(at offset: Int64) -> Int32 { inherited.reach.indexes(at: offset) }
 
     /// So many notifications further than `start`: of records received, each as `count` says, then of as many offsets
     /// as have the rest when they are like these, `CommitMap.highestReach` at most.
@@ -321,7 +321,7 @@ package struct PartitionLedger: ~Copyable {
         if let end = inherited.doubtEnd(from: next) { return end }
         var reach: Int64?
         forEachOpen { offset, record in
-            if inheritedDoubts(at: offset) > 0 || isInDoubt(record) { reach = offset + 1 }
+            if inheritedDoubtEnd(at: offset) > 0 || isInDoubt(record) { reach = offset + 1 }
         }
         return reach
     }

@@ -136,11 +136,11 @@ struct NotificationStore: ~Copyable {
     /// - Parameters:
     ///   - firstMs: timestamp of the original record.
     ///   - isExpired: it is too old to be sent.
-    ///   - inheritedDoubts: indexes below it may have been sent by the owner before.
+    ///   - inheritedDoubtEnd: indexes below it may have been sent by the owner before.
     /// - Returns: the bytes that it takes.
     mutating func makeBody(
         of record: RecordSlot, _ request: ParsedRequest, read origin: RecordOrigin, firstMs: Int64, isExpired: Bool,
-        inheritedDoubts: Int32
+        inheritedDoubtEnd: Int32
     ) -> Int {
         var token = request.tokenList
         var tokenFailure = ReasonCode.none
@@ -195,7 +195,7 @@ struct NotificationStore: ~Copyable {
                 isBroadcast: isBroadcast, app: -1, firstApp: -1, isInvalid: request.isInvalid, isExpired: isExpired,
                 failureReason: request.failureReason, detail: Detail(request.detail.text, writer.copy(subject)),
                 request: place, firstMs: firstMs, sends: request.retry?.sends ?? 0,
-                inDoubt: request.retry?.inDoubt ?? 0, inheritedDoubts: inheritedDoubts,
+                inDoubt: request.retry?.inDoubt ?? 0, inheritedDoubtEnd: inheritedDoubtEnd,
                 attempt: request.retry?.attempt ?? 0, tierDelayMs: origin.tierDelayMs, topicHash: origin.topicHash,
                 notBefore: request.notBefore))
         precondition(writer.next == block + size, "a block has room for what is copied into it")

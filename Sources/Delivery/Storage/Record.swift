@@ -78,7 +78,7 @@ struct RecordBody {
     var inDoubt: Int32
     /// An owner that died may have sent the indexes below it: one more send in doubt, unless the token is refused here,
     /// as it was there.
-    var inheritedDoubts: Int32
+    var inheritedDoubtEnd: Int32
     /// Attempts used up.
     var attempt: Int32
     /// Delay of the tier it was read from; 0: a request topic.

@@ -167,14 +167,14 @@ extension PushWorker {
     /// proxy, a topic that the key is not for) need not refuse another's, and a key that is revoked costs each of its
     /// apps one request and then a probe a minute.
     private func credentialNumber(of app: AppSettings) -> Int {
-        let owner = CredentialOwner(name: app.name, environment: app.environment, credential: app.credential)
-        if let number = credentialNumbers[owner] { return number }
+        let used = AppCredential(name: app.name, environment: app.environment, credential: app.credential)
+        if let number = credentialNumbers[used] { return number }
         let number = credentialNumbers.count
-        credentialNumbers[owner] = number
+        credentialNumbers[used] = number
         return number
     }
 
-    struct CredentialOwner: Hashable {
+    struct AppCredential: Hashable {
         let name: String
         let environment: PushEnvironment
         let credential: AppSettings.Credential

@@ -49,7 +49,7 @@ package final class PushWorker: @unchecked Sendable {
     /// Each app's row of the pages; what changes by itself is filled in when a snapshot is made.
     var appRows: [WorkerSnapshot.App]
     /// Numbers by which the machine knows the apps' credentials.
-    var credentialNumbers: [CredentialOwner: Int] = [:]
+    var credentialNumbers: [AppCredential: Int] = [:]
     var fileWatch: FileWatch?
     let configurationReading: FileReading
     let credentialReading: FileReading

@@ -29,9 +29,9 @@ package final class FeedbackRun {
         package var trouble: String
     }
 
-    /// Whether to go on.
-    package enum Wish: Sendable {
-        case goOn
+    /// Whether, and how, to end before all is read.
+    package enum StopRequest: Sendable {
+        case none
         /// Begin nothing; what was read is written.
         case finish
         case giveUp
@@ -64,19 +64,19 @@ package final class FeedbackRun {
         }
     }
 
-    /// Returns once all is read and acknowledged, or when the time or `wish` is over; call it once.
+    /// Returns once all is read and acknowledged, or when the time is over or `stopRequest` says so; call it once.
     ///
     /// `onDelay` is called with the reason each time that Kafka could not take tokens, and so none was asked for.
     package func run(
-        timeoutNs: Int64, wish: () -> Wish, onDelay: (String) -> Void
+        timeoutNs: Int64, stopRequest: () -> StopRequest, onDelay: (String) -> Void
     ) -> Ending {
         let deadlineNs = LoopTime.read().monotonicNs + timeoutNs
         var isBeginning = true
         while isBeginning && !left.isEmpty || reads.count > 0 {
             let nowNs = LoopTime.read().monotonicNs
-            let wish = wish()
-            if wish == .giveUp || nowNs >= deadlineNs { break }
-            if wish == .finish { isBeginning = false }
+            let stopRequest = stopRequest()
+            if stopRequest == .giveUp || nowNs >= deadlineNs { break }
+            if stopRequest == .finish { isBeginning = false }
             if isBeginning { begin(nowNs, onDelay) }
             loop.runOnce(timeoutNs: min(max(deadlineNs - nowNs, 0), 100_000_000))
         }

@@ -5,7 +5,7 @@ internal import Observability
 internal import Synchronization
 
 /// Reads the feedback of all apps that have one, each as often as it says, on a thread and with a producer of its own:
-/// nothing on a notification's way waits for it. Any thread: what is no constant and not atomic (`desk`) is its own
+/// nothing on a notification's way waits for it. Any thread: what is no constant and not atomic (`state`) is its own
 /// thread's, or whose who has joined that. This is what `@unchecked Sendable` stands for.
 final class FeedbackThread: @unchecked Sendable {
     /// How an app's feedback stands, by the app's place.
@@ -14,9 +14,9 @@ final class FeedbackThread: @unchecked Sendable {
     private let thread: LoopThread
     private let resolver: Resolver
     private let logger: Logger
-    private let makeDesk: () throws(SystemError) -> Desk
+    private let makeState: () throws(SystemError) -> ThreadState
     /// The thread's; whoever has joined it may let go of it.
-    private var desk: Desk?
+    private var state: ThreadState?
     private let underWay = Atomic(0)
     /// Calls of `finish` that the thread has not heard of.
     private let unheard = Atomic(0)
@@ -28,8 +28,8 @@ final class FeedbackThread: @unchecked Sendable {
         resolver = try Resolver()
         thread = try LoopThread(name: "feedback")
         self.logger = logger
-        makeDesk = { [loop = thread.loop, resolver] () throws(SystemError) in
-            Desk(
+        makeState = { [loop = thread.loop, resolver] () throws(SystemError) in
+            ThreadState(
                 try FeedbackReads(cluster, topic: topic, loop: loop, resolver: resolver, logger: logger), loop,
                 standings)
         }
@@ -39,15 +39,15 @@ final class FeedbackThread: @unchecked Sendable {
     /// again.
     func set(_ apps: [FeedbackApp]) {
         thread.loop.perform { [self] in
-            if desk == nil { sitDown() }
-            desk?.set(apps)
+            if state == nil { makeStateIfPossible() }
+            state?.set(apps)
         }
     }
 
-    private func sitDown() {
+    private func makeStateIfPossible() {
         do throws(SystemError) {
-            desk = try makeDesk()
-            desk?.onCount = { [unowned self] in underWay.store($0, ordering: .releasing) }
+            state = try makeState()
+            state?.onCount = { [unowned self] in underWay.store($0, ordering: .releasing) }
         } catch {
             logger.error(.apns, "feedback cannot be read before the configuration is read again", ["error": "\(error)"])
         }
@@ -57,7 +57,7 @@ final class FeedbackThread: @unchecked Sendable {
     func finish() {
         unheard.add(1, ordering: .acquiringAndReleasing)
         thread.loop.perform { [self] in
-            desk?.finish()
+            state?.finish()
             unheard.subtract(1, ordering: .acquiringAndReleasing)
         }
     }
@@ -68,14 +68,14 @@ final class FeedbackThread: @unchecked Sendable {
     /// Ends the thread; what Kafka has not acknowledged is lost, and a line says so. The clients' doorbell lives as
     /// long as this object.
     func stop() {
-        thread.loop.perform { [self] in desk?.close() }
+        thread.loop.perform { [self] in state?.close() }
         thread.stop()
         thread.join()
         resolver.stop()
     }
 
     /// What only the thread touches.
-    private final class Desk {
+    private final class ThreadState {
         private let reads: FeedbackReads
         private let loop: Loop
         private let standings: Mailbox<Told>

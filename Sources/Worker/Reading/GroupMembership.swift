@@ -14,14 +14,14 @@ final class GroupMembership {
     }
 
     /// Calls that librdkafka did not take, in this order; and when it is told again (monotonic).
-    private struct Untold {
+    private struct PendingCalls {
         var calls: [GroupCall]
         var retryNs: Int64
         var pauseNs: Int64
 
         /// Only this one, where it is among them.
-        func only(_ call: GroupCall) -> Untold? {
-            calls.contains(call) ? Untold(calls: [call], retryNs: retryNs, pauseNs: pauseNs) : nil
+        func only(_ call: GroupCall) -> PendingCalls? {
+            calls.contains(call) ? PendingCalls(calls: [call], retryNs: retryNs, pauseNs: pauseNs) : nil
         }
     }
 
@@ -60,7 +60,7 @@ final class GroupMembership {
     private var waiting: (questions: AssignmentQuestions, retryNs: Int64)?
     /// Partitions given to us that are not read.
     private var left: UntoldPartitions?
-    private var untold: Untold?
+    private var pending: PendingCalls?
     /// What the group asked for, and what is left since we leave: each partition is in one of them at most.
     private var revocations: [Revocation] = []
     /// When to stop waiting for answers, since we leave (monotonic).
@@ -111,7 +111,7 @@ final class GroupMembership {
         var deadline: Int64?
         func consider(_ ns: Int64) { deadline = min(deadline ?? ns, ns) }
         if let waiting { consider(waiting.retryNs) }
-        if let untold { consider(untold.retryNs) }
+        if let pending { consider(pending.retryNs) }
         if let left, waiting == nil, isSettled { consider(left.retryNs) }
         for revocation in revocations { consider(revocation.nextNs) }
         return deadline
@@ -134,14 +134,14 @@ final class GroupMembership {
 
     /// Tells librdkafka, again and again until it takes it; what it did not take before comes first.
     private func tell(_ call: GroupCall, _ now: DeliveryTime) {
-        var calls = untold?.calls ?? []
+        var calls = pending?.calls ?? []
         if !calls.contains(call) { calls.append(call) }
         tell(calls, now)
     }
 
     /// Tells it again, where that is due.
     func tellAgain(_ now: DeliveryTime) {
-        if let untold, untold.retryNs <= now.ns { tell(untold.calls, now) }
+        if let pending, pending.retryNs <= now.ns { tell(pending.calls, now) }
     }
 
     private func tell(_ calls: [GroupCall], _ now: DeliveryTime) {
@@ -154,8 +154,8 @@ final class GroupMembership {
                 case .rejoin: try consumer.rejoin(topics)
                 }
             } catch {
-                let pauseNs = untold.map { min(2 * $0.pauseNs, Self.longestCallPauseNs) } ?? Self.callPauseNs
-                untold = Untold(calls: calls, retryNs: now.ns + pauseNs, pauseNs: pauseNs)
+                let pauseNs = pending.map { min(2 * $0.pauseNs, Self.longestCallPauseNs) } ?? Self.callPauseNs
+                pending = PendingCalls(calls: calls, retryNs: now.ns + pauseNs, pauseNs: pauseNs)
                 problems.cannotJoin(error.code, now)
                 logger.warning(
                     .kafka, "the group cannot be joined anew; trying again", about: name,
@@ -164,7 +164,7 @@ final class GroupMembership {
             }
             calls.removeFirst()
         }
-        untold = nil
+        pending = nil
         problems.canJoin()
     }
 
@@ -176,8 +176,8 @@ final class GroupMembership {
         hasJoined = true
         joining.end()
         // What is new must not be given up for the sake of what was given up before: the group has moved on.
-        untold = untold?.only(.subscribe)
-        if untold == nil { problems.canJoin() }
+        pending = pending?.only(.subscribe)
+        if pending == nil { problems.canJoin() }
         waiting = (AssignmentQuestions(isLeaving ? [] : partitions), now.ns)
         // With eager assignment, a partition that was left out and is not in this one belongs to another member now.
         let given = Set(partitions)
@@ -292,7 +292,7 @@ final class GroupMembership {
         joining.end()
         waiting = nil
         left = nil
-        untold = untold?.only(.unassign)
+        pending = pending?.only(.unassign)
         let draining = Set(revocations.flatMap(\.partitions))
         let others = partitions.all.map(\.id).filter { !draining.contains($0) }
         machine.revoke(others)
@@ -310,7 +310,7 @@ final class GroupMembership {
         leaving.end()
         waiting = nil
         left = nil
-        untold = nil
+        pending = nil
         revocations = []
         hasStartedClosing = true
         logger.error(.kafka, "the group cannot be read any more", ["group": "\(name)", "error": "\(error.text)"])

@@ -7,7 +7,7 @@ struct PartitionPosition {
     enum Step {
         case take
         /// It waits until it is known where reading goes on.
-        case hold
+        case wait
         /// It was read before.
         case drop
     }
@@ -34,7 +34,7 @@ struct PartitionPosition {
     }
 
     /// Nothing of it is read until it is known where reading goes on.
-    var isHeld: Bool { refused?.isAsking == true }
+    var isUnknown: Bool { refused?.isAsking == true }
 
     /// A broker refused the offset that is read next, and nothing settled it yet.
     var isRefused: Bool { refused != nil }
@@ -75,8 +75,8 @@ struct PartitionPosition {
         case nil:
             // That it was refused is told elsewhere, and may come later.
             refused = RefusedPosition(nowNs: now.ns)
-            return .hold
-        case .hold: return .hold
+            return .wait
+        case .wait: return .wait
         case .take: return .take
         case .drop: return .drop
         case .dropAndGoBack:

@@ -85,7 +85,7 @@ final class PartitionReader {
     ) -> Outcome {
         var outcome = Outcome()
         if batches.unreadable != nil { passBatch(&machine, now, deadLetters) }
-        guard mayHaveMore, dueNs <= now.ns, !isStopped, !position.isHeld else { return outcome }
+        guard mayHaveMore, dueNs <= now.ns, !isStopped, !position.isUnknown else { return outcome }
         // What there is no room for stays in librdkafka's queue, where it costs nothing.
         let most = min(machine.room(for: id), DeliveryTurn.partitionRecords)
         guard most > 0 else { return outcome }
@@ -117,7 +117,7 @@ final class PartitionReader {
         mayHaveMore = queue.count > 0
         outcome.isAnotherLog = isAnotherLog
         outcome.hasMore =
-            mayHaveMore && dueNs == 0 && !isAnotherLog && !position.isHeld && !waitsForLetterRoom
+            mayHaveMore && dueNs == 0 && !isAnotherLog && !position.isUnknown && !waitsForLetterRoom
             && machine.room(for: self.id) > 0
         return outcome
     }
@@ -130,7 +130,7 @@ final class PartitionReader {
         if position.isDoubtful(message.offset) {
             switch step(at: message.offset, machine, now) {
             case .take: break
-            case .hold: return false
+            case .wait: return false
             case .drop: return true
             }
         }
@@ -212,7 +212,7 @@ final class PartitionReader {
     private func passBatch(
         _ machine: inout DeliveryMachine, _ now: DeliveryTime, _ deadLetters: GroupReader.DeadLetters
     ) {
-        guard let batch = batches.unreadable, !isStopped, !position.isHeld, machine.room(for: id) > 0 else { return }
+        guard let batch = batches.unreadable, !isStopped, !position.isUnknown, machine.room(for: id) > 0 else { return }
         if position.isRefused {
             let step = step(at: batch.offsets.upperBound, machine, now)
             if step != .take {

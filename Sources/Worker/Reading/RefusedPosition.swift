@@ -81,7 +81,7 @@ struct RefusedPosition {
         /// As `arrived`, behind what retention took: this is the first that was left.
         case ahead(first: Int64)
         /// Where reading goes on is not known yet.
-        case hold
+        case wait
         /// It was read before.
         case drop
         /// As `drop`; and since going back came to nothing, that is to be done again.
@@ -90,7 +90,7 @@ struct RefusedPosition {
 
     mutating func step(at offset: Int64, position: Int64, nowNs: Int64) -> Step {
         switch stage {
-        case .asking: return .hold
+        case .asking: return .wait
         case .anotherLog: return .take
         case .ahead(let first): return offset >= first ? .ahead(first: first) : .take
         case .back(let ns):

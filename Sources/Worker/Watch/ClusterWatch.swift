@@ -19,7 +19,7 @@ final class ClusterWatch: Sendable {
     private let thread: LoopThread
     private let read = ReadRecords()
     private let returned: Returned
-    private let looksForLeftTiers = Wish()
+    private let looksForLeftTiers = Flag()
     private let questions: Mailbox<BatchEnds.Question>
     private let doubted: Mailbox<TopicPartition>
 
@@ -42,9 +42,9 @@ final class ClusterWatch: Sendable {
     /// that brings none back does not come back itself.
     var lastReturnNs: Int64 { returned.atNs.load(ordering: .relaxed) }
 
-    /// What the core wants done in the next round.
-    private final class Wish: Sendable {
-        let isMade = Atomic(false)
+    /// Set by the core, for the next round.
+    private final class Flag: Sendable {
+        let isSet = Atomic(false)
     }
 
     static let everyNs: Int64 = 5_000_000_000
@@ -86,7 +86,7 @@ final class ClusterWatch: Sendable {
 
     /// Looks for left tiers in the next round: the members of the group have changed, and with them perhaps who writes
     /// to which. Any thread.
-    func lookForLeftTiers() { looksForLeftTiers.isMade.store(true, ordering: .relaxed) }
+    func lookForLeftTiers() { looksForLeftTiers.isSet.store(true, ordering: .relaxed) }
 
     /// Tells records that were read, by which a log is told from another one. Any thread.
     func note(read records: [TopicPartition: LogMarks.Witness]) {
@@ -110,7 +110,7 @@ final class ClusterWatch: Sendable {
         private let reports: Mailbox<ClusterReport>
         private let read: ReadRecords
         private let returned: Returned
-        private let looksForLeftTiers: Wish
+        private let looksForLeftTiers: Flag
         private let check: TopicCheck
         private var probes: [ClusterProbe] = []
         private var number = 0
@@ -133,7 +133,7 @@ final class ClusterWatch: Sendable {
 
         init(
             _ configuration: WorkerConfiguration, _ cluster: ClusterSettings, _ loop: Loop,
-            _ reports: Mailbox<ClusterReport>, _ read: ReadRecords, _ returned: Returned, _ looksForLeftTiers: Wish
+            _ reports: Mailbox<ClusterReport>, _ read: ReadRecords, _ returned: Returned, _ looksForLeftTiers: Flag
         ) {
             self.read = read
             self.returned = returned
@@ -151,7 +151,7 @@ final class ClusterWatch: Sendable {
             returned.note()
             if reports.post(report) { changedLogs = [] }
             if report.silence == nil {
-                let isWanted = looksForLeftTiers.isMade.exchange(false, ordering: .relaxed)
+                let isWanted = looksForLeftTiers.isSet.exchange(false, ordering: .relaxed)
                 if isWanted || number >= roundForLeftTiers { lookForLeftTiers(report) }
             }
             number += 1

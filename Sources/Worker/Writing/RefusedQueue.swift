@@ -26,13 +26,13 @@ struct RefusedQueue {
 
     var placeOfFirst: Place? {
         guard untried.count > 0 else { return tried.count > 0 ? Place(isTried: true, index: 0) : nil }
-        return Place(isTried: tried.count > 0 && tried[0].past.order < untried[0].past.order, index: 0)
+        return Place(isTried: tried.count > 0 && tried[0].history.order < untried[0].history.order, index: 0)
     }
 
     /// The first one of those that were refused least often.
     var leastRefused: Place? {
         if untried.count > 0 { return Place(isTried: false, index: 0) }
-        return (0..<tried.count).min { tried[$0].past.refusals < tried[$1].past.refusals }
+        return (0..<tried.count).min { tried[$0].history.refusals < tried[$1].history.refusals }
             .map { Place(isTried: true, index: $0) }
     }
 
@@ -45,14 +45,14 @@ struct RefusedQueue {
     /// The one that is to be tried next.
     var placeOfEarliest: Place? {
         func earliest(_ row: RefusedRow) -> Int? {
-            (0..<row.count).min { row[$0].past.nextTryNs < row[$1].past.nextTryNs }
+            (0..<row.count).min { row[$0].history.nextTryNs < row[$1].history.nextTryNs }
         }
         let places = [
             earliest(untried).map { Place(isTried: false, index: $0) },
             earliest(tried).map { Place(isTried: true, index: $0) },
         ].compactMap(\.self)
         return places.min {
-            (self[$0].past.nextTryNs, self[$0].past.order) < (self[$1].past.nextTryNs, self[$1].past.order)
+            (self[$0].history.nextTryNs, self[$0].history.order) < (self[$1].history.nextTryNs, self[$1].history.order)
         }
     }
     var earliest: TargetTopic.Refused? { placeOfEarliest.map { self[$0] } }
@@ -60,7 +60,7 @@ struct RefusedQueue {
     mutating func insert(_ refused: TargetTopic.Refused) {
         bytes += refused.record.byteCount
         if refused.isUnshown { unshownCount += 1 }
-        if refused.past.refusals == 0 { untried.insert(refused) } else { tried.insert(refused) }
+        if refused.history.refusals == 0 { untried.insert(refused) } else { tried.insert(refused) }
     }
 
     mutating func remove(at place: Place) -> TargetTopic.Refused {
@@ -88,10 +88,10 @@ private struct RefusedRow {
         var low = 0
         var high = count
         // New ones come last of all.
-        if high == 0 || self[high - 1].past.order < refused.past.order { return places.append(refused) }
+        if high == 0 || self[high - 1].history.order < refused.history.order { return places.append(refused) }
         while low < high {
             let middle = (low + high) / 2
-            if self[middle].past.order < refused.past.order { low = middle + 1 } else { high = middle }
+            if self[middle].history.order < refused.history.order { low = middle + 1 } else { high = middle }
         }
         if low == 0, head > 0 {
             head -= 1
@@ -121,5 +121,5 @@ private struct RefusedRow {
 }
 
 extension TargetTopic.Refused {
-    fileprivate var isUnshown: Bool { past.refusals == 0 && !past.isNew }
+    fileprivate var isUnshown: Bool { history.refusals == 0 && !history.isNew }
 }

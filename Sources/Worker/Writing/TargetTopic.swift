@@ -33,7 +33,7 @@ struct TargetTopic {
     }
 
     /// What a record has behind it.
-    struct Past {
+    struct History {
         var form: Form
         /// The order in which records came back, which is that of their production.
         let order: UInt64
@@ -59,9 +59,9 @@ struct TargetTopic {
 
     struct Refused {
         let record: UndeliveredRecord
-        var past: Past
+        var history: History
 
-        var form: Form { past.form }
+        var form: Form { history.form }
     }
 
     /// Times are monotonic.
@@ -86,7 +86,7 @@ struct TargetTopic {
     /// Refused while others were taken.
     private var apart = RefusedQueue()
     /// Records by themselves that have no report yet, by their tags.
-    private var underWay: [UInt64: Past] = [:]
+    private var underWay: [UInt64: History] = [:]
     private var underWayBytes = 0
     /// Records under way by themselves whose report is still waited for, and since when (monotonic), by their tags;
     /// silent ones are dropped from here.
@@ -145,7 +145,7 @@ struct TargetTopic {
 
     /// Why it refuses single records, and since when (monotonic); `nil`: none stands apart.
     var causeOfSingle: (code: KafkaCode, sinceNs: Int64)? {
-        (apart.first?.past ?? underWay.values.first(where: \.isApart)).map { ($0.code, $0.sinceNs) }
+        (apart.first?.history ?? underWay.values.first(where: \.isApart)).map { ($0.code, $0.sinceNs) }
     }
 
     var refusedCount: Int { queue.count + apart.count }
@@ -170,7 +170,7 @@ struct TargetTopic {
             if let silentNs { return silentNs }
             return queue.count > 0 && hasRoom ? nextTryNs : nil
         case .writable:
-            if hasRoom { return apart.earliest?.past.nextTryNs }
+            if hasRoom { return apart.earliest?.history.nextTryNs }
             return refusedCount > 0 ? silentNs : nil
         case .probing, .returning: return silentNs
         }
@@ -201,7 +201,8 @@ struct TargetTopic {
     mutating func take(_ record: UndeliveredRecord, _ form: Form, isNew: Bool = false) {
         lastOrder += 1
         queue.insert(
-            Refused(record: record, past: Past(form: form, order: lastOrder, isNew: isNew, takenThen: taken.count)))
+            Refused(
+                record: record, history: History(form: form, order: lastOrder, isNew: isNew, takenThen: taken.count)))
         lookWhetherFull()
     }
 
@@ -227,11 +228,11 @@ struct TargetTopic {
     }
 
     /// A record by itself has its report, or goes on in another form.
-    private mutating func arrived(_ tag: UInt64) -> Past? {
+    private mutating func arrived(_ tag: UInt64) -> History? {
         awaited[tag] = nil
-        guard let past = underWay.removeValue(forKey: tag) else { return nil }
-        underWayBytes -= past.bytes
-        return past
+        guard let history = underWay.removeValue(forKey: tag) else { return nil }
+        underWayBytes -= history.bytes
+        return history
     }
 
     /// What is silent for long is waited for no more.
@@ -249,32 +250,32 @@ struct TargetTopic {
     /// - Returns: true: it is for the record's own sake, and `shrunk` or `handedOn` follows. Else it is tried again.
     @discardableResult
     mutating func refused(_ record: UndeliveredRecord, _ code: KafkaCode, partition: Int32, nowNs: Int64) -> Bool {
-        guard var past = underWay[record.tag] else { return false }
+        guard var history = underWay[record.tag] else { return false }
         let mayBeItsOwn = code.blame != .topic && partition >= 0
         if mayBeItsOwn {
-            if past.refusals > 0, hasTakenOthers(since: past, code) { past.refusalsBesideOthers += 1 }
-            if taken.count > past.takenThen { past.isApart = true }
-            if past.refusals == 0 { past.sinceNs = nowNs }
-            past.code = code
-            past.takenThen = taken.count
-            past.partition = partition
-            past.takenByPartitionThen = taken.count(of: partition)
-            past.nextTryNs = nowNs + Self.pauseNs(after: past.refusals)
-            past.refusals += 1
+            if history.refusals > 0, hasTakenOthers(since: history, code) { history.refusalsBesideOthers += 1 }
+            if taken.count > history.takenThen { history.isApart = true }
+            if history.refusals == 0 { history.sinceNs = nowNs }
+            history.code = code
+            history.takenThen = taken.count
+            history.partition = partition
+            history.takenByPartitionThen = taken.count(of: partition)
+            history.nextTryNs = nowNs + Self.pauseNs(after: history.refusals)
+            history.refusals += 1
             // The last form has no other: it is tried for as long as it takes.
             let limit = code.blame == .unclear ? Self.unclearRefusals : Self.ownRefusals
-            if past.refusalsBesideOthers >= limit, past.form < .bare {
-                if past.form == .alone { rejectedCount += 1 }
-                underWay[record.tag] = past
+            if history.refusalsBesideOthers >= limit, history.form < .bare {
+                if history.form == .alone { rejectedCount += 1 }
+                underWay[record.tag] = history
                 return true
             }
         }
         _ = arrived(record.tag)
-        let standsApart = mayBeItsOwn && past.isApart
+        let standsApart = mayBeItsOwn && history.isApart
         if standsApart {
-            apart.insert(Refused(record: record, past: past))
+            apart.insert(Refused(record: record, history: history))
         } else {
-            queue.insert(Refused(record: record, past: past))
+            queue.insert(Refused(record: record, history: history))
         }
         if case .probing(_, let sinceNs) = state {
             endProbe(code, sinceNs: sinceNs, nowNs)
@@ -287,31 +288,31 @@ struct TargetTopic {
 
     /// Whether the topic took what shows that it is the record which is refused: a code that speaks of records is shown
     /// by any other, one that may speak of the partition by one of the same partition.
-    private func hasTakenOthers(since past: Past, _ code: KafkaCode) -> Bool {
+    private func hasTakenOthers(since history: History, _ code: KafkaCode) -> Bool {
         code.blame == .record
-            ? taken.count > past.takenThen : taken.count(of: past.partition) > past.takenByPartitionThen
+            ? taken.count > history.takenThen : taken.count(of: history.partition) > history.takenByPartitionThen
     }
 
     private static func pauseNs(after refusals: Int) -> Int64 { min(leastPauseNs << min(refusals, 8), longestPauseNs) }
 
     /// A record by itself was dropped by the producer, which was made anew: it is written again, as it was.
     mutating func dropped(_ record: UndeliveredRecord, nowNs: Int64) {
-        guard let past = arrived(record.tag) else { return }
-        queue.insert(Refused(record: record, past: past))
+        guard let history = arrived(record.tag) else { return }
+        queue.insert(Refused(record: record, history: history))
         probeAgain(nowNs)
     }
 
     /// A record by itself was refused for its own sake, and is written in a smaller form.
     mutating func shrunk(to smaller: UndeliveredRecord, _ form: Form, nowNs: Int64) {
-        guard let past = arrived(smaller.tag) else { return }
-        queue.insert(Refused(record: smaller, past: smallerPast(of: past, form)))
+        guard let history = arrived(smaller.tag) else { return }
+        queue.insert(Refused(record: smaller, history: smallerHistory(of: history, form)))
         probeAgain(nowNs)
     }
 
-    private func smallerPast(of past: Past, _ form: Form) -> Past {
-        Past(
-            form: form, order: past.order, isApart: past.isApart, takenThen: taken.count, code: past.code,
-            sinceNs: past.sinceNs)
+    private func smallerHistory(of history: History, _ form: Form) -> History {
+        History(
+            form: form, order: history.order, isApart: history.isApart, takenThen: taken.count, code: history.code,
+            sinceNs: history.sinceNs)
     }
 
     /// A record by itself goes on under another topic.
@@ -367,7 +368,7 @@ struct TargetTopic {
             if state == .writable, queue[first].form == .together { return offer(.queue(first), byItself: false) }
             return hasRoom ? offer(.queue(first), byItself: true) : nil
         }
-        guard state == .writable, hasRoom, let place = apart.placeOfEarliest, apart[place].past.nextTryNs <= nowNs
+        guard state == .writable, hasRoom, let place = apart.placeOfEarliest, apart[place].history.nextTryNs <= nowNs
         else { return nil }
         return offer(.apart(place), byItself: true)
     }
@@ -391,11 +392,11 @@ struct TargetTopic {
 
     /// Those that were refused a moment before others were taken wait for their own next try.
     private mutating func setApart(_ nowNs: Int64) {
-        while let place = queue.placeOfFirst, case let past = queue[place].past, past.refusals > 0,
-            past.nextTryNs > nowNs, taken.count > past.takenThen
+        while let place = queue.placeOfFirst, case let history = queue[place].history, history.refusals > 0,
+            history.nextTryNs > nowNs, taken.count > history.takenThen
         {
             var refused = queue.remove(at: place)
-            refused.past.isApart = true
+            refused.history.isApart = true
             apart.insert(refused)
         }
         settle()
@@ -405,11 +406,11 @@ struct TargetTopic {
     mutating func wrote(byItself: Bool) {
         guard let refused = takeNamed() else { return }
         if byItself {
-            var past = refused.past
-            past.form = max(past.form, .alone)
-            past.bytes = refused.record.byteCount
-            underWay[refused.record.tag] = past
-            underWayBytes += past.bytes
+            var history = refused.history
+            history.form = max(history.form, .alone)
+            history.bytes = refused.record.byteCount
+            underWay[refused.record.tag] = history
+            underWayBytes += history.bytes
             awaited[refused.record.tag] = namedNs
             if case .blocked(let code, let sinceNs, _) = state { state = .probing(code, sinceNs: sinceNs) }
         }
@@ -430,7 +431,7 @@ struct TargetTopic {
     /// A producer found what `next` named too large at once: it stands in the queue in its smaller form.
     mutating func replaceNamed(by smaller: UndeliveredRecord, _ form: Form) {
         guard let refused = takeNamed() else { return }
-        queue.insert(Refused(record: smaller, past: smallerPast(of: refused.past, form)))
+        queue.insert(Refused(record: smaller, history: smallerHistory(of: refused.history, form)))
     }
 
     /// What `next` named goes on under another topic.
