@@ -88,7 +88,7 @@ enum ClientCallbacks {
             unsafe slot.pointee.flags.insert(.endSent)
             unsafe state.pointee.lastEnd = unsafe state.pointee.output.total
             if unsafe slot.pointee.flags.contains(.submitted) {
-                let event = unsafe ClientEvent.bodySent(user: slot.pointee.user, end: state.pointee.lastEnd)
+                let event = unsafe ClientSessionEvent.bodySent(user: slot.pointee.user, end: state.pointee.lastEnd)
                 unsafe state.pointee.sink.append(ClientState.Entry(event: event, slot: .max))
             }
         }
@@ -205,7 +205,7 @@ enum ClientCallbacks {
             let data = unsafe UnsafeBufferPointer(
                 start: goAway.opaque_data, count: min(goAway.opaque_data_len, 1_024))
             unsafe state.pointee.goAwayData = unsafe Array(data)
-            let event = unsafe ClientEvent.goAway(
+            let event = unsafe ClientSessionEvent.goAway(
                 lastStreamID: goAway.last_stream_id, code: ErrorCode(rawValue: goAway.error_code))
             unsafe state.pointee.sink.append(ClientState.Entry(event: event, slot: .max))
         case NGHTTP2_PING.rawValue:

@@ -1,7 +1,7 @@
 internal import CNghttp2
 
 /// What a client session's peer did, in order. `user` is what `submit` was given.
-package enum ClientEvent: BitwiseCopyable, Sendable, Equatable {
+package enum ClientSessionEvent: BitwiseCopyable, Sendable, Equatable {
     /// A complete response; its headers and body can be read until the next `nextEvent`. The last event of its stream.
     case response(user: UInt32, status: UInt16)
     /// The stream ended without a complete response; `status` is 0 when no final one (200 or above) came. The last
@@ -222,7 +222,7 @@ package final class ClientSession {
     }
 
     /// The oldest event not taken yet; what the one before it lent is gone.
-    package func nextEvent() -> ClientEvent? {
+    package func nextEvent() -> ClientSessionEvent? {
         unsafe state.pointee.releaseCurrent()
         guard let next = unsafe state.pointee.sink.popFirst() else { return nil }
         unsafe state.pointee.currentSlot = next.slot

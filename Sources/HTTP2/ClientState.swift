@@ -5,7 +5,7 @@ internal import CNghttp2
 @unsafe
 struct ClientState {
     struct Entry: BitwiseCopyable {
-        var event: ClientEvent
+        var event: ClientSessionEvent
         /// The slot whose bytes the event lends; `.max`: none.
         var slot: UInt32
     }
@@ -98,7 +98,7 @@ struct ClientState {
     }
 
     /// Says a stream's last event.
-    mutating func settle(_ slot: UnsafeMutablePointer<StreamSlot>, _ event: ClientEvent) {
+    mutating func settle(_ slot: UnsafeMutablePointer<StreamSlot>, _ event: ClientSessionEvent) {
         unsafe slot.pointee.flags.formUnion([.settled, .eventPending])
         unsafe slot.pointee.body = nil
         unsafe sink.append(Entry(event: event, slot: slot.pointee.index))

@@ -5,7 +5,9 @@ import Testing
 
 @Suite struct HostileInputTests {
     /// A server's bytes for four streams: an answer with a body, one without, a reset, then GOAWAY.
-    static func recording() throws -> (bytes: [UInt8], submit: (ClientSession) throws -> Void, events: [ClientEvent]) {
+    static func recording() throws -> (
+        bytes: [UInt8], submit: (ClientSession) throws -> Void, events: [ClientSessionEvent]
+    ) {
         let push = Push()
         let submit: (ClientSession) throws -> Void = { client in
             for user in 1...5 as ClosedRange<UInt32> {
@@ -37,7 +39,7 @@ import Testing
             let peers = try Peers()
             try peers.connect()
             try submit(peers.client)
-            var seen: [ClientEvent] = []
+            var seen: [ClientSessionEvent] = []
             for part in [bytes[..<cut], bytes[cut...]] {
                 try Array(part).withUnsafeBytes { try peers.client.receive($0) }
                 seen += peers.clientEvents()
@@ -51,7 +53,7 @@ import Testing
         let peers = try Peers()
         try peers.connect()
         try submit(peers.client)
-        var seen: [ClientEvent] = []
+        var seen: [ClientSessionEvent] = []
         var bodies: [String] = []
         for byte in bytes {
             try [byte].withUnsafeBytes { try peers.client.receive($0) }

@@ -41,8 +41,8 @@ import Testing
         return peers.client
     }
 
-    static func events(of client: ClientSession) -> [ClientEvent] {
-        var all: [ClientEvent] = []
+    static func events(of client: ClientSession) -> [ClientSessionEvent] {
+        var all: [ClientSessionEvent] = []
         while let event = client.nextEvent() { all.append(event) }
         return all
     }

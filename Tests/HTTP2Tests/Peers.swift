@@ -48,8 +48,8 @@ final class Peers {
         _ = serverEvents()
     }
 
-    func clientEvents() -> [ClientEvent] {
-        var all: [ClientEvent] = []
+    func clientEvents() -> [ClientSessionEvent] {
+        var all: [ClientSessionEvent] = []
         while let event = client.nextEvent() { all.append(event) }
         return all
     }

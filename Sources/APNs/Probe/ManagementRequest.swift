@@ -147,7 +147,7 @@ package final class ManagementRequest: SecureChannelDelegate {
         end(.failure(isSent ? ChannelEnd(.lost, "\(closed.text)\(farewell)") : closed))
     }
 
-    private func heed(_ event: ClientEvent) {
+    private func heed(_ event: ClientSessionEvent) {
         switch event {
         case .response(_, let status):
             end(

@@ -25,8 +25,8 @@ final class Reading {
     let environment: ((String) -> String?)?
     /// What relative paths are relative to; ends with `/`, or is empty.
     let folder: String
-    private(set) var problems: [Problem] = []
-    private(set) var warnings: [Problem] = []
+    private(set) var problems: [ConfigurationProblem] = []
+    private(set) var warnings: [ConfigurationProblem] = []
     private struct UnknownKey {
         var name: String
         var path: String
@@ -52,7 +52,7 @@ final class Reading {
 
     /// `mark`: where, when that is not the value at `path`.
     func refuse(_ path: String, _ text: String, at mark: Mark? = nil) {
-        problems.append(Problem(path: path, mark: mark ?? marks[path], text: oneLine(text)))
+        problems.append(ConfigurationProblem(path: path, mark: mark ?? marks[path], text: oneLine(text)))
     }
 
     /// A section was read to its end, and these are the keys it may have.
@@ -85,7 +85,7 @@ final class Reading {
     }
 
     func warn(_ path: String, _ text: String) {
-        warnings.append(Problem(path: path, mark: marks[path], text: oneLine(text)))
+        warnings.append(ConfigurationProblem(path: path, mark: marks[path], text: oneLine(text)))
     }
 
     /// The user gave a value at `path`.
@@ -98,7 +98,7 @@ final class Reading {
     var problemLines: [String] { lines(problems) }
     var warningLines: [String] { lines(warnings) }
 
-    private func lines(_ problems: [Problem]) -> [String] {
+    private func lines(_ problems: [ConfigurationProblem]) -> [String] {
         let end = Mark(line: .max, column: 0)
         // The sort is stable: what has no place, or the same, stays in order.
         return problems.sorted { $0.mark ?? end < $1.mark ?? end }.map { problem in

@@ -6,7 +6,7 @@ import JSON
 package struct DeadLetterWriter: ~Copyable {
     private var words = JSONWriter(capacity: 2_048)
     private var text = HeaderText()
-    private var list = HeaderList()
+    private var list = RecordHeaderList()
 
     package init() {}
 

@@ -51,7 +51,7 @@ package struct ReplayWriter: ~Copyable {
     /// Looks at payloads, while what the other found is used.
     private var payloadParser = RequestParser()
     private var text = HeaderText()
-    private var list = HeaderList()
+    private var list = RecordHeaderList()
     private let token: UnsafeMutableRawBufferPointer
 
     /// - Parameter copyHeaders: names that the workers' configuration has in `results.copy_headers`, which may begin

@@ -11,13 +11,13 @@ extension RequestParser {
         guard readTarget(&request) else { return }
         request.keepKey(key)
         if envelope.duplicate.baseAddress != nil {
-            request.fail(Fault(.none, "a member that comes twice", envelope.duplicate))
+            request.fail(RequestFault(.none, "a member that comes twice", envelope.duplicate))
         }
         if envelope.unknown.baseAddress != nil {
-            request.fail(Fault(.none, "an envelope has no such member", meantMember(envelope.unknown)))
+            request.fail(RequestFault(.none, "an envelope has no such member", meantMember(envelope.unknown)))
         }
         if known.own.baseAddress != nil {
-            request.fail(Fault(.none, "an envelope's headers belong into it, not to the record", known.own))
+            request.fail(RequestFault(.none, "an envelope's headers belong into it, not to the record", known.own))
         }
         fields.removeAll()
         readHeaders(&request)
@@ -27,7 +27,7 @@ extension RequestParser {
         if let value = envelope[.notBefore] { _ = fields.add(KnownHeader(.notBefore), value) }
         readFields(&request)
         if request.tokenCount > 1 && request.headers.apnsID != .none {
-            request.fail(Fault(.badMessageId, "one apns-id for several device tokens"))
+            request.fail(RequestFault(.badMessageId, "one apns-id for several device tokens"))
         }
         if let payload = envelope[.payload] {
             request.payload = payload
@@ -99,13 +99,13 @@ extension RequestParser {
     private mutating func readHeaders(_ request: inout ParsedRequest) {
         guard let headers = envelope[.headers] else { return }
         guard headers[0] == UInt8(ascii: "{") else {
-            request.fail(Fault(.none, "headers must be an object of names and values"))
+            request.fail(RequestFault(.none, "headers must be an object of names and values"))
             return
         }
         let members = scratch.headerMembers
         let count = JSONScanner.scan(headers, members: members).memberCount
         guard count <= members.count else {
-            request.fail(Fault(.none, "headers has more members than there are headers"))
+            request.fail(RequestFault(.none, "headers has more members than there are headers"))
             return
         }
         for member in members[..<count] {
@@ -116,7 +116,7 @@ extension RequestParser {
             }
             let value = headers.part(member.valueStart, member.valueEnd)
             if !fields.add(name, fieldValue(name, value, &request)) {
-                request.fail(Fault(.duplicateHeaders, "a header that comes twice", text))
+                request.fail(RequestFault(.duplicateHeaders, "a header that comes twice", text))
             }
         }
     }
@@ -133,7 +133,7 @@ extension RequestParser {
         case .number, .object, .array, .bool:
             let isNumber = name.name == .priority || name.name == .expiration
             request.fail(
-                Fault(
+                RequestFault(
                     name.badValue,
                     isNumber ? "a header's value must be a string or a number" : "a header's value must be a string",
                     name.text.lentBytes))
@@ -146,7 +146,7 @@ extension RequestParser {
     ) {
         guard let value else { return }
         guard let text = string(value) else {
-            request.fail(Fault(.none, complaint))
+            request.fail(RequestFault(.none, complaint))
             return
         }
         _ = fields.add(KnownHeader(name), text)

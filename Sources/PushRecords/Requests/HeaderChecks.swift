@@ -2,7 +2,7 @@
 // 8.2.1), so nothing passes that is not printable ASCII.
 
 /// What is wrong with a value; `reason` is `.none` where Apple has no word for it.
-struct Fault {
+struct RequestFault {
     var reason: ReasonCode
     var detail: Detail
 

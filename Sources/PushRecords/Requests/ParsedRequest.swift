@@ -109,7 +109,7 @@ extension ParsedRequest {
 
     /// Its notifications are invalid; the first fault found is the one that is reported.
     @inline(never)
-    mutating func fail(_ fault: Fault) {
+    mutating func fail(_ fault: RequestFault) {
         guard !isInvalid else { return }
         isInvalid = true
         failureReason = fault.reason

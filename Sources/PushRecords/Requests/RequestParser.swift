@@ -106,7 +106,7 @@ package struct RequestParser: ~Copyable {
                 request.target = .device
                 request.token = token
                 request.channelID = .nothing
-                request.fail(Fault(.none, "both push-device-token and apns-channel-id"))
+                request.fail(RequestFault(.none, "both push-device-token and apns-channel-id"))
             }
         } else if let token = fields[.deviceToken] {
             guard token.count > 0 else {
@@ -139,7 +139,7 @@ package struct RequestParser: ~Copyable {
             }
         }
         if known.duplicate.baseAddress != nil {
-            request.fail(Fault(.duplicateHeaders, "a header that comes twice", known.duplicate))
+            request.fail(RequestFault(.duplicateHeaders, "a header that comes twice", known.duplicate))
         }
         readFields(&request)
         checkPayload(&request, kind, half: half)
@@ -158,11 +158,11 @@ package struct RequestParser: ~Copyable {
     /// The fault of a header that there is not, with the name that is nearest to it.
     mutating func unknownHeader(
         _ complaint: StaticString, _ name: UnsafeRawBufferPointer, inEnvelope: Bool = false
-    ) -> Fault {
+    ) -> RequestFault {
         guard let known = KnownHeader(nearest: name, inEnvelope: inEnvelope) else {
-            return Fault(.none, complaint, name)
+            return RequestFault(.none, complaint, name)
         }
-        return Fault(.none, complaint, scratch.suggestion(known.text, for: name))
+        return RequestFault(.none, complaint, scratch.suggestion(known.text, for: name))
     }
 
     /// Whether a record's key is taken for its device token when nothing else names one: 64 or more hex digits, an even
@@ -177,22 +177,23 @@ package struct RequestParser: ~Copyable {
     mutating func readFields(_ request: inout ParsedRequest) {
         let isBroadcast = request.target == .channel
         if request.token.first == ForeignForm.quote, ForeignForm.isQuotedHex(request.token) {
-            request.fail(Fault(.badDeviceToken, ForeignForm.quotedToken))
+            request.fail(RequestFault(.badDeviceToken, ForeignForm.quotedToken))
         }
         request.headers.pushType = isBroadcast ? .liveactivity : .alert
         if isBroadcast && !HeaderCheck.isClean(request.channelID, limit: RecordLimits.channelID) {
-            request.fail(Fault(.badChannelId, "a channel id is printable ASCII of 1 to 200 bytes"))
+            request.fail(RequestFault(.badChannelId, "a channel id is printable ASCII of 1 to 200 bytes"))
             request.channelID = request.channelID.cutText(RecordLimits.channelID)
         }
         if let value = fields[.topic] {
             request.headers.topic = value
             if !HeaderCheck.isClean(value, limit: RecordLimits.topic) {
                 request.headers.topic = value.cutText(RecordLimits.topic)
-                request.fail(Fault(.badTopic, "apns-topic must be printable ASCII of 1 to 255 bytes", value))
+                request.fail(RequestFault(.badTopic, "apns-topic must be printable ASCII of 1 to 255 bytes", value))
             } else if isBroadcast && HeaderCheck.isLiveActivityTopic(value) {
                 // Whatever the configuration: so that the library can say it, too.
                 request.fail(
-                    Fault(.topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", value)
+                    RequestFault(
+                        .topicDisallowed, "a broadcast's topic is the bundle id, without a push type's suffix", value)
                 )
             }
         }
@@ -201,20 +202,21 @@ package struct RequestParser: ~Copyable {
                 request.headers.pushType = type
             } else {
                 let meant = PushType(nearest: value).map { scratch.suggestion($0.text, for: value) }
-                request.fail(Fault(.invalidPushType, "apns-push-type is not one of Apple's", meant ?? value))
+                request.fail(RequestFault(.invalidPushType, "apns-push-type is not one of Apple's", meant ?? value))
             }
             if isBroadcast && request.headers.pushType != .liveactivity {
-                request.fail(Fault(.invalidPushType, "a broadcast's apns-push-type must be liveactivity", value))
+                request.fail(RequestFault(.invalidPushType, "a broadcast's apns-push-type must be liveactivity", value))
             }
         }
         if let value = fields[.priority] {
             if let priority = HeaderCheck.priority(value) {
                 request.headers.priority = priority
                 if request.headers.pushType == .background && priority != 5 {
-                    request.fail(Fault(.badPriority, "apns-priority of a background notification must be 5", value))
+                    request.fail(
+                        RequestFault(.badPriority, "apns-priority of a background notification must be 5", value))
                 }
             } else {
-                request.fail(Fault(.badPriority, "apns-priority must be 1, 5 or 10", value))
+                request.fail(RequestFault(.badPriority, "apns-priority must be 1, 5 or 10", value))
             }
         } else if request.headers.pushType == .background {
             request.headers.priority = 5
@@ -223,7 +225,7 @@ package struct RequestParser: ~Copyable {
             if let seconds = HeaderCheck.unsigned(value), let expiration = UInt32(exactly: seconds) {
                 request.headers.expiration = expiration
             } else {
-                request.fail(Fault(.badExpirationDate, "apns-expiration must be 0 to 4294967295 seconds", value))
+                request.fail(RequestFault(.badExpirationDate, "apns-expiration must be 0 to 4294967295 seconds", value))
             }
         }
         if let value = fields[.notBefore] { readNotBefore(value, &request) }
@@ -233,29 +235,29 @@ package struct RequestParser: ~Copyable {
             request.headers.texts[header] = value
             if !HeaderCheck.isClean(value, limit: row.limit) {
                 request.headers.texts[header] = value.cutText(row.limit)
-                request.fail(Fault(row.reason, row.complaint, value))
+                request.fail(RequestFault(row.reason, row.complaint, value))
             }
         }
         if let value = fields[.apnsID] {
             if let id = NotificationUUID(text: value), id != .none {
                 request.headers.apnsID = id
             } else {
-                request.fail(Fault(.badMessageId, "apns-id must be a UUID that is not nil", value))
+                request.fail(RequestFault(.badMessageId, "apns-id must be a UUID that is not nil", value))
             }
         }
         if let value = fields[.app] {
             // One byte more than a name may have, so that no app has the name that is left of a longer one.
             request.app = value.cut(RecordLimits.app + 1)
-            if value.count == 0 { request.fail(Fault(.none, "the app's name is empty")) }
+            if value.count == 0 { request.fail(RequestFault(.none, "the app's name is empty")) }
             if value.count > RecordLimits.app {
-                request.fail(Fault(.none, "the app's name has more than 100 bytes", value))
+                request.fail(RequestFault(.none, "the app's name has more than 100 bytes", value))
             }
         }
         if let value = fields[.environment] {
             if let environment = HeaderCheck.environment(value) {
                 request.environment = environment
             } else {
-                request.fail(Fault(.none, "the environment must be production or development", value))
+                request.fail(RequestFault(.none, "the environment must be production or development", value))
             }
         }
     }
@@ -267,7 +269,7 @@ package struct RequestParser: ~Copyable {
                 request.form == .envelope
                 ? "not_before must be a number, 0 to 4294967295 seconds since 1970"
                 : "push-not-before must be 0 to 4294967295 seconds since 1970"
-            return request.fail(Fault(.none, complaint, value))
+            return request.fail(RequestFault(.none, complaint, value))
         }
         request.notBefore = notBefore
         if let expiration = request.headers.expiration, expiration > 0, expiration <= notBefore,
@@ -277,7 +279,7 @@ package struct RequestParser: ~Copyable {
                 request.form == .envelope
                 ? "apns-expiration must be 0, or later than not_before"
                 : "apns-expiration must be 0, or later than push-not-before"
-            request.fail(Fault(.badExpirationDate, complaint, value))
+            request.fail(RequestFault(.badExpirationDate, complaint, value))
         }
     }
 
@@ -289,25 +291,25 @@ package struct RequestParser: ~Copyable {
     mutating func checkPayload(_ request: inout ParsedRequest, _ kind: JSONKind, half: Int?) {
         switch kind {
         case .object: break
-        case .null: request.fail(Fault(.payloadEmpty, "the payload is empty"))
+        case .null: request.fail(RequestFault(.payloadEmpty, "the payload is empty"))
         case .string:
             request.fail(
-                Fault(.badRequestPayload, "the payload must be a JSON object, not a string (serialized twice?)"))
+                RequestFault(.badRequestPayload, "the payload must be a JSON object, not a string (serialized twice?)"))
         case .array, .number, .bool:
-            request.fail(Fault(.badRequestPayload, "the payload must be a JSON object"))
+            request.fail(RequestFault(.badRequestPayload, "the payload must be a JSON object"))
         }
         if let half {
             request.fail(
-                Fault(
+                RequestFault(
                     .badRequestPayload, "the payload has half a surrogate pair, as of a text cut inside an emoji",
                     scratch.decimal("at byte ", half)))
         }
         if request.target == .channel || request.headers.pushType == .voip {
             if request.payload.count > Self.largePayloadLimit {
-                request.fail(Fault(.payloadTooLarge, "the payload has more than 5120 bytes"))
+                request.fail(RequestFault(.payloadTooLarge, "the payload has more than 5120 bytes"))
             }
         } else if request.payload.count > Self.payloadLimit {
-            request.fail(Fault(.payloadTooLarge, "the payload has more than 4096 bytes"))
+            request.fail(RequestFault(.payloadTooLarge, "the payload has more than 4096 bytes"))
         }
     }
 }

@@ -7,7 +7,7 @@ import JSON
 package struct ResultWriter: ~Copyable {
     private let apps: AppParts
     private var json = JSONWriter(capacity: RecordLimits.result)
-    private var headers = HeaderList()
+    private var headers = RecordHeaderList()
 
     package init(apps: [RecordApp]) {
         self.apps = AppParts(apps)

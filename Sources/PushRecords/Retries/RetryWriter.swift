@@ -38,7 +38,7 @@ package struct RetryOrder {
 package struct RetryWriter: ~Copyable {
     private let apps: AppParts
     private var text = HeaderText()
-    private var headers = HeaderList()
+    private var headers = RecordHeaderList()
 
     package init(apps: [RecordApp]) {
         self.apps = AppParts(apps)

@@ -1,5 +1,5 @@
 /// A list of headers that is kept and reused: it grows, and never shrinks. Owns the list, not the bytes.
-struct HeaderList: ~Copyable {
+struct RecordHeaderList: ~Copyable {
     private var storage: UnsafeMutablePointer<RecordHeader>
     private var capacity: Int
     private var count = 0

@@ -1,7 +1,7 @@
 import YAML
 
 /// One thing that is wrong with a configuration, and where.
-struct Problem {
+struct ConfigurationProblem {
     /// The key, from the top: `apps[0].token.key_id`; empty for the document itself.
     var path: String
     /// `nil`: it is about a default, or about flags.
