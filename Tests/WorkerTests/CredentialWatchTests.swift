@@ -11,7 +11,7 @@ import Testing
 extension PushWorker {
     /// Looks for files that changed, and waits until they are read.
     fileprivate func look() {
-        fileWatch?.look()
+        files.watch?.look()
         finishReading()
     }
 
@@ -198,7 +198,7 @@ extension PushWorker {
             gate.wait()
             return loaded
         }
-        while worker.configurationReading.underWay?.path != file { worker.loop.runOnce(timeoutNs: 1_000_000) }
+        while worker.files.configuration.underWay?.path != file { worker.loop.runOnce(timeoutNs: 1_000_000) }
         #expect(worker.hangingFaults(worker.now).isEmpty)
         var later = worker.now
         later.ns += PushWorker.readingNs
@@ -208,7 +208,7 @@ extension PushWorker {
         // A watch of other files goes on meanwhile.
         let identity = worker.apps[0].tokenIdentity
         try SelfSigned.privateKey().write(toFile: scene.key, atomically: true, encoding: .utf8)
-        worker.fileWatch?.look()
+        worker.files.watch?.look()
         while worker.apps[0].tokenIdentity == identity { worker.loop.runOnce(timeoutNs: 10_000_000) }
 
         // Asked for twice while it hangs: only what the file holds after counts.

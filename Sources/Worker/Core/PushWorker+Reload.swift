@@ -30,12 +30,12 @@ extension PushWorker {
     /// taken over once that is done; what is asked for meanwhile is read from the beginning then.
     func reload(_ reread: @escaping Rereading) {
         let living = apps.indices.filter { !appRows[$0].isRemoved }.map { apps[$0].settings }
-        let hasBegun = configurationReading.begin({ Self.read(reread, living) }) { [weak self] found in
+        let hasBegun = files.configuration.begin({ Self.read(reread, living) }) { [weak self] found in
             self?.take(found)
         }
         guard !hasBegun else { return }
-        guard configurationReading.isBusy else { return refuse(["no thread can be had to read it"]) }
-        nextReload = reread
+        guard files.configuration.isBusy else { return refuse(["no thread can be had to read it"]) }
+        files.nextReload = reread
     }
 
     /// The thread's part.
@@ -64,8 +64,8 @@ extension PushWorker {
 
     private func take(_ found: Reread) {
         guard stopping == nil else { return }
-        if let again = nextReload {
-            nextReload = nil
+        if let again = files.nextReload {
+            files.nextReload = nil
             return reload(again)
         }
         switch found {
@@ -89,16 +89,16 @@ extension PushWorker {
         sayPauses(new.apps, before: configuration.apps)
         configuration.apps = new.apps
         DescriptorNeed.raiseLimit(for: configuration, logger)
-        refusedReload = []
-        refusedFiles = [:]
+        files.refusedReload = []
+        files.refusedFiles = [:]
         watchFiles()
         // Files that have other contents under the same name.
-        fileWatch?.look()
+        files.watch?.look()
         logger.notice(.worker, "configuration reloaded", ["apps": .count(new.apps.count)])
     }
 
     private func refuse(_ lines: [String]) {
-        refusedReload = lines
+        files.refusedReload = lines
         for line in lines {
             logger.error(
                 .worker, "the configuration is refused; the one before stays", about: line, ["text": .text(line)])
@@ -123,7 +123,7 @@ extension PushWorker {
         }
         for index in mapping.removed {
             appRows[index.value].isRemoved = true
-            openCircuits.removeAll { $0.name.app == index }
+            observations.forgetCircuits(of: index)
             transports?.remove(index)
             logger.notice(.worker, "app removed; what is left of it is held", ["app": "\(appRows[index.value].name)"])
         }
@@ -188,14 +188,14 @@ extension PushWorker {
     /// Of a configuration or a credential that is there and not in force.
     func refusalFaults() -> [Fault] {
         var faults: [Fault] = []
-        if let first = refusedReload.first {
-            let more = refusedReload.count > 1 ? " (and \(refusedReload.count - 1) more)" : ""
+        if let first = files.refusedReload.first {
+            let more = files.refusedReload.count > 1 ? " (and \(files.refusedReload.count - 1) more)" : ""
             faults.append(
                 Fault(
                     "configuration", .refused, "it is refused, and the one before stays: \(first)\(more)",
                     "mend it and send SIGHUP again"))
         }
-        for (app, lines) in refusedFiles.sorted(by: { $0.key < $1.key }) where !appRows[app].isRemoved {
+        for (app, lines) in files.refusedFiles.sorted(by: { $0.key < $1.key }) where !appRows[app].isRemoved {
             faults.append(
                 Fault(
                     "app \(appRows[app].name)", .refused,
@@ -209,12 +209,12 @@ extension PushWorker {
 
     /// Watches the files that credentials are read from; Kubernetes swaps them under their names.
     func watchFiles() {
-        let files = CredentialFiles(apps.map(\.settings))
+        let watched = CredentialFiles(apps.map(\.settings))
         // Who hangs at a file that is watched further would only be joined there by another thread.
-        var reading = fileWatch?.reading
-        if let path = reading?.underWay?.path, !path.isEmpty, !files.paths.contains(path) { reading = nil }
-        fileWatch = FileWatch(loadedHashes(of: files.paths), loop: loop, reading: reading) { [weak self] paths in
-            self?.appsToRead.formUnion(files.apps(using: paths))
+        var reading = files.watch?.reading
+        if let path = reading?.underWay?.path, !path.isEmpty, !watched.paths.contains(path) { reading = nil }
+        files.watch = FileWatch(loadedHashes(of: watched.paths), loop: loop, reading: reading) { [weak self] paths in
+            self?.files.appsToRead.formUnion(watched.apps(using: paths))
             self?.readNextApp()
         }
     }
@@ -231,17 +231,17 @@ extension PushWorker {
     /// Reads the credential of the next app that has a file with other contents, where none is being read. Once a
     /// second, too: there may have been no room for a thread.
     func readNextApp() {
-        guard stopping == nil, !credentialReading.isBusy else { return }
-        appsToRead = appsToRead.filter { !appRows[$0.value].isRemoved }
-        guard let index = appsToRead.min(by: { $0.value < $1.value }) else { return }
+        guard stopping == nil, !files.credential.isBusy else { return }
+        files.appsToRead = files.appsToRead.filter { !appRows[$0.value].isRemoved }
+        guard let index = files.appsToRead.min(by: { $0.value < $1.value }) else { return }
         let settings = apps[index.value].settings
-        let hasBegun = credentialReading.begin({
+        let hasBegun = files.credential.begin({
             Result { () throws(StartFailure) in try LoadedApp(settings) }
         }) { [weak self] found in
             self?.take(found, of: index, readBy: settings)
             self?.readNextApp()
         }
-        if hasBegun { appsToRead.remove(index) }
+        if hasBegun { files.appsToRead.remove(index) }
     }
 
     private func take(_ found: Result<LoadedApp, StartFailure>, of index: AppIndex, readBy settings: AppSettings) {
@@ -254,13 +254,13 @@ extension PushWorker {
             loaded.settings = apps[index.value].settings
             replace(index, with: loaded)
             readFeedback()
-            refusedFiles[index.value] = nil
+            files.refusedFiles[index.value] = nil
             for (path, hash) in loadedHashes(of: Array(loaded.fileHashes.keys)) {
-                fileWatch?.remember(path, hash: hash)
+                files.watch?.remember(path, hash: hash)
             }
             logger.notice(.apns, "credential read again: its connections are made anew", ["app": "\(name)"])
         case .failure(let failure):
-            refusedFiles[index.value] = failure.lines
+            files.refusedFiles[index.value] = failure.lines
             for line in failure.lines {
                 logger.error(
                     .apns, "a credential's file changed and cannot be used; the one before stays", about: line,
@@ -271,13 +271,8 @@ extension PushWorker {
 
     // MARK: File systems that hang
 
-    /// Who reads files.
-    private var readings: [FileReading] {
-        [configurationReading, credentialReading] + [fileWatch?.reading].compactMap(\.self)
-    }
-
     /// Whether a thread is at a file, or about to be.
-    var isReadingFiles: Bool { readings.contains(where: \.isBusy) || !appsToRead.isEmpty }
+    var isReadingFiles: Bool { files.readings.contains(where: \.isBusy) || !files.appsToRead.isEmpty }
 
     /// How long reading a configuration or a credential may take before that is named.
     static let readingNs: Int64 = 5_000_000_000
@@ -285,7 +280,7 @@ extension PushWorker {
     /// Files that are waited for; what was read before stays in force meanwhile.
     func hangingFaults(_ now: DeliveryTime) -> [Fault] {
         var faults: [Fault] = []
-        for case let (path, sinceNs)? in readings.map(\.underWay) where now.ns - sinceNs >= Self.readingNs {
+        for case let (path, sinceNs)? in files.readings.map(\.underWay) where now.ns - sinceNs >= Self.readingNs {
             let subject = path.isEmpty ? "configuration" : "file \(path)"
             guard !faults.contains(where: { $0.subject == subject }) else { continue }
             faults.append(
@@ -294,6 +289,34 @@ extension PushWorker {
                     "look at the file system it is on; it goes on by itself once that answers"))
         }
         return faults
+    }
+}
+
+extension PushWorker {
+    /// The files that are read while it runs: who reads them, which are to be read, and what was refused of them.
+    struct ConfiguredFiles {
+        let configuration: FileReading
+        let credential: FileReading
+        /// Of the credentials' files.
+        fileprivate(set) var watch: FileWatch?
+        /// What SIGHUP asked for while the configuration was being read.
+        fileprivate var nextReload: Rereading?
+        /// A file of theirs changed, and is not read yet.
+        fileprivate var appsToRead: Set<AppIndex> = []
+        /// Why the last configuration was not taken over; empty: it was.
+        fileprivate var refusedReload: [String] = []
+        /// By the app, why a file of it that changed cannot be used.
+        fileprivate var refusedFiles: [Int: [String]] = [:]
+
+        init(loop: Loop) {
+            configuration = FileReading(loop: loop)
+            credential = FileReading(loop: loop)
+        }
+
+        /// Who reads files.
+        fileprivate var readings: [FileReading] {
+            [configuration, credential] + [watch?.reading].compactMap(\.self)
+        }
     }
 }
 

@@ -2,38 +2,28 @@ internal import Configuration
 internal import Delivery
 internal import Kafka
 internal import Observability
-internal import PushRecords
-internal import TLS
-
-extension CircuitName {
-    /// The app it is of, or one of those that share it.
-    var app: AppIndex {
-        switch self {
-        case .credential(let app), .topic(_, let app), .connection(let app): app
-        }
-    }
-}
-
-extension AppStatus {
-    fileprivate var isSlowedByGuard: Bool {
-        switch guardState {
-        case .tripped: true
-        case .off, .unproven, .proven: false
-        }
-    }
-}
-
-extension Fault.Kind {
-    /// Nothing of the app is answered while it is so.
-    fileprivate var explainsNoAnswers: Bool { self == .credential || self == .unconnected }
-}
 
 extension PushWorker {
+    /// What the pages show beside what the machine and its partners know.
+    struct PageState {
+        let board: StatusBoard
+        let startedMs: Int64
+        /// Why it is still starting.
+        var waitingFor = ""
+        fileprivate(set) var lastSnapshotNs: Int64 = 0
+        fileprivate var hasBeenReady = false
+
+        init(_ snapshot: WorkerSnapshot, nowNs: Int64) {
+            board = StatusBoard(snapshot, nowNs: nowNs)
+            startedMs = snapshot.startedMs
+        }
+    }
+
     /// Leaves a fresh copy of how things stand for the pages, where there are any.
     func postSnapshot(_ now: DeliveryTime) {
-        lastSnapshotNs = now.ns
+        pageState.lastSnapshotNs = now.ns
         guard configuration.admin.listen != nil else { return }
-        if readers.count > 0, readers.allSatisfy(\.hasJoined) { hasBeenReady = true }
+        if readers.count > 0, readers.allSatisfy(\.hasJoined) { pageState.hasBeenReady = true }
         for (index, status) in machine.appStatuses.enumerated() {
             appRows[index].status = status
             guard let standing = transports?[index] else { continue }
@@ -42,7 +32,7 @@ extension PushWorker {
             appRows[index].window = standing.window
         }
         var snapshot = WorkerSnapshot(
-            groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: now.wallMs, apps: appRows,
+            groupID: configuration.kafka.groupID, startedMs: pageState.startedMs, takenMs: now.wallMs, apps: appRows,
             tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges)
         snapshot.crashes = crashes
         snapshot.unpacking = WorkerSnapshot.Unpacked(
@@ -52,33 +42,33 @@ extension PushWorker {
             unreadableBatches: readers.reduce(0) { $0 + $1.unreadableBatches },
             lastUnreadable: readers.compactMap(\.lastUnreadable).last)
         snapshot.phase = phase
-        snapshot.waitingFor = waitingFor
-        snapshot.hasBeenReady = hasBeenReady
-        snapshot.problems = problemList.problems
-        snapshot.problemsLeftOut = problemList.leftOut
+        snapshot.waitingFor = pageState.waitingFor
+        snapshot.hasBeenReady = pageState.hasBeenReady
+        snapshot.problems = observations.problems.problems
+        snapshot.problemsLeftOut = observations.problems.leftOut
         snapshot.unacknowledged = publisher?.unacknowledgedCount ?? 0
         snapshot.refused = publisher?.refusedCount ?? 0
         snapshot.tooLarge = publisher?.tooLarge ?? []
         snapshot.rejected = publisher?.rejected ?? []
-        snapshot.quotaDelaysMs = quotas.totalsMs
-        snapshot.leftTiers = waitingTiers.map { ($0.topic, Int(clamping: $0.records)) }
+        snapshot.quotaDelaysMs = observations.quotas.totalsMs
+        snapshot.leftTiers = leftTiers.waiting.map { ($0.topic, Int(clamping: $0.records)) }
         for (reader, role) in zip(readers, WorkerSnapshot.Role.allCases) {
             reader.forEachAssigned { id, partition in
                 guard let status = machine.status(of: id) else { return }
                 // The last fetch tells it too; what is not fetched, the watch alone.
                 let high = max(
-                    reader.consumer.watermarks(of: partition).high, clusterReport?.ends[partition] ?? -1)
+                    reader.consumer.watermarks(of: partition).high, observations.clusterReport?.ends[partition] ?? -1)
                 snapshot.partitions.append(
                     WorkerSnapshot.Partition(role: role, status: status, logEnd: high < 0 ? nil : high))
             }
         }
         snapshot.unknownLags = unknownLags(snapshot)
-        board.post(snapshot)
+        pageState.board.post(snapshot)
     }
 
     /// Roles with a topic of which nothing is known, and no partition is assigned: there may be records in it.
     private func unknownLags(_ snapshot: WorkerSnapshot) -> Set<WorkerSnapshot.Role> {
-        guard let report = clusterReport, report.silence == nil else { return [] }
+        guard let report = observations.clusterReport, report.silence == nil else { return [] }
         let read = Set(snapshot.partitions.map(\.status.topic))
         let unknown = report.topics.filter { !$0.isKnown && !read.contains($0.name) }
         return Set(unknown.compactMap { $0.use == .requests ? .requests : $0.use == .retries ? .retries : nil })
@@ -87,276 +77,21 @@ extension PushWorker {
     private var phase: WorkerSnapshot.Phase {
         if stopping != nil { return .stopping }
         if publisher == nil { return .starting }
-        return hasBeenReady ? .running : .joining
-    }
-
-    // MARK: Problems
-
-    /// Says what has begun to keep the worker from its work, what goes on to, and what is over.
-    func lookForProblems(_ now: DeliveryTime) {
-        noteDisconnected(now)
-        warnOfCertificates(now)
-        for line in problemList.update(faults(now), nowNs: now.ns, nowMs: now.wallMs) {
-            switch line {
-            case .lasts(let problem):
-                logger.remind(
-                    .worker, "degraded",
-                    [
-                        "subject": .text(problem.subject), "problem": .text(problem.text),
-                        "advice": .text(problem.advice),
-                        "for_ms": .count(max(0, now.wallMs.subtractingReportingOverflow(problem.sinceMs).partialValue)),
-                    ])
-            case .isOver(let subject, let afterMs):
-                logger.notice(
-                    .worker, "no longer degraded by this", ["subject": .text(subject), "after_ms": .count(afterMs)])
-            }
-        }
-    }
-
-    /// How long an app may be without a connection or a way to one, or with such only that allow no stream, before that
-    /// is a problem: one is made anew in less.
-    private static let disconnectedNs: Int64 = 8_000_000_000
-    /// How long joining a group may take: a member that died is waited for until its session is over.
-    private var joiningNs: Int64 {
-        max(9_000_000_000, configuration.kafka.sessionTimeout.nanoseconds + 5_000_000_000)
-    }
-    /// How long a question of the watch may take: each has a limit of its own, far below.
-    private static let questionNs: Int64 = 30_000_000_000
-
-    private func noteDisconnected(_ now: DeliveryTime) {
-        for (index, row) in appRows.enumerated() {
-            let isOfUse = transports.map { $0[index].connections.open > 0 || $0[index].takesRequests } ?? false
-            if row.isRemoved || isOfUse && streamlessHost(of: index) == nil {
-                disconnectedSinceNs[index] = nil
-            } else if disconnectedSinceNs[index] == nil {
-                disconnectedSinceNs[index] = now.ns
-            }
-        }
-    }
-
-    private func warnOfCertificates(_ now: DeliveryTime) {
-        for (index, row) in appRows.enumerated() where !row.isRemoved {
-            guard let endsMs = row.certificateEndsMs,
-                expiries.beginsToEnd(index, endsMs: endsMs, nowMs: now.wallMs),
-                let warning = apps[index].certificateWarning(nowMs: now.wallMs)
-            else { continue }
-            eventLog.write(.certificate(warning), of: AppIndex(index))
-        }
-    }
-
-    /// The host whose connections all allow no stream.
-    private func streamlessHost(of app: Int) -> String? {
-        if case .noStreams(let host)? = transports?[app].unreachable { host } else { nil }
-    }
-
-    private func faults(_ now: DeliveryTime) -> [Fault] {
-        guard publisher != nil, stopping == nil else { return [] }
-        return kafkaFaults(now) + appFaults(now) + refusalFaults() + hangingFaults(now)
-    }
-
-    private func kafkaFaults(_ now: DeliveryTime) -> [Fault] {
-        let servers = configuration.kafka.bootstrapServers
-        var faults = clusterReport?.faults(bootstrapServers: servers) ?? []
-        let isSilent = clusterReport?.silence != nil
-        if !isSilent, readers.contains(where: { !$0.isBrokerReached }) {
-            faults.append(
-                Fault(
-                    "kafka", .silent, "no broker of \(servers) is connected",
-                    "look at the brokers and at the network between")
-            )
-        }
-        if now.ns - max(startedNs, watch?.lastReturnNs ?? 0) > Self.questionNs {
-            faults.append(
-                Fault(
-                    "kafka", .stuck, "the Kafka client does not come back with an answer",
-                    "restart the worker if this lasts")
-            )
-        }
-        for reader in readers where !isSilent && !reader.hasJoined && now.ns - startedNs > joiningNs {
-            let cause = reader.lastError.map { ": \($0.text)" } ?? ""
-            guard !faults.contains(where: { $0.subject == "group \(reader.name)" }) else { continue }
-            faults.append(
-                Fault(
-                    "group \(reader.name)", .unjoined, "the group cannot be joined\(cause)",
-                    "all workers of a group need the same kafka.assignment, and the right to Read the group"))
-        }
-        // Where no broker answers at all, that is said.
-        if isSilent { unansweredRequests.forget() }
-        let delays = quotas.faults(of: cluster, nowNs: now.ns)
-        // A broker that holds a connection back answers nothing on it meanwhile.
-        faults +=
-            delays
-            + unansweredRequests.faults(nowNs: now.ns).filter { fault in
-                !delays.contains { $0.subject == fault.subject }
-            }
-        if let report = clusterReport, !isSilent {
-            let ends = readers.flatMap { reader in reader.ends(lastStable: report.ends) }
-            let stalls = openTransactions.look(ends, toldNs: report.atNs, nowNs: now.ns)
-            faults += stalls.map { $0.fault(bootstrapServers: servers) }
-        }
-        var named = Set(faults.map(\.subject))
-        for problem in kafkaProblems(now) {
-            // Where no broker answers at all, nothing is acknowledged either.
-            if isSilent, problem.trouble == .unacknowledged { continue }
-            let subject = "\(problem.subject)"
-            guard named.insert(subject).inserted else { continue }
-            faults.append(Fault(subject, problem.trouble.kind, problem.text, problem.advice))
-        }
-        // After those: they are no other words for the same trouble.
-        faults += unsafeTopics.map { ClusterReport.fault(of: $0) } + lostRecords.faults(nowNs: now.ns)
-        return faults + memoryFaults(now)
-    }
-
-    func noteOvertaken(_ id: PartitionID, from committed: Int64, to start: Int64, _ now: DeliveryTime) {
-        guard let partition = readers.lazy.compactMap({ $0.name(of: id) }).first else { return }
-        lostRecords.note(partition, offsets: start - committed, nowNs: now.ns)
-    }
-
-    /// Who holds the memory for which large batches wait.
-    private func memoryFaults(_ now: DeliveryTime) -> [Fault] {
-        let victims = readers.reduce(into: Set<String>()) { $0.formUnion($1.topicsPutOff(now)) }
-        guard !victims.isEmpty else { return [] }
-        let unread = readers.reduce(into: [String: UnreadRecords]()) { $0.merge($1.unread) { first, _ in first } }
-        return UnreadRecords.faults(unread, victims: victims)
-    }
-
-    /// What the worker's own clients met, however the watch's questions are answered.
-    private func kafkaProblems(_ now: DeliveryTime) -> [KafkaProblem] {
-        (publisher?.problems(nowNs: now.ns) ?? []) + (groups?.problems(now: now) ?? [])
-    }
-
-    private func appFaults(_ now: DeliveryTime) -> [Fault] {
-        var faults: [Fault] = []
-        func add(_ app: Int, _ kind: Fault.Kind, _ text: String, _ advice: String) {
-            faults.append(Fault("app \(appRows[app].name)", kind, text, advice))
-        }
-        /// In these words, unless it has connections that allow no stream.
-        func addUnconnected(_ app: Int, _ text: String, _ effect: String = "") {
-            if let host = streamlessHost(of: app) {
-                add(
-                    app, .unconnected,
-                    "all connections to \(host) allow no stream (SETTINGS_MAX_CONCURRENT_STREAMS 0)\(effect)",
-                    "it goes on by itself once streams are allowed; look at the proxy, and at what the app's host is")
-            } else {
-                add(app, .unconnected, text + effect, "look at the network, the proxy and the app's host")
-            }
-        }
-        for (circuit, reason) in openCircuits {
-            let word = reason.text?.description ?? "no known reason"
-            func mend(_ app: AppIndex, _ topic: String?) -> String {
-                let settings = apps[app.value].settings
-                let topic = topic ?? settings.bundleIDs.joined(separator: ", ")
-                let why = RefusalAdvice.of(reason, status: 403, topic, settings)?.text ?? "the credential is refused"
-                return "\(why); changed key and certificate files are read by themselves"
-            }
-            switch circuit {
-            case .credential(let app):
-                add(
-                    app.value, .credential, "Apple refuses the credential (\(word)): its notifications are held",
-                    mend(app, nil))
-            case .topic(let topic, let app):
-                add(
-                    app.value, .topicCredential("\(topic)"),
-                    "Apple refuses the credential for \(topic) (\(word)): its notifications are held",
-                    mend(app, topic))
-            case .connection(let app):
-                addUnconnected(app.value, "no connection can be made", ": its notifications are held")
-            }
-        }
-        for (index, row) in appRows.enumerated() where row.status.map(\.isSlowedByGuard) == true {
-            add(
-                index, .slowed, "nearly all its device tokens are bad: it is slowed down",
-                "do the device tokens belong to the other environment?")
-        }
-        for (index, row) in appRows.enumerated() where !row.isRemoved {
-            guard let endsMs = row.certificateEndsMs,
-                CertificateExpiries.isWithin(CertificateExpiries.problemMs, endsMs: endsMs, nowMs: now.wallMs),
-                let certificate = apps[index].certificate
-            else { continue }
-            let words = endsMs <= now.wallMs ? "expired" : "expires"
-            add(
-                index, .expiring, "its client certificate \(words) on \(certificate.notAfterDay)",
-                "put a new one in its place; it is read within 10 s")
-        }
-        for (index, row) in appRows.enumerated()
-        where row.window.tooShort > 0 && now.ns - row.window.lastNs < LostRecords.namedNs {
-            add(
-                index, .lost,
-                "errors came after their window had closed (\(row.window.tooShort)): at most \(row.window.lostAtMost) "
-                    + "notifications whose results say accepted were not delivered",
-                "make binary.window.duration longer; the log says how long it is now")
-        }
-        faults += feedbackFaults(now)
-        for index in appRows.indices where !appRows[index].isRemoved && apps[index].settings.binary != nil {
-            guard let ends = transports?[index].doubtfulEnds, ends.areMany(now.ns) else { continue }
-            add(
-                index, .doubtful,
-                "\(ends.connections) connections to its gateway ended without a word: \(ends.notifications) notifications "
-                    + "that were on them are in doubt, are sent again, and may be shown twice",
-                "look at the gateway's log, and whether it, or what is in between, closes connections after some time or number"
-            )
-        }
-        for index in appRows.indices where !appRows[index].isRemoved {
-            if case .connectFailed(let host, let reason, _)? = transports?[index].unreachable {
-                addUnconnected(index, "cannot connect to \(host): \(reason)")
-            } else if let sinceNs = disconnectedSinceNs[index], now.ns - sinceNs >= Self.disconnectedNs {
-                addUnconnected(index, "it has no connection")
-            } else if let how = transports?[index].unanswered, appRows[index].status?.isPaused != true,
-                !faults.contains(where: { $0.subject == "app \(appRows[index].name)" && $0.kind.explainsNoAnswers })
-            {
-                let ends = how.endedBy.map { "ends every request's stream without an answer (\($0))" }
-                add(
-                    index, .unanswered, "\(how.host) \(ends ?? "takes requests and answers none")",
-                    "look at the proxy, and at what the app's host is; it is over with the first answer")
-            }
-        }
-        return faults
-    }
-
-    /// Says in a line what the groups are waited for, and how long that may take: one that died keeps its place until
-    /// its session is over, as far as its configuration is ours.
-    func sayWaits(_ now: DeliveryTime) {
-        func seconds(_ milliseconds: Int64) -> String { "\((milliseconds + 999) / 1_000) s at most" }
-        let session =
-            "a member that died, until its session is over (\(seconds(configuration.kafka.sessionTimeout.milliseconds)))"
-        // Where no broker answers, that is said, and it is what is waited for.
-        let isReached = clusterReport?.silence == nil && readers.allSatisfy(\.isBrokerReached)
-        let joining = isReached ? readers.filter { $0.mustSayJoining(now) } : []
-        if !joining.isEmpty {
-            let drainMs = configuration.drain.rebalance.milliseconds + WorkerConfiguration.lastCommitMs
-            logger.info(
-                .kafka, "waiting for partitions",
-                [
-                    "groups": .text(joining.map(\.name).joined(separator: ",")),
-                    "for": .text(
-                        "\(session), one that drains (\(seconds(drainMs))), or, of a new group, the brokers' "
-                            + "group.initial.rebalance.delay.ms"),
-                ])
-        }
-        let leaving = readers.filter { $0.mustSayLeaving(now) }
-        if !leaving.isEmpty, case .draining(let deadlineNs)? = stopping {
-            logger.info(
-                .kafka, "waiting for the groups' coordinator, to leave them",
-                [
-                    "groups": .text(leaving.map(\.name).joined(separator: ",")), "for": .text(session),
-                    "gives_up_in_ms": .count(max(0, (deadlineNs - now.ns) / 1_000_000)),
-                ])
-        }
+        return pageState.hasBeenReady ? .running : .joining
     }
 
     // MARK: What the watch tells
 
     func take(_ report: ClusterReport) {
-        clusterReport = report
+        observations.clusterReport = report
         for reader in readers { reader.take(report) }
-        if let unsafe = report.unsafeTopics { unsafeTopics = unsafe }
+        if let unsafe = report.unsafeTopics { observations.unsafeTopics = unsafe }
         if let failure = report.leftTiersFailure { missLeftTiers(failure) }
         for change in report.changedLogs {
             for reader in readers { reader.logIsAnother(change, &machine, now: now) }
         }
         for reader in readers { watch?.note(read: reader.takeWitnesses()) }
         guard stopping == nil, readers.count > 1, let found = report.leftTiers else { return }
-        waitingTiers = found
         let (begun, ended) = leftTiers.take(found: found, existing: report.otherTopics, nowNs: now.ns)
         guard !begun.isEmpty || !ended.isEmpty else { return }
         for tier in begun {

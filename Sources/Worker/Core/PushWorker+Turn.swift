@@ -14,7 +14,7 @@ extension PushWorker {
     func turn() {
         guard let groups, let transports, let publisher else { return }
         let now = now
-        board.turned(nowNs: now.ns)
+        pageState.board.turned(nowNs: now.ns)
         if stopping != nil { wakeUps.insert(.leaving) }
         let wokenBy = wakeUps
         wakeUps = []
@@ -25,7 +25,7 @@ extension PushWorker {
         if stopping == nil, let error = groups.fatalError { stop(because: "Kafka: \(error.text)") }
         moveStopping(now)
         publishProgress(now)
-        if now.ns - lastSnapshotNs >= Self.snapshotEveryNs {
+        if now.ns - pageState.lastSnapshotNs >= Self.snapshotEveryNs {
             lookForProblems(now)
             postSnapshot(now)
         }
@@ -38,11 +38,9 @@ extension PushWorker {
     }
 
     private func note(_ event: DeliveryEvent, _ now: DeliveryTime) {
-        switch event {
-        case .circuitOpened(let circuit, let reason): openCircuits.append((circuit, reason))
-        case .circuitClosed(let circuit): openCircuits.removeAll { $0.name == circuit }
-        case .overtaken(let id, let committed, let start): noteOvertaken(id, from: committed, to: start, now)
-        default: break
+        observations.note(event)
+        if case .overtaken(let id, let committed, let start) = event {
+            noteOvertaken(id, from: committed, to: start, now)
         }
         eventLog.write(event, partitionName: name(of:))
     }

@@ -43,58 +43,28 @@ package final class PushWorker: @unchecked Sendable {
     var publisher: RecordPublisher?
     /// Retry topics that are not in the configuration, as far as the watch found them.
     var leftTiers = LeftTierList()
-    /// Those of them, or others, that held records of the group when the watch looked last.
-    var waitingTiers: [LeftTiers.Tier] = []
     var alarm: Alarm?
     /// Each app's row of the pages; what changes by itself is filled in when a snapshot is made.
     var appRows: [WorkerSnapshot.App]
     /// Numbers by which the machine knows the apps' credentials.
     var credentialNumbers: [AppCredential: Int] = [:]
-    var fileWatch: FileWatch?
-    let configurationReading: FileReading
-    let credentialReading: FileReading
-    /// What SIGHUP asked for while the configuration was being read.
-    var nextReload: Rereading?
-    /// A file of theirs changed, and is not read yet.
-    var appsToRead: Set<AppIndex> = []
-    /// Why the last configuration was not taken over; empty: it was.
-    var refusedReload: [String] = []
-    /// By the app, why a file of it that changed cannot be used.
-    var refusedFiles: [Int: [String]] = [:]
+    var files: ConfiguredFiles
     var stopping: Stopping?
     var ending: Ending?
     let progressBox = Guarded(WorkerProgress())
     var lastProgressNs: Int64 = 0
-    let board: StatusBoard
-    var lastSnapshotNs: Int64 = 0
-    let startedMs: Int64
+    var pageState: PageState
     /// What this process died of before.
     private(set) var crashes: CrashHistory
     /// Whether `kafka.max_batch_bytes` and `kafka.unpack_memory` are in force.
     var isUnpackingLimited = false
     /// Whether batches are looked at that librdkafka unpacks by itself, or that are not compressed.
     var batchCheck = BatchCheck()
-    /// Why it is still starting.
-    var waitingFor = ""
-    var hasBeenReady = false
     var lastHousekeepingNs: Int64 = 0
-    var openCircuits: [(name: CircuitName, reason: ReasonCode)] = []
     var watch: ClusterWatch?
     /// `nil`: no app's feedback was ever to be read.
     var feedback: FeedbackThread?
-    /// What the watch told last.
-    var clusterReport: ClusterReport?
-    /// As the watch told them last.
-    var unsafeTopics: [TopicCheck.Unsafe] = []
-    var openTransactions = OpenTransactions()
-    var lostRecords = LostRecords()
-    var unansweredRequests = UnansweredRequests()
-    var quotas = Quotas()
-    var problemList = ProblemList()
-    /// Since when an app has had no connection (monotonic).
-    var disconnectedSinceNs: [Int: Int64] = [:]
-    var expiries = CertificateExpiries()
-    var startedNs: Int64 = 0
+    var observations = Observations()
     /// False once `run` has ended and something it started has not: the process is to exit without destructors.
     package internal(set) var hasEndedWhole = true
     let stopRequested = Atomic(false)
@@ -139,10 +109,9 @@ package final class PushWorker: @unchecked Sendable {
         } catch {
             throw StartFailure(["\(error)"])
         }
-        configurationReading = FileReading(loop: loop)
-        credentialReading = FileReading(loop: loop)
-        startedMs = loop.now.wallMs
-        board = StatusBoard(
+        files = ConfiguredFiles(loop: loop)
+        let startedMs = loop.now.wallMs
+        pageState = PageState(
             WorkerSnapshot(
                 groupID: configuration.kafka.groupID, startedMs: startedMs, takenMs: startedMs, apps: [],
                 tiers: configuration.retry.tiers.map(\.name), counters: machine.counters, gauges: machine.gauges),
@@ -186,7 +155,7 @@ package final class PushWorker: @unchecked Sendable {
                 throw StartFailure(of: error)
             }
         }
-        let pages = try AdminPages.serve(configuration.admin, board: board)
+        let pages = try AdminPages.serve(configuration.admin, board: pageState.board)
         defer { dismantle(pages) }
         if let pages, let listen = configuration.admin.listen {
             logger.info(
@@ -222,20 +191,20 @@ package final class PushWorker: @unchecked Sendable {
                 self.requestPartitions = requestPartitions
                 return true
             case .unreachable(let reason):
-                waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
+                pageState.waitingFor = "Kafka cannot be reached at \(configuration.kafka.bootstrapServers): \(reason)"
                 postSnapshot(now)
                 logger.warning(
                     .kafka, "cannot reach Kafka; trying again",
                     ["bootstrap_servers": "\(configuration.kafka.bootstrapServers)", "reason": "\(reason)"])
             case .uncreated(let lines):
-                waitingFor = lines.joined(separator: "; ")
+                pageState.waitingFor = lines.joined(separator: "; ")
                 postSnapshot(now)
                 for line in lines {
                     logger.warning(.kafka, "topics cannot be made; trying again", about: line, ["text": .text(line)])
                 }
             }
             loop.runOnce(timeoutNs: 500_000_000)
-            board.turned(nowNs: loop.now.monotonicNs)
+            pageState.board.turned(nowNs: loop.now.monotonicNs)
             logger.writeLeftOut()
         }
         return false
@@ -345,19 +314,19 @@ package final class PushWorker: @unchecked Sendable {
         }
         watch = try ClusterWatch(configuration, cluster, reports: reports, batchEnds: batchEnds, logs: logs)
         for reader in readers {
-            reader.onSkipped = { [unowned self] in lostRecords.note($0, offsets: $1, nowNs: now.ns) }
+            reader.onSkipped = { [unowned self] in observations.lostRecords.note($0, offsets: $1, nowNs: now.ns) }
             reader.onEndUnknown = { [unowned self] in watch?.findEnd($0) }
             reader.onLogDoubted = { [unowned self] in watch?.look(at: $0) }
-            reader.onRequestTimeout = { [unowned self] in unansweredRequests.note($0, nowNs: now.ns) }
-            reader.onQuotaDelay = { [unowned self] in quotas.note($0, of: .fetch, nowNs: now.ns) }
+            reader.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
+            reader.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .fetch, nowNs: now.ns) }
         }
         readers[1].onAssignment = { [unowned self] in watch?.lookForLeftTiers() }
-        publisher.onRequestTimeout = { [unowned self] in unansweredRequests.note($0, nowNs: now.ns) }
-        publisher.onQuotaDelay = { [unowned self] in quotas.note($0, of: .produce, nowNs: now.ns) }
+        publisher.onRequestTimeout = { [unowned self] in observations.unansweredRequests.note($0, nowNs: now.ns) }
+        publisher.onQuotaDelay = { [unowned self] in observations.quotas.note($0, of: .produce, nowNs: now.ns) }
         watchFiles()
         readFeedback()
-        startedNs = loop.now.monotonicNs
-        waitingFor = ""
+        observations.startedNs = loop.now.monotonicNs
+        pageState.waitingFor = ""
         alarm = Alarm(loop: loop) { [unowned self] in wakeUps.insert(.time) }
         loop.onTurnEnd { [unowned self] in turn() }
     }

@@ -3,6 +3,8 @@
 struct LeftTierList {
     /// Those that are read, in the order in which they were found.
     private(set) var topics: [String] = []
+    /// Those that held records of the group at the last look.
+    private(set) var waiting: [LeftTiers.Tier] = []
     /// Since when the looks have found nothing in one (monotonic).
     private var emptySinceNs: [String: Int64] = [:]
 
@@ -19,6 +21,7 @@ struct LeftTierList {
     mutating func take(
         found: [LeftTiers.Tier], existing: Set<String>, nowNs: Int64
     ) -> (begun: [LeftTiers.Tier], ended: [String]) {
+        waiting = found
         let begun = found.filter { !topics.contains($0.topic) }
         let full = Set(found.map(\.topic))
         emptySinceNs = emptySinceNs.filter { !full.contains($0.key) }
