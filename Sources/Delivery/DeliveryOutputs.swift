@@ -90,7 +90,7 @@ package enum CommitOutcome: Sendable, Equatable {
     case refusedByGroup
     /// The error may be another partition's (librdkafka copies one partition's error onto all): this one is asked again
     /// at once, by itself.
-    case shared
+    case unattributed
     /// The topic is gone, or denied to the group; learned from a commit of this partition alone. It is tried on, but
     /// ends a leave.
     case impossible

@@ -326,7 +326,7 @@ struct ImpossibleCommitTests {
         let other = rig.assign(1)
         rig.receive(other, 0, "a")
         #expect(rig.takeCommit(of: .requests).count == 2)
-        rig.finishCommit([.shared, .acknowledged])
+        rig.finishCommit([.unattributed, .acknowledged])
         #expect(rig.send() == [])
         #expect(rig.takeCommit(of: .requests).map(\.partition) == [denied])
         rig.finishCommit([.impossible])

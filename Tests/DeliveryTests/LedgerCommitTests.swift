@@ -81,7 +81,7 @@ struct LedgerCommitTests {
     func shared() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
-        rig.finishCommit([.shared, .shared, .shared])
+        rig.finishCommit([.unattributed, .unattributed, .unattributed])
         var alone: [PartitionID] = []
         for _ in 0..<3 {
             let entries = rig.takeCommit()
@@ -111,7 +111,7 @@ struct LedgerCommitTests {
     func turns() {
         let (rig, ids) = Self.three()
         #expect(rig.takeCommit().count == 3)
-        rig.finishCommit([.shared, .acknowledged, .acknowledged])
+        rig.finishCommit([.unattributed, .acknowledged, .acknowledged])
         var order: [[PartitionID]] = []
         for offset in Int64(1)...4 {
             for id in ids { Self.next(rig, id, offset) }
@@ -119,7 +119,7 @@ struct LedgerCommitTests {
             let entries = rig.takeCommit()
             order.append(entries.map(\.partition))
             // It stays alone: its error goes on to be another's.
-            rig.finishCommit(entries.map { $0.partition == ids[0] ? .shared : .acknowledged })
+            rig.finishCommit(entries.map { $0.partition == ids[0] ? .unattributed : .acknowledged })
         }
         #expect(order == [[ids[0]], [ids[1], ids[2]], [ids[0]], [ids[1], ids[2]]])
     }
@@ -129,7 +129,7 @@ struct LedgerCommitTests {
         let (rig, ids) = Self.three()
         rig.machine.revoke(ids)
         let entries = rig.takeCommit()
-        rig.finishCommit(entries.map { _ in .shared })
+        rig.finishCommit(entries.map { _ in .unattributed })
         for _ in ids {
             let entry = rig.takeCommit()
             rig.finishCommit(entry.map { $0.partition == ids[2] ? .impossible : .acknowledged })

@@ -203,7 +203,7 @@ extension SimulatedWorld {
                 (outcome, isTaken) = (.metadataTooLarge, false)
             } else if isOneDenied {
                 happened[isShared ? "shared error" : "denied commit", default: 0] += 1
-                (outcome, isTaken) = (isShared ? .shared : .impossible, !logs[log].isDenied)
+                (outcome, isTaken) = (isShared ? .unattributed : .impossible, !logs[log].isDenied)
             } else if !isCalm, faults.refusals, random.chance(5) {
                 (outcome, isTaken) = (.refused, random.chance(50))
             }

@@ -463,9 +463,9 @@ struct CommitLedger: ~Copyable {
         case .impossible:
             partitions[partition].refuse(isImpossible: true, nowNs: nowNs, journal: &journal)
             return .impossible(partition)
-        case .shared:
+        case .unattributed:
             partitions[partition].isDirty = true
-            partitions[partition].commits.share()
+            partitions[partition].commits.askAlone()
         }
         return .nothing
     }

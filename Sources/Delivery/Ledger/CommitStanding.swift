@@ -33,7 +33,7 @@ struct CommitStanding {
     mutating func sent() { isAskedAgain = false }
 
     /// The error may be another partition's.
-    mutating func share() {
+    mutating func askAlone() {
         isAlone = true
         isAskedAgain = true
     }

@@ -126,7 +126,7 @@ final class OffsetCommitter {
             return .refusedByGroup
         }
         // librdkafka gives one partition's error to all of the commit (rdkafka_request.c, OffsetCommit).
-        guard isAlone else { return .shared }
+        guard isAlone else { return .unattributed }
         note(.partition(partition), code, advice(on: code, of: partition), now)
         guard code.isUnknownTopic else { return code == .topicAuthorizationFailed ? .impossible : .refused }
         guard isGone[partition] == true else {

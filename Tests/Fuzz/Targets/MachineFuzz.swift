@@ -373,7 +373,7 @@ private struct MachineDriver: ~Copyable {
             if flags & 15 != 15 {
                 outcomes = (0..<inFlight[group.rawValue]).map { _ in
                     switch flags & 15 {
-                    case 11: reader.byte() & 1 == 0 ? .acknowledged : .shared
+                    case 11: reader.byte() & 1 == 0 ? .acknowledged : .unattributed
                     case 12: reader.byte() & 1 == 0 ? .acknowledged : .impossible
                     case 13: reader.byte() & 1 == 0 ? .acknowledged : .metadataTooLarge
                     case 14: reader.byte() & 1 == 0 ? .acknowledged : .refused
