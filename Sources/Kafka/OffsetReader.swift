@@ -48,14 +48,18 @@ import CRdkafka
     /// - Parameters:
     ///   - group: whose commits `committed(_:timeoutMs:)` tells; `nil`: none, and no right to it is needed.
     ///   - fetchKilobytes: what is fetched of a partition at once, at least one batch: little where one goes from place
-    ///     to
-    ///     place, much where all is read.
-    package init(_ cluster: ClusterSettings, group: String? = nil, fetchKilobytes: Int) throws(KafkaError) {
+    ///     to place, much where all is read.
+    ///   - idleMs: how long a broker keeps a fetch for which nothing waits: little where one goes to other places, more
+    ///     where one waits for what comes.
+    package init(
+        _ cluster: ClusterSettings, group: String? = nil, fetchKilobytes: Int, idleMs: Int32 = 10
+    ) throws(KafkaError) {
+        wakeEveryMs = idleMs / 2
         var fixed = [
             KafkaProperty("max.partition.fetch.bytes", "\(fetchKilobytes << 10)"),
             KafkaProperty("queued.min.messages", "20000"), KafkaProperty("queued.max.messages.kbytes", "4096"),
             // A request without an answer yet keeps those behind it waiting, also where one is at its log's end.
-            KafkaProperty("fetch.min.bytes", "1"), KafkaProperty("fetch.wait.max.ms", "10"),
+            KafkaProperty("fetch.min.bytes", "1"), KafkaProperty("fetch.wait.max.ms", "\(idleMs)"),
             KafkaProperty("fetch.error.backoff.ms", "100"),
             // The leader: another one may not have what it is asked for yet, and would seem to have none.
             KafkaProperty("client.rack", ""),
@@ -136,6 +140,9 @@ import CRdkafka
 
     // MARK: Reading
 
+    /// Where `start` begins with the first record that there is then.
+    package static let beginning = Int64(RD_KAFKA_OFFSET_BEGINNING)
+
     /// Reads a partition from this offset on; of one that is being read nothing from elsewhere comes any more.
     package func start(_ partition: TopicPartition, at offset: Int64) throws(KafkaError) {
         stop(partition)
@@ -165,7 +172,7 @@ import CRdkafka
         let deadlineMs = Stopwatch.nowMs + Int64(timeoutMs)
         while true {
             let leftMs = Int32(clamping: max(0, deadlineMs - Stopwatch.nowMs))
-            guard let raw = unsafe rd_kafka_consume_queue(queue, min(leftMs, Self.wakeEveryMs)) else {
+            guard let raw = unsafe rd_kafka_consume_queue(queue, min(leftMs, wakeEveryMs)) else {
                 guard leftMs > 0 else { return false }
                 wake()
                 continue
@@ -194,7 +201,7 @@ import CRdkafka
     }
 
     /// A broker's thread may sleep a second before it looks what is to be fetched (`FetchWaker`).
-    private static let wakeEveryMs: Int32 = 5
+    private let wakeEveryMs: Int32
 
     private func wake() { try? unsafe check(rd_kafka_sasl_set_credentials(client.raw, username, password)) }
 

@@ -33,12 +33,4 @@ extension Topics {
         }
         return low..<max(low, high)
     }
-
-    /// For each partition the first record with this timestamp (milliseconds since the epoch) or a later one;
-    /// partitions that have none are left out.
-    package func offsets(
-        of partitions: [TopicPartition], fromMs timestampMs: Int64, timeoutMs: Int32
-    ) throws(KafkaError) -> [TopicPartition: Int64] {
-        try client.offsets(of: partitions, fromMs: timestampMs, timeoutMs: timeoutMs)
-    }
 }

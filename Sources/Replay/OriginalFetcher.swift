@@ -80,7 +80,7 @@ final class OriginalFetcher {
                 // Deleted, or made anew with fewer partitions, since it was begun.
                 case .failed(let error) where error.code.isUnknownTopic: short = log
                 case .failed(let error):
-                    failure = Denial.reading(log.topic, error.code)
+                    failure = ReplayFailure.reading(log.topic, error.code)
                     if failure == nil { watch.trouble(error.text) }
                 }
             }
@@ -120,7 +120,7 @@ final class OriginalFetcher {
                 round.fetches[log] = nil
                 note(findings, &round)
             } else if let code = topic?.code {
-                throw Denial.reading(log.topic, code)
+                throw ReplayFailure.reading(log.topic, code)
                     ?? ReplayFailure("topic \(log.topic) cannot be read: \(code.text)")
             }
         }

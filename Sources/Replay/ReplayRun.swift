@@ -114,13 +114,13 @@ package final class ReplayRun {
 
     private func sourcePartitions() throws(ReplayFailure) -> [TopicPartition] {
         let found = try watch.patiently {
-            Denial.reading(order.topic, $0.code)
+            ReplayFailure.reading(order.topic, $0.code)
         } _: { () throws(KafkaError) in
             defer { watch.trouble(source.events()) }
             return try source.topics(named: [order.topic], timeoutMs: Self.questionMs)[order.topic]
         }
         let code = found?.code ?? .unknownTopic
-        if let failure = Denial.reading(order.topic, code) { throw failure }
+        if let failure = ReplayFailure.reading(order.topic, code) { throw failure }
         if code.isUnknownTopic { throw ReplayFailure("there is no topic \(order.topic)") }
         guard code == .none, let found else {
             throw ReplayFailure("topic \(order.topic) cannot be read: \(code.text)")
@@ -231,7 +231,7 @@ package final class ReplayRun {
                             "\(partition) cannot be read from offset \(offset) on (\(error.text)): give --since a time behind it"
                         )
                     case .failed(let error):
-                        failure = Denial.reading(partition.topic, error.code)
+                        failure = ReplayFailure.reading(partition.topic, error.code)
                         if failure == nil { watch.trouble(error.text) }
                     }
                 }

@@ -66,7 +66,7 @@ final class ReplayTransactions {
                 try producer.initializeTransactions(timeoutMs: 5_000)
                 break
             } catch {
-                if let failure = Denial.committing(order.group, error.error.code) { throw failure }
+                if let failure = ReplayFailure.committing(order.group, error.error.code) { throw failure }
                 guard error.isPassing else { throw ReplayFailure("transactions cannot begin: \(error)") }
                 watch.trouble("transactions cannot begin: \(error.error.text)")
             }
@@ -77,7 +77,7 @@ final class ReplayTransactions {
 
     private func commits(of partitions: [TopicPartition]) throws(ReplayFailure) -> [CommittedOffset] {
         try watch.patiently {
-            Denial.committing(order.group, $0.code)
+            ReplayFailure.committing(order.group, $0.code)
         } _: { () throws(KafkaError) in
             let found = try reader.committed(partitions, timeoutMs: Self.questionMs)
             for commit in found where commit.code != .none {
@@ -167,12 +167,12 @@ final class ReplayTransactions {
                 throw ReplayFailure(
                     "another run of this job has begun (group \(order.group)), and goes on with it; this one ends")
             }
-            if let failure = Denial.committing(order.group, error.error.code) { throw failure }
+            if let failure = ReplayFailure.committing(order.group, error.error.code) { throw failure }
             // Who commits offsets of a topic must be allowed to read it.
             let denial =
                 isWritten
-                ? Denial.reading(order.topic, error.error.code)
-                : Denial.writing(targets(of: batch), error.error.code)
+                ? ReplayFailure.reading(order.topic, error.error.code)
+                : ReplayFailure.writing(targets(of: batch), error.error.code)
             if let denial { throw denial }
             return .failed(error.error.text)
         }
@@ -215,7 +215,7 @@ final class ReplayTransactions {
         // It throws what has befallen the transaction; what is said of single records follows from that.
         if hasFailed { try producer.addOffsets(entries, group: order.group) }
         let codes = failures.map(\.code)
-        if let denied = codes.first(where: { Denial.writing([], $0) != nil }) {
+        if let denied = codes.first(where: { ReplayFailure.writing([], $0) != nil }) {
             throw TransactionError(KafkaError(denied), isPassing: false)
         }
         return .failed("not all was written: \((codes.first ?? .wrongState).text)")
@@ -267,7 +267,7 @@ final class ReplayTransactions {
                 batch.lose(from: name)
                 continue
             }
-            if let failure = Denial.writing([name], code) { throw failure }
+            if let failure = ReplayFailure.writing([name], code) { throw failure }
             guard code == .none else { throw ReplayFailure("topic \(name) cannot be written: \(code.text)") }
             partitions[name] = found?.partitions ?? 0
             do throws(KafkaError) {

@@ -56,33 +56,20 @@ package struct ReplayWatch {
     }
 }
 
-/// Rights that are missing, and what to grant.
-enum Denial {
-    static func reading(_ topic: String, _ code: KafkaCode) -> ReplayFailure? {
-        code == .topicAuthorizationFailed
-            ? ReplayFailure("topic \(topic) cannot be read: grant READ on topic \(topic)") : nil
-    }
+extension ReplayFailure {
+    /// Says which right is missing; `nil`: it is something else, or nothing.
+    static func missing(_ denial: String?) -> ReplayFailure? { denial.map { ReplayFailure($0) } }
+
+    static func reading(_ topic: String, _ code: KafkaCode) -> ReplayFailure? { missing(Denial.reading(topic, code)) }
 
     static func writing(_ topics: [String], _ code: KafkaCode) -> ReplayFailure? {
-        let names = topics.joined(separator: ", ")
-        let these = topics.count == 1 ? "topic \(names)" : "topics \(names)"
-        return switch code {
-        case .topicAuthorizationFailed: ReplayFailure("\(these) cannot be written: grant WRITE on \(these)")
-        case .clusterAuthorizationFailed:
-            ReplayFailure("\(these) cannot be written: grant WRITE on \(these), or IDEMPOTENT_WRITE on the cluster")
-        case _ where code.isUnknownTopic: ReplayFailure("\(these) cannot be written: create it, or give --to TOPIC")
-        default: nil
-        }
+        guard code.isUnknownTopic else { return missing(Denial.writing(topics, code)) }
+        let these = "\(topics.count == 1 ? "topic" : "topics") \(topics.joined(separator: ", "))"
+        return ReplayFailure("\(these) cannot be written: create it, or give --to TOPIC")
     }
 
+    /// Of the job's group, which is the producer's transactional id, too.
     static func committing(_ group: String, _ code: KafkaCode) -> ReplayFailure? {
-        switch code {
-        case .groupAuthorizationFailed:
-            ReplayFailure("the job's progress cannot be kept: grant READ on group \(group)")
-        case .transactionalIDAuthorizationFailed:
-            ReplayFailure(
-                "nothing can be written in transactions: grant WRITE and DESCRIBE on transactional id \(group)")
-        default: nil
-        }
+        missing(Denial.using(group: group, code) ?? Denial.writing(transactionalID: group, code))
     }
 }

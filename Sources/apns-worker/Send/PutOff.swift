@@ -22,7 +22,7 @@ struct PutOff {
     /// Whether it only waits for when it is to be sent.
     var isScheduled: Bool { reason == RetryOrder.scheduled.description }
 
-    /// The last retry record of a request; `nil`: there is none, or nobody tells.
+    /// The last retry record of a request; `nil`: there is none, or nobody tells, which is said.
     static func find(
         _ request: DeliveryResult.Request, sentMs: Int64, _ configuration: WorkerConfiguration,
         _ cluster: ClusterSettings
@@ -31,20 +31,22 @@ struct PutOff {
         var last: PutOff?
         for tier in configuration.retry.tiers {
             // A minute earlier: the brokers' clocks, by which records are found, are not ours.
-            guard let reader = try? TopicReader(cluster, topic: tier.topic, from: .time(max(0, sentMs - 60_000))) else {
-                continue
-            }
-            let limit = Deadline(after: .seconds(3))
-            while !reader.isCaughtUp, !limit.hasPassed {
-                let isRead: Void? = try? reader.read(timeoutMs: limit.leftMs(atMost: 200)) { record in
-                    func header(_ name: String) -> String? { record.headers.first { $0.name == name }?.text }
-                    guard header("push-retry-request") == place else { return true }
-                    let dueMs = header("push-retry-due-ms").flatMap { Int64($0) } ?? 0
-                    guard dueMs >= last?.dueMs ?? 0 else { return true }
-                    last = PutOff(topic: tier.topic, reason: header("push-retry-reason") ?? "", dueMs: dueMs)
-                    return true
+            do throws(CommandFailure) {
+                let limit = Deadline(after: .seconds(3))
+                let reader = try TopicReader(
+                    cluster, topic: tier.topic, from: .time(max(0, sentMs - 60_000)), until: limit)
+                while !reader.isCaughtUp, !limit.hasPassed {
+                    try reader.read(timeoutMs: limit.leftMs(atMost: 200)) { record in
+                        func header(_ name: String) -> String? { record.headers.first { $0.name == name }?.text }
+                        guard header("push-retry-request") == place else { return true }
+                        let dueMs = header("push-retry-due-ms").flatMap { Int64($0) } ?? 0
+                        guard dueMs >= last?.dueMs ?? 0 else { return true }
+                        last = PutOff(topic: tier.topic, reason: header("push-retry-reason") ?? "", dueMs: dueMs)
+                        return true
+                    }
                 }
-                guard isRead != nil else { break }
+            } catch {
+                complain("apns-worker send: whether it was put off there is not known: \(error.line)")
             }
         }
         return last

@@ -112,8 +112,14 @@ private func withAdvice(_ result: [UInt8], _ advice: String?) -> String {
 private func produce(
     _ record: RequestRecord, to topic: String, _ cluster: ClusterSettings, until deadline: Deadline
 ) throws(CommandFailure) -> DeliveryResult.Request {
+    let question: TopicQuestion
     do throws(KafkaError) {
-        _ = try TopicReader.partitions(of: topic, Topics(cluster), cluster, until: deadline)
+        question = try TopicQuestion(cluster, until: deadline)
+    } catch {
+        throw CommandFailure("\(topic): \(error)")
+    }
+    _ = try question.partitions(of: topic) { Denial.writing([$0], $1) }
+    do throws(KafkaError) {
         let producer = try Producer(ProducerSettings(cluster: cluster))
         let handle = try producer.topic(topic)
         let code = producer.produce(record, to: handle)
@@ -147,7 +153,7 @@ private func produce(
         guard let written else { throw failure ?? KafkaError(.timedOut) }
         return written
     } catch {
-        throw CommandFailure("\(topic): \(error)")
+        throw CommandFailure(Denial.writing([topic], error.code) ?? "\(topic): \(error)")
     }
 }
 

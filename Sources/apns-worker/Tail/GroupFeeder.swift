@@ -27,7 +27,11 @@ final class GroupFeeder {
     private let kind: TailKind
     private let topic: String
     private let start: ReadingStart
-    private let topics: Topics
+    private let group: String
+    private let question: TopicQuestion
+    /// How many partitions the topic had when the command began: `start` is for these. What was added since is read from
+    /// its beginning.
+    private let partitions: Int
     private let consumer: Consumer
     private var queues: [PartitionQueue] = []
     /// A revocation that waits for the command to end.
@@ -43,14 +47,20 @@ final class GroupFeeder {
     private var failure: CommandFailure?
 
     init(
-        _ kind: TailKind, _ cluster: ClusterSettings, topic: String, group: String, from start: ReadingStart
+        _ kind: TailKind, _ cluster: ClusterSettings, topic: String, group: String, from start: ReadingStart,
+        until deadline: Deadline
     ) throws(CommandFailure) {
         self.kind = kind
         self.topic = topic
+        self.group = group
         self.start = start
         do throws(KafkaError) {
-            topics = try Topics(cluster)
-            _ = try TopicReader.partitions(of: topic, topics, cluster)
+            question = try TopicQuestion(cluster, until: deadline)
+        } catch {
+            throw CommandFailure("\(topic): \(error)")
+        }
+        partitions = try question.partitions(of: topic, else: Denial.reading).count
+        do throws(KafkaError) {
             consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: group))
             // A name that begins with ^ would be a pattern; none of ours does.
             try consumer.subscribe(to: [topic])
@@ -188,7 +198,7 @@ final class GroupFeeder {
                 }
             case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
             case .client(.error(let error)), .partitionFailed(_, let error), .batchFailed(_, _, let error):
-                troubles.say(error)
+                if let denial = denial(error.code) { failure = denial } else { troubles.say(error) }
             case .offsetReset(_, let text): complain(text)
             case .client(.log), .client(.statistics), .client(.delayed): break
             }
@@ -196,24 +206,31 @@ final class GroupFeeder {
         if isRevoked, batch.records == 0 { unassign() }
     }
 
+    /// Which right is missing.
+    private func denial(_ code: KafkaCode) -> CommandFailure? {
+        (Denial.using(group: group, code) ?? Denial.reading(topic, code)).map { CommandFailure($0) }
+    }
+
     private func assign(_ partitions: [TopicPartition]) {
+        var starts: [TopicPartition: Int64] = [:]
         do throws(KafkaError) {
-            var starts: [TopicPartition: Int64] = [:]
-            for committed in try consumer.committed(partitions, timeoutMs: TopicReader.questionMs) {
+            for committed in try consumer.committed(partitions, timeoutMs: 10_000) {
                 starts[committed.partition] = committed.offset
             }
-            let fresh = partitions.filter { starts[$0] == nil }
-            switch start {
-            case .beginning: break
-            case .end, .time:
-                for partition in fresh {
-                    starts[partition] = try topics.range(of: partition, timeoutMs: TopicReader.questionMs).upperBound
-                }
+        } catch {
+            failure = denial(error.code) ?? CommandFailure("\(topic): \(error)")
+            return
+        }
+        do throws(CommandFailure) {
+            let fresh = partitions.filter { starts[$0] == nil && $0.partition < self.partitions }
+            if start != .beginning, !fresh.isEmpty {
+                starts.merge(try question.starts(of: fresh, at: start, question.bounds(of: fresh))) { $1 }
             }
-            if case .time(let timestampMs) = start, !fresh.isEmpty {
-                let found = try topics.offsets(of: fresh, fromMs: timestampMs, timeoutMs: TopicReader.questionMs)
-                starts.merge(found) { $1 }
-            }
+        } catch {
+            failure = error
+            return
+        }
+        do throws(KafkaError) {
             queues = try consumer.assign(partitions.map { PartitionStart($0, offset: starts[$0]) })
         } catch {
             failure = CommandFailure("\(topic): \(error)")

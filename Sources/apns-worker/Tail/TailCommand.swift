@@ -62,10 +62,11 @@ private func follow(_ kind: TailKind, _ place: TailPlace, _ options: TailOptions
     }
     do throws(CommandFailure) {
         if let group = options.group, let command = options.command {
+            let deadline = Deadline(after: options.deadline)
             let feeder = try GroupFeeder(
-                kind, place.cluster, topic: place.topic, group: group, from: start ?? .beginning)
+                kind, place.cluster, topic: place.topic, group: group, from: start ?? .beginning, until: deadline)
             let batches = BatchLimits(records: options.batch, total: options.count)
-            return try feeder.run(command, batches, until: Deadline(after: options.deadline), signals)
+            return try feeder.run(command, batches, until: deadline, signals)
         }
         return try print(kind, place, start, options, signals)
     } catch {

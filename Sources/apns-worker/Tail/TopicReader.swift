@@ -14,132 +14,152 @@ struct CommandFailure: Error {
     init(_ line: String) { self.line = line }
 }
 
-/// Reads all partitions of one topic without a group. One thread.
+/// Reads all partitions of one topic without a group, also those that are added while it reads, and the topic that is
+/// made anew under its name. One thread.
 final class TopicReader {
-    /// How long one question to the brokers may take.
-    static let questionMs: Int32 = 10_000
-    private static let firstQuestionMs: Int32 = 2_000
-    /// It owns every partition and commits nothing, so it needs no group of its own.
-    private static let groupID = "apns-worker-tail"
-
-    private let consumer: Consumer
-    private var queues: [PartitionQueue] = []
-    /// What is left to read of what was there when reading began, by partition: the offset at which that ends.
-    private var ends: [TopicPartition: Int64] = [:]
+    private let topic: String
+    private let reader: OffsetReader
+    private var followed: FollowedTopic
     private var troubles = Troubles()
+    /// When the topic is looked at again.
+    private var look = Deadline(after: lookPause)
+    private var isLookSoon = false
 
-    /// Throws when Kafka cannot be reached or the topic does not exist.
+    private static let lookPause = Duration.seconds(5)
+    /// Where something seems to be gone.
+    private static let lookAgainPause = Duration.seconds(1)
+    private static let lookMs: Int32 = 1_000
+    /// Brokers keep a question so long where nothing waits.
+    private static let idleMs: Int32 = 100
+
+    /// Throws when Kafka cannot be reached, the topic does not exist, or may not be read.
     init(
         _ cluster: ClusterSettings, topic: String, from start: ReadingStart, until deadline: Deadline = .never
     ) throws(CommandFailure) {
+        self.topic = topic
         do throws(KafkaError) {
-            let topics = try Topics(cluster)
-            let partitions = try Self.partitions(of: topic, topics, cluster, until: deadline)
-            var starts: [TopicPartition: Int64] = [:]
-            for partition in partitions {
-                let range = try topics.range(of: partition, timeoutMs: Self.questionMs)
-                starts[partition] = start == .beginning ? range.lowerBound : range.upperBound
-                ends[partition] = range.upperBound
-            }
-            if case .time(let timestampMs) = start {
-                let found = try topics.offsets(of: partitions, fromMs: timestampMs, timeoutMs: Self.questionMs)
-                starts.merge(found) { $1 }
-            }
-            ends = ends.filter { starts[$0.key]! < $0.value }
-            consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: Self.groupID))
-            queues = try consumer.assign(partitions.map { PartitionStart($0, offset: starts[$0]) })
+            reader = try OffsetReader(cluster, fetchKilobytes: 1_024, idleMs: Self.idleMs)
         } catch {
             throw CommandFailure("\(topic): \(error)")
+        }
+        let question = TopicQuestion(reader, cluster.bootstrapServers, until: deadline)
+        let partitions = try question.partitions(of: topic, else: Denial.reading)
+        let bounds = try question.bounds(of: partitions)
+        let starts = try question.starts(of: partitions, at: start, bounds)
+        followed = FollowedTopic(
+            topic,
+            bounds.reduce(into: [:]) { $0[$1.key] = (starts[$1.key] ?? $1.value.upperBound, $1.value.upperBound) })
+        for partition in partitions { try begin(partition, at: starts[partition] ?? OffsetReader.beginning) }
+    }
+
+    private func begin(_ partition: TopicPartition, at offset: Int64) throws(CommandFailure) {
+        do throws(KafkaError) {
+            try reader.start(partition, at: offset)
+        } catch {
+            throw CommandFailure("\(error)")
         }
     }
 
     /// The record at an offset; `nil`: it is not there any more, or not yet, or cannot be read in time.
     static func record(at offset: Int64, of partition: TopicPartition, _ cluster: ClusterSettings) -> ReadRecord? {
-        guard let topics = try? Topics(cluster), let known = try? partitions(of: partition.topic, topics, cluster),
-            known.contains(partition), let range = try? topics.range(of: partition, timeoutMs: questionMs),
-            range.contains(offset), let reader = try? TopicReader(partition, from: offset, cluster)
-        else { return nil }
+        guard let reader = try? OffsetReader(cluster, fetchKilobytes: 64) else { return nil }
         let limit = Deadline(after: .seconds(5))
+        let question = TopicQuestion(reader, cluster.bootstrapServers, until: limit)
+        guard let known = try? question.partitions(of: partition.topic, else: Denial.reading),
+            known.contains(partition), let range = try? question.bounds(of: [partition])[partition],
+            range.contains(offset), (try? reader.start(partition, at: offset)) != nil
+        else { return nil }
         var found: ReadRecord?
-        while found == nil, !limit.hasPassed {
-            let isRead: Void? = try? reader.read(timeoutMs: limit.leftMs(atMost: 200)) { record in
-                found = record
-                return false
+        var isOver = false
+        while found == nil, !isOver, !limit.hasPassed {
+            _ = reader.next(timeoutMs: limit.leftMs(atMost: 200)) { partition, message in
+                found = ReadRecord(message, of: partition)
+            } trouble: { _, trouble in
+                if case .failed(let error) = trouble, Denial.reading(partition.topic, error.code) == nil { return }
+                isOver = true
             }
-            guard isRead != nil else { break }
         }
         return found?.offset == offset ? found : nil
     }
 
-    private init(_ partition: TopicPartition, from offset: Int64, _ cluster: ClusterSettings) throws(KafkaError) {
-        consumer = try Consumer(ConsumerSettings(cluster: cluster, role: .requests, groupID: Self.groupID))
-        queues = try consumer.assign([PartitionStart(partition, offset: offset)])
-    }
-
-    static func partitions(
-        of topic: String, _ topics: Topics, _ cluster: ClusterSettings, until deadline: Deadline = .never
-    ) throws(KafkaError) -> [TopicPartition] {
-        let known = try all(topics, cluster, until: deadline)
-        guard let found = known[topic], found.code == .none else {
-            throw KafkaError(.unknownTopicOrPartition, "there is no such topic at \(cluster.bootstrapServers)")
-        }
-        return (0..<Int32(found.partitions)).map { TopicPartition(topic, $0) }
-    }
-
-    /// Says after two seconds that nobody answers yet.
-    private static func all(
-        _ topics: Topics, _ cluster: ClusterSettings, until deadline: Deadline
-    ) throws(KafkaError) -> [String: TopicDescription] {
-        if let known = try? topics.all(timeoutMs: max(1, deadline.leftMs(atMost: firstQuestionMs))) { return known }
-        /// librdkafka says why once.
-        var reason: String?
-        func look() { for case .error(let error) in topics.events() { reason = error.text } }
-        look()
-        let place = "no broker of \(cluster.bootstrapServers) answers"
-        let leftMs = deadline.leftMs(atMost: questionMs - firstQuestionMs)
-        if leftMs > 0 {
-            complain("\(place) yet\(reason.map { ": \($0)" } ?? ""); trying on for \((leftMs + 999) / 1_000) s")
-        }
-        do throws(KafkaError) {
-            return try topics.all(timeoutMs: max(1, leftMs))
-        } catch {
-            look()
-            throw KafkaError(error.code, "\(place): \(reason ?? error.text)")
-        }
-    }
-
     /// Whether all that was there when reading began has been read.
-    var isCaughtUp: Bool { ends.isEmpty }
+    var isCaughtUp: Bool { followed.isCaughtUp }
 
     /// Lends what there is to `body`, waiting at most `timeoutMs` when there is nothing, until it says false; throws
     /// when reading cannot go on.
     func read(timeoutMs: Int32, _ body: (ReadRecord) -> Bool) throws(CommandFailure) {
-        var fatal: KafkaError?
-        let count = readQueues(body)
-        consumer.serve(timeoutMs: count == 0 ? timeoutMs : 0) { event in
+        try lookAtTopic()
+        var timeoutMs = timeoutMs
+        var isWanted = true
+        for _ in 0..<1_000 where isWanted {
+            var seen: (partition: TopicPartition, trouble: OffsetReader.Trouble)?
+            let hasCome = reader.next(timeoutMs: timeoutMs) { partition, message in
+                let record = ReadRecord(message, of: partition)
+                followed.passed(partition, to: record.offset + 1)
+                isWanted = body(record)
+            } trouble: { partition, trouble in
+                seen = (partition, trouble)
+            }
+            if let seen { try meet(seen.trouble, of: seen.partition) }
+            guard hasCome else { break }
+            timeoutMs = 0
+        }
+        for event in reader.events() {
             switch event {
-            case .client(.fatal(let error)): fatal = error
-            case .client(.error(let error)), .partitionFailed(_, let error), .batchFailed(_, _, let error):
-                troubles.say(error)
-            case .offsetReset(_, let text): complain(text)
-            case .client(.log), .client(.statistics), .client(.delayed), .assigned, .revoked, .committed: break
+            case .fatal(let error): throw CommandFailure("Kafka: \(error)")
+            case .error(let error): troubles.say(error)
+            case .log, .statistics, .delayed: break
             }
         }
-        if let fatal { throw CommandFailure("Kafka: \(fatal)") }
     }
 
-    private func readQueues(_ body: (ReadRecord) -> Bool) -> Int {
-        var count = 0
-        var isWanted = true
-        for queue in queues where isWanted {
-            count += queue.read(max: 1_000) { message in
-                guard isWanted else { return false }
-                let record = ReadRecord(message, of: queue.partition)
-                isWanted = body(record)
-                if let end = ends[queue.partition], record.offset + 1 >= end { ends[queue.partition] = nil }
-                return true
-            }
+    private func meet(_ trouble: OffsetReader.Trouble, of partition: TopicPartition) throws(CommandFailure) {
+        switch trouble {
+        case .end(let offset): followed.passed(partition, to: offset)
+        case .outOfRange:
+            let range = reader.bounds(of: [partition], timeoutMs: Self.lookMs)[partition]
+            let change = followed.lacks(partition, of: range ?? 0..<Int64.max)
+            if !change.isAnew { complain("\(partition): records were gone before they were read") }
+            try follow(change)
+        case .unreadable(_, let error): troubles.say(error)
+        case .failed(let error):
+            if let denial = Denial.reading(topic, error.code) { throw CommandFailure(denial) }
+            if error.code.isUnknownTopic { lookSoon() } else { troubles.say(error) }
         }
-        return count
+    }
+
+    // MARK: The topic
+
+    private func lookSoon() {
+        guard !isLookSoon else { return }
+        isLookSoon = true
+        look = Deadline(after: Self.lookAgainPause)
+    }
+
+    private func lookAtTopic() throws(CommandFailure) {
+        guard look.hasPassed else { return }
+        isLookSoon = false
+        look = Deadline(after: Self.lookPause)
+        let description: TopicDescription?
+        do throws(KafkaError) {
+            description = try reader.topics(named: [topic], timeoutMs: Self.lookMs)[topic]
+        } catch {
+            return troubles.say(error)
+        }
+        let code = description?.code ?? .unknownTopic
+        if let denial = Denial.reading(topic, code) { throw CommandFailure(denial) }
+        if code.isUnknownTopic {
+            troubles.say("\(topic): there is no such topic now")
+            try follow(followed.missed())
+            return lookSoon()
+        }
+        guard code == .none, let description else { return troubles.say("\(topic): \(code.text)") }
+        try follow(followed.found(description.partitions))
+    }
+
+    private func follow(_ change: FollowedTopic.Change) throws(CommandFailure) {
+        if change.isAnew { complain("\(topic): it was made anew; it is read from its beginning") }
+        for partition in change.ended { reader.stop(partition) }
+        for partition in change.begun { try begin(partition, at: OffsetReader.beginning) }
     }
 }
