@@ -32,8 +32,8 @@ struct Gatherer {
     private(set) var toRemember: Set<TopicPartition>
     /// A dead letter that stands for many records, of which not all are in `batch` yet.
     private var piece: Piece?
-    /// Of the places that the selection names, those of which nothing matched yet.
-    private(set) var unmatched: Set<ReplaySelection.Place>
+    /// That the selection names, by the numbers that commits have for them.
+    let places: [ReplaySelection.Place]
     private let requestLimit: Int
 
     /// A letter that stands for many records.
@@ -73,7 +73,7 @@ struct Gatherer {
         self.requestLimit = requestLimit
         resumed = progress.partitions.mapValues(\.position)
         toRemember = Set(progress.partitions.filter { $0.value.position > $0.value.start }.keys)
-        unmatched = order.selection.places
+        places = order.selection.orderedPlaces
     }
 
     // MARK: The batch
@@ -166,7 +166,8 @@ struct Gatherer {
             if !isKnown { spoil(record, "its request is no place in Kafka") }
             return
         }
-        note(result.request.topic, result.request.partition, result.request.offset, result.request.index)
+        let (asked, from) = (result.request, record.partition)
+        note(asked.topic, asked.partition, asked.offset...asked.offset, asked.index, in: from)
         let isNew = memory.insert(result)
         guard !isKnown, count(record, isNew) else { return }
         let request = result.request
@@ -240,10 +241,8 @@ struct Gatherer {
             return
         }
         guard order.selection.matches(letter, writtenMs: record.timestampMs) else { return }
-        for offset in unmatched.map(\.offset)
-        where offset >= letter.offset && offset <= letter.lastOffset ?? letter.offset {
-            note(letter.topic, letter.partition, offset, nil)
-        }
+        let offsets = letter.offset...max(letter.offset, letter.lastOffset ?? letter.offset)
+        note(letter.topic, letter.partition, offsets, nil, in: record.partition)
         let log = TopicPartition(letter.topic, letter.partition)
         let isNew = memory.insert(letter)
         // Of one that was begun all was counted but its records. Its topic may have been made anew since, with another
@@ -318,12 +317,15 @@ struct Gatherer {
         self.piece = isWhole ? nil : piece
     }
 
-    /// A place that the selection names has something.
-    private mutating func note(_ topic: String, _ partition: Int32, _ offset: Int64, _ index: Int32?) {
-        if unmatched.isEmpty { return }
-        unmatched = unmatched.filter {
-            !($0.offset == offset && $0.partition == partition && $0.topic == topic
-                && ($0.index == nil || index == nil || $0.index == index))
+    /// Places that the selection names have something.
+    private mutating func note(
+        _ topic: String, _ partition: Int32, _ offsets: ClosedRange<Int64>, _ index: Int32?, in source: TopicPartition
+    ) {
+        for (number, place) in places.enumerated()
+        where offsets.contains(place.offset) && place.partition == partition && place.topic == topic
+            && (place.index == nil || index == nil || place.index == index)
+        {
+            progress.found(number, in: source)
         }
     }
 }

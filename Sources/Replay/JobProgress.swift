@@ -23,6 +23,9 @@ struct PartitionProgress: Hashable, Sendable {
     /// Of the dead letter at `position`, which stands for many records: the next of their offsets.
     var within: Int64?
     var counts = ReplayCounts()
+    /// Of the places that the selection names, those of which something matched here: their numbers
+    /// (`ReplaySelection.orderedPlaces`).
+    var found: Set<Int> = []
 
     init(_ range: Range<Int64>) {
         start = range.lowerBound
@@ -36,7 +39,7 @@ struct PartitionProgress: Hashable, Sendable {
 
     private static let version = "replay1"
 
-    /// Printable ASCII, of some 250 bytes at most.
+    /// Printable ASCII, of some 250 bytes at most, and a hex digit for each four places that the selection names.
     func metadata(_ facts: JobFacts) -> [UInt8] {
         var words = [
             Self.version, "f=\(facts.fingerprint)", "b=\(facts.beganMs)", "start=\(start)", "end=\(end)",
@@ -47,7 +50,24 @@ struct PartitionProgress: Hashable, Sendable {
         for (letter, count) in ReplayCounts.letters where counts[keyPath: count] != 0 {
             words.append("\(letter)=\(counts[keyPath: count])")
         }
+        if !found.isEmpty { words.append("found=\(Self.digits(found))") }
         return Array(words.joined(separator: " ").utf8)
+    }
+
+    /// A digit for each four numbers, those from 0 on first, the lowest of them the lowest bit.
+    private static func digits(_ numbers: Set<Int>) -> String {
+        var digits = [Int](repeating: 0, count: (numbers.max() ?? 0) / 4 + 1)
+        for number in numbers { digits[number / 4] |= 1 << (number % 4) }
+        return digits.map { String($0, radix: 16) }.joined()
+    }
+
+    private static func numbers(_ digits: Substring) -> Set<Int> {
+        var numbers: Set<Int> = []
+        for (place, digit) in digits.enumerated() {
+            let bits = digit.hexDigitValue ?? 0
+            for bit in 0..<4 where bits >> bit & 1 == 1 { numbers.insert(4 * place + bit) }
+        }
+        return numbers
     }
 
     /// `nil`: no replay committed this.
@@ -73,6 +93,7 @@ struct PartitionProgress: Hashable, Sendable {
         for (letter, count) in ReplayCounts.letters {
             progress.counts[keyPath: count] = number(Substring(String(letter))) ?? 0
         }
+        progress.found = values["found"].map { numbers($0) } ?? []
         let facts = JobFacts(
             fingerprint: String(fingerprint), beganMs: beganMs, sinceMs: number("since"), untilMs: number("until"))
         return (progress, facts)
@@ -135,7 +156,16 @@ struct JobProgress {
         partitions.values.reduce((0, 0)) { ($0.0 + Double($1.position - $1.start), $0.1 + Double($1.end - $1.start)) }
     }
 
+    /// Of these places, those of which nothing matched, in their order.
+    func unmatched(_ places: [ReplaySelection.Place]) -> [ReplaySelection.Place] {
+        let found = partitions.values.reduce(into: Set<Int>()) { $0.formUnion($1.found) }
+        return places.indices.filter { !found.contains($0) }.map { places[$0] }
+    }
+
     // MARK: What is told
+
+    /// Something matched of the place with this number.
+    mutating func found(_ number: Int, in partition: TopicPartition) { partitions[partition]?.found.insert(number) }
 
     /// All up to an offset was looked at.
     mutating func moved(_ partition: TopicPartition, to position: Int64, within: Int64? = nil) {

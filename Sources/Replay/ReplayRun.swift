@@ -73,7 +73,7 @@ package final class ReplayRun {
         let committed = try transactions?.begin(partitions) ?? []
         let known = try JobProgress(order, committed)
         let bounds = try bounds(of: partitions)
-        let progress: JobProgress
+        var progress: JobProgress
         if let known {
             progress = known
             report.isResumed = true
@@ -86,15 +86,18 @@ package final class ReplayRun {
         }
         report.beganMs = progress.facts.beganMs
         note(progress, read: progress)
-        if !progress.isDone { try work(progress, bounds) }
+        if !progress.isDone { progress = try work(progress, bounds) }
+        // Of an earlier run's work its commits tell; where nothing was to be read, of none something matched.
+        report.unmatched = progress.unmatched(order.selection.orderedPlaces).map { "\($0)" }
         report.isDone = true
         report.part = 1
         return report
     }
 
+    /// How far the job is then.
     private func work(
         _ progress: JobProgress, _ bounds: [TopicPartition: Range<Int64>]
-    ) throws(ReplayFailure) {
+    ) throws(ReplayFailure) -> JobProgress {
         var gatherer = Gatherer(order, progress, requestLimit: pace.batchLimit)
         var reading: Set<TopicPartition> = []
         defer { for partition in reading { source.stop(partition) } }
@@ -107,7 +110,7 @@ package final class ReplayRun {
             report.tally = gatherer.tally
             progressed(report)
         } while !reading.isEmpty || gatherer.hasMore
-        report.unmatched = gatherer.unmatched.map { "\($0)" }.sorted()
+        return gatherer.progress
     }
 
     // MARK: Where it begins

@@ -39,6 +39,15 @@ package struct ReplaySelection: Hashable, Sendable {
     /// Before this time.
     package var untilMs: Int64?
     package var places: Set<Place> = []
+    /// More a commit's metadata could not tell apart (`offset.metadata.max.bytes` is 4096 by default).
+    package static let placeLimit = 10_000
+
+    /// The places in one order: by their numbers a job's commits name them.
+    package var orderedPlaces: [Place] {
+        places.sorted {
+            ($0.topic, $0.partition, $0.offset, $0.index ?? -1) < ($1.topic, $1.partition, $1.offset, $1.index ?? -1)
+        }
+    }
 
     package init() {}
 

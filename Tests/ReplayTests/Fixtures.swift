@@ -55,6 +55,8 @@ func job(_ ends: [TopicPartition: Int64] = [source: 100]) -> JobProgress {
 }
 
 extension Gatherer {
+    var unmatched: [String] { progress.unmatched(places).map { "\($0)" } }
+
     mutating func take(
         _ offset: Int64, _ record: OwnedRecord, of partition: TopicPartition = source, atMs: Int64 = 5_000
     ) {

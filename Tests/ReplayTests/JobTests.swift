@@ -64,6 +64,25 @@ import Testing
         #expect(error?.description.contains("none of a replay's") == true)
     }
 
+    /// Whoever runs a job that is done hears the same.
+    @Test func whatMatchedNothingIsKept() throws {
+        let names = (0..<9).map { ReplaySelection.Place("apns.requests/3/\(100 * $0)")! }
+        let selection = order { $0.places = Set(names) }.selection
+        #expect(selection.orderedPlaces == names)
+        var progress = job([source: 10, other: 0])
+        #expect(progress.unmatched(names) == names)
+        for (number, partition) in [(0, source), (3, source), (7, other)] { progress.found(number, in: partition) }
+        let entries = progress.entries(since: nil)
+        #expect(
+            entries.map { String(decoding: $0.metadata, as: UTF8.self) }.sorted().last?.hasSuffix(" found=9") == true)
+        let again = try #require(try JobProgress(order(), entries.map { commit($0) }))
+        #expect(again.partitions == progress.partitions)
+        #expect(again.unmatched(names) == [1, 2, 4, 5, 6, 8].map { names[$0] })
+        // With all that one may name, a commit is still one that brokers take.
+        for number in 0..<ReplaySelection.placeLimit { progress.found(number, in: source) }
+        #expect(progress.entries(since: again).allSatisfy { $0.metadata.count < 4_000 })
+    }
+
     @Test func itIsDoneAtTheEndsItBeganWith() {
         var progress = job([source: 10, other: 5])
         #expect(!progress.isDone && progress.passed == (0, 15))

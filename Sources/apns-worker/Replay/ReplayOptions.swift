@@ -131,6 +131,9 @@ struct ReplayOptions {
                 ? "say what: --reason, --outcome, --app, --since, --until or --request; or --all, for all that was not accepted"
                 : "say what: --reason, --since, --until or --request; or --all"
         }
+        if selection.places.count > ReplaySelection.placeLimit {
+            return "--request names \(selection.places.count) places, and a job takes \(ReplaySelection.placeLimit)"
+        }
         if !isOpen, isAll { return "--all is for all: leave it out, or the other conditions" }
         if source == .deadLetters {
             if !selection.outcomes.isEmpty { return "--outcome is for results: a dead letter has none" }
