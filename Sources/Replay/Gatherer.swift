@@ -295,7 +295,8 @@ struct Gatherer {
                 topic: UnsafeRawBufferPointer(topic), partition: letter.partition, offset: letter.offset, index: 0)
             var writer = ReplayWriter()
             let made = writer.whole(
-                key: record.key, value: record.value, headers: record.headers, place: place, isLetter: true)
+                key: record.key, value: record.value, headers: record.headers, place: place,
+                as: order.topics.kind(of: letter.topic))
             return OwnedRecord(copying: made.key, made.value, headers: made.headers)
         }
     }

@@ -249,7 +249,8 @@ final class OriginalFetcher {
                         }
                         isTaken = true
                         let made = writer.whole(
-                            key: key, value: value, headers: headers, place: place, isLetter: true)
+                            key: key, value: value, headers: headers, place: place,
+                            as: order.topics.kind(of: log.topic))
                         append(made, item, "\(log)/\(offset)", &round)
                     }
                     return

@@ -14,6 +14,9 @@ package struct ReplayTopics: Sendable {
         self.isRequests = isRequests
     }
 
+    /// What a dead letter's record of a topic is.
+    func kind(of topic: String) -> ReplayWriter.Whole { retries.contains(topic) ? .retryLetter : .letter }
+
     /// Why nothing of a topic is asked for again; `nil`: it may be.
     func obstacle(_ topic: String, of source: ReplaySource) -> String? {
         if source == .deadLetters, retries.contains(topic) { return nil }

@@ -260,9 +260,36 @@ import Testing
             Self.copied(
                 writer.whole(
                     key: key, value: value, headers: headers,
-                    place: RequestPlace(topic: lend("t"), partition: 0, offset: 5, index: 0), isLetter: true))
+                    place: RequestPlace(topic: lend("t"), partition: 0, offset: 5, index: 0), as: .letter))
         }
         #expect(said == .record(key: nil, value: "{", headers: ["push-replay-of=t/0/5/0", "a=1", "b=nil"]))
+    }
+
+    /// A retry record says where its notification was asked for; on a request topic anybody may have written that.
+    @Test(arguments: [
+        ("r.req/3/17/4", ReplayWriter.Whole.retryLetter, "r.req/3/17/4"), ("r.req/3/17/4", .letter, "t/0/5/0"),
+        ("r.req", .retryLetter, "t/0/5/0"),
+    ])
+    func aDeadLetterOfARetryRecordIsOfItsRequest(told: String, kind: ReplayWriter.Whole, place: String) {
+        func written(_ more: (String, String?)...) -> Said {
+            let record = Self.owned(
+                TestRecord(key: tokenA, hi, [("push-retry-request", told), ("push-dlq-topic", "t")] + more))
+            var writer = ReplayWriter()
+            return record.withLent { key, value, headers in
+                Self.copied(
+                    writer.whole(
+                        key: key, value: value, headers: headers,
+                        place: RequestPlace(topic: lend("t"), partition: 0, offset: 5, index: 0), as: kind))
+            }
+        }
+        #expect(
+            written()
+                == .record(key: tokenA, value: hi, headers: ["push-replay-of=\(place)", "push-retry-request=\(told)"]))
+        // Of a request that was a replay itself, where that one was asked for first.
+        #expect(
+            written(("push-replay-of", "first/0/0/0"))
+                == .record(
+                    key: tokenA, value: hi, headers: ["push-replay-of=first/0/0/0", "push-retry-request=\(told)"]))
     }
 
     // MARK: The header's way

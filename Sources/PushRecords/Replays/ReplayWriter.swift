@@ -63,14 +63,25 @@ package struct ReplayWriter: ~Copyable {
 
     deinit { token.deallocate() }
 
-    /// The record as it was. The headers of a dead letter (`push-dlq-…`) are left out where `isLetter`.
+    /// What kind of record is written as it was.
+    package enum Whole {
+        case request
+        /// Of a dead letter, whose headers (`push-dlq-…`) are left out.
+        case letter
+        /// The same of a retry record, which goes on with a notification that was asked for elsewhere
+        /// (`push-retry-request`).
+        case retryLetter
+    }
+
+    /// The record as it was.
     ///
     /// - Parameter place: of the record; an index of 0 stands for all of it.
     package mutating func whole(
         key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer, headers: UnsafeBufferPointer<RecordHeader>,
-        place: RequestPlace, isLetter: Bool
+        place: RequestPlace, as kind: Whole
     ) -> EncodedRecord {
-        begin(headers, place)
+        begin(headers, place, isRetry: kind == .retryLetter)
+        let isLetter = kind != .request
         for header in headers where !Self.isHeader(header) && !(isLetter && header.name.begins("push-dlq-")) {
             list.append(header)
         }
@@ -117,7 +128,7 @@ package struct ReplayWriter: ~Copyable {
             } else if request.target != .devices {
                 body(
                     number,
-                    .record(whole(key: key, value: value, headers: headers, place: place, isLetter: false)))
+                    .record(whole(key: key, value: value, headers: headers, place: place, as: .request)))
             } else if let obstacle {
                 body(number, .refused(obstacle))
             } else if found?.isToken != true {
@@ -183,11 +194,16 @@ package struct ReplayWriter: ~Copyable {
     // MARK: Writing
 
     /// The headers begin with where the record was asked for first.
-    private mutating func begin(_ headers: UnsafeBufferPointer<RecordHeader>, _ place: RequestPlace) {
+    private mutating func begin(
+        _ headers: UnsafeBufferPointer<RecordHeader>, _ place: RequestPlace, isRetry: Bool = false
+    ) {
         list.removeAll()
         text.removeAll()
-        let earlier = headers.first { Self.isHeader($0) && RequestPlace(text: $0.value) != nil }
-        list.append(Self.header, earlier?.value ?? text.add(place))
+        func named(_ name: StaticString) -> UnsafeRawBufferPointer? {
+            headers.first { name.spells($0.name) && RequestPlace(text: $0.value) != nil }?.value
+        }
+        let earlier = named(Self.header) ?? (isRetry ? named("push-retry-request") : nil)
+        list.append(Self.header, earlier ?? text.add(place))
     }
 
     private static func isHeader(_ header: RecordHeader) -> Bool { Self.header.spells(header.name) }
