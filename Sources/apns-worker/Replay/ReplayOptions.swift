@@ -195,7 +195,7 @@ struct ReplayOptions {
         selection.untilMs = until?.ms(nowMs: nowMs)
         var order = ReplayOrder(
             source, topic: topic, selection, of: Self.topics(configuration),
-            group: "\(configuration.kafka.groupID).replay.\(name ?? "\(source.rawValue)-\(fingerprint)")",
+            group: "\(configuration.kafka.groupID).replay.\(source.rawValue)-\(name ?? fingerprint)",
             fingerprint: fingerprint)
         order.target = target
         order.expiredToo = expiredToo

@@ -46,8 +46,10 @@ final class ReplayScreen {
 }
 
 extension ReplayOrder {
-    /// The job's name.
-    private var job: String { group.split(separator: ".replay.", maxSplits: 1).last.map(String.init) ?? group }
+    /// The job's name, as `--name` takes it.
+    private var job: String {
+        group.split(separator: ".replay.\(source.rawValue)-", maxSplits: 1).last.map(String.init) ?? group
+    }
 
     /// What came of it, for people.
     func text(_ report: ReplayReport, _ seconds: Double) -> String {
