@@ -16,7 +16,8 @@ struct WorkerPage {
     private var paused: [String] = []
 
     private static let limitBytes = 4 << 20
-    private static let timeoutSeconds = 2
+    /// Of the whole answer, however little of it comes at a time.
+    private static let timeout = Duration.seconds(2)
 
     /// Lines about what may keep a notification from its result; none where nobody serves the pages of this
     /// configuration here.
@@ -118,24 +119,25 @@ struct WorkerPage {
         let host = listen.host == "0.0.0.0" ? "127.0.0.1" : listen.host == "::" ? "::1" : listen.host
         guard getaddrinfo(host, "\(listen.port)", &hints, &found) == 0, let address = found else { return nil }
         defer { freeaddrinfo(found) }
-        let descriptor = socket(
-            address.pointee.ai_family, address.pointee.ai_socktype | Int32(SOCK_CLOEXEC.rawValue), 0)
+        let kind = address.pointee.ai_socktype | Int32(SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
+        let descriptor = socket(address.pointee.ai_family, kind, 0)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
-        var limit = timeval(tv_sec: timeoutSeconds, tv_usec: 0)
-        for option in [SO_RCVTIMEO, SO_SNDTIMEO] {
-            setsockopt(descriptor, SOL_SOCKET, option, &limit, socklen_t(MemoryLayout<timeval>.size))
-        }
-        guard connect(descriptor, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0 else { return nil }
+        let deadline = Deadline(after: timeout)
+        guard connect(descriptor, address.pointee.ai_addr, address.pointee.ai_addrlen) == 0 || errno == EINPROGRESS,
+            deadline.awaits(POLLOUT, of: descriptor)
+        else { return nil }
+        // A new connection has room for all of it; one that was refused fails here.
         let request = Array("GET \(path) HTTP/1.1\r\nHost: \(listen)\r\nConnection: close\r\n\r\n".utf8)
         guard Glibc.send(descriptor, request, request.count, Int32(MSG_NOSIGNAL)) == request.count else {
             return nil
         }
         var answer: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 64 << 10)
-        while answer.count < limitBytes {
+        while answer.count < limitBytes, deadline.awaits(POLLIN, of: descriptor) {
             let count = recv(descriptor, &buffer, buffer.count, 0)
             if count == 0 { return answer }
+            if count < 0, errno == EAGAIN || errno == EINTR { continue }
             guard count > 0 else { return nil }
             answer += buffer[..<count]
         }

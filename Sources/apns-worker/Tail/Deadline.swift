@@ -1,4 +1,5 @@
 import EventLoop
+import Glibc
 
 /// A moment until which a command waits; without one it waits for ever.
 struct Deadline {
@@ -15,6 +16,17 @@ struct Deadline {
     static var never: Deadline { Deadline(after: nil) }
 
     var hasPassed: Bool { atNs.map { $0 <= LoopTime.read().monotonicNs } ?? false }
+
+    /// Waits until a descriptor can be read or written (poll(2)); false: not in time.
+    func awaits(_ events: Int32, of descriptor: Int32) -> Bool {
+        while true {
+            var wanted = pollfd(fd: descriptor, events: Int16(events), revents: 0)
+            let count = poll(&wanted, 1, leftMs(atMost: 1_000))
+            if count > 0 { return !hasPassed }
+            if count < 0, errno != EINTR { return false }
+            if hasPassed { return false }
+        }
+    }
 
     /// What is left of it, at most `limitMs` and at least 0, in milliseconds.
     func leftMs(atMost limitMs: Int32) -> Int32 {
