@@ -43,6 +43,8 @@ final class GroupFeeder {
     private var refusals = 0
     private var commits: UInt64 = 0
     private var answered: UInt64 = 0
+    /// The last commit was refused, or nobody answered: its records may come again.
+    private var isInDoubt = false
     private var troubles = Troubles()
     private var failure: CommandFailure?
 
@@ -69,8 +71,8 @@ final class GroupFeeder {
         }
     }
 
-    /// Until the deadline, the limit or a signal; then what runs is waited for, committed, and the group left. A second
-    /// signal ends the command.
+    /// Until the deadline, the limit or a signal; then the group is left. A signal leaves the command time to end, and
+    /// what it took is committed; at the deadline, or a second signal, it is ended, and nothing is.
     func run(
         _ command: String, _ limits: BatchLimits, until deadline: Deadline, _ signals: borrowing StopSignals
     ) throws(CommandFailure) -> ExitCode {
@@ -81,8 +83,8 @@ final class GroupFeeder {
             if let failure { throw failure }
             isStopping = signals.came(withinMs: 0) || deadline.hasPassed
             guard !isStopping, fill(limits) else { continue }
-            let ending = try hand(to: command, signals, &isStopping)
-            if ending == .exited(0) {
+            let ending = try hand(to: command, deadline, signals, &isStopping)
+            if ending == .ended(.exited(0)) {
                 handedOver += batch.records
                 refusals = 0
                 pauseMs = 1_000
@@ -103,7 +105,7 @@ final class GroupFeeder {
         // Leaving forgets both.
         let (left, refused) = (batch.records, refusals)
         leave()
-        var isComplete = true
+        var isComplete = !isInDoubt
         if left > 0, refused > 0 {
             let times = refused == 1 ? "once" : "\(refused) times in a row"
             complain("apns-worker tail: the command failed \(times), and \(left) records were not taken before the end")
@@ -146,18 +148,41 @@ final class GroupFeeder {
         }
     }
 
+    /// How a command ended.
+    private enum Ending: Equatable, CustomStringConvertible {
+        case ended(ShellCommand.Ending)
+        /// It was told to end: however it did, nobody knows what it took.
+        case cut(String)
+
+        var description: String {
+            switch self {
+            case .ended(let ending): "\(ending)"
+            case .cut(let why): "was ended \(why)"
+            }
+        }
+    }
+
     /// Runs the command with the batch; the group is served meanwhile.
     private func hand(
-        to command: String, _ signals: borrowing StopSignals, _ isStopping: inout Bool
-    ) throws(CommandFailure) -> ShellCommand.Ending {
+        to command: String, _ deadline: Deadline, _ signals: borrowing StopSignals, _ isStopping: inout Bool
+    ) throws(CommandFailure) -> Ending {
         let process = try ShellCommand(command, input: batch.lines)
+        var cut: (why: String, grace: Deadline)?
         while true {
-            if let ending = process.ending() { return ending }
+            if let ending = process.ending() { return cut.map { .cut($0.why) } ?? .ended(ending) }
             serve(timeoutMs: 10)
+            var why: String?
             if signals.came(withinMs: 0) {
-                if isStopping { process.terminate() }
+                if isStopping { why = "by a second signal" }
                 isStopping = true
             }
+            if deadline.hasPassed { why = "at --deadline" }
+            if let why, cut == nil {
+                isStopping = true
+                cut = (why, Deadline(after: ShellCommand.grace))
+                process.terminate()
+            }
+            if let cut, cut.grace.hasPassed { process.end() }
         }
     }
 
@@ -169,6 +194,7 @@ final class GroupFeeder {
             try consumer.commit(batch.ends.map { CommitEntry($0.key, offset: $0.value) }, tag: commits)
         } catch {
             answered = commits
+            isInDoubt = true
             complain("the commit was not sent, so these records may come again: \(error)")
         }
     }
@@ -193,7 +219,9 @@ final class GroupFeeder {
                 isLost = lost
             case .committed(let reply):
                 answered = reply.tag
-                if reply.code != .none, !reply.code.isRebalance {
+                // What a rebalance refuses, another member takes.
+                isInDoubt = reply.code != .none && !reply.code.isRebalance
+                if isInDoubt {
                     complain("a commit was refused, so its records may come again: \(reply.code.text)")
                 }
             case .client(.fatal(let error)): failure = CommandFailure("Kafka: \(error)")
@@ -268,6 +296,10 @@ final class GroupFeeder {
     private func awaitCommit() {
         let limit = Deadline(after: .seconds(10))
         while answered < commits, !limit.hasPassed, failure == nil { serve(timeoutMs: limit.leftMs(atMost: 100)) }
+        guard answered < commits else { return }
+        answered = commits
+        isInDoubt = true
+        complain("the last commit was not acknowledged, so its records may come again")
     }
 
     /// Leaves the group, so that others need not wait for the session's timeout.

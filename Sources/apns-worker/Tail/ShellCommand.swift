@@ -15,6 +15,9 @@ struct ShellCommand: ~Copyable {
         }
     }
 
+    /// How long it may take to end when it is asked to.
+    static let grace = Duration.seconds(5)
+
     private let processID: pid_t
 
     /// Starts `/bin/sh -c text`; standard output and error are ours.
@@ -41,9 +44,12 @@ struct ShellCommand: ~Copyable {
         var ignored = sigset_t()
         sigemptyset(&ignored)
         for signal in [SIGPIPE, SIGXFSZ] { sigaddset(&ignored, signal) }
+        // A group of its own, so that what the shell started ends with it, and a terminal's Ctrl-C is ours alone.
+        posix_spawnattr_setpgroup(&attributes, 0)
         posix_spawnattr_setsigmask(&attributes, &none)
         posix_spawnattr_setsigdefault(&attributes, &ignored)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
+        posix_spawnattr_setflags(
+            &attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP))
         var processID: pid_t = 0
         let arguments: [String] = ["sh", "-c", text]
         let words: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
@@ -61,8 +67,11 @@ struct ShellCommand: ~Copyable {
         return status & 0x7F == 0 ? .exited(status >> 8 & 0xFF) : .killed(status & 0x7F)
     }
 
-    /// Asks it to end.
-    func terminate() { kill(processID, SIGTERM) }
+    /// Asks it, and what it started, to end.
+    func terminate() { kill(-processID, SIGTERM) }
+
+    /// Ends them.
+    func end() { kill(-processID, SIGKILL) }
 }
 
 private var lastError: String { String(cString: strerror(errno)) }

@@ -31,10 +31,10 @@ struct TailOptions {
         ],
         about: [
             "Follows what the workers publish: a line for each record on standard output. Device tokens are printed in full, for they are the data: mind where the output goes.",
-            "With --group and --exec it hands records, as JSON lines, to the standard input of a shell command: when that exits with 0 they are committed, else the same ones are handed over again after a pause. Several may share a group.",
+            "With --group and --exec it hands records, as JSON lines, to the standard input of a shell command: when that exits with 0 they are committed, else the same ones are handed over again after a pause. Several may share a group. SIGTERM or Ctrl-C: hand over nothing more, wait for the command and commit what it took; a second one, and --deadline, end the command (SIGTERM, after 5 s SIGKILL), and nothing of what it was handed last is committed.",
         ], options: options,
         notes:
-            "Ends at --count, at --deadline, or with Ctrl-C. Exit codes: 0 done, 1 failed, or --deadline came before what was asked for (--count records, what --apns-id or --request names) or while --exec had not taken what it was handed last, 64 wrong usage, 78 wrong configuration."
+            "Ends at --count, at --deadline, or with Ctrl-C. Exit codes: 0 done, 1 failed, or --deadline came before what was asked for (--count records, what --apns-id or --request names) or while --exec had not taken what it was handed last, or the last commit is in doubt, 64 wrong usage, 78 wrong configuration."
     )
 
     private static let options: [OptionTable<Self>.Option] = [
@@ -73,7 +73,10 @@ struct TailOptions {
         .init("count", "n", value: "N", "End after so many records.") { options, text throws(UsageError) in
             options.count = try OptionValue.integer(text, 1...Int.max)
         },
-        .init("deadline", value: "TIME", "End after this time, such as 30s (default: never).") {
+        .init(
+            "deadline", value: "TIME",
+            "End after this time, such as 30s (default: never); a command of --exec that runs then is ended."
+        ) {
             options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
         },
         .init(
