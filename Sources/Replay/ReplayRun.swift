@@ -73,6 +73,7 @@ package final class ReplayRun {
         let committed = try transactions?.begin(partitions) ?? []
         let known = try JobProgress(order, committed)
         let bounds = try bounds(of: partitions)
+        if known?.isDone != true { try lookAtTarget() }
         var progress: JobProgress
         if let known {
             progress = known
@@ -129,6 +130,14 @@ package final class ReplayRun {
             throw ReplayFailure("topic \(order.topic) cannot be read: \(code.text)")
         }
         return (0..<Int32(found.partitions)).map { TopicPartition(order.topic, $0) }
+    }
+
+    /// Where all is to be written is looked at before anything is promised, or begun.
+    private func lookAtTarget() throws(ReplayFailure) {
+        guard let target = order.target else { return }
+        var lookup = TopicLookup(source, watch)
+        let code = try lookup.settledTopics([target])[target]?.code ?? .unknownTopic
+        if let failure = ReplayFailure.writing([target], code) { throw failure }
     }
 
     private func bounds(of partitions: [TopicPartition]) throws(ReplayFailure) -> [TopicPartition: Range<Int64>] {

@@ -13,8 +13,6 @@ final class ReplayTransactions {
     private var partitions: [String: Int] = [:]
     private let reader: OffsetReader
     private var lookup: TopicLookup
-    /// How often topics that are not there are waited for yet, half a second each: however many are made up, it ends.
-    private var patience = 20
     /// What the group has committed, as far as is known.
     private var committed: JobProgress?
     /// What the report of a record that was not written said, by its place in the batch.
@@ -28,8 +26,6 @@ final class ReplayTransactions {
     private static let questionMs: Int32 = 10_000
     /// More records than that of one batch are not found out one by one.
     private static let refusalLimit = 20
-    /// How often a topic that is not there is asked for.
-    private static let lookLimit = 6
 
     /// - Parameter reader: has the job's group.
     init(
@@ -259,7 +255,7 @@ final class ReplayTransactions {
     private func look(for batch: inout FetchedBatch) throws(ReplayFailure) {
         let names = Set(targets(of: batch).filter { topics[$0] == nil })
         if names.isEmpty { return }
-        let descriptions = try descriptions(of: names)
+        let descriptions = try lookup.settledTopics(names)
         for name in names.sorted() {
             let found = descriptions[name]
             let code = found?.code ?? .unknownTopic
@@ -276,20 +272,6 @@ final class ReplayTransactions {
                 throw ReplayFailure("topic \(name): \(error)")
             }
         }
-    }
-
-    /// What is not there is asked for again: it may just be made anew, or its broker have begun a moment ago.
-    private func descriptions(of names: Set<String>) throws(ReplayFailure) -> [String: TopicDescription] {
-        var found: [String: TopicDescription] = [:]
-        var left = names
-        for _ in 0..<Self.lookLimit {
-            found.merge(try lookup.topics(left)) { $1 }
-            left = left.filter { found[$0]?.code.isUnknownTopic ?? true }
-            guard !left.isEmpty, patience > 0 else { break }
-            patience -= 1
-            try watch.pause(ms: 500)
-        }
-        return found
     }
 
     // MARK: Another producer

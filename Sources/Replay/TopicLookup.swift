@@ -12,11 +12,30 @@ struct TopicLookup {
     /// Of them `reader` has handles.
     private var asked: Set<String> = []
 
+    /// How often topics that are not there are waited for yet, half a second each: however many are made up, it ends.
+    private var patience = 20
+    /// How often a topic that is not there is asked for.
+    private static let lookLimit = 6
+
     private static let questionMs: Int32 = 10_000
 
     init(_ reader: OffsetReader, _ watch: ReplayWatch) {
         self.reader = reader
         self.watch = watch
+    }
+
+    /// The same; what is not there is asked for again: it may just be made anew, or its broker have begun a moment ago.
+    mutating func settledTopics(_ names: Set<String>) throws(ReplayFailure) -> [String: TopicDescription] {
+        var found: [String: TopicDescription] = [:]
+        var left = names
+        for _ in 0..<Self.lookLimit {
+            found.merge(try topics(left)) { $1 }
+            left = left.filter { found[$0]?.code.isUnknownTopic ?? true }
+            guard !left.isEmpty, patience > 0 else { break }
+            patience -= 1
+            try watch.pause(ms: 500)
+        }
+        return found
     }
 
     /// Those that are not there may be left out.
