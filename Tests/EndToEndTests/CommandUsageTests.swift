@@ -141,6 +141,34 @@ extension EndToEnd.Commands {
             #expect(ended.text.split(separator: "\n").count == 1, "\(ended.text)")
         }
 
+        /// Who reads a pipe may leave; where a file would be cut nobody is told that it is whole.
+        @Test(
+            .needs(.worker),
+            arguments: [
+                (#""$0" schema result > /dev/full"#, 1, "the output cannot be written: No space left on device"),
+                (#""$0" schema asyncapi >&-"#, 1, "the output cannot be written: Bad file descriptor"),
+                (#""$0" --help > /dev/full"#, 1, "the output cannot be written: No space left on device"),
+                (#""$0" schema result <&- > /dev/null"#, 0, ""),
+                (#"{ "$0" schema asyncapi; echo "ended $?" >&2; } | true"#, 0, "ended 0\n"),
+            ] as [(String, Int32, String)])
+        func outputThatCannotBeWrittenIsAFailure(command: String, status: Int32, words: String) throws {
+            let ended = try Scene.run("sh", ["-c", command, Tool.worker.path()])
+            #expect(ended.ending == .exited(status), "\(ended.text)")
+            #expect(words.isEmpty ? ended.text == "" : ended.text.contains(words), "\(ended.text)")
+        }
+
+        /// A pipe into which nobody writes is not waited for for ever.
+        @Test(.needs(.worker)) func aPayloadIsWaitedForUntilTheDeadline() throws {
+            let pipe = FileManager.default.temporaryDirectory.appending(path: KafkaBroker.uniqueName("pipe")).path
+            #expect(mkfifo(pipe, 0o600) == 0)
+            defer { unlink(pipe) }
+            let token = String(repeating: "c0", count: 32)
+            let ended = try Self.run([
+                "send", "-c", "none", "-t", token, "--payload", "@\(pipe)", "--deadline", "300ms",
+            ])
+            #expect(ended.ending == .exited(1) && ended.text.contains("its end did not come in time"), "\(ended.text)")
+        }
+
         /// It is said at once, and again when it is given up.
         @Test(.needs(.worker)) func aBrokerThatDoesNotAnswerIsNamedAfterTwoSeconds() throws {
             let ended = try Self.run(

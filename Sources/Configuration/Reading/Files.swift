@@ -17,11 +17,17 @@ package struct FileError: Error, Hashable, Sendable, CustomStringConvertible {
 
 /// A whole file, which may be a pipe except on a thread that reads regular files only
 /// (`linux_read_regular_files_only`); one that is longer than `limit` bytes is refused.
-package func readFile(_ path: String, limit: Int = 1 << 20) throws(FileError) -> [UInt8] {
+///
+/// - Parameter isReady: waits until a descriptor can be read; false: nothing came in time, and nothing more is waited
+///   for. `nil`: a pipe is waited for as long as it takes, its writer too.
+package func readFile(
+    _ path: String, limit: Int = 1 << 20, whenReady isReady: ((Int32) -> Bool)? = nil
+) throws(FileError) -> [UInt8] {
     func failure(_ reason: String? = nil) -> FileError {
         unsafe FileError(path: path, reason: reason ?? String(cString: strerror(errno)))
     }
-    let descriptor = unsafe linux_open_to_read(path)
+    let descriptor =
+        unsafe isReady == nil ? linux_open_to_read(path) : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
     guard descriptor >= 0 else {
         throw failure(descriptor == -2 ? "it is no regular file, but a pipe, a device or a folder" : nil)
     }
@@ -29,10 +35,11 @@ package func readFile(_ path: String, limit: Int = 1 << 20) throws(FileError) ->
     var bytes: [UInt8] = []
     var chunk = [UInt8](repeating: 0, count: 65_536)
     while true {
+        if let isReady, !isReady(descriptor) { throw failure("its end did not come in time") }
         let count = unsafe chunk.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
         if count == 0 { return bytes }
         if count < 0 {
-            if errno == EINTR { continue }
+            if errno == EINTR || errno == EAGAIN && isReady != nil { continue }
             throw failure()
         }
         guard bytes.count + count <= limit else { throw failure("it is larger than \(limit) bytes") }

@@ -121,7 +121,10 @@ struct SendOptions {
         .init("request-topic", value: "NAME", "Where the request goes (default: the first of requests.topics).") {
             options, text throws(UsageError) in options.requests = try OptionValue.text(text)
         },
-        .init("deadline", value: "TIME", "How long to wait for the result (default 30s).") {
+        .init(
+            "deadline", value: "TIME",
+            "How long to wait for the result (default 30s), and before that for the payload, where it comes through a pipe."
+        ) {
             options, text throws(UsageError) in options.deadline = try OptionValue.duration(text)
         },
         .init("trace", value: "FILE", "\(traceHelp) With --direct only.") { options, text throws(UsageError) in

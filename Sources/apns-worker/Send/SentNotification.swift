@@ -1,4 +1,5 @@
 import Configuration
+import Glibc
 import PushRecords
 
 extension SendOptions {
@@ -26,7 +27,10 @@ extension SendOptions {
         }
         guard payload == "-" || payload.hasPrefix("@") else { return Array(payload.utf8) }
         do throws(FileError) {
-            var bytes = try readFile(payload == "-" ? "/dev/stdin" : String(payload.dropFirst()))
+            let limit = Deadline(after: deadline)
+            var bytes = try readFile(payload == "-" ? "/dev/stdin" : String(payload.dropFirst())) {
+                limit.awaits(POLLIN, of: $0)
+            }
             // What an editor or `echo` put behind it.
             while let last = bytes.last, last == 0x0A || last == 0x0D { bytes.removeLast() }
             return bytes
