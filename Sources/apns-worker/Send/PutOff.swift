@@ -22,13 +22,15 @@ struct PutOff {
     /// Whether it only waits for when it is to be sent.
     var isScheduled: Bool { reason == RetryOrder.scheduled.description }
 
-    /// The last retry record of a request; `nil`: there is none, or nobody tells, which is said.
+    /// The last retry record of a request; `nil`: there is none, or nobody tells. `unread` has the tiers that cannot be
+    /// read, a line each.
     static func find(
         _ request: DeliveryResult.Request, sentMs: Int64, _ configuration: WorkerConfiguration,
         _ cluster: ClusterSettings
-    ) -> PutOff? {
+    ) -> (place: PutOff?, unread: [String]) {
         let place = request.description
         var last: PutOff?
+        var unread: [String] = []
         for tier in configuration.retry.tiers {
             // A minute earlier: the brokers' clocks, by which records are found, are not ours.
             do throws(CommandFailure) {
@@ -46,9 +48,9 @@ struct PutOff {
                     }
                 }
             } catch {
-                complain("apns-worker send: whether it was put off there is not known: \(error.line)")
+                unread.append("apns-worker send: whether it was put off there is not known: \(error.line)")
             }
         }
-        return last
+        return (last, unread)
     }
 }

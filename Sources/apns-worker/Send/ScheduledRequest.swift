@@ -19,11 +19,14 @@ struct ScheduledRequest {
         _ results: TopicReader, _ options: SendOptions, until deadline: Deadline
     ) throws(CommandFailure) -> ExitCode {
         let due = Timestamp(wallMs: dueMs).text
+        var unread: [String] = []
         repeat {
             if let value = try results.result(of: request, key: key, until: Deadline(after: .seconds(1))) {
                 return try report(value, configuration, options.format)
             }
-            guard let place = PutOff.find(request, sentMs: sentMs, configuration, cluster) else { continue }
+            let found = PutOff.find(request, sentMs: sentMs, configuration, cluster)
+            unread = found.unread
+            guard let place = found.place else { continue }
             guard place.isScheduled else {
                 complain(
                     "apns-worker send: \(place.text); its result will come: \(resultCommand(of: request, options))")
@@ -43,6 +46,7 @@ struct ScheduledRequest {
             "apns-worker send: no worker has taken \(request) within \(options.deadline.components.seconds) s, which is to "
                 + "be sent at \(due): is one running? Its result may still come: \(resultCommand(of: request, options))"
         )
+        for line in unread { complain(line) }
         for line in WorkerPage.lines(of: configuration) { complain("apns-worker send: \(line)") }
         return .failed
     }

@@ -35,11 +35,12 @@ func sendViaKafka(
             return try later.follow(results, options, until: deadline)
         }
         guard let value = try results.result(of: request, key: key, until: deadline) else {
-            let place = PutOff.find(request, sentMs: sentMs, configuration, cluster)
+            let (place, unread) = PutOff.find(request, sentMs: sentMs, configuration, cluster)
             complain(
                 "apns-worker send: no result of \(request) within \(options.deadline.components.seconds) s; "
                     + (place.map { "\($0.text); its result will come:" } ?? "is a worker running? It may still come:")
                     + " \(resultCommand(of: request, options))")
+            for line in unread { complain(line) }
             for line in WorkerPage.lines(of: configuration) { complain("apns-worker send: \(line)") }
             return .failed
         }
