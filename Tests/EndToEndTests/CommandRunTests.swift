@@ -1,4 +1,5 @@
 import Foundation
+import Kafka
 import TestSupport
 import Testing
 
@@ -425,11 +426,61 @@ extension EndToEnd.Commands {
                     "--from", "beginning", "--count", "60", "--format", "text",
                 ])
             #expect(named.ending == .exited(0) && named.text.split(separator: "\n").count == 60)
+            // A disk that is full is no success.
+            let lost = try Scene.run(
+                "sh",
+                ["-c", #"exec "$0" "$@" > /dev/full"#, Tool.worker.path(), "tail", "results", "-n", "60"] + tail
+                    + ["--from", "beginning"])
+            #expect(lost.ending == .exited(1) && lost.text.contains("No space left on device"), "\(lost.text)")
             let missing = try Self.run(
                 ["tail", "results", "--bootstrap-servers", scene.servers, "--topic", "no.such.topic"])
             #expect(missing.ending == .exited(1) && missing.text.contains("no.such.topic: there is no such topic"))
             try scene.stop(worker)
             try simulator.process.stop()
+        }
+
+        /// What is added to a topic while it is read, and the topic that is made anew, is read from its beginning.
+        @Test(.needs(.worker, .broker, .kcat), .timeLimit(.minutes(2)))
+        func tailFollowsATopicThatChanges() throws {
+            let broker = try #require(KafkaBroker.shared)
+            let topic = try broker.newTopic("changes")
+            let following = try ChildProcess(
+                Tool.worker.path(),
+                [
+                    "tail", "unregistered", "--bootstrap-servers", broker.bootstrapServers, "--topic", topic, "--count",
+                    "7", "--deadline", "60s", "--from", "beginning",
+                ])
+            func produce(_ numbers: ClosedRange<Int>, partition: Int) throws {
+                let lines = numbers.map { #"{"device_token":"\#(hex($0, digits: 64))","observed_at_ms":\#($0)}"# }
+                let writer = try ChildProcess(
+                    Tool.kcat.path(), ["-P", "-b", broker.bootstrapServers, "-t", topic, "-p", "\(partition)"])
+                writer.write(lines.joined(separator: "\n"))
+                writer.closeInput()
+                #expect(try writer.wait(seconds: 30) == .exited(0), "\(writer.text)")
+            }
+            func wait(_ what: String, until isDone: () -> Bool) throws {
+                let deadline = Date(timeIntervalSinceNow: 30)
+                while !isDone() {
+                    guard following.ended == nil, Date() < deadline else {
+                        throw Unexpected("\(what): \(following.text)")
+                    }
+                    usleep(20_000)
+                }
+            }
+            func shown() -> Int { following.text.components(separatedBy: "observed_at_ms").count - 1 }
+            try produce(1...2, partition: 0)
+            try wait("the first partition") { shown() == 2 }
+            try broker.setPartitions(of: topic, to: 3)
+            try produce(3...4, partition: 2)
+            try wait("a partition that was added") { shown() == 4 }
+            try broker.delete([topic])
+            try broker.create([NewTopic(topic, partitions: 1, replicationFactor: 1)])
+            try produce(5...7, partition: 0)
+            #expect(try following.wait(seconds: 30) == .exited(0), "\(following.text)")
+            for number in 1...7 {
+                #expect(following.text.contains("\"observed_at_ms\":\(number)}"), "\(following.text)")
+            }
+            #expect(following.text.contains("\(topic): it was made anew"), "\(following.text)")
         }
 
         /// A command that fails gets the same records again; what it took is committed, and goes to nobody else.
@@ -481,6 +532,12 @@ extension EndToEnd.Commands {
             #expect(
                 refused.text.contains(" times in a row, and 1 records were not taken before the end"), "\(refused.text)"
             )
+            // Nor is one that has no end: the deadline is one for it, too, and for what it started.
+            let began = Date()
+            let endless = try Self.run(tail + ["sleep 61 & wait", "--deadline", "3s"])
+            #expect(endless.ending == .exited(1) && Date().timeIntervalSince(began) < 20, "\(endless.text)")
+            let words = "the command was ended at --deadline; its 1 records are not committed"
+            #expect(endless.text.contains(words), "\(endless.text)")
 
             func lines(_ name: String) throws -> [String] {
                 try String(contentsOfFile: scene.file(name), encoding: .utf8).split(separator: "\n").map(String.init)

@@ -30,7 +30,10 @@ extension Scene {
     }
 
     fileprivate func replay(_ arguments: String..., within seconds: Double = 120) throws -> Finished {
-        let (source, options) = (arguments[0], arguments.dropFirst())
+        try replay(arguments[0], Array(arguments.dropFirst()), within: seconds)
+    }
+
+    fileprivate func replay(_ source: String, _ options: [String], within seconds: Double = 120) throws -> Finished {
         let ended = try Self.run(
             Tool.worker.path(), ["replay", source, "--config", file("worker.yaml")] + options, within: seconds)
         print(ended.text, terminator: "")
@@ -215,6 +218,23 @@ extension EndToEnd.Records {
                 try run(
                     "--request", place("many", 2), status: 1, saying: ["\(place("many", 2)): nothing of it matches"])
                     == [])
+            // It is said again by whoever runs the job again, and where nothing was to be read.
+            let missed = ["--request", "\(place("many", 2))", "--request", place("plain"), "--name", "missed"]
+            for words in ["is done after", "was done before"] {
+                let ended = try scene.replay("results", missed + ["--to", "\(scene.name).sink1"])
+                #expect(ended.ending == .exited(1) && ended.text.contains(words), "\(ended.text)")
+                #expect(ended.text.contains("\(place("many", 2)): nothing of it matches"), "\(ended.text)")
+                #expect(!ended.text.contains("\(place("plain")): nothing"), "\(ended.text)")
+            }
+            for more in [["--dry-run"], []] {
+                let ended = try scene.replay("results", ["--request", place("plain"), "--since", "1ms"] + more)
+                #expect(ended.ending == .exited(1), "\(ended.text)")
+                #expect(ended.text.contains("\(place("plain")): nothing of it matches"), "\(ended.text)")
+            }
+            // A name is one of its source, and where all goes is looked at before anything is promised.
+            #expect(try scene.replay("dead-letters", ["--all", "--name", "missed"]).ending == .exited(0))
+            let nowhere = try scene.replay("results", ["--all", "--dry-run", "--to", "\(scene.name).nowhere"])
+            #expect(nowhere.ending == .exited(1) && nowhere.text.contains(".nowhere cannot be written: create it"))
             // One notification of an envelope, in payload form, with the envelope's key.
             let sink = "\(scene.name).one"
             try scene.books("create", "--partitions", "1", "--topics", sink)
@@ -348,7 +368,7 @@ extension EndToEnd.Outages {
                 scene.configuration.text.replacingOccurrences(of: "tls: {ca_file: ca.pem}", with: ""), to: "worker.yaml"
             )
             _ = try scene.replays("case", broker.bootstrapServers, scene.name)
-            let group = "\(scene.configuration.group).replay.j"
+            let group = "\(scene.configuration.group).replay.results-j"
             let (requests, results) = (scene.configuration.requests, scene.configuration.results)
             func run(_ words: String, without operation: KafkaBroker.Operation, _ resource: KafkaBroker.Resource) throws
             {
@@ -376,6 +396,32 @@ extension EndToEnd.Outages {
             #expect(dry.ending == .exited(0), "\(dry.text)")
             try broker.lift(.read, .group(group))
             try broker.lift(.write, .topic(requests))
+            // The same words of those that read and write by themselves.
+            let file = ["--config", scene.file("worker.yaml"), "--deadline", "20s"]
+            func ask(
+                _ words: String, without operation: KafkaBroker.Operation, _ resource: KafkaBroker.Resource,
+                _ arguments: [String]
+            ) throws {
+                try broker.deny(operation, resource)
+                defer { try? broker.lift(operation, resource) }
+                let ended = try Scene.run(Tool.worker.path(), arguments + file)
+                #expect(ended.ending == .exited(1) && ended.text.contains(words), "\(arguments): \(ended.text)")
+                #expect(!ended.text.contains("no such topic"), "\(ended.text)")
+            }
+            let (tail, fed) = (["tail", "results"], ["--group", "\(scene.name).fed", "--exec", "cat > /dev/null"])
+            let send = ["send", "--token", hex(1, digits: 64), "--alert", "Hi"]
+            let unread = "topic \(results) cannot be read: grant READ on topic \(results)\n"
+            for operation in [KafkaBroker.Operation.read, .describe] {
+                try ask(unread, without: operation, .topic(results), tail)
+            }
+            try ask(unread, without: .read, .topic(results), tail + fed)
+            let unheld = "group \(scene.name).fed cannot be used: grant READ on group \(scene.name).fed\n"
+            try ask(unheld, without: .read, .group("\(scene.name).fed"), tail + fed)
+            try ask(unread, without: .describe, .topic(results), send)
+            let unwritten = "topic \(requests) cannot be written: grant WRITE on topic \(requests)\n"
+            for operation in [KafkaBroker.Operation.write, .describe] {
+                try ask(unwritten, without: operation, .topic(requests), send)
+            }
             // Nothing was done yet, and nothing is left of what was tried.
             let last = try scene.replay("results", "--app", "annex", "--name", "j")
             #expect(last.ending == .exited(0) && last.text.contains("1 requests were produced again"), "\(last.text)")

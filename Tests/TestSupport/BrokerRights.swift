@@ -2,7 +2,7 @@ import CRdkafka
 import Foundation
 package import Kafka
 
-/// What `User:worker` may do at a broker's protected listener, and topics that are taken away.
+/// What `User:worker` may do at a broker's protected listener, and topics that change or are taken away.
 extension KafkaBroker {
     /// What a right is about.
     package enum Resource: Hashable, Sendable {
@@ -106,6 +106,14 @@ extension KafkaBroker {
             ["--add", "--allow-principal", "User:worker", "--operation", "All", "--transactional-id", "*", "--force"])
     }
 
+    /// Lets a topic have so many partitions.
+    package func setPartitions(of topic: String, to count: Int) throws {
+        var text = [CChar](repeating: 0, count: 256)
+        var list: [OpaquePointer?] = [rd_kafka_NewPartitions_new(topic, count, &text, text.count)]
+        defer { rd_kafka_NewPartitions_destroy_array(&list, list.count) }
+        try administer { client, queue in rd_kafka_CreatePartitions(client, &list, list.count, nil, queue) }
+    }
+
     /// Deletes topics and waits until none of them shows any more.
     package func delete(_ topics: [String]) throws {
         var list: [OpaquePointer?] = topics.map { rd_kafka_DeleteTopic_new($0) }
@@ -160,9 +168,12 @@ extension KafkaBroker {
                 guard matching > 0 else { throw Failure.refused("there was no such rule") }
             }
         }
-        if let result = rd_kafka_event_DeleteTopics_result(event),
-            let topics = rd_kafka_DeleteTopics_result_topics(result, &count)
-        {
+        let topics =
+            rd_kafka_event_DeleteTopics_result(event).flatMap { rd_kafka_DeleteTopics_result_topics($0, &count) }
+            ?? rd_kafka_event_CreatePartitions_result(event).flatMap {
+                rd_kafka_CreatePartitions_result_topics($0, &count)
+            }
+        if let topics {
             for index in 0..<count {
                 let code = rd_kafka_topic_result_error(topics[index])
                 guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
