@@ -218,23 +218,7 @@ extension EndToEnd.Records {
                 try run(
                     "--request", place("many", 2), status: 1, saying: ["\(place("many", 2)): nothing of it matches"])
                     == [])
-            // It is said again by whoever runs the job again, and where nothing was to be read.
-            let missed = ["--request", "\(place("many", 2))", "--request", place("plain"), "--name", "missed"]
-            for words in ["is done after", "was done before"] {
-                let ended = try scene.replay("results", missed + ["--to", "\(scene.name).sink1"])
-                #expect(ended.ending == .exited(1) && ended.text.contains(words), "\(ended.text)")
-                #expect(ended.text.contains("\(place("many", 2)): nothing of it matches"), "\(ended.text)")
-                #expect(!ended.text.contains("\(place("plain")): nothing"), "\(ended.text)")
-            }
-            for more in [["--dry-run"], []] {
-                let ended = try scene.replay("results", ["--request", place("plain"), "--since", "1ms"] + more)
-                #expect(ended.ending == .exited(1), "\(ended.text)")
-                #expect(ended.text.contains("\(place("plain")): nothing of it matches"), "\(ended.text)")
-            }
-            // A name is one of its source, and where all goes is looked at before anything is promised.
-            #expect(try scene.replay("dead-letters", ["--all", "--name", "missed"]).ending == .exited(0))
-            let nowhere = try scene.replay("results", ["--all", "--dry-run", "--to", "\(scene.name).nowhere"])
-            #expect(nowhere.ending == .exited(1) && nowhere.text.contains(".nowhere cannot be written: create it"))
+            try expectToSayWhatMatchesNothing(scene, matching: place("plain"), not: place("many", 2))
             // One notification of an envelope, in payload form, with the envelope's key.
             let sink = "\(scene.name).one"
             try scene.books("create", "--partitions", "1", "--topics", sink)
@@ -277,6 +261,28 @@ extension EndToEnd.Records {
             let late = try scene.replay("results", "--all", "--name", "late", "--to", sink)
             #expect(late.ending == .exited(1) && late.text.contains("0 requests were produced again"), "\(late.text)")
             #expect(late.text.contains(" 10 are gone"), "\(late.text)")
+        }
+
+        /// Places of which nothing matches are named by whoever runs the job again, and where nothing was to be read.
+        private func expectToSayWhatMatchesNothing(
+            _ scene: Scene, matching plain: String, not missing: String
+        ) throws {
+            let missed = ["--request", missing, "--request", plain, "--name", "missed"]
+            for words in ["is done after", "was done before"] {
+                let ended = try scene.replay("results", missed + ["--to", "\(scene.name).sink1"])
+                #expect(ended.ending == .exited(1) && ended.text.contains(words), "\(ended.text)")
+                #expect(ended.text.contains("\(missing): nothing of it matches"), "\(ended.text)")
+                #expect(!ended.text.contains("\(plain): nothing"), "\(ended.text)")
+            }
+            for more in [["--dry-run"], []] {
+                let ended = try scene.replay("results", ["--request", plain, "--since", "1ms"] + more)
+                #expect(ended.ending == .exited(1), "\(ended.text)")
+                #expect(ended.text.contains("\(plain): nothing of it matches"), "\(ended.text)")
+            }
+            // A name is one of its source, and where all goes is looked at before anything is promised.
+            #expect(try scene.replay("dead-letters", ["--all", "--name", "missed"]).ending == .exited(0))
+            let nowhere = try scene.replay("results", ["--all", "--dry-run", "--to", "\(scene.name).nowhere"])
+            #expect(nowhere.ending == .exited(1) && nowhere.text.contains(".nowhere cannot be written: create it"))
         }
 
         /// Whoever may write to the topics of results and dead letters may say anything there.

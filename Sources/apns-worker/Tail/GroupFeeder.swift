@@ -29,8 +29,8 @@ final class GroupFeeder {
     private let start: ReadingStart
     private let group: String
     private let question: TopicQuestion
-    /// How many partitions the topic had when the command began: `start` is for these. What was added since is read from
-    /// its beginning.
+    /// How many partitions the topic had when the command began: `start` is for these. What was added since is read
+    /// from its beginning.
     private let partitions: Int
     private let consumer: Consumer
     private var queues: [PartitionQueue] = []

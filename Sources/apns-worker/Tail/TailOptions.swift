@@ -30,7 +30,7 @@ struct TailOptions {
             "... --group ID --exec COMMAND",
         ],
         about: [
-            "Follows what the workers publish: a line for each record on standard output. Device tokens are printed in full, for they are the data: mind where the output goes.",
+            "Follows what the workers publish: a line for each record on standard output, also of partitions that are added, and of the topic made anew. Device tokens are printed in full, for they are the data: mind where the output goes.",
             "With --group and --exec it hands records, as JSON lines, to the standard input of a shell command: when that exits with 0 they are committed, else the same ones are handed over again after a pause. Several may share a group. SIGTERM or Ctrl-C: hand over nothing more, wait for the command and commit what it took; a second one, and --deadline, end the command (SIGTERM, after 5 s SIGKILL), and nothing of what it was handed last is committed.",
         ], options: options,
         notes:
