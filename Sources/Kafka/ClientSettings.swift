@@ -226,7 +226,7 @@ package struct ProducerSettings: Sendable, Equatable {
             fixed += [
                 KafkaProperty("transactional.id", transaction.id),
                 KafkaProperty("transaction.timeout.ms", "\(transaction.timeoutMs)"),
-                // A record waits no longer than its transaction (CONFIGURATION.md): what is over is aborted and comes
+                // A record waits no longer than its transaction, as librdkafka asks: what is over is aborted and comes
                 // again.
                 KafkaProperty("message.timeout.ms", "\(transaction.timeoutMs)"),
             ]

@@ -6,9 +6,13 @@ package enum Denial {
         code == .topicAuthorizationFailed ? "topic \(topic) cannot be read: grant READ on topic \(topic)" : nil
     }
 
+    /// `topic a`, or `topics a, b`.
+    package static func naming(_ topics: [String]) -> String {
+        "\(topics.count == 1 ? "topic" : "topics") \(topics.joined(separator: ", "))"
+    }
+
     package static func writing(_ topics: [String], _ code: KafkaCode) -> String? {
-        let names = topics.joined(separator: ", ")
-        let these = topics.count == 1 ? "topic \(names)" : "topics \(names)"
+        let these = naming(topics)
         return switch code {
         case .topicAuthorizationFailed: "\(these) cannot be written: grant WRITE on \(these)"
         case .clusterAuthorizationFailed:

@@ -1,4 +1,5 @@
 import CRdkafka
+import Glibc
 
 /// A topic as the brokers describe it.
 package struct TopicDescription: Hashable, Sendable {
@@ -114,6 +115,18 @@ package struct TopicConfiguration: Hashable, Sendable {
     /// All topics of the cluster. Asking for some by name might create them (`auto.create.topics.enable`).
     package func all(timeoutMs: Int32) throws(KafkaError) -> [String: TopicDescription] {
         try Metadata(of: client, onlyKnown: false, timeoutMs: timeoutMs).topics
+    }
+
+    /// All topics of the cluster, once these are among them or the time is over.
+    package func all(
+        showing names: [String], withinMs: Int64, timeoutMs: Int32
+    ) throws(KafkaError) -> [String: TopicDescription] {
+        let deadlineMs = Stopwatch.nowMs + withinMs
+        while true {
+            let found = try all(timeoutMs: timeoutMs)
+            if names.allSatisfy({ found[$0]?.code == KafkaCode.none }) || Stopwatch.nowMs >= deadlineMs { return found }
+            usleep(50_000)
+        }
     }
 
     /// Creates topics; for each name what became of it: `.none`, `.topicAlreadyExists`, or an error.

@@ -64,8 +64,7 @@ extension ReplayFailure {
 
     static func writing(_ topics: [String], _ code: KafkaCode) -> ReplayFailure? {
         guard code.isUnknownTopic else { return missing(Denial.writing(topics, code)) }
-        let these = "\(topics.count == 1 ? "topic" : "topics") \(topics.joined(separator: ", "))"
-        return ReplayFailure("\(these) cannot be written: create it, or give --to TOPIC")
+        return ReplayFailure("\(Denial.naming(topics)) cannot be written: create it, or give --to TOPIC")
     }
 
     /// Of the job's group, which is the producer's transactional id, too.

@@ -24,20 +24,6 @@ struct TopicLookup {
         self.watch = watch
     }
 
-    /// The same; what is not there is asked for again: it may just be made anew, or its broker have begun a moment ago.
-    mutating func settledTopics(_ names: Set<String>) throws(ReplayFailure) -> [String: TopicDescription] {
-        var found: [String: TopicDescription] = [:]
-        var left = names
-        for _ in 0..<Self.lookLimit {
-            found.merge(try topics(left)) { $1 }
-            left = left.filter { found[$0]?.code.isUnknownTopic ?? true }
-            guard !left.isEmpty, patience > 0 else { break }
-            patience -= 1
-            try watch.pause(ms: 500)
-        }
-        return found
-    }
-
     /// Those that are not there may be left out.
     mutating func topics(_ names: Set<String>) throws(ReplayFailure) -> [String: TopicDescription] {
         var names = names
@@ -55,5 +41,19 @@ struct TopicLookup {
         } _: { () throws(KafkaError) in
             try reader.topics(named: names.sorted(), timeoutMs: Self.questionMs)
         }
+    }
+
+    /// The same; what is not there is asked for again: it may just be made anew, or its broker have begun a moment ago.
+    mutating func settledTopics(_ names: Set<String>) throws(ReplayFailure) -> [String: TopicDescription] {
+        var found: [String: TopicDescription] = [:]
+        var left = names
+        for _ in 0..<Self.lookLimit {
+            found.merge(try topics(left)) { $1 }
+            left = left.filter { found[$0]?.code.isUnknownTopic ?? true }
+            guard !left.isEmpty, patience > 0 else { break }
+            patience -= 1
+            try watch.pause(ms: 500)
+        }
+        return found
     }
 }

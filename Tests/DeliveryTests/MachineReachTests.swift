@@ -65,43 +65,42 @@ struct MachineReachTests {
         #expect(rig.send() == [])
     }
 
-    @Test("While a commit with a cut map is on its way, what that names may be sent")
-    func cutWhileCommitting() {
+    /// Settled in many short runs, more than a map names, up to far above the reach that is read back; and their end.
+    private func inheritingTooMuchForTheMap() -> (rig: Rig, partition: PartitionID, end: Int64) {
         var settings = MachineSettings()
         settings.metadataLimit = 64
         settings.reachMargin = 1
         let rig = Rig(settings)
-        // Too much for the map, below the reach that is inherited and above it.
-        let runs = (1...400).map { (number: Int64) in number * 5..<number * 5 + number % 3 + 1 }
+        let runs: [Range<Int64>] = (1...400).map { (number: Int64) in
+            let first = number * 5
+            return first..<first + number % 3 + 1
+        }
         let partition = rig.assign(committed: 0, map: CommitMap(reach: 3, settled: runs))
+        return (rig, partition, runs[399].upperBound)
+    }
+
+    @Test("While a commit with a cut map is on its way, what that names may be sent")
+    func cutWhileCommitting() {
+        let (rig, partition, end) = inheritingTooMuchForTheMap()
         rig.commit()
         rig.receive(partition, 0, "oldest")
         #expect(rig.send() == ["oldest"])
         rig.receive(partition, 5, "settled before")
         rig.wait(ms: 1_000)
         let said = rig.takeCommit()
-        #expect(said.allSatisfy { ($0.map.reach ?? 0) >= runs[399].upperBound } && said.count == 1)
+        #expect(said.allSatisfy { ($0.map.reach ?? 0) >= end } && said.count == 1)
         rig.receive(partition, 999, "a")
         #expect(rig.send() == ["a"])
     }
 
     @Test("A map cut before anything was read: what the owner before had settled is marked when sent again")
     func cutAtAssignment() {
-        var settings = MachineSettings()
-        settings.metadataLimit = 64
-        settings.reachMargin = 1
-        let rig = Rig(settings)
-        // Settled in many short runs, up to far above what the reach that was read back says.
-        let runs: [Range<Int64>] = (1...400).map { (number: Int64) in
-            let first = number * 5
-            return first..<first + number % 3 + 1
-        }
-        _ = rig.assign(committed: 0, map: CommitMap(reach: 3, settled: runs))
+        let (rig, _, end) = inheritingTooMuchForTheMap()
         rig.wait(ms: 1_000)
         let said = rig.commit()
         #expect(said.count == 1)
         expect(rig.machine.counters.mapsCut, is: 1)
-        #expect((said[0].map.reach ?? 0) >= runs[399].upperBound)
+        #expect((said[0].map.reach ?? 0) >= end)
     }
 
     @Test("An offset that came already is below what was received, not one that is new or settled")

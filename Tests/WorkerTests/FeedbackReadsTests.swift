@@ -91,8 +91,7 @@ import Testing
 
         var written: Int {
             get throws {
-                let topics = try Topics(ClusterSettings(bootstrapServers: cluster.bootstrapServers))
-                return Int(try topics.range(of: TopicPartition(topic, 0), timeoutMs: 10_000).upperBound)
+                Int(try logRange(of: TopicPartition(topic, 0), cluster.bootstrapServers).upperBound)
             }
         }
     }

@@ -18,7 +18,6 @@ final class PublisherScene {
     let deadLetters: String
     let tiers: [String]
     let log = MemorySink()
-    private let topics: Topics
     private var machine: DeliveryMachine
     private let id: PartitionID
     private var nextOffset: Int64 = 0
@@ -45,7 +44,6 @@ final class PublisherScene {
             configuration, apps: apps.map { RecordApp(name: $0.name, environment: $0.environment) },
             cluster: settings, wakeUpDescriptor: wakeUp.descriptor, logger: Logger(sink: log))
         try? publisher.warmUp(timeoutMs: 10_000)
-        topics = try Topics(settings)
         machine = DeliveryMachine(settings: configuration.machineSettings, apps: apps)
         id = machine.assign(
             topic: "requests", partition: 0, role: .requests(weight: 1), committedOffset: nil,
@@ -208,8 +206,7 @@ final class PublisherScene {
 
     /// How many records a topic holds.
     func count(_ topic: String) throws -> Int {
-        let range = try topics.range(of: TopicPartition(topic, 0), timeoutMs: 10_000)
-        return Int(range.upperBound - range.lowerBound)
+        try logRange(of: TopicPartition(topic, 0), cluster.bootstrapServers).count
     }
 
     var allLines: [String] { log.lines }
