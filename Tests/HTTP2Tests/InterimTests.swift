@@ -22,13 +22,16 @@ import Testing
     }
 
     static func reset(_ code: ErrorCode) -> [UInt8] {
-        frame(type: 3, flags: 0, (0..<4).map { UInt8(code.rawValue >> (24 - 8 * $0) & 255) })
+        frame(type: 3, flags: 0, bytes(code.rawValue))
     }
 
     static func frame(type: UInt8, flags: UInt8, stream: UInt8 = 1, _ payload: [UInt8]) -> [UInt8] {
-        let count = payload.count
-        return [UInt8(count >> 16), UInt8(count >> 8 & 255), UInt8(count & 255), type, flags, 0, 0, 0, stream] + payload
+        let header: [UInt8] = [type, flags, 0, 0, 0, stream]
+        return bytes(UInt32(payload.count)).dropFirst() + header + payload
     }
+
+    /// In the order of the wire.
+    static func bytes(_ number: UInt32) -> [UInt8] { withUnsafeBytes(of: number.bigEndian, Array.init) }
 
     /// A client with one request, `apns-id` wanted, that gets these bytes.
     static func client(receiving bytes: [UInt8]) throws -> ClientSession {
@@ -116,7 +119,8 @@ import Testing
     static func settings(_ entries: [(UInt16, UInt32)]) -> [UInt8] {
         var payload: [UInt8] = []
         for (id, value) in entries {
-            payload += [UInt8(id >> 8), UInt8(id & 255)] + (0..<4).map { UInt8(value >> (24 - 8 * $0) & 255) }
+            payload += InterimTests.bytes(UInt32(id)).dropFirst(2)
+            payload += InterimTests.bytes(value)
         }
         return InterimTests.frame(type: 4, flags: 0, stream: 0, payload)
     }
@@ -156,9 +160,9 @@ import Testing
         arguments: [(1 << 31 - 1 - 65_535, true), (1 << 31 - 65_535, false), (1 << 31 - 1, false), (0, false)]
             as [(UInt32, Bool)])
     func theWindowOfTheConnectionAtItsEnd(increment: UInt32, isFine: Bool) throws {
-        let payload = (0..<4).map { UInt8(increment >> (24 - 8 * UInt32($0)) & 255) }
         let client = try Self.client(
-            receiving: Self.settings([]) + InterimTests.frame(type: 8, flags: 0, stream: 0, payload))
+            receiving: Self.settings([])
+                + InterimTests.frame(type: 8, flags: 0, stream: 0, InterimTests.bytes(increment)))
         #expect(client.isFinished == !isFine)
         if isFine {
             #expect(client.connectionWindow == 1 << 31 - 1)

@@ -62,7 +62,8 @@ struct BinaryFrames: ~Copyable {
             put(fields.expiry)
         case .framed:
             put(UInt8(2))
-            put(UInt32(5 * 3 + fields.token.count / 2 + fields.payload.count + 4 + 4 + 1))
+            let items = fields.token.count / 2 + fields.payload.count + 4 + 4 + 1
+            put(UInt32(5 * 3 + items))
             put(UInt8(1))
         }
         put(UInt16(fields.token.count / 2))
