@@ -113,7 +113,7 @@ struct Pages {
             guard Date() < deadline, worker.ended == nil else {
                 throw Unexpected("\(path) said \(last.0): \(last.1)\nthe worker:\n\(worker.text.suffix(4_000))")
             }
-            usleep(50_000)
+            usleep(200_000)
             last = try get(path)
         }
     }

@@ -187,7 +187,7 @@ extension EndToEnd.Services {
             let simulator = try scene.startSimulator()
             let worker = try scene.startWorker()
             let topic = "\(scene.name).push-game_apns-single"
-            try scene.books("create", "--partitions", "1", "--topics", topic)
+            try scene.create(topic, partitions: 1)
             func token(_ prefix: String) -> String { prefix + String(repeating: "0", count: 56) }
             let messages = [
                 #"{"DeviceToken":"\#(token("00000001"))","Payload":{"aps":{"alert":"Hi"}},"push_expiry":0}"#,

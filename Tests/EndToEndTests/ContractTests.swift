@@ -1,4 +1,5 @@
 import Foundation
+import Kafka
 import TestSupport
 import Testing
 
@@ -42,7 +43,7 @@ extension EndToEnd.Records {
             let scene = try Scene("left", partitions: 4)
             let simulator = try scene.startSimulator()
             let left = "\(scene.name).left"
-            try scene.books("create", "--topics", left, "--partitions", "4")
+            try scene.create(left)
             let kept = scene.configuration.retries
             scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry), 6s: \(left)}"
             let first = try scene.startWorker()
@@ -79,8 +80,10 @@ extension EndToEnd.Records {
         private func prepare(_ scene: Scene) throws -> [String] {
             let topics = Self.tiers.map { "\(scene.name).tier.\($0)s" }
             scene.configuration.deadLetters = "\(scene.name).short"
-            try scene.books(
-                "create", ["--topics"] + topics + ["--max-message", "\(scene.name).short", "\(Self.deadLetterBytes)"])
+            for topic in topics { try scene.create(topic) }
+            try scene.create(
+                scene.configuration.deadLetters,
+                configuration: [KafkaProperty("max.message.bytes", "\(Self.deadLetterBytes)")])
             let pairs = zip(Self.tiers, topics).map { "\($0)s: \($1)" }.joined(separator: ", ")
             scene.configuration.retries = "tiers: {\(pairs)}, max_attempts: 2"
             return zip(Self.tiers, topics).map { "\($0 * 1000)=\($1)" }

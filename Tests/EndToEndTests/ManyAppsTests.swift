@@ -56,7 +56,7 @@ extension EndToEnd.Refusals {
             let simulator = try scene.startSimulator("--latency", "5ms")
             // What is held comes round as often as by default.
             let tier = "\(scene.name).tier.30s"
-            try scene.books("create", "--topics", tier)
+            try scene.create(tier)
             scene.configuration.retries = "tiers: {30s: \(tier)}, max_attempts: 2"
             let credentials = try Credentials(scene)
             let silentPort = KafkaBroker.freePorts(1)[0]

@@ -28,7 +28,7 @@ extension EndToEnd.Deliveries {
             let simulator = try scene.startSimulator("--latency", "20ms", "--streams", "\(streams)")
             let backlog = scene.configuration.requests
             let urgent = "\(scene.name).urgent"
-            try scene.books("create", "--topics", urgent)
+            try scene.create(urgent)
             try scene.produce(Self.backlog, "--plain")
             scene.configuration.requestTopics = "\(backlog), {name: \(urgent), weight: \(weight)}"
             let worker = try scene.startWorker()
@@ -70,7 +70,7 @@ extension EndToEnd.Deliveries {
             let simulator = try scene.startSimulator("--latency", "100ms", "--streams", "4")
             let backlog = scene.configuration.requests
             let urgent = "\(scene.name).urgent"
-            try scene.books("create", "--topics", urgent)
+            try scene.create(urgent)
             try scene.produce(3_000, "--plain")
             scene.configuration.requestTopics = "\(backlog), {name: \(urgent), weight: \(weight)}"
             let worker = try scene.startWorker()
@@ -120,7 +120,7 @@ extension EndToEnd.Deliveries {
             }
             // What is held comes round as often as the shortest tier says: as rarely as by default.
             let tier = "\(scene.name).tier.30s"
-            try scene.books("create", "--topics", tier)
+            try scene.create(tier)
             scene.configuration.retries = "tiers: {30s: \(tier)}, max_attempts: 2"
             let configuration = scene.configuration
             scene.configuration.apps = (1...9)

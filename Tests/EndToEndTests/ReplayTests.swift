@@ -178,7 +178,7 @@ extension EndToEnd.Records {
             func run(_ arguments: String..., status: Int32 = 0, saying words: [String] = []) throws -> Set<String> {
                 sinks += 1
                 let sink = "\(scene.name).sink\(sinks)"
-                try scene.books("create", "--partitions", "1", "--topics", sink)
+                try scene.create(sink, partitions: 1)
                 let ended = try Scene.run(
                     Tool.worker.path(),
                     ["replay", "results", "--config", scene.file("worker.yaml"), "--to", sink] + arguments)
@@ -221,7 +221,7 @@ extension EndToEnd.Records {
             try expectToSayWhatMatchesNothing(scene, matching: place("plain"), not: place("many", 2))
             // One notification of an envelope, in payload form, with the envelope's key.
             let sink = "\(scene.name).one"
-            try scene.books("create", "--partitions", "1", "--topics", sink)
+            try scene.create(sink, partitions: 1)
             _ = try scene.replay("results", "--request", place("many", 3), "--to", sink)
             let one = try #require(try scene.records(of: sink).first)
             #expect(one.key == "campaign" && one.value == #"{"aps": {}}"#)
@@ -233,7 +233,7 @@ extension EndToEnd.Records {
 
             // A record that is too large for its topic is named; the others of its batch are written.
             let narrow = "\(scene.name).narrow"
-            try scene.books("create", "--partitions", "1", "--max-message", narrow, "2000")
+            try scene.create(narrow, partitions: 1, configuration: [KafkaProperty("max.message.bytes", "2000")])
             let refused = try scene.replay("results", "--app", "big", "--app", "annex", "--to", narrow)
             #expect(refused.ending == .exited(1), "\(refused.text)")
             #expect(
@@ -292,7 +292,7 @@ extension EndToEnd.Records {
             let count = try #require(
                 Int(try scene.replays("hostile", scene.servers, scene.name).split(separator: "\n").last ?? ""))
             let sink = "\(scene.name).sink"
-            try scene.books("create", "--partitions", "1", "--topics", sink)
+            try scene.create(sink, partitions: 1)
             for source in ["results", "dead-letters"] {
                 let command = ["replay", source, "--config", scene.file("worker.yaml"), "--all", "--to", sink]
                 // So slowly that something is left for the run after them: 200 take five seconds.
@@ -333,7 +333,7 @@ extension EndToEnd.Records {
             #expect(one.first?.headers == [["push-replay-of", "\(requests)/0/900001/0"], ["a", "1"]])
 
             let sink = "\(scene.name).sink"
-            try scene.books("create", "--partitions", "1", "--topics", sink)
+            try scene.create(sink, partitions: 1)
             let all = try scene.replay("dead-letters", "--all", "--to", sink)
             #expect(all.ending == .exited(1), "\(all.text)")
             for words in [

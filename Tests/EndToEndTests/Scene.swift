@@ -1,4 +1,5 @@
 import Foundation
+import Kafka
 import TestSupport
 
 /// What one end-to-end test plays in: topics of its own on a real broker, a folder, and the programs it starts.
@@ -9,9 +10,10 @@ final class Scene {
     /// How many records the large runs write.
     static let records = Int(ProcessInfo.processInfo.environment["APNS_WORKER_E2E_RECORDS"] ?? "") ?? 60_000
 
-    let servers: String
+    private let broker: KafkaBroker
     let folder: URL
     let name: String
+    /// Of each topic, unless said otherwise.
     let partitions: Int
     /// In the file of the worker: `apps[0]` and what a test adds.
     var configuration: Configuration
@@ -20,20 +22,19 @@ final class Scene {
     init(_ label: String, partitions: Int = 8, on broker: KafkaBroker? = nil) throws {
         _ = try Tool.worker.path()
         guard let broker = broker ?? KafkaBroker.shared else { throw Unexpected(KafkaBroker.reason) }
-        servers = broker.bootstrapServers
+        self.broker = broker
         name = KafkaBroker.uniqueName(label)
         self.partitions = partitions
         folder = FileManager.default.temporaryDirectory.appending(path: name)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        configuration = Configuration(servers: servers, name: name)
-        try books(
-            "create", "--partitions", "\(partitions)", "--topics", configuration.requests, configuration.results,
-            configuration.retry, configuration.deadLetters, "--compacted", configuration.unregistered)
+        configuration = Configuration(servers: broker.bootstrapServers, name: name)
+        try create(configuration.requests, configuration.results, configuration.retry, configuration.deadLetters)
+        try create(configuration.unregistered, configuration: [KafkaProperty("cleanup.policy", "compact")])
     }
 
     /// A scene with a folder of its own that has what the other's has, and its topics and server.
     init(sharingTopicsOf other: Scene) throws {
-        servers = other.servers
+        broker = other.broker
         partitions = other.partitions
         configuration = other.configuration
         name = KafkaBroker.uniqueName("shared")
@@ -45,6 +46,17 @@ final class Scene {
         if ProcessInfo.processInfo.environment["APNS_WORKER_E2E_KEEP"] == nil {
             try? FileManager.default.removeItem(at: folder)
         }
+    }
+
+    var servers: String { broker.bootstrapServers }
+
+    /// Creates topics, and waits until they can be written to.
+    func create(_ names: String..., partitions: Int? = nil, configuration: [KafkaProperty] = []) throws {
+        try broker.create(
+            names.map {
+                NewTopic(
+                    $0, partitions: partitions ?? self.partitions, replicationFactor: 1, configuration: configuration)
+            })
     }
 
     func file(_ name: String) -> String { folder.appending(path: name).path }

@@ -1,4 +1,5 @@
 import Foundation
+import Kafka
 import TestSupport
 import Testing
 
@@ -26,9 +27,13 @@ extension EndToEnd.Records {
             scene.configuration.retry = "\(scene.name).small-retry.1s"
             scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry)}, max_attempts: 2"
             scene.configuration.deadLetters = "\(scene.name).small-dead-letters"
-            try scene.books(
-                "create", "--partitions", "1", "--max-message", scene.configuration.results, "1100", "--max-message",
-                scene.configuration.retry, "800", "--max-message", scene.configuration.deadLetters, "1200")
+            for (topic, bytes) in [
+                (scene.configuration.results, 1_100), (scene.configuration.retry, 800),
+                (scene.configuration.deadLetters, 1_200),
+            ] {
+                try scene.create(
+                    topic, partitions: 1, configuration: [KafkaProperty("max.message.bytes", "\(bytes)")])
+            }
             scene.configuration.resultKeys = "copy_headers: [note]"
             scene.configuration.admin = "127.0.0.1:0"
             let worker = try scene.startWorker()

@@ -297,7 +297,7 @@ extension EndToEnd.Batches {
             scene.configuration.admin = "127.0.0.1:0"
             let simulator = try scene.startSimulator("--latency", "500ms", "--streams", "20")
             let (backlog, urgent) = (scene.configuration.requests, "\(scene.name).urgent")
-            try scene.books("create", "--topics", urgent)
+            try scene.create(urgent)
             scene.configuration.requestTopics = "\(backlog), \(urgent)"
             // Of 1 MB each: hardly any room is left.
             try Self.write((0..<400).map { "full:zstd:250:3700:shop@\($0 % 8)" }, to: backlog, of: scene)

@@ -177,7 +177,11 @@ package final class KafkaBroker: @unchecked Sendable {
         let deadline = Date(timeIntervalSinceNow: 20)
         while true {
             let all = try topics.all(timeoutMs: 5000)
-            if new.allSatisfy({ all[$0.name]?.code == KafkaCode.none }) { return }
+            let isReady = new.allSatisfy { wanted in
+                guard let topic = all[wanted.name] else { return false }
+                return topic.code == .none && topic.partitions == wanted.partitions && topic.leaderless.isEmpty
+            }
+            if isReady { return }
             guard Date() < deadline else { throw Failure.notStarted("topics do not show: \(new.map(\.name))") }
         }
     }

@@ -3,7 +3,6 @@
 
 Needs Python's confluent-kafka (Debian: python3-confluent-kafka). By hand:
 
-    books.py create  --topics apns.requests apns.results apns.dead-letters --compacted apns.unregistered
     books.py produce --count 200000 --book book.jsonl --prefixes simulate-help.txt
     books.py settle  --group apns-worker --topics apns.requests
     books.py audit   --book book.jsonl --group apns-worker --simulator http://127.0.0.1:2198
@@ -22,16 +21,6 @@ def progress(text):
     """One line that is written over, on a terminal; nothing elsewhere."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def create(options):
-    import topics
-
-    wanted = {name: (options.partitions, {}) for name in options.topics}
-    wanted |= {name: (options.partitions, {"cleanup.policy": "compact"}) for name in options.compacted}
-    wanted |= {name: (options.partitions, {"max.message.bytes": size}) for name, size in options.max_message}
-    topics.create(options.servers, wanted)
-    return True
 
 
 def produce(options):
@@ -301,13 +290,6 @@ def main():
         made.set_defaults(action=action)
         made.add_argument("--servers", default="localhost:9092", help="bootstrap servers (%(default)s)")
         return made
-
-    made = command(create, "create", "creates topics and waits until they can be written to")
-    made.add_argument("--topics", nargs="+", default=[])
-    made.add_argument("--compacted", nargs="*", default=[])
-    made.add_argument("--partitions", type=int, default=8)
-    made.add_argument("--max-message", nargs=2, metavar=("TOPIC", "BYTES"), action="append", default=[],
-                      help="max.message.bytes of one more topic")
 
     made = command(produce, "produce", "writes request records and the producer's book")
     made.add_argument("--topic", default="apns.requests")
