@@ -6,7 +6,7 @@ import Testing
 @testable import APNsSimulator
 
 /// Apple's rules for broadcasts and for their channels, as tables, and both over real connections.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct BroadcastTests {
     static let bundle = "com.example.app"
     /// Base64 of 16 bytes that no channel has.

@@ -11,7 +11,7 @@ import Testing
 /// Every fault that has a name, in each of the ways it can be asked for, and what a client over a real connection sees.
 ///
 /// The table is the product's own: whoever adds a fault gives it a name and a device token, and says here what is seen.
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(5)))
 struct FaultWaysTests {
     enum Way: CaseIterable, Sendable {
         /// The device token's first digits.

@@ -3,7 +3,7 @@ import Testing
 
 @testable import APNsSimulator
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct FeedbackTests {
     static func item(_ seconds: Int, _ token: [UInt8]) -> [UInt8] { Wire.number(seconds, 4) + Wire.sized(token) }
 

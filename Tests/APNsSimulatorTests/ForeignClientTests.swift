@@ -51,7 +51,7 @@ final class Served {
     func curl(_ arguments: String...) throws -> Tool { try Tool("curl", ["-s", "--max-time", "20"] + arguments) }
 }
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct ForeignClientTests {
     @Test(.enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
     func curlSendsAPush() throws {
@@ -131,7 +131,7 @@ struct ForeignClientTests {
     }
 }
 
-@Suite(.timeLimit(.minutes(2)), .enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
+@Suite(.timeLimit(.minutes(5)), .enabled(if: Tool.isThere("curl"), "needs /usr/bin/curl"))
 struct ControlPagesTests {
     @Test func totalsAreJSONAndReset() throws {
         let served = try Served()

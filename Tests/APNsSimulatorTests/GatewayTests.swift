@@ -7,7 +7,7 @@ import Testing
 @testable import APNsSimulator
 
 /// The gateway and the feedback service over real connections.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct GatewayTests {
     @Test func whatIsWellIsNotAnswered() throws {
         let simulator = try Simulator.withGateway()

@@ -9,7 +9,7 @@ import Testing
 @testable import APNsSimulator
 
 /// The simulator over real connections: TLS, HTTP/2, both ends in this process.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct SimulatorTests {
     @Test func aPushIsAcceptedAndNoted() throws {
         let simulator = try Simulator()

@@ -6,7 +6,7 @@ import Testing
 @testable import APNsSimulator
 
 /// What goes wrong with streams and connections, by token prefix, seen by a client.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct WireFaultTests {
     @Test func noAnswerAndTheConnectionGoesOn() throws {
         let simulator = try Simulator()

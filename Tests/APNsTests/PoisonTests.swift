@@ -9,7 +9,7 @@ import Testing
 @testable import APNs
 
 /// A machine, a transport and the simulator: one notification kills every connection it goes over.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct PoisonTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct PoisonTests {
     private static let others = 5_000
 
     @Test(

@@ -6,7 +6,7 @@ import Testing
 @testable import APNs
 
 /// Hosts that keep their connections and answer no request.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct UnansweredTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct UnansweredTests {
     enum Manner: CaseIterable {
         case cancels, fails, refuses, hasNoStatus, isSilent, isDeaf
 

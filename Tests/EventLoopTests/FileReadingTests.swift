@@ -24,7 +24,7 @@ extension Loop {
         return path
     }
 
-    @Test(.timeLimit(.minutes(1))) func `A body that hangs holds up no turn, and is taken once it comes back`() throws {
+    @Test(.timeLimit(.minutes(5))) func `A body that hangs holds up no turn, and is taken once it comes back`() throws {
         let loop = try Loop()
         let reading = FileReading(loop: loop)
         let gate = DispatchSemaphore(value: 0)
@@ -55,7 +55,7 @@ extension Loop {
         #expect(results == [1, 3, 4])
     }
 
-    @Test(.timeLimit(.minutes(1))) func `What nobody waits for any more is dropped`() throws {
+    @Test(.timeLimit(.minutes(5))) func `What nobody waits for any more is dropped`() throws {
         let loop = try Loop()
         let gate = DispatchSemaphore(value: 0)
         let isOver = DispatchSemaphore(value: 0)
@@ -74,7 +74,7 @@ extension Loop {
         #expect(results == 0)
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(5)))
     func `A watch whose reader hangs goes on once that is over, and says which file it looks at`() throws {
         let path = try Self.file("one")
         defer { try? FileManager.default.removeItem(atPath: path) }
@@ -95,7 +95,7 @@ extension Loop {
         #expect(changes == [[path]])
     }
 
-    @Test(.timeLimit(.minutes(1))) func `What was seen of a file before it was remembered anew says nothing`() throws {
+    @Test(.timeLimit(.minutes(5))) func `What was seen of a file before it was remembered anew says nothing`() throws {
         let path = try Self.file("one")
         defer { try? FileManager.default.removeItem(atPath: path) }
         let loop = try Loop()

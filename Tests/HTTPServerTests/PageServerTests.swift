@@ -31,7 +31,7 @@ struct Curl {
     }
 }
 
-@Suite(.enabled(if: Curl.isThere, "needs \(Curl.path)"), .timeLimit(.minutes(1)))
+@Suite(.enabled(if: Curl.isThere, "needs \(Curl.path)"), .timeLimit(.minutes(5)))
 struct PageServerTests {
     let server: PageServer
 

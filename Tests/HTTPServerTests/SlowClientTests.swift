@@ -65,7 +65,7 @@ private final class SlowClients: @unchecked Sendable {
     }
 }
 
-@Suite(.enabled(if: Curl.isThere, "needs \(Curl.path)"), .timeLimit(.minutes(2)))
+@Suite(.enabled(if: Curl.isThere, "needs \(Curl.path)"), .timeLimit(.minutes(5)))
 struct SlowClientTests {
     private let home = [Route(.get, "/") { _ in .text("home\n") }]
 

@@ -9,7 +9,7 @@ import Testing
 /// What the watch reports of librdkafka's in-process brokers.
 @Suite(.waiting) struct ClusterWatchTests {
     /// Of two brokers one is gone, and with it the leaders of partitions that it held alone.
-    @Test(.timeLimit(.minutes(3))) func `Partitions without a leader are named until they have one`() throws {
+    @Test(.timeLimit(.minutes(5))) func `Partitions without a leader are named until they have one`() throws {
         let mock = try MockCluster(brokers: 2)
         var configuration = WorkerConfiguration(
             kafka: KafkaSettings(bootstrapServers: mock.bootstrapServers), apps: [])
@@ -76,7 +76,7 @@ import Testing
 
     /// Replicas that have another configuration write to a tier that this one does not name: it is found once the
     /// group's members change, long before the next look that comes by itself.
-    @Test(.timeLimit(.minutes(3))) func `A tier that others left is found when it is to be looked for`() throws {
+    @Test(.timeLimit(.minutes(5))) func `A tier that others left is found when it is to be looked for`() throws {
         let mock = try MockCluster()
         var configuration = WorkerConfiguration(
             kafka: KafkaSettings(bootstrapServers: mock.bootstrapServers), apps: [])

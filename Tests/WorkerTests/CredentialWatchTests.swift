@@ -108,7 +108,7 @@ extension PushWorker {
     }
 
     /// The core would wait for its writer, for ever.
-    @Test(.timeLimit(.minutes(1))) func `A pipe in the place of a credential is refused and named, until it is gone`()
+    @Test(.timeLimit(.minutes(5))) func `A pipe in the place of a credential is refused and named, until it is gone`()
         throws
     {
         let scene = try Scene()
@@ -136,7 +136,7 @@ extension PushWorker {
         #expect(scene.worker.apps[0].tokenIdentity != identity && scene.worker.refusalFaults().isEmpty)
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(5)))
     func `A pipe in the place of the configuration is refused and named, until it is gone`() throws {
         let scene = try Scene()
         try scene.displaced(scene.file, by: Scene.pipe) {
@@ -157,7 +157,7 @@ extension PushWorker {
     }
 
     @Test(
-        .timeLimit(.minutes(1)),
+        .timeLimit(.minutes(5)),
         arguments: [
             "a folder", "a device", "a broken configuration",
         ])
@@ -184,7 +184,7 @@ extension PushWorker {
     }
 
     /// As on a network file system that does not answer.
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(5)))
     func
         `A configuration that cannot be read to its end holds up nothing, is named, and the last that was asked for is taken`()
         throws

