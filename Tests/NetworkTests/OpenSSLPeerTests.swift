@@ -230,9 +230,13 @@ final class OpenSSLPeer {
         return line.split(separator: ":").last.flatMap { UInt16($0) }
     }
 
-    /// The listening socket among the process's descriptors (/proc/net/tcp, state 0A).
+    /// The listening socket among the process's descriptors (/proc/net/tcp, state 0A). Until it has become `openssl`, it
+    /// shows ours.
     private func listeningPort() -> UInt16? {
-        let descriptors = "/proc/\(process.processIdentifier)/fd"
+        let place = "/proc/\(process.processIdentifier)"
+        let program = try? FileManager.default.destinationOfSymbolicLink(atPath: "\(place)/exe")
+        guard program?.hasSuffix("/openssl") == true else { return nil }
+        let descriptors = "\(place)/fd"
         let names = (try? FileManager.default.contentsOfDirectory(atPath: descriptors)) ?? []
         let links = names.compactMap {
             try? FileManager.default.destinationOfSymbolicLink(atPath: "\(descriptors)/\($0)")
