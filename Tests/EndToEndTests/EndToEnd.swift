@@ -6,8 +6,8 @@ import Testing
 /// tests side by side, in each one after the other. None should be much longer than the rest: the run takes at least as
 /// long as the longest.
 @Suite(.places) enum EndToEnd {
-    /// What so many rows need keeps two cores busy for most of the time; the other rows stand in line. Some tests
-    /// measure times.
+    /// What so many rows need, and the modules' tests beside them, keeps two cores busy for most of the time; the other
+    /// rows stand in line. Some tests measure times.
     fileprivate static let places = Waiting(atOnce: 9)
 
     /// What becomes of notifications, at load; each run ends in the audit of three books.
