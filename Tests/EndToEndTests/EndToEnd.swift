@@ -6,9 +6,9 @@ import Testing
 /// tests side by side, in each one after the other. None should be much longer than the rest: the run takes at least as
 /// long as the longest.
 @Suite(.places) enum EndToEnd {
-    /// What so many rows need, and the modules' tests beside them, keeps two cores busy for most of the time; the other
-    /// rows stand in line. Some tests measure times.
-    fileprivate static let places = Waiting(atOnce: 9)
+    /// Their processes take three fifths of two cores while nine rows run; the other rows stand in line. Some tests
+    /// measure times.
+    fileprivate static let places = Waiting(atOnce: 11)
 
     /// What becomes of notifications, at load; each run ends in the audit of three books.
     @Suite(.serialized) enum Deliveries {}

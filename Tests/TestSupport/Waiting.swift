@@ -9,7 +9,7 @@ package import Testing
 /// thread from every other test, and the machine idles.
 package struct Waiting: SuiteTrait, TestTrait, TestScoping {
     /// Of the modules' tests. What each has beside it (a client library's threads, mock brokers) computes, too.
-    fileprivate static let modules = Waiting(atOnce: 12)
+    fileprivate static let modules = Waiting(atOnce: 18)
 
     private let room: Room
 
