@@ -27,12 +27,9 @@ extension EndToEnd.Records {
             scene.configuration.retry = "\(scene.name).small-retry.1s"
             scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry)}, max_attempts: 2"
             scene.configuration.deadLetters = "\(scene.name).small-dead-letters"
-            for (topic, bytes) in [
-                (scene.configuration.results, 1_100), (scene.configuration.retry, 800),
-                (scene.configuration.deadLetters, 1_200),
-            ] {
-                try scene.create(
-                    topic, partitions: 1, configuration: [KafkaProperty("max.message.bytes", "\(bytes)")])
+            for (topic, bytes) in [("results", 1_100), ("retry.1s", 800), ("dead-letters", 1_200)] {
+                let limit = KafkaProperty("max.message.bytes", "\(bytes)")
+                try scene.create("\(scene.name).small-\(topic)", partitions: 1, configuration: [limit])
             }
             scene.configuration.resultKeys = "copy_headers: [note]"
             scene.configuration.admin = "127.0.0.1:0"

@@ -230,8 +230,8 @@ final class OpenSSLPeer {
         return line.split(separator: ":").last.flatMap { UInt16($0) }
     }
 
-    /// The listening socket among the process's descriptors (/proc/net/tcp, state 0A). Until it has become `openssl`, it
-    /// shows ours.
+    /// The listening socket among the process's descriptors (/proc/net/tcp, state 0A). Until it has become `openssl`,
+    /// it shows ours.
     private func listeningPort() -> UInt16? {
         let place = "/proc/\(process.processIdentifier)"
         let program = try? FileManager.default.destinationOfSymbolicLink(atPath: "\(place)/exe")

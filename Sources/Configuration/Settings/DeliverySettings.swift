@@ -20,6 +20,15 @@ package struct DeliverySettings: Hashable, Sendable {
     package enum Verdict: String, CaseIterable, Sendable {
         case accept, unregister, reject, resend, retry
         case credentialFault = "credential_fault"
+
+        /// Whether the same notification may be sent again because of this answer.
+        var repeats: Bool {
+            switch self {
+            case .resend, .retry: true
+            // What a credential's fault holds was not looked at.
+            case .accept, .unregister, .reject, .credentialFault: false
+            }
+        }
     }
 
     package var ordering = Ordering.device
@@ -77,7 +86,7 @@ extension DeliverySettings {
             } else if !name.unicodeScalars.allSatisfy({ $0.isASCIIWord || $0 == " " }) || name.isEmpty {
                 value.reading.refuse(value.path, "expected a reason of Apple's, such as Shutdown", at: mark)
             } else if let verdict: Verdict = value.choice() {
-                if !mayRepeatFinal, final.contains(name), verdict == .resend || verdict == .retry {
+                if !mayRepeatFinal, final.contains(name), verdict.repeats {
                     value.reading.refuse(
                         value.path,
                         "Apple says not to send such a notification again; "
