@@ -28,11 +28,10 @@ extension EndToEnd.Records {
             scene.configuration.retries = "tiers: {1s: \(scene.configuration.retry)}, max_attempts: 2"
             scene.configuration.deadLetters = "\(scene.name).small-dead-letters"
             for (topic, bytes) in [("results", 1_100), ("retry.1s", 800), ("dead-letters", 1_200)] {
-                let limit = KafkaProperty("max.message.bytes", "\(bytes)")
-                try scene.create("\(scene.name).small-\(topic)", partitions: 1, configuration: [limit])
+                let size = [KafkaProperty("max.message.bytes", "\(bytes)")]
+                try scene.create("\(scene.name).small-\(topic)", partitions: 1, configuration: size)
             }
-            scene.configuration.resultKeys = "copy_headers: [note]"
-            scene.configuration.admin = "127.0.0.1:0"
+            (scene.configuration.resultKeys, scene.configuration.admin) = ("copy_headers: [note]", "127.0.0.1:0")
             let worker = try scene.startWorker()
             let pages = try Pages(of: worker)
             try pages.await("/status") { $0.1.contains(#""health":"fine""#) }
