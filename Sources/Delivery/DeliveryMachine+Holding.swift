@@ -21,7 +21,7 @@ extension DeliveryMachine {
     mutating func hold(_ slot: NotificationSlot, _ cause: HeldCause) {
         takeOut(slot)
         leaveDeviceQueue(slot)
-        if store.isNowOrNever(slot), isDue(slot) {
+        if !store.mayBeHeld(slot, nowMs: now.wallMs) {
             conclude(slot, .expired)
             return
         }

@@ -373,8 +373,11 @@ extension DeliveryMachine {
         let deadSinceMs = settlement.deadSinceMs(slot, in: store)
         let isDeadToken = deadSinceMs != nil
         if let deadSinceMs { store[slot].unregisteredAtMs = deadSinceMs }
-        // It was shown to nobody, and will be answered so again.
-        if isDeadToken, !isWritable(.unregistered), isAnyTierWritable { return hold(slot, .unwritable) }
+        // It was shown to nobody, and will be answered so again. What may not wait in a tier keeps its outcome, and
+        // waits for the topic.
+        if isDeadToken, !isWritable(.unregistered), isAnyTierWritable, store.mayBeHeld(slot, nowMs: now.wallMs) {
+            return hold(slot, .unwritable)
+        }
         breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)
         store.move(slot, to: .concluded)
