@@ -112,15 +112,17 @@ struct MachineCircuitTests {
         return (rig, partition)
     }
 
-    @Test("One probe tries; any answer but the fault closes it", arguments: [200, 410, 400, 503] as [UInt16])
-    func closes(_ status: UInt16) {
+    @Test(
+        "One probe tries; any answer but the fault for which the credential was looked at closes it",
+        arguments: [(200, .none), (410, .none), (400, .badTopic)] as [(UInt16, ReasonCode)])
+    func closes(_ status: UInt16, _ reason: ReasonCode) {
         let (rig, partition) = Self.open()
         rig.wait(ms: 1_000)
         rig.receive(partition, 1, "a")
         rig.receive(partition, 2, "b")
         #expect(rig.send() == ["a"])
         #expect(rig.settle().map(\.description) == ["b \(Self.held)"])
-        rig.answer("a", status, .none, atMs: 1)
+        rig.answer("a", status, reason, atMs: 1)
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .credential), Self.closed])
         expect(rig.machine.appStatuses[0].credentialOpenNs, is: nil)
         expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
@@ -129,6 +131,39 @@ struct MachineCircuitTests {
         rig.answer("c")
         rig.settle()
         #expect(rig.isEmpty)
+    }
+
+    @Test(
+        "A probe answered by a host that may not have looked closes nothing: the next one comes after the same pause",
+        arguments: [(503, .none), (500, .internalServerError), (404, .none)] as [(UInt16, ReasonCode)])
+    func unseen(_ status: UInt16, _ reason: ReasonCode) {
+        for fault in [ReasonCode.badCertificate, .topicMismatch] {
+            let rig = Rig()
+            let partition = rig.assignReady()
+            var offset: Int64 = 0
+            func tries(_ device: String) -> Bool {
+                rig.receive(partition, offset, device, headers: Self.shop)
+                offset += 1
+                return rig.send() == [device]
+            }
+            #expect(tries("a"))
+            rig.answer("a", 403, fault)
+            rig.wait(ms: 1_000)
+            #expect(tries("b"))
+            rig.answer("b", 403, fault)
+            for round in 0..<3 {
+                rig.wait(ms: 1_999)
+                #expect(!tries("early\(round)"))
+                rig.wait(ms: 1)
+                #expect(tries("probe\(round)"))
+                rig.answer("probe\(round)", status, reason)
+                #expect(!tries("behind\(round)"))
+            }
+            rig.wait(ms: 2_000)
+            #expect(tries("good"))
+            rig.answer("good")
+            #expect(tries("after"))
+        }
     }
 
     @Test("A probe that is refused uses an attempt; the next one comes later")
