@@ -385,7 +385,7 @@ struct CommitLedger: ~Copyable {
         } else {
             return []
         }
-        journal.counters.commits += 1
+        journal.counters.commits &+= 1
         return flights[flight].partitions
     }
 
@@ -411,8 +411,8 @@ struct CommitLedger: ~Copyable {
         case impossible(PartitionSlot)
     }
 
-    /// A reply came: `replied` for each of these partitions, then `endReply`. When replies slow down, so do commits: at
-    /// most half of the time one is under way.
+    /// A reply came: `replied` for each of these partitions, then `endReply`. When replies slow down, so do commits:
+    /// the pause is as long as the reply took, but no longer than `widestPauseNs`.
     mutating func beginReply(of group: CommitGroup, nowNs: Int64) -> [PartitionID] {
         let flight = group.rawValue
         guard !flights[flight].partitions.isEmpty else { return [] }

@@ -33,7 +33,7 @@ struct CommitWriter: ~Copyable {
         if !isLast { partition.reach.sent(naming: reach) }
         map.finish(reach: reach.offset, indexes: reach.indexes, owner: owner(of: partition.id))
         if map.isFull {
-            journal.counters.mapsCut += 1
+            journal.counters.mapsCut &+= 1
             if !partition.isMapCut { journal.events.append(.mapCut(partition.id, dropped: map.dropped)) }
         }
         partition.isMapCut = map.isFull

@@ -1,7 +1,7 @@
 import PushRecords
 
-/// One notification in the slab: what is needed on its way, in two cache lines. What it shares with its record's other
-/// notifications is in the record and its body.
+/// One notification in the slab: what is needed on its way, in less than three cache lines. What it shares with its
+/// record's other notifications is in the record and its body.
 struct Notification {
     enum State: UInt8, CaseIterable {
         case free

@@ -32,7 +32,7 @@ struct Record {
     var doubts: Int32 = 0
     /// Notifications handed to a transport and unanswered.
     var handed: Int32 = 0
-    /// Settled before in part, or in this assignment.
+    /// Some are settled, or were under way when it was read again: its indexes are to be looked at.
     var hasSettledIndexes = false
     /// Something of it was dropped: it does not settle in this assignment.
     var isDropped = false
