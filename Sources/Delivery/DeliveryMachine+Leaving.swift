@@ -11,7 +11,8 @@ extension DeliveryMachine {
             dropWaitingRecords(partition)
             ledger.holdUnnameable(partition, in: store)
         }
-        // A map is never cut here: what it could not name, were it dropped, is held.
+        // What the map could not name, were it dropped, is held. Where that cannot be, or does not end in time, the map
+        // is cut, and the reach covers it.
         let held = waiting(in: isRevoked) { machine, record in machine.isHeldToLeave(record) }
         holdOldest(held)
         forEachNotification(in: isRevoked) { machine, slot in
