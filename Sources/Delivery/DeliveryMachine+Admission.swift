@@ -109,7 +109,7 @@ extension DeliveryMachine {
 
         let app = store[bodyOf: record].app
         let slot = admitNotification(record: record, index: index, app: app)
-        store[record].holders += 1
+        store[record].need()
         store[slot].sends = store[bodyOf: record].sends
         store[slot].inDoubt = store[bodyOf: record].inDoubt
         let isInvalid = store[bodyOf: record].isInvalid || failure != .none

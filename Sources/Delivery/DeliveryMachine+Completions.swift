@@ -19,7 +19,7 @@ extension DeliveryMachine {
         }
         if let place = store.place(of: store[slot].record) { crash_at(place) }
         dispatch.cameBack(Int(store[slot].app), isSuspect: store[slot].isSuspect)
-        store[recordOf: slot].handed -= 1
+        store[recordOf: slot].cameBack()
         if store[slot].state == .orphaned {
             journal.counters.late &+= 1
             forgetOrphan(slot)
@@ -75,7 +75,7 @@ extension DeliveryMachine {
         if completion.connectionDied, !completion.connectionWasSilent {
             store[slot].deaths.countUp()
         }
-        markDoubted(slot)
+        store.doubt(slot)
         if settings.inDoubt == .abandon {
             conclude(slot, .abandoned)
         } else if store.isNowOrNever(slot) {
@@ -88,12 +88,6 @@ extension DeliveryMachine {
             store[slot].refusals = 0
             resend(slot)
         }
-    }
-
-    mutating func markDoubted(_ slot: NotificationSlot) {
-        guard !store[slot].isDoubted else { return }
-        store[slot].isDoubted = true
-        store[recordOf: slot].doubts += 1
     }
 
     /// Whether what waits of its partition is sent.

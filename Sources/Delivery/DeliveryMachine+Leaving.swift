@@ -152,10 +152,9 @@ extension DeliveryMachine {
         let record = store[slot].record
         takeOut(slot)
         leaveDeviceQueue(slot)
-        store[record].isDropped = true
+        store[record].drop()
         store.endLending(slot)
-        // Its doubt stays with the record, for the last commit's reach.
-        store[slot].isDoubted = false
+        store.leaveDoubt(slot)
         releaseBytes(slot)
         free(slot)
     }

@@ -50,8 +50,7 @@ extension DeliveryMachine {
     /// meanwhile, so nobody will have it any more. What is on connections goes on to its end.
     mutating func passOver(_ partition: PartitionSlot, below offset: Int64) {
         for record in ledger.passedOver(partition, below: offset) where store[record].isDropped {
-            store[record].isDropped = false
-            store[record].cursor.index = store[record].count
+            store[record].forgo()
             ledger.finish(record, in: &store)
         }
     }

@@ -206,7 +206,7 @@ extension DeliveryMachine {
         }
 
         fresh.count = Int32(request.tokenCount)
-        fresh.holders = 1
+        fresh.need()
         fresh.hasSettledIndexes = !settledIndexes.isEmpty
         if fresh.count > 1 { ledger.countFanOut(partition) }
         store[record] = fresh
@@ -357,7 +357,7 @@ extension DeliveryMachine {
         guard let place = store.place(of: record) else { preconditionFailure("what is ready has its bytes") }
         store.move(slot, to: .handed)
         store[slot].handedMs = handedMs
-        store[record].handed += 1
+        store[record].handedOut()
         var headers = store[bodyOf: record].headers
         headers.apnsID = store[bodyOf: record].requestID(index: store[slot].index, isDerived: settings.derivesIDs)
         return OutgoingRequest(

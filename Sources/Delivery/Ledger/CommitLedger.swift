@@ -221,7 +221,7 @@ struct CommitLedger: ~Copyable {
         let record = partitions[partition].firstAdmitting
         guard record != .none else { return nil }
         finishAdmission(partition, in: &store)
-        store[record].isDropped = true
+        store[record].drop()
         return record
     }
 

@@ -190,7 +190,7 @@ struct Settlement: ~Copyable {
                 continue
             }
             // Nobody has seen its id: what is queued under the old generation is void.
-            store[slot].generation &+= 1
+            store[slot].renew()
             store[slot].unproduced = 0
             store[slot].unacknowledged = 0
             taken.append(slot)

@@ -69,9 +69,7 @@ struct NotificationStore: ~Copyable {
     /// A slot of its own for one notification of a record, of which that counts one more.
     mutating func take(of record: RecordSlot, index: Int32, app: Int32) -> NotificationSlot {
         let slot = notifications.take()
-        let generation = notifications[slot].generation &+ 1
-        notifications[slot] = Notification()
-        notifications[slot].generation = generation
+        notifications[slot] = Notification(generation: notifications[slot].generation &+ 1)
         notifications[slot].move(to: .admitted)
         notifications[slot].record = record
         notifications[slot].index = index
@@ -84,10 +82,20 @@ struct NotificationStore: ~Copyable {
     mutating func giveBack(_ slot: NotificationSlot) {
         let record = notifications[slot].record
         records[record].unsettled -= 1
-        if notifications[slot].isDoubted { records[record].doubts -= 1 }
+        if notifications[slot].isDoubted { records[record].countDoubtSettled() }
         notifications[slot].move(to: .free)
         notifications.giveBack(slot)
     }
+
+    /// A send of it is in doubt: counted once in its record.
+    mutating func doubt(_ slot: NotificationSlot) {
+        guard !notifications[slot].isDoubted else { return }
+        notifications[slot].setDoubted(true)
+        records[notifications[slot].record].countDoubt()
+    }
+
+    /// It is dropped: its doubt stays with its record, for the last commit's reach.
+    mutating func leaveDoubt(_ slot: NotificationSlot) { notifications[slot].setDoubted(false) }
 
     // MARK: Records
 
@@ -211,8 +219,7 @@ struct NotificationStore: ~Copyable {
     /// One who needs the record's body less. Returns the bytes that became free with it, and its app.
     mutating func releaseBody(_ record: RecordSlot) -> (bytes: Int, app: Int)? {
         guard let body = records[record].body else { return nil }
-        records[record].holders -= 1
-        guard records[record].holders == 0 else { return nil }
+        guard records[record].needLess() else { return nil }
         let size = body.pointee.blockSize
         let app = Int(body.pointee.app)
         records[record].body = nil
