@@ -159,10 +159,10 @@ extension DeliveryMachine {
         guard breakers.isGated(app), verdict != .credentialFault, completion.status != 403,
             Self.isOfCredential(completion)
         else { return }
-        forgetProbe(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), nowNs: now.ns, journal: &journal))
+        reconsider(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), nowNs: now.ns, journal: &journal))
         // Another answer may not have looked at the topic.
         if completion.status == 200 {
-            forgetProbe(breakers.noteAccepted(slot, handedNs: handedNs(slot), in: store, journal: &journal))
+            reconsider(breakers.noteAccepted(slot, handedNs: handedNs(slot), in: store, journal: &journal))
         }
     }
 

@@ -79,7 +79,7 @@ extension DeliveryMachine {
             if ledger.partitions[partition].phase == .left {
                 openDetached(of: id)
             } else {
-                dropWaiting(of: ledger.detached(besides: [id]))
+                dropWaiting(of: ledger.detached(before: [id]))
             }
         }
         release(ids, because: nil)
@@ -153,7 +153,7 @@ extension DeliveryMachine {
         takeOut(slot)
         leaveDeviceQueue(slot)
         store[record].drop()
-        store.endLending(slot)
+        store.endUnderWay(slot)
         store.leaveDoubt(slot)
         releaseBytes(slot)
         free(slot)

@@ -74,7 +74,7 @@ extension DeliveryMachine {
         }
         store[record].need()
         store[record].takeAgain()
-        if store[record].lentIndexes != nil { store[record].hasSettledIndexes = true }
+        if store[record].indexesUnderWay != nil { store[record].hasSettledIndexes = true }
         admitNew(record, partition)
         return .taken
     }

@@ -96,7 +96,8 @@ package struct DeliveryMachine: ~Copyable {
         if ledger.admittingCount > 0, apps.areMany {
             for partition in ledger.partitions.slots where ledger.partitions[partition].firstAdmitting != .none {
                 // What waits for longer than that waits for room.
-                if let ns = shareWaitEndNs(ledger.partitions[partition].firstAdmitting), ns > now.ns { consider(ns) }
+                let record = ledger.partitions[partition].firstAdmitting
+                if let ns = reachRaiseNs(record) ?? shareWaitEndNs(record), ns > now.ns { consider(ns) }
             }
         }
         return next
@@ -288,7 +289,7 @@ extension DeliveryMachine {
         if ledger.admittingCount > 0 { admitWaiting() }
         let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
         for app in dispatch.indices {
-            guard let (free, most) = dispatch.room(app, nowNs: now.ns) else { continue }
+            guard let (free, most) = dispatch.freeStreams(app, nowNs: now.ns) else { continue }
             var batch: [OutgoingRequest] = []
             var suspects = 0
             batch.reserveCapacity(min(free, dispatch.ready(app)))

@@ -42,7 +42,7 @@ struct CommitWriter: ~Copyable {
         partition.commits.sent()
         partition.pending = Partition.Pending(
             offset: base, reach: reach, isLast: isLast, characters: map.text.count,
-            said: map.text.withUnsafeBytes { CommitText(offset: base, metadata: $0, reach: reach) })
+            mark: map.text.withUnsafeBytes { CommitMark(offset: base, metadata: $0, reach: reach) })
         return PartitionCommit(partition: partition.id, offset: base, metadata: map.text)
     }
 

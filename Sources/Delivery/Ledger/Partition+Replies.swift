@@ -9,8 +9,8 @@ extension Partition {
             journal.counters.offsetsCommitted &+= commit.offset - before
         }
         committed = commit.offset
-        said = commit.said
-        unsureSaid.removeAll(keepingCapacity: true)
+        lastCommit = commit.mark
+        unconfirmed.removeAll(keepingCapacity: true)
         if commits.acknowledge() { journal.events.append(.commitsResumed(id)) }
         guard phase != .suspended else { return false }
         if commit.isLast {

@@ -24,7 +24,7 @@ struct NotificationStore: ~Copyable {
         for record in recordSlots {
             records[record].body?.deallocate()
             records[record].settledIndexes?.deallocate()
-            records[record].lentIndexes?.deallocate()
+            records[record].indexesUnderWay?.deallocate()
         }
         scratch.deallocate()
     }
@@ -115,7 +115,7 @@ struct NotificationStore: ~Copyable {
     mutating func giveBack(_ record: RecordSlot) {
         precondition(records[record].body == nil, "a record's bytes go before it")
         records[record].settledIndexes?.deallocate()
-        records[record].lentIndexes?.deallocate()
+        records[record].indexesUnderWay?.deallocate()
         records[record] = Record()
         records.giveBack(record)
     }
@@ -255,7 +255,7 @@ struct NotificationStore: ~Copyable {
     func isTaken(_ index: Int32, of record: RecordSlot) -> Bool {
         guard let words = records[record].settledIndexes else { return false }
         let wordIndex = Int(index / 64)
-        let word = words[wordIndex] | (records[record].lentIndexes.map { $0[wordIndex] } ?? 0)
+        let word = words[wordIndex] | (records[record].indexesUnderWay.map { $0[wordIndex] } ?? 0)
         return word >> UInt64(index % 64) & 1 == 1
     }
 
@@ -273,31 +273,31 @@ struct NotificationStore: ~Copyable {
     }
 
     /// Of a fan-out, what is in this slot is under way: it is not to be taken again.
-    mutating func noteLent(_ slot: NotificationSlot) {
+    mutating func noteUnderWay(_ slot: NotificationSlot) {
         let record = notifications[slot].record
         guard records[record].settledIndexes != nil else { return }
         let words: UnsafeMutablePointer<UInt64>
-        if let known = records[record].lentIndexes {
+        if let known = records[record].indexesUnderWay {
             words = known
         } else {
             words = .allocate(capacity: records[record].indexWordCount)
             words.initialize(repeating: 0, count: records[record].indexWordCount)
-            records[record].lentIndexes = words
+            records[record].indexesUnderWay = words
         }
         let index = notifications[slot].index
         words[Int(index / 64)] |= 1 << UInt64(index % 64)
     }
 
     /// It is under way no more.
-    mutating func endLending(_ slot: NotificationSlot) {
-        guard let words = records[notifications[slot].record].lentIndexes else { return }
+    mutating func endUnderWay(_ slot: NotificationSlot) {
+        guard let words = records[notifications[slot].record].indexesUnderWay else { return }
         let index = notifications[slot].index
         words[Int(index / 64)] &= ~(1 << UInt64(index % 64))
     }
 
     /// Nothing of a fan-out is known to be under way.
-    mutating func endLending(of record: RecordSlot) {
-        records[record].lentIndexes?.update(repeating: 0, count: records[record].indexWordCount)
+    mutating func endUnderWay(of record: RecordSlot) {
+        records[record].indexesUnderWay?.update(repeating: 0, count: records[record].indexWordCount)
     }
 
     // MARK: Tokens

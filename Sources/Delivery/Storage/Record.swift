@@ -20,7 +20,7 @@ struct Record {
     /// Settled indexes of a fan-out, as bits; `nil`: one notification.
     var settledIndexes: UnsafeMutablePointer<UInt64>?
     /// Of a fan-out whose rest was dropped and is read again: indexes that are open since before, as bits; `nil`: none.
-    var lentIndexes: UnsafeMutablePointer<UInt64>?
+    var indexesUnderWay: UnsafeMutablePointer<UInt64>?
     /// Notifications, of which this many were admitted.
     var count: Int32 = 0
     var cursor = TokenCursor()
