@@ -229,7 +229,7 @@ extension DeliveryMachine {
     }
 
     mutating func retry(_ slot: NotificationSlot, delayMs: Int64) {
-        let previousMs = store.hasBody(store[slot].record) ? store[bodyOf: store[slot].record].tierDelayMs : 0
+        let previousMs = store[bodyOf: store[slot].record].tierDelayMs
         moveToTier(slot, settlement.tiers.tier(delayMs: delayMs, previousMs: previousMs), asAttempt: true)
     }
 

@@ -193,7 +193,7 @@ final class SimulatedWorker {
             capacities.append(capacities[0])
             machine.setCapacity(app, requests: capacities[0])
         }
-        retryWriter = Self.writer(machine.apps.routes)
+        retryWriter = Self.writer(machine.apps.indices.map { machine.apps.route($0) })
     }
 
     var isIdle: Bool {
