@@ -53,7 +53,8 @@ extension DeliveryMachine {
     // MARK: Transports
 
     /// How many requests of this app may be unanswered at once (`TransportEvent.capacity`).
-    package mutating func setCapacity(_ app: AppIndex, requests: Int) {
+    package mutating func setCapacity(_ app: AppIndex, requests: Int, now: DeliveryTime) {
+        self.now = now
         guard !apps.isRemoved(app.value) else { return }
         let wasConnected = dispatch.capacity(app.value) > 0
         dispatch.setCapacity(app.value, requests)
