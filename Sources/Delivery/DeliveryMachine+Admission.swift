@@ -79,15 +79,17 @@ extension DeliveryMachine {
         ledger.raiseReach(to: record, partition, in: store)
     }
 
-    /// When a record that waits for its app's share is held instead, or when one that waits for the reach has it
-    /// raised.
-    func shareWaitEndNs(_ record: RecordSlot) -> Int64? {
+    /// When a record that waits for the reach has it raised; `nil`: it waits for something else, or that time has come.
+    func reachRaiseNs(_ record: RecordSlot) -> Int64? {
         let partition = ledger.partitions.find(store[record].partition)
         let reach = partition.map { ledger.partitions[$0].reach.allowed } ?? .none
         let raisedNs = store[record].receivedNs + Room.shareWaitNs
-        if raisedNs > now.ns, reach.indexes(at: store[record].offset) < store[record].count {
-            return raisedNs
-        }
+        guard raisedNs > now.ns, reach.indexes(at: store[record].offset) < store[record].count else { return nil }
+        return raisedNs
+    }
+
+    /// When a record that waits for its app's share is held instead.
+    func shareWaitEndNs(_ record: RecordSlot) -> Int64? {
         guard store.hasBody(record), store[bodyOf: record].app >= 0 else { return nil }
         let app = Int(store[bodyOf: record].app)
         return room.shareWaitEndNs(app: app, oldestNs: dispatch.oldestNs(app, in: store))
@@ -109,7 +111,7 @@ extension DeliveryMachine {
 
         let app = store[bodyOf: record].app
         let slot = admitNotification(record: record, index: index, app: app)
-        store[record].holders += 1
+        store[record].need()
         store[slot].sends = store[bodyOf: record].sends
         store[slot].inDoubt = store[bodyOf: record].inDoubt
         let isInvalid = store[bodyOf: record].isInvalid || failure != .none

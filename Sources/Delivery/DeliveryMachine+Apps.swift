@@ -16,11 +16,11 @@ extension DeliveryMachine {
         for app in apps.indices {
             let probe = breakers.refresh(
                 app, apps.route(app), ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
-            forgetProbe(probe)
+            reconsider(probe)
         }
         room.setTotal(settings.mostOpen(streams: dispatch.capacity))
         breakers.endStrayProbes(in: store)
-        for probe in breakers.closeLeft(nowNs: now.ns, journal: &journal) { forgetProbe(probe) }
+        for probe in breakers.closeLeft(nowNs: now.ns, journal: &journal) { reconsider(probe) }
         holdWaiting(of: breakers.gated)
         return mapping
     }
@@ -53,14 +53,15 @@ extension DeliveryMachine {
     // MARK: Transports
 
     /// How many requests of this app may be unanswered at once (`TransportEvent.capacity`).
-    package mutating func setCapacity(_ app: AppIndex, requests: Int) {
+    package mutating func setCapacity(_ app: AppIndex, requests: Int, now: DeliveryTime) {
+        self.now = now
         guard !apps.isRemoved(app.value) else { return }
         let wasConnected = dispatch.capacity(app.value) > 0
         dispatch.setCapacity(app.value, requests)
         if wasConnected != (requests > 0) {
             let probe = breakers.setConnected(
                 app.value, requests > 0, ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
-            forgetProbe(probe)
+            reconsider(probe)
         }
         room.setTotal(settings.mostOpen(streams: dispatch.capacity))
     }
@@ -77,7 +78,7 @@ extension DeliveryMachine {
         self.now = now
         let probe = breakers.setReachable(
             app.value, isReachable, ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
-        forgetProbe(probe)
+        reconsider(probe)
     }
 
     /// Apps that have had no connection for too long are held from now on.
@@ -93,10 +94,10 @@ extension DeliveryMachine {
         self.now = now
         guard credential != AppRoute.ownCredential else { return }
         for index in breakers.circuits(of: credential) {
-            forgetProbe(breakers.closeCredential(at: index, nowNs: now.ns, journal: &journal))
+            reconsider(breakers.closeCredential(at: index, nowNs: now.ns, journal: &journal))
             breakers.replaceCredential(at: index, nowNs: now.ns)
             var probe: NotificationID?
-            while breakers.closeTopic(ofCredentialAt: index, probe: &probe, journal: &journal) { forgetProbe(probe) }
+            while breakers.closeTopic(ofCredentialAt: index, probe: &probe, journal: &journal) { reconsider(probe) }
         }
     }
 

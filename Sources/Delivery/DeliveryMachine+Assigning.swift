@@ -42,9 +42,9 @@ extension DeliveryMachine {
             // A log that ends below what was received of it was cut: other records have, or will have, those offsets.
             isCut = logEnd.map { $0 <= ledger.partitions[suspended].ledger.highestReceived } ?? false
             if !isCut, case .at(let committed) = start,
-                let text = ledger.partitions[suspended].text(committed, metadata)
+                let mark = ledger.partitions[suspended].mark(committed, metadata)
             {
-                return resume(suspended, text, role, logEnd: logEnd)
+                return resume(suspended, mark, role, logEnd: logEnd)
             }
             sentBefore = max(sentBefore, ledger.partitions[suspended].sentEnd)
             if !isCut { lostOwner = ledger.owner(of: ledger.partitions[suspended].id) }
@@ -53,7 +53,7 @@ extension DeliveryMachine {
         let id = ledger.nextID()
         var map = CommitMap()
         var base = committedOffset
-        var said = committedOffset.map { CommitText(offset: $0, metadata: metadata, reach: .none) }
+        var lastCommit = committedOffset.map { CommitMark(offset: $0, metadata: metadata, reach: .none) }
         var isTold = false
         if let committed = committedOffset {
             var isIgnored = false
@@ -74,7 +74,7 @@ extension DeliveryMachine {
                 map = CommitMap(reach: doubt(below: sent, logStart: logStart, logEnd: logEnd))
                 base = logStart
                 // It does not go on from that commit, should it be lost and come back before the next one.
-                said = nil
+                lastCommit = nil
                 journal.events.append(.logChanged(id, committed: committed, start: logStart, end: logEnd))
             case .beginning(because: .overtaken):
                 journal.events.append(.overtaken(id, committed: committed, start: logStart ?? committed))
@@ -103,10 +103,10 @@ extension DeliveryMachine {
             map.reach = sentEnd
             map.reachIndexes = .max
         }
-        let share = begin(role, topic: topic)
+        let share = enterShare(role, topic: topic)
         ledger.begin(
             id, topic: topic, number: number, group: share.group, tierDelayMs: share.delayMs, committed: base, map: map,
-            said: said)
+            lastCommit: lastCommit)
         setShared(id.slot, true)
         return id
     }
@@ -140,7 +140,7 @@ extension DeliveryMachine {
         ledger.begin(
             new, topic: ledger.partitions[old].topicText, number: ledger.partitions[old].number,
             group: ledger.partitions[old].group, tierDelayMs: ledger.partitions[old].tierDelayMs, committed: start,
-            map: map, said: nil, metadataLimit: ledger.partitions[old].metadataLimit)
+            map: map, lastCommit: nil, metadataLimit: ledger.partitions[old].metadataLimit)
         setShared(new.slot, true)
         setShared(old, false)
         ledger.detach(old)
@@ -168,7 +168,7 @@ extension DeliveryMachine {
 
     /// The new beginning of its log was committed, which names all that may be sent of the old one; or never will be.
     mutating func openDetached(of id: PartitionID) {
-        for old in ledger.detached(besides: [id]) {
+        for old in ledger.detached(before: [id]) {
             guard let partition = ledger.partitions.find(old) else { continue }
             ledger.allowAll(partition)
             passReach(partition)
@@ -182,7 +182,7 @@ extension DeliveryMachine {
     }
 
     /// The share group and tier of what a partition is read for.
-    mutating func begin(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
+    mutating func enterShare(_ role: PartitionRole, topic: String) -> (group: Int, delayMs: Int64) {
         switch role {
         case .requests(let weight, let app):
             let (group, isNew) = room.group(

@@ -19,7 +19,7 @@ extension DeliveryMachine {
         }
         if let place = store.place(of: store[slot].record) { crash_at(place) }
         dispatch.cameBack(Int(store[slot].app), isSuspect: store[slot].isSuspect)
-        store[recordOf: slot].handed -= 1
+        store[recordOf: slot].cameBack()
         if store[slot].state == .orphaned {
             journal.counters.late &+= 1
             forgetOrphan(slot)
@@ -75,7 +75,7 @@ extension DeliveryMachine {
         if completion.connectionDied, !completion.connectionWasSilent {
             store[slot].deaths.countUp()
         }
-        markDoubted(slot)
+        store.doubt(slot)
         if settings.inDoubt == .abandon {
             conclude(slot, .abandoned)
         } else if store.isNowOrNever(slot) {
@@ -88,12 +88,6 @@ extension DeliveryMachine {
             store[slot].refusals = 0
             resend(slot)
         }
-    }
-
-    mutating func markDoubted(_ slot: NotificationSlot) {
-        guard !store[slot].isDoubted else { return }
-        store[slot].isDoubted = true
-        store[recordOf: slot].doubts += 1
     }
 
     /// Whether what waits of its partition is sent.
@@ -160,23 +154,30 @@ extension DeliveryMachine {
     private mutating func tellCircuits(
         _ slot: NotificationSlot, _ app: Int, _ verdict: Verdict, _ completion: Completion
     ) {
-        let wasProbe = breakers.isProbe(slot, in: store)
-        if wasProbe { answerProbe(slot, verdict, completion) }
+        if breakers.isProbe(slot, in: store) { answerProbe(slot, verdict, completion) }
         // Of a probe, too: one that tried the host of an app that was cut off has tried the credential with it.
-        if breakers.isGated(app), verdict != .credentialFault, completion.status != 403,
-            !wasProbe || Self.isOfCredential(completion)
-        {
-            forgetProbe(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), nowNs: now.ns, journal: &journal))
+        guard breakers.isGated(app), verdict != .credentialFault, completion.status != 403,
+            Self.isOfCredential(completion)
+        else { return }
+        reconsider(breakers.noteGoodAnswer(app, handedNs: handedNs(slot), nowNs: now.ns, journal: &journal))
+        // Another answer may not have looked at the topic.
+        if completion.status == 200 {
+            reconsider(breakers.noteAccepted(slot, handedNs: handedNs(slot), in: store, journal: &journal))
         }
     }
 
-    /// What the answer says about the credential.
+    /// What the answer says about the credential, or about the host of an app that was cut off: that one answers.
     private mutating func answerProbe(_ slot: NotificationSlot, _ verdict: Verdict, _ completion: Completion) {
         switch verdict {
         case .credentialFault: settleProbe(slot, fault: completion.reason)
         // Its credential was refused, but not for the last time: it tries again.
         case .resend where completion.status == 403 || completion.reason.subject == .topic: break
-        case .accept, .unregister, .reject, .resend, .retry: settleProbe(slot, fault: nil)
+        case .accept, .unregister, .reject, .resend, .retry:
+            if Self.isOfCredential(completion) || breakers.isTrial(slot, in: store) {
+                settleProbe(slot, fault: nil)
+            } else {
+                breakers.postponeProbe(slot, in: store, nowNs: now.ns)
+            }
         }
     }
 
@@ -228,7 +229,7 @@ extension DeliveryMachine {
     }
 
     mutating func retry(_ slot: NotificationSlot, delayMs: Int64) {
-        let previousMs = store.hasBody(store[slot].record) ? store[bodyOf: store[slot].record].tierDelayMs : 0
+        let previousMs = store[bodyOf: store[slot].record].tierDelayMs
         moveToTier(slot, settlement.tiers.tier(delayMs: delayMs, previousMs: previousMs), asAttempt: true)
     }
 
@@ -236,7 +237,7 @@ extension DeliveryMachine {
     mutating func moveToTier(_ slot: NotificationSlot, _ tier: Int, asAttempt: Bool) {
         let record = store[slot].record
         precondition(store.hasBody(record), "what is to be retried has its bytes")
-        if store.isNowOrNever(slot), isDue(slot) {
+        if !store.mayBeHeld(slot, nowMs: now.wallMs) {
             conclude(slot, .expired)
             return
         }

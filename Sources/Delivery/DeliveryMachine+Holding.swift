@@ -21,7 +21,7 @@ extension DeliveryMachine {
     mutating func hold(_ slot: NotificationSlot, _ cause: HeldCause) {
         takeOut(slot)
         leaveDeviceQueue(slot)
-        if store.isNowOrNever(slot), isDue(slot) {
+        if !store.mayBeHeld(slot, nowMs: now.wallMs) {
             conclude(slot, .expired)
             return
         }
@@ -161,8 +161,8 @@ extension DeliveryMachine {
 
     // MARK: Probes
 
-    /// Its circuit, closed by now, needs it no more: it is like any other again, and may be behind another circuit.
-    mutating func forgetProbe(_ probe: NotificationID?) {
+    /// What was a probe, until its circuit closed, is like any other again: it may be behind another circuit.
+    mutating func reconsider(_ probe: NotificationID?) {
         guard let probe, store[probe.slot].generation == probe.generation else { return }
         if store[probe.slot].isWaiting, let cause = causeToHold(probe.slot) { hold(probe.slot, cause) }
     }
@@ -171,7 +171,7 @@ extension DeliveryMachine {
     mutating func settleProbe(_ slot: NotificationSlot, fault: ReasonCode?) {
         let probe = breakers.settleProbe(
             slot, fault: fault, in: store, ofMany: apps.areMany, nowNs: now.ns, journal: &journal)
-        forgetProbe(probe)
+        reconsider(probe)
     }
 
     /// An answer that lays the blame on our credential: nothing more of it is resent before a probe went well.

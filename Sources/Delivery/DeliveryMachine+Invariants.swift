@@ -104,7 +104,7 @@ extension DeliveryMachine {
             ledger.partitions[partition].ledger.highestArrived <= ledger.partitions[partition].ledger.highestReceived,
             "what arrived was received")
         // After an offset reset the group has what was committed before, until the next commit.
-        if let committed = ledger.partitions[partition].committed, ledger.partitions[partition].said != nil {
+        if let committed = ledger.partitions[partition].committed, ledger.partitions[partition].lastCommit != nil {
             census.expect(committed <= watermark ?? -1, "nothing above the watermark is committed")
         }
         if let pending = ledger.partitions[partition].pending {

@@ -11,7 +11,8 @@ extension DeliveryMachine {
             dropWaitingRecords(partition)
             ledger.holdUnnameable(partition, in: store)
         }
-        // A map is never cut here: what it could not name, were it dropped, is held.
+        // What the map could not name, were it dropped, is held. Where that cannot be, or does not end in time, the map
+        // is cut, and the reach covers it.
         let held = waiting(in: isRevoked) { machine, record in machine.isHeldToLeave(record) }
         holdOldest(held)
         forEachNotification(in: isRevoked) { machine, slot in
@@ -78,7 +79,7 @@ extension DeliveryMachine {
             if ledger.partitions[partition].phase == .left {
                 openDetached(of: id)
             } else {
-                dropWaiting(of: ledger.detached(besides: [id]))
+                dropWaiting(of: ledger.detached(before: [id]))
             }
         }
         release(ids, because: nil)
@@ -151,10 +152,9 @@ extension DeliveryMachine {
         let record = store[slot].record
         takeOut(slot)
         leaveDeviceQueue(slot)
-        store[record].isDropped = true
-        store.endLending(slot)
-        // Its doubt stays with the record, for the last commit's reach.
-        store[slot].isDoubted = false
+        store[record].drop()
+        store.endUnderWay(slot)
+        store.leaveDoubt(slot)
         releaseBytes(slot)
         free(slot)
     }

@@ -56,8 +56,7 @@ extension DeliveryMachine {
         guard Int(store[record].count) == request.tokenCount else {
             // Nobody can read any more what was dropped of it, or another record stands there, which the watch tells:
             // it must not stay open for ever.
-            store[record].isDropped = false
-            store[record].cursor.index = store[record].count
+            store[record].forgo()
             guard request.target == .none else {
                 ledger.finish(record, in: &store)
                 return .known
@@ -67,17 +66,15 @@ extension DeliveryMachine {
         }
         if store.hasBody(record) {
             // Some of it is on connections, and its bytes are lent.
-            store[record].holders += 1
             store[bodyOf: record].inheritedDoubtEnd =
                 request.isInvalid
                 ? 0 : ledger.partitions[partition].ledger.inheritedDoubtEnd(at: store[record].offset)
         } else {
             makeBody(of: record, request, partition: partition, timestampMs: timestampMs)
-            store[record].holders = 1
         }
-        store[record].isDropped = false
-        store[record].cursor = TokenCursor()
-        if store[record].lentIndexes != nil { store[record].hasSettledIndexes = true }
+        store[record].need()
+        store[record].takeAgain()
+        if store[record].indexesUnderWay != nil { store[record].hasSettledIndexes = true }
         admitNew(record, partition)
         return .taken
     }

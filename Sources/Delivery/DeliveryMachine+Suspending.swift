@@ -9,7 +9,7 @@ extension DeliveryMachine {
     /// what was not sent is, marked in doubt where it lies below the reach that was committed. Otherwise, and after
     /// `suspendedLimitNs`, it is released (`release` does that, too).
     package mutating func suspend(_ ids: [PartitionID]) {
-        dropWaiting(of: ledger.detached(besides: ids))
+        dropWaiting(of: ledger.detached(before: ids))
         var isSuspended = [Bool](repeating: false, count: ledger.partitions.count)
         for id in ids {
             guard let partition = ledger.partitions.find(id), ledger.partitions[partition].isAssigned else { continue }
@@ -23,10 +23,10 @@ extension DeliveryMachine {
             case .queued, .ready, .behindReach, .backingOff:
                 machine.drop(slot)
             case .handed:
-                machine.store.noteLent(slot)
+                machine.store.noteUnderWay(slot)
                 machine.dispatch.recall(slot, in: machine.store)
             case .concluded:
-                machine.store.noteLent(slot)
+                machine.store.noteUnderWay(slot)
             case .admitted, .orphaned, .free:
                 break
             }
@@ -35,12 +35,12 @@ extension DeliveryMachine {
 
     /// It goes on under a new name.
     ///
-    /// - Parameter text: the commit of ours that the group has.
+    /// - Parameter mark: of the commit of ours that the group has.
     mutating func resume(
-        _ partition: PartitionSlot, _ text: CommitText, _ role: PartitionRole, logEnd: Int64?
+        _ partition: PartitionSlot, _ mark: CommitMark, _ role: PartitionRole, logEnd: Int64?
     ) -> PartitionID {
-        _ = begin(role, topic: ledger.partitions[partition].topicText)
-        let id = ledger.resume(partition, text, logEnd: logEnd)
+        _ = enterShare(role, topic: ledger.partitions[partition].topicText)
+        let id = ledger.resume(partition, mark, logEnd: logEnd)
         setShared(partition, true)
         journal.events.append(.resumed(id))
         return id
@@ -50,8 +50,7 @@ extension DeliveryMachine {
     /// meanwhile, so nobody will have it any more. What is on connections goes on to its end.
     mutating func passOver(_ partition: PartitionSlot, below offset: Int64) {
         for record in ledger.passedOver(partition, below: offset) where store[record].isDropped {
-            store[record].isDropped = false
-            store[record].cursor.index = store[record].count
+            store[record].forgo()
             ledger.finish(record, in: &store)
         }
     }

@@ -96,7 +96,8 @@ package struct DeliveryMachine: ~Copyable {
         if ledger.admittingCount > 0, apps.areMany {
             for partition in ledger.partitions.slots where ledger.partitions[partition].firstAdmitting != .none {
                 // What waits for longer than that waits for room.
-                if let ns = shareWaitEndNs(ledger.partitions[partition].firstAdmitting), ns > now.ns { consider(ns) }
+                let record = ledger.partitions[partition].firstAdmitting
+                if let ns = reachRaiseNs(record) ?? shareWaitEndNs(record), ns > now.ns { consider(ns) }
             }
         }
         return next
@@ -206,7 +207,7 @@ extension DeliveryMachine {
         }
 
         fresh.count = Int32(request.tokenCount)
-        fresh.holders = 1
+        fresh.need()
         fresh.hasSettledIndexes = !settledIndexes.isEmpty
         if fresh.count > 1 { ledger.countFanOut(partition) }
         store[record] = fresh
@@ -288,7 +289,7 @@ extension DeliveryMachine {
         if ledger.admittingCount > 0 { admitWaiting() }
         let handedMs = UInt32(truncatingIfNeeded: now.ns / 1_000_000)
         for app in dispatch.indices {
-            guard let (free, most) = dispatch.room(app, nowNs: now.ns) else { continue }
+            guard let (free, most) = dispatch.freeStreams(app, nowNs: now.ns) else { continue }
             var batch: [OutgoingRequest] = []
             var suspects = 0
             batch.reserveCapacity(min(free, dispatch.ready(app)))
@@ -357,7 +358,7 @@ extension DeliveryMachine {
         guard let place = store.place(of: record) else { preconditionFailure("what is ready has its bytes") }
         store.move(slot, to: .handed)
         store[slot].handedMs = handedMs
-        store[record].handed += 1
+        store[record].handedOut()
         var headers = store[bodyOf: record].headers
         headers.apnsID = store[bodyOf: record].requestID(index: store[slot].index, isDerived: settings.derivesIDs)
         return OutgoingRequest(
@@ -373,8 +374,11 @@ extension DeliveryMachine {
         let deadSinceMs = settlement.deadSinceMs(slot, in: store)
         let isDeadToken = deadSinceMs != nil
         if let deadSinceMs { store[slot].unregisteredAtMs = deadSinceMs }
-        // It was shown to nobody, and will be answered so again.
-        if isDeadToken, !isWritable(.unregistered), isAnyTierWritable { return hold(slot, .unwritable) }
+        // It was shown to nobody, and will be answered so again. What may not wait in a tier keeps its outcome, and
+        // waits for the topic.
+        if isDeadToken, !isWritable(.unregistered), isAnyTierWritable, store.mayBeHeld(slot, nowMs: now.wallMs) {
+            return hold(slot, .unwritable)
+        }
         breakers.endProbe(slot, in: store)
         leaveDeviceQueue(slot)
         store.move(slot, to: .concluded)

@@ -13,7 +13,8 @@ package struct DeliveryTime: Sendable, Equatable {
     }
 }
 
-/// The part of the configuration that the machine decides by (its sections `delivery` and `retry`).
+/// The part of the configuration that the machine decides by: its sections `delivery` and `retry`, and what it needs of
+/// `results`, `unregistered` and `kafka.session_timeout`.
 package struct MachineSettings: Sendable {
     package enum Ordering: Sendable { case device, none }
     package enum InDoubtPolicy: Sendable { case resend, abandon }

@@ -163,7 +163,7 @@ final class Courier: RequestSource, Transports, RecordSink, OffsetSink {
         for event in events {
             switch event {
             case .completions(let batch): machine.handle(batch, now: now)
-            case .capacity(let app, let requests): machine.setCapacity(app, requests: requests)
+            case .capacity(let app, let requests): machine.setCapacity(app, requests: requests, now: now)
             case .reachable(let app, let isReachable): machine.setReachable(app, isReachable, now: now)
             case .credentialRefused(let app, let reason): machine.credentialRefused(app, reason, now: now)
             case .closed: isClosed = true

@@ -51,7 +51,7 @@ struct OpenLimitTests {
         #expect(MachineSettings().mostOpen(streams: streams) == open)
         let rig = Rig(capacity: streams)
         #expect(rig.machine.room.total == open)
-        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         #expect(rig.machine.room.total == 1_000)
     }
 

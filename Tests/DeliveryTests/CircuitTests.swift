@@ -112,15 +112,17 @@ struct MachineCircuitTests {
         return (rig, partition)
     }
 
-    @Test("One probe tries; any answer but the fault closes it", arguments: [200, 410, 400, 503] as [UInt16])
-    func closes(_ status: UInt16) {
+    @Test(
+        "One probe tries; any answer but the fault for which the credential was looked at closes it",
+        arguments: [(200, .none), (410, .none), (400, .badTopic)] as [(UInt16, ReasonCode)])
+    func closes(_ status: UInt16, _ reason: ReasonCode) {
         let (rig, partition) = Self.open()
         rig.wait(ms: 1_000)
         rig.receive(partition, 1, "a")
         rig.receive(partition, 2, "b")
         #expect(rig.send() == ["a"])
         #expect(rig.settle().map(\.description) == ["b \(Self.held)"])
-        rig.answer("a", status, .none, atMs: 1)
+        rig.answer("a", status, reason, atMs: 1)
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .credential), Self.closed])
         expect(rig.machine.appStatuses[0].credentialOpenNs, is: nil)
         expect(rig.machine.appStatuses[0].heldSinceNs, is: nil)
@@ -129,6 +131,39 @@ struct MachineCircuitTests {
         rig.answer("c")
         rig.settle()
         #expect(rig.isEmpty)
+    }
+
+    @Test(
+        "A probe answered by a host that may not have looked closes nothing: the next one comes after the same pause",
+        arguments: [(503, .none), (500, .internalServerError), (404, .none)] as [(UInt16, ReasonCode)])
+    func unseen(_ status: UInt16, _ reason: ReasonCode) {
+        for fault in [ReasonCode.badCertificate, .topicMismatch] {
+            let rig = Rig()
+            let partition = rig.assignReady()
+            var offset: Int64 = 0
+            func tries(_ device: String) -> Bool {
+                rig.receive(partition, offset, device, headers: Self.shop)
+                offset += 1
+                return rig.send() == [device]
+            }
+            #expect(tries("a"))
+            rig.answer("a", 403, fault)
+            rig.wait(ms: 1_000)
+            #expect(tries("b"))
+            rig.answer("b", 403, fault)
+            for round in 0..<3 {
+                rig.wait(ms: 1_999)
+                #expect(!tries("early\(round)"))
+                rig.wait(ms: 1)
+                #expect(tries("probe\(round)"))
+                rig.answer("probe\(round)", status, reason)
+                #expect(!tries("behind\(round)"))
+            }
+            rig.wait(ms: 2_000)
+            #expect(tries("good"))
+            rig.answer("good")
+            #expect(tries("after"))
+        }
     }
 
     @Test("A probe that is refused uses an attempt; the next one comes later")
@@ -304,7 +339,7 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses[0].openTopics, is: 0)
         // Back again, it is tried as a new one is.
         let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
-        rig.machine.setCapacity(back.indexes[1], requests: 10)
+        rig.machine.setCapacity(back.indexes[1], requests: 10, now: rig.now)
         rig.receive(partition, 1, "b", headers: Self.shop)
         #expect(rig.send() == ["b"])
     }
@@ -319,11 +354,11 @@ struct MachineCircuitTests {
         rig.send()
         rig.answer("a", 403, .badCertificate)
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
-        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 20_000)
         expect(rig.machine.appStatuses[0].isCutOff, is: true)
         rig.wait(ms: 2_000)
-        rig.machine.setCapacity(AppIndex(0), requests: 10)
+        rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
         rig.receive(partition, 1, "b", headers: Self.shop)
         #expect(rig.send() == ["b"])
         rig.answer("b", status)
@@ -345,7 +380,7 @@ struct MachineCircuitTests {
         rig.answer("a", 403, .topicMismatch)
         rig.wait(ms: 400)
         rig.settle()
-        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.receive(partition, 3, "c", headers: Self.shop)
         #expect(rig.settle() == [])
         rig.answer("d")
@@ -381,7 +416,7 @@ struct MachineCircuitTests {
             guard apps.count > 1 else {
                 rig.wait(ms: 600_000)
                 #expect(rig.settle() == [])
-                rig.machine.setCapacity(AppIndex(0), requests: 1)
+                rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
                 #expect(rig.send() == ["a"])
                 continue
             }
@@ -395,7 +430,7 @@ struct MachineCircuitTests {
                 ])
             expect(rig.machine.appStatuses.map(\.isCutOff), is: [true, false])
             rig.machine.setReachable(AppIndex(0), true, now: rig.now)
-            rig.machine.setCapacity(AppIndex(0), requests: 10)
+            rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
             #expect(rig.machine.takeEvents() == [.circuitClosed(.connection(of: AppIndex(0)))])
             rig.receive(partition, 2, "c", headers: Self.shop)
             #expect(rig.send() == ["c"])
@@ -406,7 +441,7 @@ struct MachineCircuitTests {
     func flickering() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
         let partition = rig.assignReady()
-        func connect(_ capacity: Int) { rig.machine.setCapacity(AppIndex(0), requests: capacity) }
+        func connect(_ capacity: Int) { rig.machine.setCapacity(AppIndex(0), requests: capacity, now: rig.now) }
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.receive(partition, 0, "a", headers: Self.shop)
         for _ in 0..<4 {
@@ -452,15 +487,15 @@ struct MachineCircuitTests {
         let partition = rig.assignReady()
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.wait(ms: 4_900)
-        rig.machine.setCapacity(AppIndex(0), requests: 10)
+        rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
         rig.wait(ms: 4_900)
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 100_000_000)
         rig.wait(ms: 10_000)
         expect(rig.machine.appStatuses[0].isCutOff, is: false)
         expect(rig.machine.nextDeadlineNs, is: nil)
-        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 4_900)
-        rig.machine.setCapacity(AppIndex(0), requests: 10)
+        rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
         rig.receive(partition, 0, "a", headers: Self.shop)
         #expect(rig.send() == ["a"])
         rig.wait(ms: 4_900)
@@ -472,6 +507,15 @@ struct MachineCircuitTests {
         expect(rig.machine.appStatuses[0].isCutOff, is: false)
     }
 
+    @Test("A connection counts from when its transport told of it, before the turn's timers")
+    func connectedAt() {
+        let rig = Rig(apps: [Rig.app, Rig.news], capacity: 0)
+        rig.machine.setReachable(AppIndex(0), false, now: rig.now)
+        rig.now.ns += 400_000_000
+        rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
+        expect(rig.machine.nextDeadlineNs, is: rig.now.ns + HostCircuit.cutOffNs)
+    }
+
     @Test("A connection that is left, or comes within five seconds, keeps it from being held")
     func reachable() {
         let rig = Rig(apps: [Rig.app, Rig.news], capacity: 1)
@@ -481,7 +525,7 @@ struct MachineCircuitTests {
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)
         rig.wait(ms: 10_000)
         #expect(rig.settle() == [])
-        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 4_000)
         rig.machine.setReachable(AppIndex(0), true, now: rig.now)
         rig.machine.setReachable(AppIndex(0), false, now: rig.now)

@@ -49,4 +49,47 @@ struct DisproofTests {
         rig.receive(partition, 3, "d")
         #expect(rig.send() == [])
     }
+
+    @Test(
+        arguments: [(503, .none), (503, .shutdown), (404, .none), (429, .tooManyProviderTokenUpdates)]
+            as [(UInt16, ReasonCode)])
+    func `A host that may not have looked at the credential says nothing of it`(_ status: UInt16, _ reason: ReasonCode)
+    {
+        let (rig, partition) = rig(["a", "b"])
+        rig.answer("a", 403, .invalidProviderToken)
+        rig.answer("b", status, reason)
+        rig.receive(partition, 2, "c")
+        #expect(rig.send() == [])
+        expect(rig.machine.appStatuses[0].credentialOpenNs != nil, is: true)
+    }
+
+    @Test func `A topic that is refused once among many that are taken holds nothing up`() {
+        let (rig, partition) = rig(["a", "b", "c"])
+        rig.answer("b", 403, .topicMismatch)
+        rig.receive(partition, 3, "d")
+        #expect(rig.send() == [], "the circuit is open")
+        // Whether its topic was looked at is not known.
+        rig.answer("a", 400, .badDeviceToken)
+        rig.receive(partition, 4, "e")
+        #expect(rig.send() == [])
+        rig.answer("c")
+        rig.receive(partition, 5, "f")
+        #expect(rig.send() == ["f"])
+        expect(rig.machine.appStatuses[0].openTopics, is: 0)
+    }
+
+    @Test func `What was handed out before the topic's fault, or with another topic, says nothing of it`() {
+        let (rig, partition) = rig(["a", "b"])
+        rig.receive(partition, 2, "c")
+        rig.receive(partition, 3, "v", headers: ["apns-topic": "com.example.shop.voip", "apns-push-type": "voip"])
+        #expect(rig.send() == ["c", "v"])
+        rig.wait(ms: 50)
+        rig.answer("a", 403, .topicMismatch)
+        rig.answer("c", 403, .topicMismatch)
+        rig.answer("b")
+        rig.answer("v")
+        rig.receive(partition, 4, "d")
+        #expect(rig.send() == [])
+        expect(rig.machine.appStatuses[0].openTopics, is: 1)
+    }
 }

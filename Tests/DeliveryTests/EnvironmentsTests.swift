@@ -200,7 +200,7 @@ struct EnvironmentsTests {
     func unreachable() {
         let rig = Self.rig(Self.badTokensIncluded())
         let partition = rig.assignReady()
-        rig.machine.setCapacity(AppIndex(1), requests: 0)
+        rig.machine.setCapacity(AppIndex(1), requests: 0, now: rig.now)
         rig.machine.setReachable(AppIndex(1), false, now: rig.now)
         rig.receive(partition, 0, "a")
         _ = Self.send(rig)
@@ -422,7 +422,7 @@ struct EnvironmentsTests {
         let partition = rig.assignReady()
         for (offset, device) in ["a", "b"].enumerated() { rig.receive(partition, Int64(offset), device) }
         _ = Self.send(rig)
-        rig.machine.setCapacity(AppIndex(1), requests: 0)
+        rig.machine.setCapacity(AppIndex(1), requests: 0, now: rig.now)
         Self.bad(rig, "a")
         _ = rig.machine.replaceApps([Rig.app], now: rig.now)
         Self.bad(rig, "b")

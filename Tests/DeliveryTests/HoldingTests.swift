@@ -66,7 +66,7 @@ struct MachineHoldingTests {
         var settings = MachineSettings()
         settings.maxOpenBytes = 32 * 1_024
         let rig = Rig(settings, apps: [Rig.app, Rig.news])
-        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         let slow = rig.assignReady(0, topic: "slow")
         let other = rig.assignReady(0, topic: "other")
         let payload = #"{"aps":{"alert":"\#(String(repeating: "x", count: 3_500))"}}"#
@@ -101,7 +101,7 @@ struct MachineHoldingTests {
         }
         #expect(rig.settle() == [])
         for device in rig.sent.map(Rig.device) { rig.giveBack(device) }
-        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 1_000)
         rig.send()
         #expect(rig.settle().map(\.description) == ["s2 retry(tier: 0) attempt 0 held sends 0 doubt 0"])
@@ -148,7 +148,7 @@ struct MachineHoldingTests {
         expect(rig.machine.gauges.openNotifications, is: 8)
         rig.commit()
         expect(rig.machine.nextDeadlineNs, is: rig.now.ns + 5_000_000_000)
-        rig.machine.setCapacity(AppIndex(1), requests: 4)
+        rig.machine.setCapacity(AppIndex(1), requests: 4, now: rig.now)
         rig.send()
         rig.commit()
         expect(rig.machine.nextDeadlineNs, is: nil)
@@ -208,7 +208,7 @@ struct WeightTests {
                 rig.receive(urgent, Int64(app * 100 + offset), "u\(app).\(offset)", headers: ["apns-topic": topic])
             }
         }
-        for app in 0..<2 { rig.machine.setCapacity(AppIndex(app), requests: 50) }
+        for app in 0..<2 { rig.machine.setCapacity(AppIndex(app), requests: 50, now: rig.now) }
         let sent = rig.send()
         #expect(sent.count == 100)
         for app in 0..<2 { #expect(sent.count { $0.hasPrefix("u\(app)") } == 40) }

@@ -165,7 +165,7 @@ struct ImpossibleCommitTests {
     @Test("What of one device waits for its commit is sent in its order once that is taken")
     func order() {
         let (rig, denied, other) = Self.denied()
-        rig.machine.setCapacity(AppIndex(0), requests: 1)
+        rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
         rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
         rig.receive(denied, 1, "a", payload: #"{"aps":{"badge":1}}"#)
         #expect(rig.send() == [])
@@ -296,13 +296,13 @@ struct ImpossibleCommitTests {
         rig.receive(denied, 0, "a", payload: #"{"aps":{"badge":0}}"#)
         rig.receive(denied, 5, "a", payload: #"{"aps":{"badge":5}}"#)
         #expect(rig.send() == [])
-        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         rig.wait(ms: 10_000)
         // It allows the first only, which has no connection.
         #expect(rig.commit().map(\.map.reach) == [5])
         #expect(rig.send() == [])
         rig.wait(ms: 2_000)
-        rig.machine.setCapacity(AppIndex(0), requests: 10)
+        rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)
         #expect(rig.send() == [])
         var order: [String] = []
         for _ in 0..<4 {

@@ -230,7 +230,7 @@ struct MachineTests {
         #expect(rig.send() == [])
         rig.answer("b")
         #expect(rig.send() == ["c"])
-        rig.machine.setCapacity(AppIndex(0), requests: 1)
+        rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
         rig.answer("a")
         #expect(rig.send() == [])
         rig.answer("c")
@@ -246,7 +246,7 @@ struct MachineTests {
         rig.commit()
         for offset in 0..<40 { rig.receive(flood, Int64(offset), "f\(offset)") }
         for offset in 0..<40 { rig.receive(urgent, Int64(offset), "u\(offset)") }
-        rig.machine.setCapacity(AppIndex(0), requests: 40)
+        rig.machine.setCapacity(AppIndex(0), requests: 40, now: rig.now)
         let sent = rig.send()
         #expect(sent.count == 40)
         #expect((29...31).contains(sent.filter { $0.hasPrefix("u") }.count))
@@ -435,7 +435,7 @@ struct MachineTests {
         var settings = MachineSettings()
         settings.maxOpen = 8
         let rig = Rig(settings, apps: [Rig.app, Rig.news])
-        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         let slow = rig.assignReady(0, topic: "slow")
         let other = rig.assignReady(0, topic: "other")
         rig.wait(ms: 100)

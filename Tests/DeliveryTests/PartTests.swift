@@ -206,17 +206,17 @@ struct DispatchTests {
     func capacity() {
         var store = NotificationStore.forTests()
         var dispatch = Self.make(.named("shop"), capacity: 2)
-        expect(dispatch.room(0, nowNs: 0) == nil, is: true)
+        expect(dispatch.freeStreams(0, nowNs: 0) == nil, is: true)
         let slots = [store.add("a"), store.add("b"), store.add("c")]
         for slot in slots { dispatch.becomeReady(slot, first: false, in: &store, nowNs: 7) }
         expect(dispatch.oldestNs(0, in: store), is: 7)
-        expect(dispatch.room(0, nowNs: 0)?.free, is: 2)
+        expect(dispatch.freeStreams(0, nowNs: 0)?.free, is: 2)
         expect(dispatch.next(0, from: &store), is: slots[0])
         expect(dispatch.next(0, from: &store), is: slots[1])
         for slot in slots[..<2] { store.move(slot, to: .handed) }
         dispatch.handed(0, 2, suspects: 1, nowNs: 0)
         expect(dispatch.handed(0), is: 2)
-        expect(dispatch.room(0, nowNs: 0)?.free, is: 1)
+        expect(dispatch.freeStreams(0, nowNs: 0)?.free, is: 1)
         dispatch.cameBack(0, isSuspect: true)
         dispatch.cameBack(0, isSuspect: false)
         dispatch.becomeReady(slots[0], first: true, in: &store, nowNs: 8)
@@ -274,10 +274,10 @@ struct DispatchTests {
         var dispatch = Self.make(.named("shop", rateLimit: 100), capacity: 1_000)
         let slots = (0..<20).map { _ in store.add("a") }
         for slot in slots { dispatch.becomeReady(slot, first: false, in: &store, nowNs: 0) }
-        let room = dispatch.room(0, nowNs: 0)
+        let room = dispatch.freeStreams(0, nowNs: 0)
         expect(room?.most, is: 6)
         dispatch.handed(0, 6, suspects: 6, nowNs: 0)
-        expect(dispatch.room(0, nowNs: 0) == nil, is: true)
+        expect(dispatch.freeStreams(0, nowNs: 0) == nil, is: true)
         expect(dispatch.nextDeadlineNs(in: store, nowNs: 0) ?? 0 > 0, is: true)
         dispatch.remove(0)
         expect(dispatch.nextDeadlineNs(in: store, nowNs: 0), is: nil)
@@ -388,7 +388,7 @@ struct SettlementTests {
         _ = settlement.next(for: .results, in: store).map { settlement.produced($0, in: &store) }
         expect(settlement.setWritable(.unregistered, false), is: true)
         expect(settlement.setWritable(.unregistered, false), is: false)
-        expect(settlement.takeDeadTokens(in: &store), is: [slots[1]])
+        expect(settlement.takeDeadTokens(in: &store, nowMs: 0), is: [slots[1]])
         expect(settlement.next(for: .unregistered, in: store)?.id.slot, is: slots[0])
         expect(settlement.next(for: .results, in: store), is: nil)
     }

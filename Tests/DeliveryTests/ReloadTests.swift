@@ -45,7 +45,7 @@ struct ReloadTests {
         rig.receive(partition, 4, "n", headers: Self.news)
         #expect(rig.send() == ["a", "n"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
-        rig.machine.setCapacity(AppIndex(0), requests: 10)  // Came too late.
+        rig.machine.setCapacity(AppIndex(0), requests: 10, now: rig.now)  // Came too late.
         #expect(rig.machine.takeEvents() == [.held(app: AppIndex(0), .removed)])
         #expect(
             rig.settle().map(\.description) == [
@@ -106,7 +106,7 @@ struct ReloadTests {
         let rig = Rig(capacity: 0)
         let partition = rig.assignReady()
         rig.receive(partition, 0, "a")
-        rig.machine.setCapacity(AppIndex(0), requests: 1)
+        rig.machine.setCapacity(AppIndex(0), requests: 1, now: rig.now)
         #expect(rig.send() == ["a"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         #expect(rig.sent.map { Rig.text($0.headers.topic) } == ["com.example.shop"])
@@ -176,7 +176,7 @@ struct ReloadTests {
         #expect(rig.send() == ["a"])
         _ = rig.machine.replaceApps([Rig.news], now: rig.now)
         let back = rig.machine.replaceApps([Rig.news, Rig.app], now: rig.now)
-        for app in back.indexes { rig.machine.setCapacity(app, requests: 10) }
+        for app in back.indexes { rig.machine.setCapacity(app, requests: 10, now: rig.now) }
         rig.receive(partition, 1, "a", headers: shop)
         rig.receive(partition, 2, "b", headers: shop)
         #expect(rig.send() == ["b"])

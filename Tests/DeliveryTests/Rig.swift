@@ -50,7 +50,7 @@ final class Rig {
 
     init(_ settings: MachineSettings = MachineSettings(), apps: [AppRoute] = [Rig.app], capacity: Int = 1_000) {
         machine = DeliveryMachine(settings: settings, apps: apps)
-        for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity) }
+        for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity, now: now) }
     }
 
     static func token(_ name: String) -> String {

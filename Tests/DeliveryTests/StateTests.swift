@@ -48,4 +48,7 @@ struct StateTests {
         store.move(slot, to: .concluded)
         expect(store.isCurrent(store.id(of: slot)), is: true)
     }
+
+    @Test("A notification takes less than three cache lines: there are tens of thousands")
+    func size() { expect(MemoryLayout<Notification>.stride, is: 152) }
 }

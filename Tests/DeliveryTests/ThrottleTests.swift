@@ -276,9 +276,9 @@ struct MachineThrottleTests {
         let partition = rig.assignReady()
         for offset in 0..<20 { rig.receive(partition, Int64(offset), "d\(offset)") }
         rig.send()
-        rig.machine.setCapacity(AppIndex(0), requests: 0)
+        rig.machine.setCapacity(AppIndex(0), requests: 0, now: rig.now)
         for device in 0..<20 { rig.doubt("d\(device)") }
-        rig.machine.setCapacity(AppIndex(0), requests: 20)
+        rig.machine.setCapacity(AppIndex(0), requests: 20, now: rig.now)
         #expect(rig.send().count == 10)
     }
 

@@ -171,14 +171,14 @@ extension SimulatedWorld {
             gateway.isOut.toggle()
             worker.capacities[app] = gateway.isOut ? 0 : gateway.admission.limit
             happened[gateway.isOut ? "gateway: out of reach" : "gateway: proved", default: 0] += 1
-            worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app])
+            worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app], now: time(worker))
             worker.machine.setReachable(AppIndex(app), !gateway.isOut, now: time(worker))
         }
         let leaving = gateway.connections.reduce(0) { $1.isDraining ? $0 + $1.session.open : $0 }
         let capacity = gateway.isClosing ? 0 : leaving + gateway.admission.limit
         guard worker.capacities[app] > 0, worker.capacities[app] != capacity else { return }
         worker.capacities[app] = capacity
-        worker.machine.setCapacity(AppIndex(app), requests: capacity)
+        worker.machine.setCapacity(AppIndex(app), requests: capacity, now: time(worker))
     }
 
     // MARK: Requests

@@ -157,8 +157,8 @@ extension SimulatedWorld {
         let metadata = readBack(commit, of: log)
         // Of many commits that came to nothing the first are forgotten, one of which may have been taken.
         let suspended = worker.suspended[log].flatMap { worker.machine.ledger.partitions.find($0.id) }
-        let unsure = suspended.map { worker.machine.ledger.partitions[$0].unsureSaid.count } ?? 0
-        let isSame = metadata == commit?.metadata && unsure < CommitText.unsureLimit
+        let unsure = suspended.map { worker.machine.ledger.partitions[$0].unconfirmed.count } ?? 0
+        let isSame = metadata == commit?.metadata && unsure < CommitMark.unconfirmedLimit
         let id = metadata.withUnsafeBytes {
             worker.machine.assign(
                 topic: logs[log].topic, partition: logs[log].partition, role: logs[log].role,

@@ -46,7 +46,7 @@ extension SimulatedWorld {
         if random.chance(50) {
             worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker))
         }
-        worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app])
+        worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app], now: time(worker))
         worker.machine.setReachable(AppIndex(app), worker.capacities[app] > 0, now: time(worker))
     }
 
@@ -59,7 +59,7 @@ extension SimulatedWorld {
             for app in worker.capacities.indices where worker.gateways[app]?.isOut != true {
                 if worker.capacities[app] == 0 { worker.capacities[app] = 10 }
                 worker.machine.setReachable(AppIndex(app), true, now: time(worker))
-                worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app])
+                worker.machine.setCapacity(AppIndex(app), requests: worker.capacities[app], now: time(worker))
             }
             for credential in 0...lastCredential { worker.machine.credentialReplaced(credential, now: time(worker)) }
         }

@@ -179,7 +179,8 @@ final class SimulatedWorker {
         machine = DeliveryMachine(settings: settings, apps: apps)
         retryWriter = Self.writer(apps)
         capacities = apps.map { _ in capacity }
-        for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity) }
+        let start = DeliveryTime(ns: 0, wallMs: 0)
+        for app in apps.indices { machine.setCapacity(AppIndex(app), requests: capacity, now: start) }
     }
 
     private static func writer(_ routes: [AppRoute]) -> RetryWriter {
@@ -191,9 +192,9 @@ final class SimulatedWorker {
         rates = [:]
         for app in mapping.added {
             capacities.append(capacities[0])
-            machine.setCapacity(app, requests: capacities[0])
+            machine.setCapacity(app, requests: capacities[0], now: now)
         }
-        retryWriter = Self.writer(machine.apps.routes)
+        retryWriter = Self.writer(machine.apps.indices.map { machine.apps.route($0) })
     }
 
     var isIdle: Bool {

@@ -19,9 +19,7 @@ struct AppList {
     /// Whether one has others beside it, which it must not hold up.
     var areMany: Bool { liveCount > 1 }
 
-    /// By `AppIndex`, those that were removed included.
-    var routes: [AppRoute] { apps.map(\.route) }
-
+    /// By `AppIndex`, of one that was removed, too.
     func route(_ app: Int) -> AppRoute { apps[app].route }
     func isRemoved(_ app: Int) -> Bool { apps[app].isRemoved }
 

@@ -200,7 +200,7 @@ struct Dispatch: ~Copyable {
     /// How many of what waits may be handed to this app's transport now, and how many with suspects, which have room of
     /// their own; `nil`: none.
     @inline(__always)
-    func room(_ app: Int, nowNs: Int64) -> (free: Int, most: Int)? {
+    func freeStreams(_ app: Int, nowNs: Int64) -> (free: Int, most: Int)? {
         let free = apps[app].concurrency - apps[app].outstanding
         guard free > 0, apps[app].ready.count > 0 else { return nil }
         guard apps[app].isRateLimited else { return (free, .max) }

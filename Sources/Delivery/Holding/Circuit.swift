@@ -64,6 +64,13 @@ struct Circuit {
         nextProbeNs = nowNs + delayNs
     }
 
+    /// The probe was answered by somebody who may not have looked at what it tried: the next one waits as long as it
+    /// did.
+    mutating func probePostponed(nowNs: Int64) {
+        probe = nil
+        nextProbeNs = nowNs + delayNs
+    }
+
     /// The probe was not answered, and will not be.
     mutating func probeEnded() { probe = nil }
 

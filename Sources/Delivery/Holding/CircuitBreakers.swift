@@ -256,9 +256,10 @@ struct CircuitBreakers: ~Copyable {
     ) -> Circuit.Effect {
         let app = Int(store[slot].app)
         if handedNs < credentials[apps[app].credential].circuit.replacedNs { return .outdated }
-        guard topicCircuit(of: slot, in: store) == nil, topics.count < TopicCircuit.limit,
-            store.hasBody(store[slot].record)
-        else { return .none }
+        if let known = topicCircuit(of: slot, in: store) {
+            return topics[known].circuit.fault(reason, handedNs: handedNs, nowNs: nowNs)
+        }
+        guard topics.count < TopicCircuit.limit, store.hasBody(store[slot].record) else { return .none }
         var opened = TopicCircuit(app: app, topic: Array(store[bodyOf: store[slot].record].topic))
         _ = opened.circuit.fault(reason, handedNs: handedNs, nowNs: nowNs)
         topics.append(opened)
@@ -336,11 +337,23 @@ struct CircuitBreakers: ~Copyable {
         return nil
     }
 
+    /// Whether it is what tries the host of its app, which was cut off.
+    func isTrial(_ slot: NotificationSlot, in store: borrowing NotificationStore) -> Bool {
+        apps[Int(store[slot].app)].host.trial == store.id(of: slot)
+    }
+
+    /// The answer to a probe of a credential or topic says nothing of it: another one tries, later.
+    mutating func postponeProbe(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
+        switch circuit(probedBy: slot, in: store) {
+        case .credential(let credential): credentials[credential].circuit.probePostponed(nowNs: nowNs)
+        case .topic(let topic): topics[topic].circuit.probePostponed(nowNs: nowNs)
+        case .connection, nil: break
+        }
+    }
+
     /// A try came back without an answer: where that is what it was to bring, its app stays cut off.
     mutating func failTrial(_ slot: NotificationSlot, in store: borrowing NotificationStore, nowNs: Int64) {
-        let app = Int(store[slot].app)
-        guard apps[app].host.trial == store.id(of: slot) else { return }
-        apps[app].host.trialFailed(nowNs: nowNs)
+        if isTrial(slot, in: store) { apps[Int(store[slot].app)].host.trialFailed(nowNs: nowNs) }
     }
 
     /// It is decided, goes another way, or is gone: where a circuit waits for its answer, another one may try.
@@ -367,6 +380,18 @@ struct CircuitBreakers: ~Copyable {
         let credential = apps[app].credential
         guard credentials[credential].circuit.isDisproved(byTryHandedNs: handedNs) else { return nil }
         return closeCircuit(at: credential, nowNs: nowNs, journal: &journal)
+    }
+
+    /// APNs took one, which is a probe no more if it was one: it may say enough about its topic.
+    ///
+    /// - Returns: a probe that is one no more.
+    mutating func noteAccepted(
+        _ slot: NotificationSlot, handedNs: Int64, in store: borrowing NotificationStore, journal: inout Journal
+    ) -> NotificationID? {
+        guard let topic = topicCircuit(of: slot, in: store),
+            topics[topic].circuit.isDisproved(byTryHandedNs: handedNs)
+        else { return nil }
+        return closeTopicCircuit(at: topic, journal: &journal)
     }
 
     // MARK: Hosts

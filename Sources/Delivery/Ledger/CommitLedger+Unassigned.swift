@@ -1,7 +1,7 @@
 /// What is left of partitions that are not assigned any more, or whose log is gone.
 extension CommitLedger {
-    /// What is open of the logs that these partitions had before.
-    func detached(besides ids: [PartitionID]) -> [PartitionID] {
+    /// What is open of the logs that the partitions of these assignments had before.
+    func detached(before ids: [PartitionID]) -> [PartitionID] {
         guard unassignedCount > 0 else { return [] }
         var found: [PartitionID] = []
         for id in ids {

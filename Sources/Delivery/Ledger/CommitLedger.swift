@@ -35,17 +35,17 @@ struct CommitLedger: ~Copyable {
     ///
     /// - Parameters:
     ///   - committed: what is known to be committed of it; `nil`: nothing.
-    ///   - said: by that commit; `nil`: there is none.
+    ///   - lastCommit: that one; `nil`: there is none.
     mutating func begin(
         _ id: PartitionID, topic: String, number: Int32, group: Int, tierDelayMs: Int64, committed: Int64?,
-        map: CommitMap, said: CommitText?, metadataLimit: Int? = nil
+        map: CommitMap, lastCommit: CommitMark?, metadataLimit: Int? = nil
     ) {
         partitions.insert(
             Partition(
                 id: id, topic: topic, number: number, group: group, tierDelayMs: tierDelayMs,
                 ledger: PartitionLedger(committed: committed, map: map), reach: Reach(minimum: settings.reachMargin),
                 metadataLimit: metadataLimit ?? settings.metadataLimit))
-        partitions[id.slot].said = said
+        partitions[id.slot].lastCommit = lastCommit
     }
 
     /// The name of the next assignment.
@@ -72,9 +72,9 @@ struct CommitLedger: ~Copyable {
         partitions[partition].nameableFrom = 0
         partitions[partition].isSpanFull = false
         // Whether it was taken is not known: it may still come.
-        if let pending = partitions[partition].pending { partitions[partition].keepUnsure(pending.said) }
+        if let pending = partitions[partition].pending { partitions[partition].keepUnconfirmed(pending.mark) }
         unassignedCount += 1
-        partitions[partition].ledger.forEachOpen { _, record in store.endLending(of: record) }
+        partitions[partition].ledger.forEachOpen { _, record in store.endUnderWay(of: record) }
     }
 
     /// Share groups of all partitions, read or not.
@@ -86,21 +86,21 @@ struct CommitLedger: ~Copyable {
 
     /// It goes on under a new name.
     ///
-    /// - Parameter text: the commit of ours that the group has.
-    mutating func resume(_ partition: PartitionSlot, _ text: CommitText, logEnd: Int64?) -> PartitionID {
+    /// - Parameter mark: of the commit of ours that the group has.
+    mutating func resume(_ partition: PartitionSlot, _ mark: CommitMark, logEnd: Int64?) -> PartitionID {
         let id = partitions.nextID(at: partition)
         partitions[partition].id = id
         partitions[partition].phase = .active
         partitions[partition].pending = nil
-        partitions[partition].said = text
-        partitions[partition].unsureSaid = []
+        partitions[partition].lastCommit = mark
+        partitions[partition].unconfirmed = []
         partitions[partition].commits = CommitStanding()
         partitions[partition].isDirty = true
         partitions[partition].reach = Reach(minimum: settings.reachMargin)
-        if partitions[partition].committed != nil || text.reach > .none {
-            partitions[partition].committed = text.offset
+        if partitions[partition].committed != nil || mark.reach > .none {
+            partitions[partition].committed = mark.offset
         }
-        partitions[partition].ledger.resume(from: text.offset, doubtBelow: text.reach.cut(at: logEnd ?? .max))
+        partitions[partition].ledger.resume(from: mark.offset, doubtBelow: mark.reach.cut(at: logEnd ?? .max))
         unassignedCount -= 1
         return id
     }
@@ -160,8 +160,8 @@ struct CommitLedger: ~Copyable {
         partitions[partition].reach = Reach(minimum: settings.reachMargin)
         partitions[partition].pending = nil
         // It does not go on from what was committed before, should it be lost and come back.
-        partitions[partition].said = nil
-        partitions[partition].unsureSaid = []
+        partitions[partition].lastCommit = nil
+        partitions[partition].unconfirmed = []
     }
 
     /// Open records that do not come again below this offset, although the partition is read again.
@@ -221,7 +221,7 @@ struct CommitLedger: ~Copyable {
         let record = partitions[partition].firstAdmitting
         guard record != .none else { return nil }
         finishAdmission(partition, in: &store)
-        store[record].isDropped = true
+        store[record].drop()
         return record
     }
 
@@ -385,7 +385,7 @@ struct CommitLedger: ~Copyable {
         } else {
             return []
         }
-        journal.counters.commits += 1
+        journal.counters.commits &+= 1
         return flights[flight].partitions
     }
 
@@ -411,8 +411,8 @@ struct CommitLedger: ~Copyable {
         case impossible(PartitionSlot)
     }
 
-    /// A reply came: `replied` for each of these partitions, then `endReply`. When replies slow down, so do commits: at
-    /// most half of the time one is under way.
+    /// A reply came: `replied` for each of these partitions, then `endReply`. When replies slow down, so do commits:
+    /// the pause is as long as the reply took, but no longer than `widestPauseNs`.
     mutating func beginReply(of group: CommitGroup, nowNs: Int64) -> [PartitionID] {
         let flight = group.rawValue
         guard !flights[flight].partitions.isEmpty else { return [] }
@@ -444,7 +444,7 @@ struct CommitLedger: ~Copyable {
         guard let partition = partitions.find(id), let pending = partitions[partition].pending else { return .nothing }
         let flight = partitions[partition].flight
         partitions[partition].pending = nil
-        if outcome != .acknowledged { partitions[partition].keepUnsure(pending.said) }
+        if outcome != .acknowledged { partitions[partition].keepUnconfirmed(pending.mark) }
         switch outcome {
         case .acknowledged:
             flights[flight].provenNs = flights[flight].sentNs

@@ -33,7 +33,7 @@ struct CommitWriter: ~Copyable {
         if !isLast { partition.reach.sent(naming: reach) }
         map.finish(reach: reach.offset, indexes: reach.indexes, owner: owner(of: partition.id))
         if map.isFull {
-            journal.counters.mapsCut += 1
+            journal.counters.mapsCut &+= 1
             if !partition.isMapCut { journal.events.append(.mapCut(partition.id, dropped: map.dropped)) }
         }
         partition.isMapCut = map.isFull
@@ -42,7 +42,7 @@ struct CommitWriter: ~Copyable {
         partition.commits.sent()
         partition.pending = Partition.Pending(
             offset: base, reach: reach, isLast: isLast, characters: map.text.count,
-            said: map.text.withUnsafeBytes { CommitText(offset: base, metadata: $0, reach: reach) })
+            mark: map.text.withUnsafeBytes { CommitMark(offset: base, metadata: $0, reach: reach) })
         return PartitionCommit(partition: partition.id, offset: base, metadata: map.text)
     }
 

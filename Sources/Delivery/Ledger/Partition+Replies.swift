@@ -4,13 +4,13 @@ extension Partition {
     ///
     /// - Returns: whether what waits for the reach may go on.
     mutating func acknowledge(_ commit: Pending, journal: inout Journal) -> Bool {
-        journal.counters.commitsAcknowledged += 1
+        journal.counters.commitsAcknowledged &+= 1
         if let before = committed ?? ledger.committedAtAssignment {
-            journal.counters.offsetsCommitted += commit.offset - before
+            journal.counters.offsetsCommitted &+= commit.offset - before
         }
         committed = commit.offset
-        said = commit.said
-        unsureSaid.removeAll(keepingCapacity: true)
+        lastCommit = commit.mark
+        unconfirmed.removeAll(keepingCapacity: true)
         if commits.acknowledge() { journal.events.append(.commitsResumed(id)) }
         guard phase != .suspended else { return false }
         if commit.isLast {
@@ -26,7 +26,7 @@ extension Partition {
         isImpossible: Bool, longestPauseNs: Int64 = CommitStanding.longestPauseNs, nowNs: Int64,
         journal: inout Journal
     ) {
-        journal.counters.commitsRefused += 1
+        journal.counters.commitsRefused &+= 1
         isDirty = true
         let isLeaving = phase != .active
         let isNews = commits.refuse(

@@ -24,7 +24,7 @@ struct Partition: ~Copyable {
         var reach: ReachEnd
         var isLast: Bool
         var characters: Int
-        var said: CommitText
+        var mark: CommitMark
     }
 
     private let inPlace = InPlace()
@@ -50,9 +50,9 @@ struct Partition: ~Copyable {
     var isDirty = false
     var pending: Pending?
     /// What the group has committed: as read at the assignment, then as acknowledged.
-    var said: CommitText?
+    var lastCommit: CommitMark?
     /// What it may have instead: commits sent since that were not acknowledged, the latest ones.
-    var unsureSaid: [CommitText] = []
+    var unconfirmed: [CommitMark] = []
     /// When its session was lost. Monotonic.
     var suspendedNs: Int64 = 0
     /// Counts as one that is read, where the room is shared.
@@ -117,14 +117,14 @@ struct Partition: ~Copyable {
     }
 
     /// The commit of ours that was read back; `nil`: it is somebody else's.
-    func text(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> CommitText? {
-        if let said, said.says(offset, metadata) { return said }
-        return unsureSaid.last { $0.says(offset, metadata) }
+    func mark(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> CommitMark? {
+        if let lastCommit, lastCommit.isOf(offset, metadata) { return lastCommit }
+        return unconfirmed.last { $0.isOf(offset, metadata) }
     }
 
-    mutating func keepUnsure(_ text: CommitText) {
-        if unsureSaid.count == CommitText.unsureLimit { unsureSaid.removeFirst() }
-        unsureSaid.append(text)
+    mutating func keepUnconfirmed(_ mark: CommitMark) {
+        if unconfirmed.count == CommitMark.unconfirmedLimit { unconfirmed.removeFirst() }
+        unconfirmed.append(mark)
     }
 
     /// Whether more of it may be read.

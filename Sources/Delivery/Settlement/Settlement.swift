@@ -174,8 +174,9 @@ struct Settlement: ~Copyable {
     }
 
     /// Takes back what waits for the dead-token topic, and whose result waits as well, to be moved to a tier: either
-    /// both records are written, or the retry record. Its ending stays counted; it will have another one.
-    mutating func takeDeadTokens(in store: inout NotificationStore) -> [NotificationSlot] {
+    /// both records are written, or the retry record. Its ending stays counted; it will have another one. What may not
+    /// wait in a tier keeps the one it has.
+    mutating func takeDeadTokens(in store: inout NotificationStore, nowMs: Int64) -> [NotificationSlot] {
         var taken: [NotificationSlot] = []
         var left = productions[.unregistered].count
         while left > 0 {
@@ -184,12 +185,12 @@ struct Settlement: ~Copyable {
             productions[.unregistered].removeFirst()
             let slot = production.id.slot
             guard store.isCurrent(production.id) else { continue }
-            guard store[slot].unproduced == 2 else {
+            guard store[slot].unproduced == 2, store.mayBeHeld(slot, nowMs: nowMs) else {
                 productions[.unregistered].append(production)
                 continue
             }
             // Nobody has seen its id: what is queued under the old generation is void.
-            store[slot].generation &+= 1
+            store[slot].renew()
             store[slot].unproduced = 0
             store[slot].unacknowledged = 0
             taken.append(slot)

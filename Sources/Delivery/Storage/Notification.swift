@@ -1,7 +1,7 @@
 import PushRecords
 
-/// One notification in the slab: what is needed on its way, in two cache lines. What it shares with its record's other
-/// notifications is in the record and its body.
+/// One notification in the slab: what is needed on its way, in less than three cache lines. What it shares with its
+/// record's other notifications is in the record and its body.
 struct Notification {
     enum State: UInt8, CaseIterable {
         case free
@@ -56,6 +56,12 @@ struct Notification {
         state = next
     }
 
+    /// What was queued under its name is void: it has another one.
+    mutating func renew() { generation &+= 1 }
+
+    /// As `NotificationStore.doubt` and `leaveDoubt`.
+    mutating func setDoubted(_ isDoubted: Bool) { self.isDoubted = isDoubted }
+
     /// Whether it goes over the quarantine connection: connections died under it, or APNs would not process it.
     @inline(__always)
     var isSuspect: Bool { deaths >= Self.suspectDeaths || refusals >= Self.suspectRefusals }
@@ -66,13 +72,13 @@ struct Notification {
     private static let suspectRefusals: UInt8 = 6
 
     /// Counts the uses of this slot.
-    var generation: UInt32 = 0
+    private(set) var generation: UInt32
     private(set) var state = State.free
     var isInDeviceQueue = false
     /// Whether it was handed to a transport in this worker before.
     var isResend = false
     /// Counted in its record's doubts.
-    var isDoubted = false
+    private(set) var isDoubted = false
     /// Goes to a tier, not to a connection, when the reach has passed its record.
     var heldFor: HeldCause?
     /// Bytes of the block of its own that holds the token; 0: it is in the record's block.
@@ -145,6 +151,8 @@ struct Notification {
     var answeredID = NotificationUUID.none
     /// `dueNs` while it backs off, `dueMs` once it is on its way to a tier: one word, since it is never both.
     private var due: Int64 = 0
+
+    init(generation: UInt32 = 0) { self.generation = generation }
 
     /// Until when it backs off. Monotonic.
     var dueNs: Int64 {

@@ -24,7 +24,7 @@ struct NotificationStore: ~Copyable {
         for record in recordSlots {
             records[record].body?.deallocate()
             records[record].settledIndexes?.deallocate()
-            records[record].lentIndexes?.deallocate()
+            records[record].indexesUnderWay?.deallocate()
         }
         scratch.deallocate()
     }
@@ -69,9 +69,7 @@ struct NotificationStore: ~Copyable {
     /// A slot of its own for one notification of a record, of which that counts one more.
     mutating func take(of record: RecordSlot, index: Int32, app: Int32) -> NotificationSlot {
         let slot = notifications.take()
-        let generation = notifications[slot].generation &+ 1
-        notifications[slot] = Notification()
-        notifications[slot].generation = generation
+        notifications[slot] = Notification(generation: notifications[slot].generation &+ 1)
         notifications[slot].move(to: .admitted)
         notifications[slot].record = record
         notifications[slot].index = index
@@ -84,10 +82,20 @@ struct NotificationStore: ~Copyable {
     mutating func giveBack(_ slot: NotificationSlot) {
         let record = notifications[slot].record
         records[record].unsettled -= 1
-        if notifications[slot].isDoubted { records[record].doubts -= 1 }
+        if notifications[slot].isDoubted { records[record].countDoubtSettled() }
         notifications[slot].move(to: .free)
         notifications.giveBack(slot)
     }
+
+    /// A send of it is in doubt: counted once in its record.
+    mutating func doubt(_ slot: NotificationSlot) {
+        guard !notifications[slot].isDoubted else { return }
+        notifications[slot].setDoubted(true)
+        records[notifications[slot].record].countDoubt()
+    }
+
+    /// It is dropped: its doubt stays with its record, for the last commit's reach.
+    mutating func leaveDoubt(_ slot: NotificationSlot) { notifications[slot].setDoubted(false) }
 
     // MARK: Records
 
@@ -107,7 +115,7 @@ struct NotificationStore: ~Copyable {
     mutating func giveBack(_ record: RecordSlot) {
         precondition(records[record].body == nil, "a record's bytes go before it")
         records[record].settledIndexes?.deallocate()
-        records[record].lentIndexes?.deallocate()
+        records[record].indexesUnderWay?.deallocate()
         records[record] = Record()
         records.giveBack(record)
     }
@@ -130,6 +138,11 @@ struct NotificationStore: ~Copyable {
 
     /// When it is to be sent, by the wall clock; 0: at once.
     func notBeforeMs(_ slot: NotificationSlot) -> Int64 { self[recordOf: slot].body?.pointee.notBeforeMs ?? 0 }
+
+    /// Whether it may wait in a tier: all may, but what is to be sent now or never, once its time has come.
+    func mayBeHeld(_ slot: NotificationSlot, nowMs: Int64) -> Bool {
+        !isNowOrNever(slot) || notBeforeMs(slot) > nowMs
+    }
 
     /// Copies what is needed of a request into one block, the body of its record.
     ///
@@ -206,8 +219,7 @@ struct NotificationStore: ~Copyable {
     /// One who needs the record's body less. Returns the bytes that became free with it, and its app.
     mutating func releaseBody(_ record: RecordSlot) -> (bytes: Int, app: Int)? {
         guard let body = records[record].body else { return nil }
-        records[record].holders -= 1
-        guard records[record].holders == 0 else { return nil }
+        guard records[record].needLess() else { return nil }
         let size = body.pointee.blockSize
         let app = Int(body.pointee.app)
         records[record].body = nil
@@ -243,7 +255,7 @@ struct NotificationStore: ~Copyable {
     func isTaken(_ index: Int32, of record: RecordSlot) -> Bool {
         guard let words = records[record].settledIndexes else { return false }
         let wordIndex = Int(index / 64)
-        let word = words[wordIndex] | (records[record].lentIndexes.map { $0[wordIndex] } ?? 0)
+        let word = words[wordIndex] | (records[record].indexesUnderWay.map { $0[wordIndex] } ?? 0)
         return word >> UInt64(index % 64) & 1 == 1
     }
 
@@ -261,31 +273,31 @@ struct NotificationStore: ~Copyable {
     }
 
     /// Of a fan-out, what is in this slot is under way: it is not to be taken again.
-    mutating func noteLent(_ slot: NotificationSlot) {
+    mutating func noteUnderWay(_ slot: NotificationSlot) {
         let record = notifications[slot].record
         guard records[record].settledIndexes != nil else { return }
         let words: UnsafeMutablePointer<UInt64>
-        if let known = records[record].lentIndexes {
+        if let known = records[record].indexesUnderWay {
             words = known
         } else {
             words = .allocate(capacity: records[record].indexWordCount)
             words.initialize(repeating: 0, count: records[record].indexWordCount)
-            records[record].lentIndexes = words
+            records[record].indexesUnderWay = words
         }
         let index = notifications[slot].index
         words[Int(index / 64)] |= 1 << UInt64(index % 64)
     }
 
     /// It is under way no more.
-    mutating func endLending(_ slot: NotificationSlot) {
-        guard let words = records[notifications[slot].record].lentIndexes else { return }
+    mutating func endUnderWay(_ slot: NotificationSlot) {
+        guard let words = records[notifications[slot].record].indexesUnderWay else { return }
         let index = notifications[slot].index
         words[Int(index / 64)] &= ~(1 << UInt64(index % 64))
     }
 
     /// Nothing of a fan-out is known to be under way.
-    mutating func endLending(of record: RecordSlot) {
-        records[record].lentIndexes?.update(repeating: 0, count: records[record].indexWordCount)
+    mutating func endUnderWay(of record: RecordSlot) {
+        records[record].indexesUnderWay?.update(repeating: 0, count: records[record].indexWordCount)
     }
 
     // MARK: Tokens

@@ -20,27 +20,69 @@ struct Record {
     /// Settled indexes of a fan-out, as bits; `nil`: one notification.
     var settledIndexes: UnsafeMutablePointer<UInt64>?
     /// Of a fan-out whose rest was dropped and is read again: indexes that are open since before, as bits; `nil`: none.
-    var lentIndexes: UnsafeMutablePointer<UInt64>?
+    var indexesUnderWay: UnsafeMutablePointer<UInt64>?
     /// Notifications, of which this many were admitted.
     var count: Int32 = 0
     var cursor = TokenCursor()
     /// Admitted and not settled.
     var unsettled: Int32 = 0
     /// Notifications, or the rest of a fan-out, that need the body.
-    var holders: Int32 = 0
+    private(set) var holders: Int32 = 0
     /// Unsettled notifications with a send in doubt.
-    var doubts: Int32 = 0
+    private(set) var doubts: Int32 = 0
     /// Notifications handed to a transport and unanswered.
-    var handed: Int32 = 0
-    /// Settled before in part, or in this assignment.
+    private(set) var handed: Int32 = 0
+    /// Some are settled, or were under way when it was read again: its indexes are to be looked at.
     var hasSettledIndexes = false
     /// Something of it was dropped: it does not settle in this assignment.
-    var isDropped = false
+    private(set) var isDropped = false
     /// The record of its partition that is admitted after it.
     var nextAdmitting = RecordSlot.none
 
     var indexWordCount: Int { Int(count + 63) / 64 }
     var isAdmitted: Bool { cursor.index >= count }
+
+    // Each of these is the one place where its field changes.
+
+    /// One more needs the body.
+    @inline(__always)
+    mutating func need() { holders += 1 }
+
+    /// One less does. Returns whether nobody does any more.
+    @inline(__always)
+    mutating func needLess() -> Bool {
+        holders -= 1
+        return holders == 0
+    }
+
+    /// One of it was given to a transport.
+    @inline(__always)
+    mutating func handedOut() { handed += 1 }
+
+    /// A transport is done with one of it.
+    @inline(__always)
+    mutating func cameBack() { handed -= 1 }
+
+    /// One of it more is in doubt: `NotificationStore.doubt`.
+    mutating func countDoubt() { doubts += 1 }
+
+    /// One that was in doubt is settled: `NotificationStore.giveBack`.
+    mutating func countDoubtSettled() { doubts -= 1 }
+
+    /// Something of it is not sent, and has to be read again.
+    mutating func drop() { isDropped = true }
+
+    /// What was dropped of it is read again, from its first token on.
+    mutating func takeAgain() {
+        isDropped = false
+        cursor = TokenCursor()
+    }
+
+    /// What was dropped of it does not come any more.
+    mutating func forgo() {
+        isDropped = false
+        cursor.index = count
+    }
 }
 
 /// What the notifications of a record share; at the head of the block that holds its bytes.

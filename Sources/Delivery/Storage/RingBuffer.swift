@@ -33,20 +33,16 @@ struct RingBuffer<Element>: ~Copyable {
         }
     }
 
-    @discardableResult
-    mutating func append(_ element: Element) -> UInt64 {
+    mutating func append(_ element: Element) {
         if tail &- head > mask { grow() }
         (base + Int(tail & mask)).initialize(to: element)
         tail &+= 1
-        return tail &- 1
     }
 
     mutating func removeFirst() {
         precondition(head != tail, "what is removed is in the ring")
         head &+= 1
     }
-
-    mutating func removeAll() { head = tail }
 
     private mutating func grow() {
         let wider = UnsafeMutablePointer<Element>.allocate(capacity: Int(mask + 1) * 2)

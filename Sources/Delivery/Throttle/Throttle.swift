@@ -17,7 +17,7 @@ struct Throttle {
     private var round = 0
 
     /// - Parameters:
-    ///   - isFailure: a 5xx, or its connection was lost.
+    ///   - isFailure: a 5xx, an answer that is hardly APNs' own, or its connection was lost.
     ///   - outstanding: requests in flight now.
     ///   - capacity: what the transport takes, or took last when it is not connected.
     /// - Returns: whether `limit` changed.

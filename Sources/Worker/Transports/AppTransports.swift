@@ -161,7 +161,7 @@ final class AppTransports: Transports {
         switch event {
         case .completions(let batch): machine.handle(batch, now: now)
         case .capacity(let app, let requests):
-            machine.setCapacity(app, requests: requests)
+            machine.setCapacity(app, requests: requests, now: now)
             standings[app.value].takesRequests = requests > 0
             if requests > 0, !standings[app.value].isOutOfReach { standings[app.value].unreachable = nil }
         case .connections(let app, let counts): standings[app.value].connections = counts

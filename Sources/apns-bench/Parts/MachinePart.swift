@@ -45,7 +45,7 @@ final class MachinePart: PartRun {
                     key: PartInputs.nothing, value: PartInputs.envelope(Array(list)), headers: headers)
             }
         }
-        machine.setCapacity(AppIndex(0), requests: 4_096)
+        machine.setCapacity(AppIndex(0), requests: 4_096, now: now)
         for number in 0..<Int32(Self.partitionCount) {
             partitions.append(
                 machine.assign(

@@ -57,7 +57,7 @@ private struct MachineDriver: ~Copyable {
         let apps = Self.routes.map { RecordApp(name: $0.name, environment: $0.environment) }
         results = ResultWriter(apps: apps)
         retries = RetryWriter(apps: apps)
-        for app in Self.routes.indices { machine.setCapacity(AppIndex(app), requests: 20) }
+        for app in Self.routes.indices { machine.setCapacity(AppIndex(app), requests: 20, now: now) }
     }
 
     mutating func run() {
@@ -426,7 +426,7 @@ private struct MachineDriver: ~Copyable {
         } else if flags & 7 == 5 {
             machine.credentialRefused(app, .badCertificate, now: now)
         } else if flags & 1 == 0 {
-            machine.setCapacity(app, requests: Int(flags >> 1))
+            machine.setCapacity(app, requests: Int(flags >> 1), now: now)
         } else {
             machine.setReachable(app, flags & 2 != 0, now: now)
         }

@@ -1,7 +1,7 @@
-/// What one commit of a partition said: enough to know it again when it is read back.
-struct CommitText: Equatable {
+/// What one commit of a partition is known by when it is read back.
+struct CommitMark: Equatable {
     /// Commits without an answer that are remembered.
-    static let unsureLimit = 64
+    static let unconfirmedLimit = 64
 
     var offset: Int64
     var hash: UInt64
@@ -14,7 +14,7 @@ struct CommitText: Equatable {
         self.reach = reach
     }
 
-    func says(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> Bool {
+    func isOf(_ offset: Int64, _ metadata: UnsafeRawBufferPointer) -> Bool {
         self.offset == offset && hash == BytesHash.hash(metadata, seed: 0)
     }
 }
