@@ -164,7 +164,7 @@ import Testing
         scene.cluster.fail(0, with: [.messageTooLarge])
         scene.cluster.fail(22, with: Array(repeating: .coordinatorLoading, count: 12))
         scene.request(1)
-        try scene.run("the producer for one record") { scene.publisher.unacknowledgedAlone == 1 }
+        try scene.run("the producer for one record") { scene.publisher.unacknowledgedSingle == 1 }
         scene.turn()
         #expect(scene.publisher.problems(nowNs: scene.now.ns).isEmpty)
         scene.lateNs = ProducerHealth.namedNs

@@ -12,7 +12,7 @@ internal import PushRecords
 final class RecordPublisher {
     let producer: Producer
     /// For what was refused. Made when it is needed, with the same topics.
-    private var lonely: Producer?
+    private var single: Producer?
     private let cluster: ClusterSettings
     private let wakeUpDescriptor: Int32
     private let logger: Logger
@@ -39,7 +39,7 @@ final class RecordPublisher {
     /// A broker holds writing back for a quota.
     var onQuotaDelay: (QuotaDelay) -> Void = { _ in }
     private var health = ProducerHealth()
-    private var lonelyHealth = ProducerHealth()
+    private var singleHealth = ProducerHealth()
     /// Reports of one turn that say "written" without an offset.
     private var inconsistentCount = 0
     private var unacknowledged = UnacknowledgedRecords(topics: 0)
@@ -97,10 +97,10 @@ final class RecordPublisher {
     var isIdle: Bool { unacknowledgedCount == 0 && targets.allSatisfy(\.isIdle) }
 
     /// Handed over and not acknowledged.
-    var unacknowledgedCount: Int { producer.outstanding + unacknowledgedAlone }
+    var unacknowledgedCount: Int { producer.outstanding + unacknowledgedSingle }
 
     /// Of these, those in the hands of the producer that sends each record alone.
-    var unacknowledgedAlone: Int { lonely?.outstanding ?? 0 }
+    var unacknowledgedSingle: Int { single?.outstanding ?? 0 }
 
     /// Refused by Kafka, to be written again.
     var refusedCount: Int { targets.reduce(0) { $0 + $1.refusedCount } }
@@ -119,7 +119,7 @@ final class RecordPublisher {
     func problems(nowNs: Int64) -> [KafkaProblem] {
         // All topics wait for a thread that is not there.
         let silence = health.silence(nowNs: nowNs).flatMap { $0.code == .noResources ? $0 : nil }
-        let lonelySilence = lonelyHealth.silence(nowNs: nowNs)
+        let singleSilence = singleHealth.silence(nowNs: nowNs)
         return targets.enumerated().compactMap { index, target in
             if let cause = target.cause {
                 return KafkaProblem(
@@ -131,7 +131,7 @@ final class RecordPublisher {
                     subject: .topic(target.name), trouble: .refusingSingle, code: cause.code,
                     advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
             }
-            if let cause = (target.awaitsReport ? lonelySilence : nil) ?? silence {
+            if let cause = (target.awaitsReport ? singleSilence : nil) ?? silence {
                 return KafkaProblem(
                     subject: .topic(target.name), trouble: .unreported, code: cause.code,
                     advice: Advice.writing(target.name, cause.code), sinceNs: cause.sinceNs)
@@ -293,7 +293,7 @@ final class RecordPublisher {
     ///
     /// - Parameter isNew: it was not tried to.
     private func refuse(_ record: UndeliveredRecord, _ code: KafkaCode, isNew: Bool, _ now: DeliveryTime) {
-        targets[record.topic.index].take(record, .alone, isNew: isNew)
+        targets[record.topic.index].take(record, .single, isNew: isNew)
         if code != .messageTooLarge { targets[record.topic.index].block(code, nowNs: now.ns) }
     }
 
@@ -322,16 +322,16 @@ final class RecordPublisher {
     /// `nextDeadlineNs` has come.
     func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         let reports = producer.serve(
-            report: { report in take(report, wasAlone: false, &machine, now) },
+            report: { report in take(report, wasSingle: false, &machine, now) },
             event: { event in take(event, &health) })
         health.look(reports: reports, outstanding: producer.outstanding, nowNs: now.ns)
-        renew(producer, &health, sendsEachAlone: false, now)
-        if let lonely {
-            let reports = lonely.serve(
-                report: { report in take(report, wasAlone: true, &machine, now) },
-                event: { event in take(event, &lonelyHealth) })
-            lonelyHealth.look(reports: reports, outstanding: lonely.outstanding, nowNs: now.ns)
-            renew(lonely, &lonelyHealth, sendsEachAlone: true, now)
+        renew(producer, &health, sendsSingly: false, now)
+        if let single {
+            let reports = single.serve(
+                report: { report in take(report, wasSingle: true, &machine, now) },
+                event: { event in take(event, &singleHealth) })
+            singleHealth.look(reports: reports, outstanding: single.outstanding, nowNs: now.ns)
+            renew(single, &singleHealth, sendsSingly: true, now)
         }
         if inconsistentCount > 0 {
             logger.warning(
@@ -346,14 +346,14 @@ final class RecordPublisher {
     }
 
     private func take(
-        _ report: borrowing DeliveryReport, wasAlone: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
+        _ report: borrowing DeliveryReport, wasSingle: Bool, _ machine: inout DeliveryMachine, _ now: DeliveryTime
     ) {
         let topic = report.topic
         let code = report.code
         unacknowledged.reported(report.tag, topic: topic.index, nowNs: now.ns)
         guard code != .none else {
             if isWatching { targets[topic.index].noteTaken(partition: report.partition) }
-            if wasAlone { targets[topic.index].written(report.tag) }
+            if wasSingle { targets[topic.index].written(report.tag) }
             if topic == deadLetters, let size = deadLetterSizes.removeValue(forKey: report.tag) {
                 deadLetterBytes -= size
             }
@@ -370,7 +370,7 @@ final class RecordPublisher {
         if code == .inconsistent { inconsistentCount += 1 }
         // None of these is a refusal.
         let isPurged = code == .purgedInQueue || code == .purgedInFlight || code == .inconsistent
-        guard wasAlone, let form = targets[topic.index].form(of: record.tag) else {
+        guard wasSingle, let form = targets[topic.index].form(of: record.tag) else {
             return isPurged ? targets[topic.index].take(record, .together) : refuse(record, code, isNew: false, now)
         }
         switch code {
@@ -417,20 +417,20 @@ final class RecordPublisher {
             targets[record.topic.index].shrunk(to: smaller, form, nowNs: now.ns)
         case .other(let other):
             targets[record.topic.index].handedOn(record.tag, nowNs: now.ns)
-            targets[other.topic.index].take(other, .alone)
+            targets[other.topic.index].take(other, .single)
         case nil:
             targets[record.topic.index].refused(record, code, partition: partition, nowNs: now.ns)
         }
     }
 
-    private func producerForOne() throws(KafkaError) -> Producer {
-        if let lonely { return lonely }
+    private func singleProducer() throws(KafkaError) -> Producer {
+        if let single { return single }
         do throws(KafkaError) {
             let made = try Producer(
-                ProducerSettings(cluster: cluster, sendsEachAlone: true), wakeUpDescriptor: wakeUpDescriptor)
+                ProducerSettings(cluster: cluster, sendsSingly: true), wakeUpDescriptor: wakeUpDescriptor)
             // In the order of the other's, so that a record's topic names the same here.
             for name in producer.topicNames { _ = try made.topic(name) }
-            lonely = made
+            single = made
             return made
         } catch {
             logger.error(.kafka, "cannot make a producer; trying again", ["error": "\(error.text)"])
@@ -440,33 +440,33 @@ final class RecordPublisher {
 
     /// Writes what a topic refused and what is due of it.
     private func writeAgain(_ index: Int, _ now: DeliveryTime) {
-        while let (refused, byItself) = targets[index].next(nowNs: now.ns) {
+        while let (refused, isSingle) = targets[index].next(nowNs: now.ns) {
             let writer: Producer
             do throws(KafkaError) {
-                writer = byItself ? try producerForOne() : producer
+                writer = isSingle ? try singleProducer() : producer
             } catch {
                 return targets[index].couldNotWrite(error.code, nowNs: now.ns)
             }
             switch writer.produce(refused.record) {
             case .none:
                 unacknowledged.handedOver(refused.record.tag, topic: refused.record.topic.index, nowNs: now.ns)
-                targets[index].wrote(byItself: byItself)
+                targets[index].wrote(isSingle: isSingle)
             case .queueFull:
                 return
             case .fatal:
-                if byItself { lonelyHealth.noteFatal() } else { health.noteFatal() }
+                if isSingle { singleHealth.noteFatal() } else { health.noteFatal() }
                 return
             case .messageTooLarge:
-                noteTooLarge(refused.record.topic, max(refused.form, .alone))
+                noteTooLarge(refused.record.topic, max(refused.form, .single))
                 switch smaller.form(
-                    after: max(refused.form, .alone), of: refused.record, because: .messageTooLarge,
+                    after: max(refused.form, .single), of: refused.record, because: .messageTooLarge,
                     nowMs: now.wallMs)
                 {
                 case .same(let smaller, let form):
                     targets[index].replaceNamed(by: smaller, form)
                 case .other(let other):
                     targets[index].removeNamed()
-                    targets[other.topic.index].take(other, .alone)
+                    targets[other.topic.index].take(other, .single)
                 case nil:
                     targets[index].couldNotWrite(.messageTooLarge, nowNs: now.ns)
                 }
@@ -493,9 +493,9 @@ final class RecordPublisher {
 
     /// Makes a producer anew that met a fatal error, or that does not report what it took.
     private func renew(
-        _ producer: Producer, _ health: inout ProducerHealth, sendsEachAlone: Bool, _ now: DeliveryTime
+        _ producer: Producer, _ health: inout ProducerHealth, sendsSingly: Bool, _ now: DeliveryTime
     ) {
-        if health.isStuck(sendsEachAlone: sendsEachAlone, nowNs: now.ns) {
+        if health.isStuck(sendsSingly: sendsSingly, nowNs: now.ns) {
             logger.error(
                 .kafka, "the producer does not report what it took; making a new one",
                 ["records": .count(producer.outstanding)])
