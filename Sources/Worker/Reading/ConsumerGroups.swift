@@ -77,7 +77,3 @@ struct ConsumerGroups: RequestSource, OffsetSink {
         readers.flatMap { $0.problems(now) } + committers.flatMap { $0.problems(now: now) }
     }
 }
-
-extension RecordPublisher: RecordSink {
-    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) { serve(&machine, now: now) }
-}

@@ -9,7 +9,7 @@ internal import PushRecords
 /// A record that could not be written is written again until it is: a failed report never settles. What a topic refuses
 /// waits in that topic's own queue (`TargetTopic`), and is tried by a producer of its own: on librdkafka a refusal
 /// makes an idempotent producer drain and begin a new epoch, which pauses all its topics.
-final class RecordPublisher {
+final class RecordPublisher: RecordSink {
     let producer: Producer
     /// For what was refused. Made when it is needed, with the same topics.
     private var single: Producer?
@@ -31,9 +31,7 @@ final class RecordPublisher {
     private var deadLetterWriter = DeadLetterWriter()
     private let smaller: SmallerForms
     private var headers: [RecordHeader] = []
-    /// Bytes of each dead letter that is not acknowledged, by its tag.
-    private var deadLetterSizes: [UInt64: Int] = [:]
-    private var deadLetterBytes = 0
+    private var letters = UnacknowledgedLetters()
     /// A broker did not answer a request in time.
     var onRequestTimeout: (RequestTimeout) -> Void = { _ in }
     /// A broker holds writing back for a quota.
@@ -48,9 +46,6 @@ final class RecordPublisher {
     /// Records that may be unacknowledged before nothing more is read: two for each notification that may be open. More
     /// than that are of assignments that are gone.
     private let outstandingLimit: Int
-
-    /// Above this many bytes of dead letters that are not written, a partition whose next record is one waits.
-    static let deadLetterLimit = 8 << 20
 
     init(
         _ configuration: WorkerConfiguration, apps: [RecordApp], cluster: ClusterSettings, wakeUpDescriptor: Int32,
@@ -200,8 +195,8 @@ final class RecordPublisher {
             })
     }
 
-    /// Bytes that a dead letter may have now. Where none is under way, one of any size.
-    var letterRoom: Int { deadLetterBytes == 0 ? .max : max(0, Self.deadLetterLimit - deadLetterBytes) }
+    /// Bytes that a dead letter may have now.
+    var letterRoom: Int { letters.room }
 
     /// Produces what there is to say of a batch that cannot be read; `from`: the first offset it stands for.
     private func publishDeadLetter(
@@ -221,14 +216,9 @@ final class RecordPublisher {
         detail: Detail, now: DeliveryTime
     ) {
         headers.removeAll(keepingCapacity: true)
-        var size = message.key.count + message.value.count
-        message.forEachHeader { name, value in
-            headers.append(RecordHeader(name: name, value: value))
-            size += name.count + value.count + DeliveryMachine.headerBytes
-        }
-        deadLetterSizes[id.tag] = size
-        deadLetterBytes += size
+        message.forEachHeader { name, value in headers.append(RecordHeader(name: name, value: value)) }
         headers.withUnsafeBufferPointer { original in
+            letters.add(id.tag, bytes: DeliveryMachine.letterBytes(message.key, message.value, original))
             let all = deadLetterWriter.headers(
                 original: original, place: place, timestampMs: message.timestampMs, reason: reason, detail: detail)
             takeLetter(EncodedRecord(key: message.key, value: message.value, headers: all), id, now)
@@ -320,7 +310,7 @@ final class RecordPublisher {
 
     /// Brings reports to the machine, and writes again what is due. Call after every wake-up, once a second, and when
     /// `nextDeadlineNs` has come.
-    func serve(_ machine: inout DeliveryMachine, now: DeliveryTime) {
+    func acknowledge(_ machine: inout DeliveryMachine, now: DeliveryTime) {
         let reports = producer.serve(
             report: { report in take(report, wasSingle: false, &machine, now) },
             event: { event in take(event, &health) })
@@ -354,9 +344,7 @@ final class RecordPublisher {
         guard code != .none else {
             if isWatching { targets[topic.index].noteTaken(partition: report.partition) }
             if wasSingle { targets[topic.index].written(report.tag) }
-            if topic == deadLetters, let size = deadLetterSizes.removeValue(forKey: report.tag) {
-                deadLetterBytes -= size
-            }
+            if topic == deadLetters { letters.acknowledged(report.tag) }
             machine.acknowledged(NotificationID(tag: report.tag), now: now)
             return
         }
@@ -377,12 +365,11 @@ final class RecordPublisher {
         case _ where isPurged:
             targets[topic.index].dropped(record, nowNs: now.ns)
         case .messageTooLarge:
-            noteTooLarge(record.topic, form)
-            replace(record, form, .messageTooLarge, partition: partition, now)
+            replace(record, form, code, .reported(partition), now)
         default:
             guard targets[topic.index].refused(record, code, partition: partition, nowNs: now.ns) else { return }
             noteRejected(record, code)
-            replace(record, form, code, partition: partition, now)
+            replace(record, form, code, .reported(partition), now)
         }
     }
 
@@ -405,21 +392,38 @@ final class RecordPublisher {
             ["topic": "\(targets[topic.index].name)", "advice": "raise its max.message.bytes"])
     }
 
+    /// How it is known that a record is to be replaced.
+    private enum Refusal {
+        /// By its report, from this partition; negative: none was asked.
+        case reported(Int32)
+        /// The producer did not take it, as its topic's `next` had named it.
+        case atOnce
+    }
+
     /// A record by itself was too large, or refused for its own sake: what is there in its place is written, until
     /// nothing is.
-    ///
-    /// - Parameter partition: which refused it; negative: none was asked.
     private func replace(
-        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, partition: Int32, _ now: DeliveryTime
+        _ record: UndeliveredRecord, _ form: TargetTopic.Form, _ code: KafkaCode, _ refusal: Refusal,
+        _ now: DeliveryTime
     ) {
-        switch smaller.form(after: form, of: record, because: code, nowMs: now.wallMs) {
-        case .same(let smaller, let form):
-            targets[record.topic.index].shrunk(to: smaller, form, nowNs: now.ns)
-        case .other(let other):
-            targets[record.topic.index].handedOn(record.tag, nowNs: now.ns)
+        let index = record.topic.index
+        if code == .messageTooLarge { noteTooLarge(record.topic, form) }
+        switch (smaller.form(after: form, of: record, because: code, nowMs: now.wallMs), refusal) {
+        case (.same(let smaller, let form), .reported):
+            targets[index].shrunk(to: smaller, form, nowNs: now.ns)
+        case (.same(let smaller, let form), .atOnce):
+            targets[index].replaceNamed(by: smaller, form)
+        case (.other(let other), _):
+            if case .atOnce = refusal {
+                targets[index].removeNamed()
+            } else {
+                targets[index].handedOn(record.tag, nowNs: now.ns)
+            }
             targets[other.topic.index].take(other, .single)
-        case nil:
-            targets[record.topic.index].refused(record, code, partition: partition, nowNs: now.ns)
+        case (nil, .reported(let partition)):
+            targets[index].refused(record, code, partition: partition, nowNs: now.ns)
+        case (nil, .atOnce):
+            targets[index].couldNotWrite(code, nowNs: now.ns)
         }
     }
 
@@ -457,19 +461,7 @@ final class RecordPublisher {
                 if isSingle { singleHealth.noteFatal() } else { health.noteFatal() }
                 return
             case .messageTooLarge:
-                noteTooLarge(refused.record.topic, max(refused.form, .single))
-                switch smaller.form(
-                    after: max(refused.form, .single), of: refused.record, because: .messageTooLarge,
-                    nowMs: now.wallMs)
-                {
-                case .same(let smaller, let form):
-                    targets[index].replaceNamed(by: smaller, form)
-                case .other(let other):
-                    targets[index].removeNamed()
-                    targets[other.topic.index].take(other, .single)
-                case nil:
-                    targets[index].couldNotWrite(.messageTooLarge, nowNs: now.ns)
-                }
+                replace(refused.record, max(refused.form, .single), .messageTooLarge, .atOnce, now)
             case let code:
                 targets[index].couldNotWrite(code, nowNs: now.ns)
             }
@@ -514,7 +506,7 @@ extension UnsafeBufferPointer<RecordHeader> {
 }
 
 extension UnsafeBufferPointer<MessageHeader> {
-    /// As above, the other way round.
+    /// The same headers as the PushRecords module names them, back again.
     var asRecordHeaders: UnsafeBufferPointer<RecordHeader> {
         UnsafeBufferPointer<RecordHeader>(
             start: UnsafeRawPointer(baseAddress)?.assumingMemoryBound(to: RecordHeader.self), count: count)
